@@ -1,0 +1,79 @@
+"""Kubernetes quantities as exact integers.
+
+`500m`, `1.5Gi`, `2e3` and `12` are numbers with a unit; the scheduler compares them in base units: milli-CPU
+for cpu, whole units (bytes, devices, pods) for everything else. A fraction of a base unit rounds up, as
+`Quantity.MilliValue` and `Quantity.Value` do.
+
+Source: k8s.io/apimachinery/pkg/api/resource, the grammar in the documentation of `Quantity`.
+"""
+
+import re
+from decimal import Decimal
+from functools import lru_cache
+from math import ceil
+from typing import Final
+
+from batchsched.errors import InvalidQuantity
+
+_GRAMMAR: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?\d+|[numkMGTPE]|)")
+_SUFFIXES: Final = {
+    "": Decimal(1),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", start=1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
+}
+_LARGEST: Final = Decimal(2**63 - 1)
+_LONGEST_EXPONENT: Final = 3
+MILLI: Final = 1000
+
+
+@lru_cache(maxsize=65536)
+def parse(text: str | int | float) -> Decimal:
+    """Read a quantity exactly.
+
+    Raises:
+      InvalidQuantity: the text is not a quantity, or its value does not fit in 63 bits.
+    """
+    match = _GRAMMAR.fullmatch(str(text).strip())
+    if match is None:
+        raise InvalidQuantity(str(text), "expected a number with a suffix such as 500m, 4, 1.5Gi or 2e3")
+    number, suffix = match.groups()
+    factor = _SUFFIXES.get(suffix)
+    if factor is None:
+        if len(suffix.lstrip("eE+-")) > _LONGEST_EXPONENT:
+            raise InvalidQuantity(str(text), "the exponent is too large")
+        factor = Decimal(10) ** int(suffix[1:])
+    value = Decimal(number) * factor
+    if abs(value) > _LARGEST:
+        raise InvalidQuantity(str(text), "the value does not fit in 63 bits")
+    return value
+
+
+@lru_cache(maxsize=65536)
+def base_units(resource: str, text: str | int | float) -> int:
+    """Read an amount of a resource: milli-CPU for cpu, whole units for all others, fractions rounded up.
+
+    Raises:
+      InvalidQuantity: the text is not a quantity, or is out of range.
+    """
+    value = parse(text)
+    amount = ceil(value * MILLI) if resource == "cpu" else ceil(value)
+    if abs(amount) > _LARGEST:
+        raise InvalidQuantity(str(text), f"the amount of {resource} does not fit in 63 bits")
+    return amount
+
+
+def show(resource: str, amount: int) -> str:
+    """Write an amount in base units the way people write it: `1500m`, `64Gi`, `8`."""
+    if resource == "cpu":
+        return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
+    if resource in BYTES or resource.startswith("hugepages-"):
+        for power, suffix in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+            if amount and amount % 1024**power == 0:
+                return f"{amount // 1024**power}{suffix}"
+    return str(amount)
+
+
+BYTES: Final = frozenset({"memory", "ephemeral-storage", "storage"})

@@ -1,0 +1,138 @@
+"""What a pod counts for on a node.
+
+Source: k8s.io/component-helpers/resource `PodRequests`: the sum over containers and restartable init containers,
+or the largest moment of the init containers' walk, whichever is larger; pod-level cpu, memory and hugepages
+replace it where set; overhead comes on top. In-place resize counts max(spec, status, allocated) a container,
+and max(status, allocated) while the resize is infeasible.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from batchsched.model.pod import Amounts, Container, ContainerStatus, Pod
+from batchsched.model.quantity import base_units
+
+NONZERO_CPU: Final = 100
+"""Milli-CPU that scoring assumes for a container that requests none."""
+NONZERO_MEMORY: Final = 200 * 1024 * 1024
+"""Bytes that scoring assumes for a container that requests none."""
+POD_LEVEL: Final = ("cpu", "memory")
+
+
+def requests(pod: Pod) -> dict[str, int]:
+    """Return what a pod requests, by resource, in base units.
+
+    Raises:
+      InvalidQuantity: an amount that is no quantity.
+    """
+    return _total(pod, defaults={})
+
+
+def nonzero_requests(pod: Pod) -> tuple[int, int]:
+    """Return (milli-CPU, bytes) with the defaults that scoring uses for containers that request none."""
+    total = _total(pod, defaults={"cpu": NONZERO_CPU, "memory": NONZERO_MEMORY})
+    return total.get("cpu", 0), total.get("memory", 0)
+
+
+def _total(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
+    spec = pod.spec
+    statuses = _statuses(pod)
+    infeasible = _resize_infeasible(pod)
+    total: dict[str, int] = {}
+    for container in spec.containers:
+        _add(total, _container(container, statuses, infeasible, defaults))
+    _apply_init(total, spec.init_containers or (), statuses, infeasible, defaults)
+    for resource, amount in _pod_level(pod, infeasible).items():
+        total[resource] = amount
+    if spec.overhead:
+        _add(total, _read(spec.overhead))
+    return {resource: amount for resource, amount in total.items() if amount}
+
+
+def _apply_init(
+    total: dict[str, int],
+    containers: Iterable[Container],
+    statuses: Mapping[str, ContainerStatus],
+    infeasible: bool,
+    defaults: Mapping[str, int],
+) -> None:
+    """Walk the init containers: each runs beside the restartable ones that started before it."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in containers:
+        asked = _container(container, statuses, infeasible, defaults)
+        if container.restart_policy == "Always":
+            _add(total, asked)
+            _add(sidecars, asked)
+            _raise_to(peak, sidecars)
+        else:
+            moment = dict(asked)
+            _add(moment, sidecars)
+            _raise_to(peak, moment)
+    _raise_to(total, peak)
+
+
+def _container(
+    container: Container,
+    statuses: Mapping[str, ContainerStatus],
+    infeasible: bool,
+    defaults: Mapping[str, int],
+) -> dict[str, int]:
+    asked = _read(container.resources.requests if container.resources else None)
+    status = statuses.get(container.name)
+    if status is not None:
+        given = _read(status.resources.requests if status.resources else None)
+        _raise_to(given, _read(status.allocated_resources))
+        if infeasible:
+            asked = given
+        else:
+            _raise_to(asked, given)
+    for resource, amount in defaults.items():
+        asked.setdefault(resource, amount)
+    return asked
+
+
+def _pod_level(pod: Pod, infeasible: bool) -> dict[str, int]:
+    level = pod.spec.resources
+    asked = _read(level.requests if level else None)
+    if pod.node and asked and (pod.status.resources or pod.status.allocated_resources):
+        given = _read(pod.status.resources.requests if pod.status.resources else None)
+        _raise_to(given, _read(pod.status.allocated_resources))
+        if infeasible:
+            asked = given
+        else:
+            _raise_to(asked, given)
+    return {
+        resource: amount
+        for resource, amount in asked.items()
+        if resource in POD_LEVEL or resource.startswith("hugepages-")
+    }
+
+
+def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
+    if not pod.node:
+        return {}
+    both = (pod.status.container_statuses or ()) + (pod.status.init_container_statuses or ())
+    return {one.name: one for one in both if one.resources is not None}
+
+
+def _resize_infeasible(pod: Pod) -> bool:
+    return any(
+        condition.type == "PodResizePending" and condition.reason == "Infeasible"
+        for condition in pod.status.conditions or ()
+    )
+
+
+def _read(amounts: Amounts | None) -> dict[str, int]:
+    return {resource: base_units(resource, text) for resource, text in (amounts or {}).items()}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for resource, amount in more.items():
+        total[resource] = total.get(resource, 0) + amount
+
+
+def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
+    for resource, amount in least.items():
+        if amount > total.get(resource, 0):
+            total[resource] = amount

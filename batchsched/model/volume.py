@@ -1,0 +1,163 @@
+"""Volumes of pods, and the claims, volumes and classes behind them."""
+
+import msgspec
+
+from batchsched.model.meta import ObjectMeta, Value
+from batchsched.model.selector import NodeSelector
+
+
+class ClaimSource(Value, frozen=True, gc=False):
+    """A pod's use of a PersistentVolumeClaim."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class EphemeralSource(Value, frozen=True, gc=False):
+    """A claim made for the pod, named after pod and volume."""
+
+    volume_claim_template: msgspec.Raw | None = None
+
+
+class GCEDisk(Value, frozen=True, gc=False):
+    """A GCE persistent disk."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class EBSDisk(Value, frozen=True, gc=False):
+    """An AWS Elastic Block Store disk."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+    read_only: bool = False
+
+
+class ISCSIDisk(Value, frozen=True, gc=False):
+    """An iSCSI disk."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RBDDisk(Value, frozen=True, gc=False):
+    """A Ceph RBD image."""
+
+    monitors: tuple[str, ...] = ()
+    pool: str = "rbd"
+    image: str = ""
+    read_only: bool = False
+
+
+class CSISource(Value, frozen=True, gc=False):
+    """A volume of a CSI driver."""
+
+    driver: str = ""
+    volume_handle: str = ""
+    read_only: bool | None = None
+
+
+class ImageSource(Value, frozen=True, gc=False):
+    """An OCI image as a volume."""
+
+    reference: str = ""
+
+
+class Volume(Value, frozen=True, gc=False):
+    """One volume of a pod; kinds that scheduling does not look at are left out."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+    gce_persistent_disk: GCEDisk | None = None
+    aws_elastic_block_store: EBSDisk | None = None
+    iscsi: ISCSIDisk | None = None
+    rbd: RBDDisk | None = None
+    csi: CSISource | None = None
+    image: ImageSource | None = None
+
+
+class ResourceRequests(Value, frozen=True, gc=False):
+    """Requested amounts by resource."""
+
+    requests: dict[str, str | int | float] | None = None
+
+
+class ClaimSpec(Value, frozen=True, gc=False):
+    """What a claim asks for."""
+
+    access_modes: tuple[str, ...] | None = None
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    resources: ResourceRequests | None = None
+    selector: msgspec.Raw | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class ClaimStatus(Value, frozen=True, gc=False):
+    """What became of a claim."""
+
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Value, frozen=True, gc=False):
+    """A claim on storage."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class ObjectReference(Value, frozen=True, gc=False):
+    """A reference to another object."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeNodeAffinity(Value, frozen=True, gc=False):
+    """The nodes from which a volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Value, frozen=True, gc=False):
+    """A piece of storage."""
+
+    capacity: dict[str, str | int | float] | None = None
+    access_modes: tuple[str, ...] | None = None
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSISource | None = None
+    gce_persistent_disk: GCEDisk | None = None
+    aws_elastic_block_store: EBSDisk | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class PersistentVolumeStatus(Value, frozen=True, gc=False):
+    """What became of a volume."""
+
+    phase: str = ""
+
+
+class PersistentVolume(Value, frozen=True, gc=False):
+    """A volume of the cluster."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class StorageClass(Value, frozen=True, gc=False):
+    """How claims of a class are provisioned."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[msgspec.Raw, ...] | None = None
+
