@@ -1,9 +1,70 @@
-"""Floor 0: the exception hierarchy.
+"""Breakage, as one hierarchy. A refusal is a value; what stands here is raised.
 
-A refusal is a value; what is raised from here is breakage, and carries its evidence. Whoever catches one of
-these to raise another chains it with ``from``, so that the first cause is never lost.
+Every error carries its evidence as attributes and says in its message what was wrong, what was expected and
+what to do. Errors know no other part of batchsched.
 """
 
 
 class BatchschedError(Exception):
-    """The root of everything that this package raises on purpose."""
+    """The root: whatever batchsched raises on purpose."""
+
+
+class InvalidInput(BatchschedError):
+    """An object, a file or a setting that cannot be used.
+
+    Args:
+      message: what was wrong, what was expected, what to do.
+      file: where it stands, "" when it came from no file.
+      object: kind and name, such as "PodGroup team-a/bert", or "".
+      field: the path inside the object, such as "spec.minMember", or "".
+    """
+
+    def __init__(self, message: str, *, file: str = "", object: str = "", field: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.file = file
+        self.object = object
+        self.field = field
+
+    def __str__(self) -> str:
+        """Name the file, the object and the field before the message."""
+        place = ": ".join(part for part in (self.file, self.object, self.field) if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class InvalidQuantity(InvalidInput):
+    """A text that is no Kubernetes quantity, or one out of range."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(f"{text!r} is not a usable quantity: {problem}")
+        self.text = text
+
+
+class InvalidSelector(InvalidInput):
+    """A label or node selector with an operator or value that means nothing."""
+
+
+class UnusableInput(BatchschedError):
+    """Nothing in the input can be used: exit code 1."""
+
+
+class PluginError(BatchschedError):
+    """A plugin broke: it raised, or answered nonsense. Its pod fails, nothing else does."""
+
+    def __init__(self, plugin: str, point: str, problem: str) -> None:
+        super().__init__(f"plugin {plugin} failed in {point}: {problem}")
+        self.plugin = plugin
+        self.point = point
+        self.problem = problem
+
+
+class IllegalMove(BatchschedError):
+    """A move that the state table of a gang does not have; nothing was changed."""
+
+
+class RecordTampered(BatchschedError):
+    """A session file whose content does not match its own digest."""
+
+
+class SolverFault(BatchschedError):
+    """A model that the solver does not accept: a defect of the formulation, never of the input."""
