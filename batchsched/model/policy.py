@@ -1,0 +1,80 @@
+"""Priority classes, disruption budgets and other objects that govern pods from outside."""
+
+from batchsched.model.meta import ObjectMeta, Value
+from batchsched.model.selector import LabelSelector
+
+
+class PriorityClass(Value, frozen=True, gc=False):
+    """A named priority."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
+class DisruptionBudgetSpec(Value, frozen=True, gc=False):
+    """The pods that a budget protects."""
+
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(Value, frozen=True, gc=False):
+    """How many disruptions a budget still allows."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str] | None = None
+
+
+class PodDisruptionBudget(Value, frozen=True, gc=False):
+    """A limit on voluntary disruptions."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+
+class Namespace(Value, frozen=True, gc=False):
+    """A namespace, for its labels."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class SelectingSpec(Value, frozen=True, gc=False):
+    """The selector of a Service (plain labels) as it stands in its spec."""
+
+    selector: dict[str, str] | None = None
+
+
+class Service(Value, frozen=True, gc=False):
+    """A Service, for the pods it selects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SelectingSpec = SelectingSpec()
+
+
+class ReplicationController(Value, frozen=True, gc=False):
+    """A ReplicationController, for the pods it selects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SelectingSpec = SelectingSpec()
+
+
+class WorkloadSpec(Value, frozen=True, gc=False):
+    """The selector of a ReplicaSet or StatefulSet."""
+
+    selector: LabelSelector | None = None
+
+
+class ReplicaSet(Value, frozen=True, gc=False):
+    """A ReplicaSet, for the pods it selects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+class StatefulSet(Value, frozen=True, gc=False):
+    """A StatefulSet, for the pods it selects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()

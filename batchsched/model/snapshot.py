@@ -1,0 +1,73 @@
+"""Snapshot: everything a decision may depend on, frozen."""
+
+from dataclasses import dataclass
+
+from batchsched.model.decision import SetAside
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.podgroup import PodGroup
+from batchsched.model.policy import (
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+from batchsched.model.queue import Queue
+from batchsched.model.topology import Topology
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPod:
+    """A pod that passed Reserve and waits at Permit on a node: it holds its place there."""
+
+    pod: str  # namespace/name
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGang:
+    """A gang that a Permit plugin keeps waiting: its pods count as assumed until the deadline.
+
+    Args:
+      pod_group: namespace/name of the PodGroup, or of the pod that is a gang of one.
+      plugin: who said Wait.
+      until: seconds since 1970; past it the gang is rolled back.
+      pods: the members and their nodes.
+    """
+
+    pod_group: str
+    plugin: str
+    until: float
+    pods: tuple[HeldPod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster at one moment. Objects are in the order in which they were given; it may matter for ties only.
+
+    `pods` are all pods that have not finished, bound and pending. `held` are gangs that wait at Permit since an
+    earlier session.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    pod_groups: tuple[PodGroup, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    topologies: tuple[Topology, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    services: tuple[Service, ...] = ()
+    replication_controllers: tuple[ReplicationController, ...] = ()
+    replica_sets: tuple[ReplicaSet, ...] = ()
+    stateful_sets: tuple[StatefulSet, ...] = ()
+    persistent_volumes: tuple[PersistentVolume, ...] = ()
+    persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    held: tuple[HeldGang, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+
