@@ -1,0 +1,152 @@
+"""What a person may set: `BatchSchedulerConfiguration`, and the profiles in it.
+
+The JSON Schema that `batchsched schema config` prints, and the page docs/configuration.md, are made from the
+descriptions here. Names of policies and plugins are not judged here: a registry above knows them.
+"""
+
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from batchsched.model.custom import Part
+from batchsched.model.pod import SCHEDULER_NAME
+
+CONFIG_API_VERSION: Final = "config.batchsched.dev/v1alpha1"
+CONFIG_KIND: Final = "BatchSchedulerConfiguration"
+
+
+class SolverSettings(Part):
+    """How the joint solver works."""
+
+    enabled: bool = Field(
+        default=True, description="Solve gangs jointly. Off: the plugin pipeline places pod by pod, in order."
+    )
+    deterministic_budget: float = Field(
+        default=2.0,
+        gt=0,
+        le=3600,
+        description="Work that one session may spend in CP-SAT, in its deterministic seconds: the same work on "
+        "every machine, so that decisions repeat.",
+    )
+    rounds: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="How often a solution is realised on nodes, cut and solved again.",
+    )
+    gap: float = Field(
+        default=0.003,
+        ge=0,
+        lt=1,
+        description="Relative distance to the bound at which a tier is good enough.",
+    )
+    guard_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        description="Seconds of wall clock after which the solver is stopped whatever it has. A decision that "
+        "needed the guard says so, because it may not repeat.",
+    )
+    exact_variables: int = Field(
+        default=2500,
+        ge=0,
+        description="Problems with at most this many node-level variables are solved exactly, node by node.",
+    )
+
+
+class PolicySettings(Part):
+    """The order of gangs, by the name under which it is registered."""
+
+    name: str = Field(
+        default="priority",
+        min_length=1,
+        description="A registered policy, such as priority, fcfs, sjf or ours.",
+    )
+    args: dict[str, Any] = Field(default={}, description="Arguments of the policy.")
+
+
+class EnabledPlugin(Part):
+    """A plugin that takes part."""
+
+    name: str = Field(min_length=1, description="The name under which the plugin is registered.")
+    weight: int | None = Field(
+        default=None, ge=0, le=2**31 - 1, description="Weight of its scores; none: the plugin's own."
+    )
+
+
+class PluginSet(Part):
+    """Plugins beyond, or less than, those that are on by default."""
+
+    disabled: tuple[str, ...] = Field(
+        default=(), description="Default plugins to leave out; * for all of them."
+    )
+    enabled: tuple[EnabledPlugin, ...] = Field(default=(), description="Plugins to add, or to weigh anew.")
+
+
+class PluginConfig(Part):
+    """Arguments of one plugin."""
+
+    name: str = Field(min_length=1, description="The name under which the plugin is registered.")
+    args: dict[str, Any] = Field(default={}, description="Its arguments; the plugin checks them.")
+
+
+class Profile(Part):
+    """How the pods of one scheduler name are scheduled."""
+
+    scheduler_name: str = Field(
+        default=SCHEDULER_NAME, min_length=1, description="Pods with this spec.schedulerName are ours."
+    )
+    solver: SolverSettings = Field(default=SolverSettings(), description="The joint solver.")
+    selection: Literal["weight", "ordered"] = Field(
+        default="weight",
+        description="weight: the most weight wins, priority by priority. ordered: the policy's order is strict, "
+        "and the solver only places.",
+    )
+    policy: PolicySettings = Field(default=PolicySettings(), description="Who is next.")
+    backfill: Literal["none", "easy"] = Field(
+        default="none",
+        description="easy: the head that does not fit gets a reservation, and gangs behind it may start if they "
+        "do not delay it.",
+    )
+    blocking: bool = Field(
+        default=False, description="With selection ordered: a head that does not fit blocks all behind it."
+    )
+    session_window: int = Field(
+        default=500, ge=1, description="How many pending gangs, in order, one session looks at."
+    )
+    placement: Literal["pack", "spread"] = Field(
+        default="pack", description="Fill nodes one after the other, or use them evenly."
+    )
+    plugins: PluginSet = Field(default=PluginSet(), description="Which plugins take part.")
+    plugin_config: tuple[PluginConfig, ...] = Field(default=(), description="Arguments of plugins.")
+
+    @model_validator(mode="after")
+    def _each_plugin_is_stated_once(self) -> Self:
+        for place, names in (
+            ("plugins.enabled", [one.name for one in self.plugins.enabled]),
+            ("pluginConfig", [one.name for one in self.plugin_config]),
+        ):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{place}: {', '.join(twice)} is stated more than once; keep one of them")
+        return self
+
+    def arguments(self, plugin: str) -> dict[str, Any]:
+        """Return the arguments of a plugin, {} where none are stated."""
+        return next((one.args for one in self.plugin_config if one.name == plugin), {})
+
+
+class BatchSchedulerConfiguration(Part):
+    """The configuration file of batchsched."""
+
+    api_version: Literal["config.batchsched.dev/v1alpha1"] = CONFIG_API_VERSION
+    kind: Literal["BatchSchedulerConfiguration"] = CONFIG_KIND
+    profiles: tuple[Profile, ...] = Field(
+        default=(Profile(),), min_length=1, description="One profile for each scheduler name."
+    )
+
+    @model_validator(mode="after")
+    def _scheduler_names_are_unique(self) -> Self:
+        names = [profile.scheduler_name for profile in self.profiles]
+        if len(set(names)) != len(names):
+            raise ValueError("profiles: two of them have one schedulerName; each needs a name of its own")
+        return self
