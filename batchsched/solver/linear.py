@@ -1,0 +1,191 @@
+"""An integer linear model as sparse arrays, and how float weights become its integers.
+
+Shapes: V variables, M rows, Z non-zeros, C classes.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchsched.errors import SolverFault
+from batchsched.solver.problem import FloatArray, IntArray
+
+HIGHEST: Final = 2**62
+"""As a row's side: no limit. CP-SAT refuses models whose sums could reach it."""
+SCALED_TOTAL: Final = 2**50
+"""What all weights of one objective may sum to after scaling: below 2^53, so floats report it exactly."""
+_RATIOS: Final = 256
+"""Weights that are all multiples of the smallest one ÷ k are scaled exactly for k up to this."""
+
+
+class LinearModel:
+    """An integer linear model; rows and variables are only ever added, their bounds may move.
+
+    `when` maps a row to the 0/1 variable that must be 1 for it to hold (~v: variable v must be 0).
+    `written`, `moved_variables` and `moved_rows` are the solver's: what it has made of the model so far.
+    """
+
+    def __init__(self) -> None:
+        self._lower: list[IntArray] = []
+        self._upper: list[IntArray] = []
+        self._variables = 0
+        self.row_lower: list[int] = []
+        self.row_upper: list[int] = []
+        self.when: dict[int, int] = {}
+        self._starts: list[IntArray] = []
+        self._columns: list[IntArray] = []
+        self._coefficients: list[IntArray] = []
+        self._terms = 0
+        self.moved_variables: set[int] = set()
+        self.moved_rows: set[int] = set()
+        self.written: object = None
+
+    @property
+    def variables(self) -> int:
+        """V, the number of variables."""
+        return self._variables
+
+    @property
+    def rows(self) -> int:
+        """M, the number of rows."""
+        return len(self.row_lower)
+
+    @property
+    def terms(self) -> int:
+        """Z, the number of non-zeros."""
+        return self._terms
+
+    def add_variables(self, lower: NDArray[np.integer], upper: NDArray[np.integer]) -> IntArray:
+        """Add one integer variable per entry of lower and upper [n]; returns their indices [n]."""
+        first = self._variables
+        self._lower.append(np.asarray(lower, np.int64))
+        self._upper.append(np.asarray(upper, np.int64))
+        self._variables += len(lower)
+        return np.arange(first, self._variables, dtype=np.int64)
+
+    def add_row(
+        self,
+        columns: NDArray[np.integer],
+        coefficients: NDArray[np.integer],
+        lower: int = -HIGHEST,
+        upper: int = HIGHEST,
+        *,
+        when: int | None = None,
+    ) -> int:
+        """Add lower <= Σ coefficients·x[columns] <= upper and return its index.
+
+        With `when` the row only holds if that 0/1 variable is 1 (~v: if variable v is 0).
+        """
+        row = self.rows
+        self.add_rows(
+            np.array([0, len(columns)], np.int64), columns, coefficients, np.array([lower]), np.array([upper])
+        )
+        if when is not None:
+            self.when[row] = int(when)
+        return row
+
+    def add_rows(
+        self,
+        starts: NDArray[np.integer],
+        columns: NDArray[np.integer],
+        coefficients: NDArray[np.integer],
+        lower: NDArray[np.integer],
+        upper: NDArray[np.integer],
+    ) -> None:
+        """Add n rows: row i has the terms starts[i]..starts[i+1] of columns and coefficients [Z].
+
+        Shapes: starts [n + 1], lower and upper [n]. A column may not repeat inside a row.
+        """
+        begin = np.asarray(starts[:-1], np.int64)
+        self._starts.append(begin + self._terms)
+        self._columns.append(np.asarray(columns, np.int64))
+        self._coefficients.append(np.asarray(coefficients, np.int64))
+        self.row_lower.extend(np.maximum(np.asarray(lower, np.int64), -HIGHEST).tolist())
+        self.row_upper.extend(np.minimum(np.asarray(upper, np.int64), HIGHEST).tolist())
+        self._terms += len(columns)
+
+    def set_bounds(
+        self, indices: NDArray[np.integer], lower: NDArray[np.integer], upper: NDArray[np.integer]
+    ) -> None:
+        """Give the variables at indices [n] new bounds [n]."""
+        low, high = self.bounds()
+        low, high = low.copy(), high.copy()
+        low[indices], high[indices] = lower, upper
+        self._lower, self._upper = [low], [high]
+        self.moved_variables.update(np.asarray(indices).tolist())
+
+    def set_row(self, row: int, lower: int, upper: int) -> None:
+        """Give one row new sides."""
+        self.row_lower[row] = max(int(lower), -HIGHEST)
+        self.row_upper[row] = min(int(upper), HIGHEST)
+        self.moved_rows.add(row)
+
+    def bounds(self) -> tuple[IntArray, IntArray]:
+        """The variables' lower and upper bounds, [V] each."""
+        if len(self._lower) != 1:
+            empty = np.zeros(0, np.int64)
+            self._lower = [np.concatenate([empty, *self._lower])]
+            self._upper = [np.concatenate([empty, *self._upper])]
+        return self._lower[0], self._upper[0]
+
+    def matrix(self) -> tuple[IntArray, IntArray, IntArray]:
+        """All rows as starts [M + 1], columns [Z] and coefficients [Z]."""
+        empty = np.zeros(0, np.int64)
+        if len(self._columns) > 1:
+            self._starts = [np.concatenate(self._starts)]
+            self._columns = [np.concatenate(self._columns)]
+            self._coefficients = [np.concatenate(self._coefficients)]
+        starts = np.append(self._starts[0] if self._starts else empty, self._terms)
+        if not self._columns:
+            return starts, empty, empty
+        return starts, self._columns[0], self._coefficients[0]
+
+    def sides(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+        """The rows' lower and upper sides [M], and which of them hold always [M]."""
+        always = np.ones(self.rows, np.bool_)
+        always[list(self.when)] = False
+        return np.array(self.row_lower, np.int64), np.array(self.row_upper, np.int64), always
+
+    def check(self) -> None:
+        """See that the model can be handed to an integer solver.
+
+        Raises:
+          SolverFault: a row's sum could reach 2^62, or a variable has crossed bounds.
+        """
+        lower, upper = self.bounds()
+        if np.any(lower > upper):
+            raise SolverFault(
+                f"variable {int(np.argmax(lower > upper))} has a lower bound above its upper one"
+            )
+        starts, columns, coefficients = self.matrix()
+        reach = np.maximum(np.abs(lower), np.abs(upper)).astype(np.float64)
+        terms = np.abs(coefficients).astype(np.float64) * reach[columns]
+        sums = np.diff(np.concatenate([[0.0], np.cumsum(terms)])[starts])
+        if sums.size and sums.max() >= HIGHEST:
+            raise SolverFault(f"row {int(np.argmax(sums))} could reach 2^62: scale its coefficients down")
+
+
+def scale_weights(weights: FloatArray, counts: NDArray[np.integer]) -> tuple[IntArray, float, int]:
+    """Turn the float weights [C] of classes with so many pods [C] into integers for CP-SAT.
+
+    Returns the integers W [C], the scale (W ≈ scale · weights) and the slack. Equal weights stay equal.
+    When all weights are multiples of the smallest ÷ k for a small k, the integers are exact and the slack
+    is 0. Otherwise Σ W·counts is 2^50 and each pod is off by at most half a unit, so two placements of equal
+    worth differ by at most Σ counts = slack. A tier is fixed by the row Σ W·x >= best - slack, which gives
+    away less than 1e-9 of Σ weights·counts for up to a million pods.
+    """
+    heavy = weights > 0
+    if not heavy.any():
+        return np.zeros(len(weights), np.int64), 1.0, 0
+    distinct = np.unique(weights[heavy])
+    total = float(np.sum(weights * counts))
+    ratios = distinct / distinct[0]
+    for divisor in range(1, _RATIOS + 1):
+        multiples = ratios * divisor
+        if np.all(np.abs(multiples - np.rint(multiples)) <= 1e-12 * multiples):
+            scale = divisor / float(distinct[0])
+            if total * scale <= SCALED_TOTAL:
+                return np.rint(weights * scale).astype(np.int64), scale, 0
+    scale = SCALED_TOTAL / max(total, float(distinct[-1]))
+    return np.rint(weights * scale).astype(np.int64), scale, int(counts[heavy].sum())
