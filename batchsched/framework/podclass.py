@@ -1,0 +1,33 @@
+"""Pod classes: pods whose scheduling-relevant specs are equal share every mask and score."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.framework.status import IndexArray, IntArray
+from batchsched.model.pod import Pod
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodClass:
+    """Equal pods, seen as one.
+
+    Args:
+      pod: one of them; plugins may look at its spec, namespace and those labels that some selector reads.
+      requests: [R] what one pod asks for, in base units, the pod count included; R as in the node table.
+      nonzero: [2] milli-CPU and bytes with the defaults that scoring uses.
+      asked: the columns of `requests` above zero, the pod count left out.
+      priority: the resolved priority.
+    """
+
+    pod: Pod
+    requests: IntArray
+    nonzero: IntArray
+    asked: IndexArray
+    priority: int = 0
+
+    @classmethod
+    def of(cls, pod: Pod, requests: IntArray, nonzero: tuple[int, int], priority: int = 0) -> "PodClass":
+        """Make a class of a pod and its requests; column 0 is the pod count."""
+        asked = np.flatnonzero(requests[1:] > 0).astype(np.int32) + 1
+        return cls(pod, requests, np.asarray(nonzero, np.int64), asked.astype(np.int32), priority)

@@ -1,0 +1,194 @@
+"""The extension points, in call order: one protocol each.
+
+A plugin is a class with a `name`, an `Args` model where it takes arguments, and the methods of the points at
+which it wants to be asked. Nothing is inherited; what a class has is what it is asked. Arrays have one entry for
+each node of the view that is handed in.
+
+Who calls, and what an answer causes, stands at each point. A plugin never keeps what it is handed beyond the
+call, save in the cycle state.
+"""
+
+from collections.abc import Hashable, Sequence
+from enum import Enum
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import IntArray, PermitAnswer, PreFilterAnswer, Status, Verdict
+from batchsched.model.pod import Pod
+
+
+class Landing(Enum):
+    """What pods that land in the session do to a Filter's verdict.
+
+    STATIC: nothing; the verdict follows from pod and node objects alone.
+    NARROWS: a node that refuses goes on refusing; one that accepts may come to refuse.
+    SHIFTS: either way. What a plugin does not declare is taken for this.
+    """
+
+    STATIC = "static"
+    NARROWS = "narrows"
+    SHIFTS = "shifts"
+
+
+class Plugin(Protocol):
+    """What every plugin has. `landing: ClassVar[Landing]` and `Args` (a pydantic model) are optional."""
+
+    name: ClassVar[str]
+
+
+@runtime_checkable
+class SignaturePlugin(Protocol):
+    """Says what of a pod the plugin looks at; equal answers of all plugins make pods one class.
+
+    A plugin without it makes the whole spec and all labels count.
+    """
+
+    def signature(self, pod: Pod) -> Hashable:
+        """Return what the plugin reads of a pod's spec. Labels are added by the session where selectors read them."""
+        ...
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Protocol):
+    """Asked before a pod may enter the queue. A refusal keeps it out, and holds nothing."""
+
+    def preenqueue(self, pod: Pod) -> Status:
+        """Say whether the pod may be queued."""
+        ...
+
+
+@runtime_checkable
+class QueueSortPlugin(Protocol):
+    """Orders pods of one gang, and gangs where no policy does. Exactly one is enabled."""
+
+    def key(self, pod: Pod, priority: int, queued: float) -> Any:
+        """Return a sort key, the smallest first. `queued` is in seconds since 1970."""
+        ...
+
+
+@runtime_checkable
+class PreFilterPlugin(Protocol):
+    """Asked once for each class, before its Filter. Refuses the pod everywhere, narrows the nodes, or computes."""
+
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        """Prepare the Filter; Skip drops it for this class."""
+        ...
+
+
+@runtime_checkable
+class PreFilterExtensionsPlugin(Protocol):
+    """Keeps a PreFilter's state true while pods come and go: the session's own, nominated pods, and victims."""
+
+    def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        """Count a pod that was put on a node of the table."""
+        ...
+
+    def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        """Count a pod that was taken off a node of the table."""
+        ...
+
+
+@runtime_checkable
+class FilterPlugin(Protocol):
+    """Judges nodes. The first plugin that refuses a node gives the node's reason."""
+
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        """Say which nodes of the view refuse the pod, and why. Must be free of side effects."""
+        ...
+
+
+@runtime_checkable
+class PostFilterPlugin(Protocol):
+    """Asked when no node fits: may nominate a node after making room. First success wins."""
+
+    def postfilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> tuple[Status, str]:
+        """Return a status and the nominated node's name, "" for none."""
+        ...
+
+
+@runtime_checkable
+class ConstrainPlugin(Protocol):
+    """Adds rows to the session's problem. Asked once a session, and never when the solver is off."""
+
+    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+        """Return valid rows over the batch's candidates."""
+        ...
+
+
+@runtime_checkable
+class PreScorePlugin(Protocol):
+    """Asked once for each class with the nodes that fit. Skip drops the plugin's Score."""
+
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        """Prepare the Score."""
+        ...
+
+
+@runtime_checkable
+class ScorePlugin(Protocol):
+    """Ranks the nodes that fit."""
+
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        """Return [n] raw scores, the higher the better."""
+        ...
+
+
+@runtime_checkable
+class NormalizeScorePlugin(Protocol):
+    """Brings raw scores into 0..100. Where it is missing they are there already."""
+
+    def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        """Return [n] scores from 0 to 100."""
+        ...
+
+
+@runtime_checkable
+class ReservePlugin(Protocol):
+    """Told of a pod's node before the pod is let go; the last point at which state may be kept for it."""
+
+    def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
+        """Keep what the pod needs on the node. A refusal unreserves every plugin."""
+        ...
+
+    def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        """Give it back. Called in reverse order for every plugin, reserved or not: must be idempotent."""
+        ...
+
+
+@runtime_checkable
+class PermitPlugin(Protocol):
+    """The gate before binding: allows, refuses, or makes the pod wait."""
+
+    def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
+        """Decide. A waiting pod keeps its place until it is allowed, refused or timed out."""
+        ...
+
+
+@runtime_checkable
+class PreBindPlugin(Protocol):
+    """Does what must be done before the binding is written, such as provisioning a volume."""
+
+    async def prebind(self, pod: Pod, node: str) -> Status:
+        """Prepare the binding; a refusal sends the pod back."""
+        ...
+
+
+@runtime_checkable
+class BindPlugin(Protocol):
+    """Writes the binding. The first that does not Skip has done it."""
+
+    async def bind(self, pod: Pod, node: str) -> Status:
+        """Bind, or Skip."""
+        ...
+
+
+@runtime_checkable
+class PostBindPlugin(Protocol):
+    """Told after a pod was bound."""
+
+    async def postbind(self, pod: Pod, node: str) -> None:
+        """Take note."""
+        ...

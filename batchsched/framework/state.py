@@ -1,0 +1,40 @@
+"""The memory of one pod's way through the points: written by its owner, read by whoever knows the key."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StateKey(Generic[T]):
+    """A typed key; a plugin makes one as a module constant and does not share what it writes under it."""
+
+    name: str
+
+
+class CycleState:
+    """What plugins keep between the points of one pod class. It lives for one pass through the pipeline."""
+
+    __slots__ = ("_values", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self._values: dict[str, object] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+
+    def write(self, key: StateKey[T], value: T) -> None:
+        """Keep a value."""
+        self._values[key.name] = value
+
+    def read(self, key: StateKey[T]) -> T:
+        """Return a value that was kept.
+
+        Raises:
+          KeyError: nothing was kept under the key: a plugin read before it wrote.
+        """
+        return cast(T, self._values[key.name])
+
+    def has(self, key: StateKey[T]) -> bool:
+        """Tell whether something was kept."""
+        return key.name in self._values
