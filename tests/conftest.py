@@ -1,0 +1,34 @@
+"""What every test shares: how many examples hypothesis draws, and where a browser is."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Two cores are shared with other work, so a slow draw says nothing about the code: no deadline, no complaint.
+_ALWAYS = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+
+# `ci` repeats itself run by run; `full` draws afresh, at least 500 examples a property. Tests state no
+# numbers of their own, so that a profile is the one place to turn.
+settings.register_profile("ci", _ALWAYS, max_examples=60, derandomize=True)
+settings.register_profile("full", _ALWAYS, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a browser; without one the test is skipped, or fails where a browser is required."""
+    named = os.environ.get("CHROMIUM")
+    found = (
+        named if named and Path(named).exists() else next(filter(None, map(shutil.which, _BROWSERS)), None)
+    )
+    if found is None:
+        reason = "no browser: set CHROMIUM, or install chromium"
+        if os.environ.get("BATCHSCHED_REQUIRE_BROWSER") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found

@@ -1,0 +1,123 @@
+"""The rules of the house that no linter keeps."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "batchsched"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+LONGEST = 400
+# A file that reads better whole, and why.
+LONGER: dict[str, str] = {}
+
+# Names that say nothing of what a file holds.
+VAGUE = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def project() -> dict[str, object]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def test_every_folder_is_in_the_architecture_page_and_the_page_names_no_other():
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    stated = set(re.findall(r"^\| \d \| `batchsched\.(\w+)`", page, re.MULTILINE))
+    there = {path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    there |= {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    assert stated == there
+
+
+def test_pins_are_versions_and_never_addresses():
+    lines = [
+        line
+        for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+        if not line.startswith("#")
+    ]
+    assert lines
+    assert [
+        line
+        for line in lines
+        if not re.fullmatch(r"[\w.-]+==[\w.]+( ; python_version [<>=]+ '3\.\d+')?", line)
+    ] == []
+
+
+def test_every_requirement_is_pinned():
+    table = project()["project"]
+    assert isinstance(table, dict)
+    wanted = [
+        *table["dependencies"],
+        *(name for extra in table["optional-dependencies"].values() for name in extra),
+    ]
+    names = {re.split(r"[\[><=~!; ]", line)[0].lower().replace("_", "-") for line in wanted} - {"batchsched"}
+    pinned = {
+        line.split("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    }
+    assert names - pinned == set()
+
+
+def test_no_file_is_longer_than_one_concept_needs():
+    lengths = {named(path): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
+    assert {name: length for name, length in lengths.items() if length > LONGEST and name not in LONGER} == {}
+
+
+def test_modules_are_nouns_that_say_what_they_hold():
+    assert [named(path) for path in SOURCES if path.stem in VAGUE or path.parent.name in VAGUE] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_every_module_says_what_it_is_for(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    assert docstring, "a module begins with its intent"
+    assert len(docstring) > 20
+
+
+def test_one_file_imports_ortools():
+    importers = {
+        named(path)
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if (isinstance(node, ast.Import) and any(name.name.split(".")[0] == "ortools" for name in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ortools")
+    }
+    assert importers <= {"batchsched/solver/cpsat.py"}
+
+
+def test_entry_points_name_modules_that_exist():
+    table = project()["project"]
+    assert isinstance(table, dict)
+    for group, entries in table.get("entry-points", {}).items():
+        for name, target in entries.items():
+            module, _, attribute = target.partition(":")
+            file = ROOT / (module.replace(".", "/") + ".py")
+            package = ROOT / module.replace(".", "/") / "__init__.py"
+            assert file.exists() or package.exists(), f"{group}: {name} = {target}"
+            assert attribute.isidentifier(), f"{group}: {name} = {target}"
+
+
+def test_make_help_explains_every_target():
+    text = (ROOT / "Makefile").read_text("utf-8")
+    phony = set(next(line for line in text.splitlines() if line.startswith(".PHONY:")).split()[1:])
+    explained = set(re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE))
+    assert phony == explained
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert all(f"make {target} " in shown for target in phony)
+
+
+def test_every_page_is_in_the_navigation():
+    nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages == set(re.findall(r"[\w/-]+\.md", nav))
+
+
+def test_the_changelog_has_a_place_for_what_comes_next():
+    assert "\n## Unreleased\n" in (ROOT / "CHANGELOG.md").read_text("utf-8")
