@@ -1,0 +1,46 @@
+"""The greedy: gang after gang in the policy's order, all or nothing. The floor, the hint, the fallback.
+
+`greedy` also places a session whose profile selects in strict order: then it is the whole answer.
+"""
+
+import numpy as np
+
+from batchsched.solver.outcome import to_solution
+from batchsched.solver.packing import Packing
+from batchsched.solver.problem import Problem, Solution
+
+
+def greedy(problem: Problem) -> Solution:
+    """Place gangs tier by tier in the order of their rank, then each tier's surplus."""
+    return to_solution(greedy_packing(problem), "greedy")
+
+
+def greedy_packing(problem: Problem) -> Packing:
+    """The greedy's packing itself, for whoever goes on from there."""
+    packing = Packing(problem)
+    fill(packing)
+    return packing
+
+
+def job_by_job(problem: Problem) -> Solution:
+    """What the peers do: gang after gang in the same order, the fullest node first, no thought of slots."""
+    packing = Packing(problem, plain=True)
+    fill(packing)
+    return to_solution(packing, "greedy")
+
+
+def fill(packing: Packing) -> None:
+    """Add whatever gang or surplus pod still fits, tier by tier, in the policy's order."""
+    problem = packing.problem
+    order = np.lexsort((problem.rank, problem.tier)).tolist()
+    tier = problem.tier.tolist()
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and tier[order[end]] == tier[order[start]]:
+            end += 1
+        for gang in order[start:end]:
+            packing.try_gang(gang)
+        for gang in order[start:end]:
+            packing.add_surplus(gang)
+        start = end

@@ -1,0 +1,55 @@
+"""From a packing to a `Solution`, and which of two solutions is better."""
+
+from typing import Final
+
+import numpy as np
+
+from batchsched.solver.packing import Packing
+from batchsched.solver.problem import FloatArray, IndexArray, IntArray, Problem, Solution
+
+TOLERANCE: Final = 1e-9
+"""Relative: objectives nearer to one another than this count as equal."""
+
+
+def tiers(problem: Problem) -> int:
+    """How many tiers the problem has."""
+    return int(problem.tier.max(initial=-1)) + 1
+
+
+def objective(problem: Problem, placed: IntArray) -> FloatArray:
+    """Σ weight over placed pods of each tier, [T], from pods placed per class, [C]."""
+    value = problem.weight * placed
+    return np.bincount(problem.tier[problem.gang], weights=value, minlength=tiers(problem))
+
+
+def ceiling(problem: Problem) -> FloatArray:
+    """The objective of each tier if every allowed gang were placed to its last pod, [T]: a crude bound."""
+    return objective(problem, np.where(problem.allowed[problem.gang], problem.count, 0))
+
+
+def placed_per_class(problem: Problem, classes: IndexArray, counts: IndexArray) -> IntArray:
+    """Pods placed of each class, [C], from the triples of a solution."""
+    placed = np.zeros(len(problem.count), np.int64)
+    np.add.at(placed, classes, counts)
+    return placed
+
+
+def to_solution(packing: Packing, stage: str) -> Solution:
+    """What a packing holds, as a solution with the crude bound."""
+    problem = packing.problem
+    classes, nodes, counts = packing.room.triples()
+    value = objective(problem, placed_per_class(problem, classes, counts))
+    bound = np.maximum(value, ceiling(problem))
+    return Solution(classes, nodes, counts, packing.taken.copy(), value, bound, stage)
+
+
+def compare(a: Solution, b: Solution, problem: Problem) -> int:
+    """1 when `a` is better, -1 when `b` is, 0 when tier objectives and the number of gangs are equal.
+
+    Tiers are compared one after the other, then the gangs at their minimum.
+    """
+    scale = np.maximum(ceiling(problem), 1e-300) * TOLERANCE
+    for x, y, slack in zip(a.objective, b.objective, scale, strict=True):
+        if abs(x - y) > slack:
+            return 1 if x > y else -1
+    return int(np.sign(int(a.taken.sum()) - int(b.taken.sum())))

@@ -1,0 +1,368 @@
+"""Placing single gangs, all or nothing, on what is free now: the greedy's hand and the ordered session's."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.solver.problem import NONE, IndexArray, IntArray, Problem
+from batchsched.solver.room import Entry, Room
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A subgroup, or the pods of a gang outside any subgroup (index -1)."""
+
+    index: int
+    need: int
+    required: int
+    preferred: int
+    pinned: int
+    classes: tuple[int, ...]  # the largest pods first
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A gang's classes, the largest pods first, and its parts, those with a required level first."""
+
+    classes: tuple[int, ...]
+    parts: tuple[Part, ...]
+    pods: int
+    levelled: bool  # some level, of the gang or of a part, is asked for
+
+
+class Packing:
+    """One packing that grows gang by gang.
+
+    A gang is placed where, in this order: its required (or pinned) domain is the one that holds it with the least
+    to spare; it uses the fewest domains of its preferred level; and nodes are taken in the order of `slots`.
+
+    Use: `entries = packing.try_gang(g)`; `None` means that nothing of it was placed. `mark`, `rollback` bracket
+    attempts, and `commit` forgets the way back.
+    """
+
+    def __init__(self, problem: Problem, plain: bool = False) -> None:
+        """Start from the problem's free capacity; `plain` packs as the peers do, without slot preservation."""
+        self.problem = problem
+        self.room = Room(problem, plain)
+        self.taken = problem.need == 0
+        self.domain_of: dict[int, int] = {}
+        self.domain_of_part: dict[int, int] = {}
+        self._members: dict[int, Members] = {}
+        self._nodes_of: dict[int, list[IntArray]] = {}
+        self._classes_of = _group(problem.gang, len(problem.need))
+        self._parts_of = _group(problem.sub_gang, len(problem.need)) if problem.sub_gang.size else None
+
+    def mark(self) -> int:
+        """Where the packing stands now."""
+        return self.room.mark()
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since the mark."""
+        for entry in self.room.trail[mark:]:
+            if entry.klass < 0:
+                self._forget(entry.gang)
+        self.room.rollback(mark)
+
+    def withdraw(self, gangs: set[int]) -> None:
+        """Take everything of some gangs back."""
+        for g in sorted(gangs):
+            self._forget(g)
+        self.room.withdraw(gangs)
+
+    def _forget(self, gang: int) -> None:
+        if self.problem.need[gang] > 0:
+            self.taken[gang] = False
+        self.domain_of.pop(gang, None)
+        for part in self.members(gang).parts:
+            self.domain_of_part.pop(part.index, None)
+
+    def try_gang(self, gang: int) -> list[Entry] | None:
+        """Place a gang's minimum, all or nothing.
+
+        Returns:
+          what was placed, or None when the gang cannot be taken now; then nothing has changed.
+        """
+        problem, room = self.problem, self.room
+        if self.taken[gang] or not problem.allowed[gang] or not room.quotas.admits(gang):
+            return None
+        members = self.members(gang)
+        need = int(problem.need[gang])
+        if members.pods < need:
+            return None
+        mark = room.mark()
+        room.take(gang)
+        if (self._in_domains(gang, members) if members.levelled else self._minimum(members, need, None)) and (
+            not room.rows.rows or room.rows.holds(gang)
+        ):
+            self.taken[gang] = True
+            return room.trail[mark:]
+        self._forget(gang)
+        room.rollback(mark)
+        return None
+
+    def add_surplus(self, gang: int) -> int:
+        """Place what is left of a taken gang, as many pods as go; returns how many."""
+        if not self.taken[gang] or not self.problem.allowed[gang]:
+            return 0
+        placed = 0
+        for part in self.members(gang).parts:
+            for klass in part.classes:
+                want = self.room.waiting[klass]
+                if want > 0:
+                    placed += self._surplus(gang, part, klass, want)
+        return placed
+
+    def _surplus(self, gang: int, part: Part, klass: int, want: int) -> int:
+        mark = self.room.mark()
+        cell, settled = self._cell(gang, part)
+        if settled:
+            got = self.room.place(klass, want, cell)
+        else:
+            got = self._surplus_where_most_fit(gang, part, klass, want)
+        if self.room.rows.rows and got and not self.room.rows.holds(gang):
+            self.room.rollback(mark)
+            return 0
+        return got
+
+    def _cell(self, gang: int, part: Part) -> tuple[IntArray | None, bool]:
+        """The nodes that a part's pods may use by the domains chosen so far; False where one is still open."""
+        problem = self.problem
+        level = int(problem.required[gang])
+        nodes: IntArray | None = None
+        if level != NONE:
+            domain = self.domain_of.get(gang, int(problem.pinned[gang]))
+            if domain == NONE:
+                return None, False
+            nodes = self.domain_nodes(level, domain)
+        if part.required != NONE:
+            domain = self.domain_of_part.get(part.index, part.pinned)
+            if domain == NONE:
+                return nodes, False
+            inner = self.domain_nodes(part.required, domain)
+            nodes = inner if nodes is None else np.intersect1d(nodes, inner, assume_unique=True)
+        return nodes, True
+
+    def _surplus_where_most_fit(self, gang: int, part: Part, klass: int, want: int) -> int:
+        """Settle open domains for surplus pods: the domain that takes the most of them."""
+        level = int(self.problem.required[gang])
+        cell, _ = self._cell(gang, part)
+        if cell is None and level != NONE and self.domain_of.get(gang, int(self.problem.pinned[gang])) == NONE:
+            capacity = self._capacity(klass, level, None)
+            if not capacity.any():
+                return 0
+            self.domain_of[gang] = int(np.argmax(np.minimum(capacity, want)))
+            return self._surplus(gang, part, klass, want)
+        capacity = self._capacity(klass, part.required, cell)
+        if not capacity.any():
+            return 0
+        self.domain_of_part[part.index] = int(np.argmax(np.minimum(capacity, want)))
+        return self._surplus(gang, part, klass, want)
+
+    # ------------------------------------------------------------------------------------ minimum
+
+    def _minimum(self, members: Members, need: int, nodes: IntArray | None) -> bool:
+        """Place `need` pods, each part's own need among them, on the given nodes or on any."""
+        room = self.room
+        if need == members.pods:
+            return all(room.place(c, room.waiting[c], nodes, whole=True) for c in members.classes if room.waiting[c])
+        placed = 0
+        for part in members.parts:
+            got = self._some(part.classes, part.need, nodes)
+            if got < part.need:
+                return False
+            placed += got
+        return placed >= need or self._some(members.classes, need - placed, nodes) >= need - placed
+
+    def _some(self, classes: tuple[int, ...], want: int, nodes: IntArray | None) -> int:
+        placed = 0
+        for c in classes:
+            if placed < want and self.room.waiting[c] > 0:
+                placed += self.room.place(c, min(want - placed, self.room.waiting[c]), nodes)
+        return placed
+
+    def _in_domains(self, gang: int, members: Members) -> bool:
+        """Place a minimum under required and preferred levels."""
+        problem = self.problem
+        level, need = int(problem.required[gang]), int(problem.need[gang])
+        if level == NONE:
+            return self._in_cell(gang, members, need, None)
+        pinned = int(problem.pinned[gang])
+        for domain in [pinned] if pinned != NONE else self.fitting_domains(members, need, level, None):
+            mark = self.room.mark()
+            self.domain_of[gang] = domain
+            if self._in_cell(gang, members, need, self.domain_nodes(level, domain)):
+                return True
+            self.room.rollback(mark)
+        self.domain_of.pop(gang, None)
+        return False
+
+    def _in_cell(self, gang: int, members: Members, need: int, cell: IntArray | None) -> bool:
+        """Place a minimum inside a cell of nodes, parts with levels of their own first."""
+        placed = 0
+        for part in members.parts:
+            if part.required == NONE and part.preferred == NONE:
+                continue
+            least = sum(self.room.waiting[c] for c in part.classes) if need == members.pods else part.need
+            if least and not self._part(gang, part, least, cell):
+                return False
+            placed += least
+        rest = [part for part in members.parts if part.required == NONE and part.preferred == NONE]
+        if placed == 0:
+            return self._preferring(int(self.problem.preferred[gang]), gang, -1, members, need, cell)
+        for part in rest:
+            if self._some(part.classes, part.need, cell) < part.need:
+                return False
+            placed += part.need
+        return placed >= need or self._beyond(gang, members, need - placed, cell)
+
+    def _beyond(self, gang: int, members: Members, want: int, cell: IntArray | None) -> bool:
+        """The members that the minimum asks for beyond the parts' own needs: any that go."""
+        for part in members.parts:
+            nodes, settled = self._cell(gang, part)
+            if want > 0 and settled:
+                want -= self._some(part.classes, want, nodes if nodes is not None else cell)
+        return want <= 0
+
+    def _part(self, gang: int, part: Part, least: int, cell: IntArray | None) -> bool:
+        members = Members(part.classes, (part,), sum(self.room.waiting[c] for c in part.classes), levelled=True)
+        if part.required == NONE:
+            return self._preferring(part.preferred, gang, part.index, members, least, cell)
+        domains = [part.pinned] if part.pinned != NONE else self.fitting_domains(members, least, part.required, cell)
+        for domain in domains:
+            nodes = self.domain_nodes(part.required, domain)
+            if cell is not None:
+                nodes = np.intersect1d(nodes, cell, assume_unique=True)
+            mark = self.room.mark()
+            if self._preferring(part.preferred, gang, part.index, members, least, nodes):
+                self.domain_of_part[part.index] = domain
+                return True
+            self.room.rollback(mark)
+        return False
+
+    def _preferring(
+        self, level: int, gang: int, part: int, members: Members, need: int, cell: IntArray | None
+    ) -> bool:
+        """Place on as few domains of a level as possible: one if one will do, else the roomiest ones."""
+        if level == NONE:
+            return self._minimum(members, need, cell)
+        used = self._used(gang, part, level)
+        if not used:
+            for domain in self.fitting_domains(members, need, level, cell)[:8]:
+                if self._attempt(members, need, self._inside(level, [domain], cell)):
+                    return True
+        roomy = self._roomiest(members, level, cell)
+        order = used + [d for d in roomy if d not in set(used)]
+        share = max(len(used), 1)
+        while share < len(order):
+            if self._attempt(members, need, self._inside(level, order[:share], cell)):
+                return True
+            share *= 2
+        return self._minimum(members, need, cell)
+
+    def _attempt(self, members: Members, need: int, nodes: IntArray) -> bool:
+        mark = self.room.mark()
+        if self._minimum(members, need, nodes):
+            return True
+        self.room.rollback(mark)
+        return False
+
+    # ------------------------------------------------------------------------------------ domains
+
+    def domain_nodes(self, level: int, domain: int) -> IntArray:
+        """The nodes of a domain, ascending."""
+        if level not in self._nodes_of:
+            ids = self.problem.levels[level]
+            order = np.argsort(ids, kind="stable")
+            edges = np.searchsorted(ids[order], np.arange(int(ids.max(initial=-1)) + 2))
+            self._nodes_of[level] = [order[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        of = self._nodes_of[level]
+        return of[domain] if domain < len(of) else np.zeros(0, np.int64)
+
+    def _inside(self, level: int, domains: list[int], cell: IntArray | None) -> IntArray:
+        nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
+        return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
+
+    def _capacity(self, klass: int, level: int, cell: IntArray | None) -> IntArray:
+        """Pods of a class that fit in each domain of a level, [D]."""
+        ids = self.problem.levels[level]
+        size = int(ids.max(initial=-1)) + 1
+        ids = ids if cell is None else ids[cell]
+        inside = ids >= 0
+        total = np.bincount(ids[inside], weights=self.room.fit(klass, cell)[inside], minlength=size)
+        return total.astype(np.int64)
+
+    def fitting_domains(self, members: Members, need: int, level: int, cell: IntArray | None) -> list[int]:
+        """Domains of a level that may hold a minimum by themselves, the tightest fit first."""
+        spare: IntArray | None = None
+        total: IntArray | None = None
+        rigid = need == members.pods
+        for c in members.classes:
+            waiting = self.room.waiting[c]
+            if not waiting:
+                continue
+            capacity = self._capacity(c, level, cell)
+            within = np.minimum(capacity, waiting)
+            total = within if total is None else total + within
+            if rigid:
+                multiple = np.where(capacity >= waiting, capacity * 1000 // waiting, -1)
+                spare = multiple if spare is None else np.minimum(spare, multiple)
+        if total is None:
+            return []
+        key = spare if spare is not None else np.where(total >= need, total, -1)
+        good = np.flatnonzero(key >= 0)
+        return [int(d) for d in good[np.argsort(key[good], kind="stable")]]
+
+    def _roomiest(self, members: Members, level: int, cell: IntArray | None) -> list[int]:
+        share = np.zeros(int(self.problem.levels[level].max(initial=-1)) + 1)
+        for c in members.classes:
+            waiting = self.room.waiting[c]
+            if waiting:
+                share += np.minimum(self._capacity(c, level, cell), waiting)
+        order = np.argsort(-share, kind="stable")
+        return [int(d) for d in order if share[d] > 0]
+
+    def _used(self, gang: int, part: int, level: int) -> list[int]:
+        problem = self.problem
+        if not problem.used_gang.size:
+            return []
+        mine = (problem.used_gang == gang) & (problem.used_level == level) & (problem.used_sub == part)
+        return [int(d) for d in np.unique(problem.used_domain[mine])]
+
+    # ------------------------------------------------------------------------------------ members
+
+    def members(self, gang: int) -> Members:
+        """A gang's classes and parts, in the order in which they are placed."""
+        if gang not in self._members:
+            self._members[gang] = self._find_members(gang)
+        return self._members[gang]
+
+    def _find_members(self, gang: int) -> Members:
+        problem = self.problem
+        classes = sorted(self._classes_of[gang], key=self._size)
+        parts = []
+        for s in self._parts_of[gang] if self._parts_of is not None else ():
+            own = tuple(c for c in classes if problem.subgroup[c] == s)
+            needs = int(problem.sub_need[s]), int(problem.sub_required[s]), int(problem.sub_preferred[s])
+            parts.append(Part(int(s), *needs, int(problem.sub_pinned[s]), own))
+        loose = tuple(c for c in classes if problem.subgroup[c] == NONE)
+        if loose:
+            parts.append(Part(-1, 0, NONE, NONE, NONE, loose))
+        parts.sort(key=lambda part: (part.required == NONE, -part.required, self._size(part.classes[0])
+                                     if part.classes else (0, 0.0, 0)))  # fmt: skip
+        levelled = bool(problem.required[gang] != NONE or problem.preferred[gang] != NONE) or any(
+            part.required != NONE or part.preferred != NONE for part in parts
+        )
+        return Members(tuple(classes), tuple(parts), int(problem.count[list(classes)].sum()), levelled)
+
+    def _size(self, klass: int) -> tuple[int, float, int]:
+        slots = self.room.slots
+        device = slots.device_of[klass]
+        return (-int(slots.demand[klass, device]) if device >= 0 else 0, -slots.dominant(klass), klass)
+
+
+def _group(owner: IndexArray, size: int) -> list[list[int]]:
+    """For each owner 0..size-1, the indices that belong to it."""
+    result: list[list[int]] = [[] for _ in range(size)]
+    for index, g in enumerate(owner.tolist()):
+        result[g].append(index)
+    return result

@@ -1,0 +1,232 @@
+"""Seeded synthetic sessions: a part-filled GPU cluster and a queue of gangs that does not fit.
+
+Four node types (8-GPU, large 8-GPU, 4-GPU, CPU-only) stand in racks of 16, racks in blocks, blocks in zones;
+some racks are tainted; most nodes are partly filled, noisily, so that hardly two nodes are alike. Gangs have
+1-4 templates; half of the GPU gangs are bound to a topology level, half of those require it. Nine queues in
+three departments have limits. Demand is a multiple of what is free.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+RESOURCES: Final = ("cpu", "memory", "nvidia.com/gpu", "pods")
+LEVELS: Final = ("zone", "block", "rack")
+GIB: Final = 1 << 30
+MIB: Final = 1 << 20
+RACK: Final = 16
+BLOCK: Final = 8 * RACK
+ZONES: Final = 4
+DAY: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """One kind of machine: milli-CPU, bytes, GPUs, and its share of the racks."""
+
+    name: str
+    cpu: int
+    memory: int
+    gpu: int
+    share: float
+
+
+TYPES: Final = (
+    NodeType("gpu8", 96_000, 768 * GIB, 8, 0.42),
+    NodeType("gpu8-large", 192_000, 2048 * GIB, 8, 0.18),
+    NodeType("gpu4", 64_000, 256 * GIB, 4, 0.20),
+    NodeType("cpu", 64_000, 256 * GIB, 0, 0.20),
+)
+MAX_PODS: Final = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, what its filler pod uses, and where it stands; demands are (cpu, memory, gpu, pods)."""
+
+    name: str
+    type: NodeType
+    tainted: bool
+    zone: int
+    block: int
+    rack: int
+    used: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """`count` equal pods of a gang."""
+
+    count: int
+    cpu: int
+    memory: int
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A gang: its templates, order, queue, and what it asks of the topology (index into LEVELS, or -1)."""
+
+    name: str
+    templates: tuple[Template, ...]
+    queue: int
+    tier: int
+    age: int
+    required: int
+    preferred: int
+    tolerates: bool
+    selects: str
+
+    @property
+    def pods(self) -> int:
+        return sum(template.count for template in self.templates)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue or a department with its limit (milli-CPU, GPUs); `parent` is -1 for a department."""
+
+    name: str
+    parent: int
+    cpu: int
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A session's input. Queues 0-2 are departments, 3-11 the queues that gangs name."""
+
+    nodes: tuple[Node, ...]
+    gangs: tuple[Gang, ...]
+    queues: tuple[Queue, ...]
+    tiers: int
+
+    @property
+    def pods(self) -> int:
+        return sum(gang.pods for gang in self.gangs)
+
+
+def generate(nodes: int, gangs: int, seed: int, demand: float = 1.3, tiers: int = 4) -> Instance:
+    """Draw an instance whose gangs ask for `demand` times the free GPUs and the free CPU beside them."""
+    rng = np.random.default_rng([seed, nodes, gangs])
+    cluster = _nodes(nodes, rng)
+    return Instance(cluster, *_gangs(cluster, gangs, demand, tiers, rng), tiers)
+
+
+def uncontended(nodes: int, gangs: int, seed: int, pods: int, tiers: int = 4) -> Instance:
+    """Draw an instance of the same mix with about `pods` pods and no queue limit that binds."""
+    full = generate(nodes, gangs, seed, 1.0, tiers)
+    share = pods / full.pods
+    roomy = tuple(Queue(q.name, q.parent, q.cpu * 100, q.gpu * 100) for q in full.queues)
+    return Instance(full.nodes, generate(nodes, gangs, seed, share, tiers).gangs, roomy, tiers)
+
+
+def _nodes(count: int, rng: np.random.Generator) -> tuple[Node, ...]:
+    racks = -(-count // RACK)
+    kinds = rng.choice(len(TYPES), size=racks, p=[kind.share for kind in TYPES])
+    tainted = rng.random(racks) < 0.1
+    result = []
+    for index in range(count):
+        rack = index // RACK
+        kind = TYPES[int(kinds[rack])]
+        used = (0, 0, 0)
+        if rng.random() < 0.6:
+            gpu = int(rng.integers(0, kind.gpu + 1)) if kind.gpu else 0
+            filled = gpu / kind.gpu if kind.gpu else float(rng.random())
+            cpu = int(min(0.95, max(0.02, 0.8 * filled * rng.uniform(0.5, 1.2))) * kind.cpu) // 10 * 10
+            memory = (
+                int(min(0.95, max(0.02, 0.8 * filled * rng.uniform(0.5, 1.2))) * kind.memory) // MIB * MIB
+            )
+            used = (cpu, memory, gpu)
+        block = index // BLOCK
+        result.append(Node(f"n{index:05d}", kind, bool(tainted[rack]), block % ZONES, block, rack, used))
+    return tuple(result)
+
+
+def _gangs(
+    nodes: tuple[Node, ...], count: int, demand: float, tiers: int, rng: np.random.Generator
+) -> tuple[tuple[Gang, ...], tuple[Queue, ...]]:
+    free_gpu = sum(node.type.gpu - node.used[2] for node in nodes)
+    free_cpu = sum(node.type.cpu - node.used[0] for node in nodes)
+    is_gpu = rng.random(count) < 0.7
+    is_gpu[:2] = (True, False) if count > 1 else True
+    levels = [_topology(bool(gpu), rng) for gpu in is_gpu]
+    caps = np.array([_largest(required, len(nodes)) for required, _ in levels])
+    share = np.where(is_gpu, _shares(is_gpu, caps / max(1, free_gpu * demand), rng), 0.0)
+    cpu_share = _shares(~is_gpu, np.ones(count), rng)
+    beside = 0.45 * free_cpu  # roughly what the GPU gangs leave of the CPU
+    result = []
+    for index in range(count):
+        gpus, cpus = share[index] * free_gpu * demand, cpu_share[index] * beside * demand
+        templates = _gpu_templates(gpus, rng) if is_gpu[index] else _cpu_templates(cpus, rng)
+        required, preferred = levels[index]
+        result.append(
+            Gang(
+                name=f"gang-{index:04d}",
+                templates=templates,
+                queue=3 + int(rng.integers(0, 9)),
+                tier=int(rng.integers(0, tiers)),
+                age=int(rng.integers(0, 2 * DAY)),
+                required=required,
+                preferred=preferred,
+                tolerates=bool(rng.random() < 0.3),
+                selects="gpu8-large" if is_gpu[index] and required < 0 and rng.random() < 0.05 else "",
+            )
+        )
+    return tuple(result), _queues(free_cpu, free_gpu)
+
+
+def _topology(gpu: bool, rng: np.random.Generator) -> tuple[int, int]:
+    bound, required, level = rng.random() < 0.5, rng.random() < 0.5, int(rng.choice(3, p=[0.1, 0.3, 0.6]))
+    if not gpu or not bound:
+        return -1, -1
+    return (level, -1) if required else (-1, level)
+
+
+def _largest(required: int, nodes: int) -> float:
+    """The GPUs that a gang may ask for and still fit a usual domain of its level."""
+    return (4.0 * min(nodes, 4 * BLOCK), 2.0 * min(nodes, BLOCK), 3.5 * RACK, 1e12)[
+        required if required >= 0 else 3
+    ]
+
+
+def _shares(of: np.ndarray, caps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Lognormal shares that sum to 1 over the chosen gangs, with what is over a cap given to the others."""
+    share = np.where(of, rng.lognormal(0.0, 1.0, len(of)), 0.0)
+    share /= max(share.sum(), 1e-12)
+    for _ in range(8):
+        over = share > caps
+        share = np.minimum(share, caps)
+        room = of & ~over
+        if share[room].sum() <= 0:
+            break
+        share[room] *= (1.0 - share[~room].sum()) / share[room].sum()
+    return np.minimum(share, caps)
+
+
+def _gpu_templates(gpus: float, rng: np.random.Generator) -> tuple[Template, ...]:
+    parts = rng.dirichlet(np.ones(int(rng.choice(4, p=[0.5, 0.25, 0.15, 0.1])) + 1)) * gpus
+    result = []
+    for part in parts:
+        size = int(rng.choice([1, 2, 4, 8], p=[0.35, 0.2, 0.2, 0.25]))
+        cpu = size * int(rng.choice([4_000, 6_000, 8_000, 10_000]))
+        memory = size * int(rng.choice([24, 32, 48, 64])) * GIB
+        result.append(Template(max(1, round(part / size)), cpu, memory, size))
+    return tuple(result)
+
+
+def _cpu_templates(cpus: float, rng: np.random.Generator) -> tuple[Template, ...]:
+    parts = rng.dirichlet(np.ones(int(rng.choice(4, p=[0.5, 0.25, 0.15, 0.1])) + 1)) * cpus
+    result = []
+    for part in parts:
+        cpu = int(rng.choice([2_000, 4_000, 8_000, 16_000, 32_000], p=[0.03, 0.07, 0.15, 0.35, 0.4]))
+        memory = cpu // 1000 * int(rng.choice([2, 4, 8], p=[0.3, 0.5, 0.2])) * GIB
+        result.append(Template(max(1, round(part / cpu)), cpu, memory, 0))
+    return tuple(result)
+
+
+def _queues(free_cpu: int, free_gpu: int) -> tuple[Queue, ...]:
+    departments = [Queue(f"dept-{i}", -1, int(free_cpu * 0.42), int(free_gpu * 0.42)) for i in range(3)]
+    queues = [Queue(f"team-{i}", i // 3, int(free_cpu * 0.18), int(free_gpu * 0.18)) for i in range(9)]
+    return (*departments, *queues)
