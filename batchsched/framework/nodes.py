@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.framework.podclass import PodClass
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
@@ -248,5 +247,3 @@ class Nodes:
     def where_true(self, test: Callable[[Node], bool]) -> BoolArray:
         """[n] the nodes that pass a test, asked node by node."""
         return np.fromiter((test(node) for node in self.objects), np.bool_, self._size)
-
-

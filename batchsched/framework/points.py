@@ -52,6 +52,15 @@ class SignaturePlugin(Protocol):
 
 
 @runtime_checkable
+class LabelReadingPlugin(Protocol):
+    """Says which labels a pod's selectors read, so that pods that differ in others alone stay one class."""
+
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        """Return the keys of the labels, on any pod, that selectors of this pod look at."""
+        ...
+
+
+@runtime_checkable
 class PreEnqueuePlugin(Protocol):
     """Asked before a pod may enter the queue. A refusal keeps it out, and holds nothing."""
 

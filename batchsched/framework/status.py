@@ -88,7 +88,8 @@ class Verdict:
     @property
     def fits(self) -> BoolArray:
         """[n] the nodes that no reason refuses."""
-        return ~self.refused.any(axis=0)
+        fits: BoolArray = ~np.asarray(self.refused.any(axis=0))
+        return fits
 
     def reasons_at(self, node: int) -> tuple[str, ...]:
         """Return the sentences for the j-th of the nodes."""

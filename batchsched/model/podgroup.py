@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from batchsched.model.custom import API_VERSION, CustomMeta, Part, Resources
+from batchsched.model.custom import CustomMeta, Part, Resources
 from batchsched.model.meta import seconds
 
 DEFAULT_QUEUE = "default"
@@ -86,7 +86,7 @@ class PodGroupStatus(Part):
 class PodGroup(Part):
     """A gang of pods, placed all or nothing up to its minimum."""
 
-    api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = API_VERSION
+    api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = "scheduling.batchsched.dev/v1alpha1"
     kind: Literal["PodGroup"] = "PodGroup"
     metadata: CustomMeta
     spec: PodGroupSpec = PodGroupSpec()

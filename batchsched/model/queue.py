@@ -4,14 +4,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from batchsched.model.custom import API_VERSION, CustomMeta, Part, Resources
+from batchsched.model.custom import CustomMeta, Part, Resources
 
 
 class PolicyChoice(Part):
     """A policy by name, with its arguments."""
 
     name: str = "drf"
-    args: dict[str, Any] = {}
+    args: dict[str, Any] = Field(default={})
 
 
 class QueueSpec(Part):
@@ -42,7 +42,7 @@ class QueueStatus(Part):
 class Queue(Part):
     """A queue of the tree."""
 
-    api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = API_VERSION
+    api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = "scheduling.batchsched.dev/v1alpha1"
     kind: Literal["Queue"] = "Queue"
     metadata: CustomMeta
     spec: QueueSpec = QueueSpec()

@@ -42,8 +42,7 @@ def _total(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
     for container in spec.containers:
         _add(total, _container(container, statuses, infeasible, defaults))
     _apply_init(total, spec.init_containers or (), statuses, infeasible, defaults)
-    for resource, amount in _pod_level(pod, infeasible).items():
-        total[resource] = amount
+    total.update(_pod_level(pod, infeasible))
     if spec.overhead:
         _add(total, _read(spec.overhead))
     return {resource: amount for resource, amount in total.items() if amount}

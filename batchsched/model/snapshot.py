@@ -70,4 +70,3 @@ class Snapshot:
     storage_classes: tuple[StorageClass, ...] = ()
     held: tuple[HeldGang, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
-

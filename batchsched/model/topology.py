@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from batchsched.model.custom import API_VERSION, CustomMeta, Part
+from batchsched.model.custom import CustomMeta, Part
 
 
 class TopologyLevel(Part):
@@ -30,7 +30,7 @@ class TopologySpec(Part):
 class Topology(Part):
     """A named hierarchy of node labels."""
 
-    api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = API_VERSION
+    api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = "scheduling.batchsched.dev/v1alpha1"
     kind: Literal["Topology"] = "Topology"
     metadata: CustomMeta
     spec: TopologySpec

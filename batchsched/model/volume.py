@@ -160,4 +160,3 @@ class StorageClass(Value, frozen=True, gc=False):
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[msgspec.Raw, ...] | None = None
-

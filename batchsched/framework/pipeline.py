@@ -1,0 +1,254 @@
+"""The pipeline: a profile's plugins, asked point by point in the order of the framework.
+
+It knows no plugin by name and no pod by purpose. It asks, checks that the answers have the right shape, and puts
+them together: masks and scores for a class over all nodes, one verdict for a pod on one node.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from batchsched.errors import PluginError
+from batchsched.framework import points
+from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.guard import ask, name_of
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import Landing
+from batchsched.framework.scan import Scan, nobody
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import (
+    SUCCESS,
+    BoolArray,
+    Code,
+    IndexArray,
+    IntArray,
+    PermitAnswer,
+    Status,
+    Verdict,
+)
+from batchsched.model.pod import Pod
+
+
+class Pipeline:
+    """The enabled plugins of one profile, sorted by the points they have.
+
+    Args:
+      plugins: in the order in which they are asked.
+      weights: of the Score plugins by name; 1 where missing.
+    """
+
+    def __init__(self, plugins: Sequence[object], weights: Mapping[str, int] | None = None) -> None:
+        self.plugins = tuple(plugins)
+        self.weights = dict(weights or {})
+        self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._having(points.PreEnqueuePlugin)
+        self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._having(points.QueueSortPlugin)
+        self.prefilters: tuple[points.PreFilterPlugin, ...] = self._having(points.PreFilterPlugin)
+        self.filters: tuple[points.FilterPlugin, ...] = self._having(points.FilterPlugin)
+        self.prescores: tuple[points.PreScorePlugin, ...] = self._having(points.PreScorePlugin)
+        self.scores: tuple[points.ScorePlugin, ...] = self._having(points.ScorePlugin)
+        self.reserves: tuple[points.ReservePlugin, ...] = self._having(points.ReservePlugin)
+        self.permits: tuple[points.PermitPlugin, ...] = self._having(points.PermitPlugin)
+        self.constrains: tuple[points.ConstrainPlugin, ...] = self._having(points.ConstrainPlugin)
+        self.prebinds: tuple[points.PreBindPlugin, ...] = self._having(points.PreBindPlugin)
+        self.binds: tuple[points.BindPlugin, ...] = self._having(points.BindPlugin)
+        self.postbinds: tuple[points.PostBindPlugin, ...] = self._having(points.PostBindPlugin)
+        self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
+        self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
+        judging = {*self.prefilters, *self.filters, *self.scores}
+        self._reads_all = bool(judging - set(self._signing))
+        self.moving = tuple(one for one in self.filters if landing(one) is not Landing.STATIC)
+        """Filters to be asked again for a node when pods may have landed since the scan."""
+        self.steady = tuple(one for one in self.filters if landing(one) is not Landing.SHIFTS)
+        """Filters whose refusals stay true whatever lands: what the solver's masks are made of."""
+
+    def _having(self, protocol: Any) -> tuple[Any, ...]:
+        return tuple(one for one in self.plugins if isinstance(one, protocol))
+
+    def signature(self, pod: Pod) -> Hashable:
+        """Return what makes pods one class: what every plugin looks at."""
+        parts: list[Hashable] = [ask(one, "Signature", one.signature, pod) for one in self._signing]
+        if self._reads_all:
+            parts.append((repr(pod.spec), tuple(sorted(pod.labels.items()))))
+        return tuple(parts)
+
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        """Name the labels, on any pod, that this pod's selectors read."""
+        keys: frozenset[str] = frozenset()
+        for plugin in self._label_reading:
+            keys |= ask(plugin, "Signature", plugin.label_keys, pod)
+        return keys
+
+    def preenqueue(self, pod: Pod) -> Status:
+        """Ask every PreEnqueue; the first refusal stands."""
+        for plugin in self.preenqueues:
+            status = ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
+            if not status.ok:
+                return _signed(status, plugin)
+        return SUCCESS
+
+    def scan(self, pod: PodClass, table: NodeTable) -> Scan:
+        """Run PreFilter and Filter of one class over all nodes.
+
+        Raises:
+          PluginError: a plugin broke.
+        """
+        nodes = table.all()
+        state = CycleState()
+        status, allowed, narrowing = self._prefilter(pod, nodes, state)
+        count = len(nodes)
+        if not status.ok:
+            return Scan(state, status, np.zeros(count, np.bool_), nobody(count))
+        fits = allowed.copy() if allowed is not None else np.ones(count, np.bool_)
+        refused_by = nobody(count)
+        names: list[str] = []
+        verdicts: list[Verdict] = []
+        for plugin in self.filters:
+            if name_of(plugin) in state.skip_filter:
+                continue
+            verdict = self._filter(plugin, pod, nodes, state)
+            refused_by[fits & ~verdict.fits] = len(verdicts)
+            fits &= verdict.fits
+            names.append(name_of(plugin))
+            verdicts.append(verdict)
+        outside = ~allowed if allowed is not None else None
+        return Scan(state, status, fits, refused_by, tuple(names), tuple(verdicts), narrowing, outside)
+
+    def _prefilter(
+        self, pod: PodClass, nodes: Nodes, state: CycleState
+    ) -> tuple[Status, BoolArray | None, tuple[str, ...]]:
+        """Unresolvable stops at once; Unschedulable lets the others run, and the first of them stands."""
+        refusal: Status | None = None
+        names: frozenset[str] | None = None
+        narrowing: list[str] = []
+        for plugin in self.prefilters:
+            answer = ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
+            if answer.status.code is Code.SKIP:
+                state.skip_filter.add(name_of(plugin))
+            elif answer.status.code is Code.UNRESOLVABLE:
+                return _signed(answer.status, plugin), None, ()
+            elif not answer.status.ok:
+                refusal = refusal or _signed(answer.status, plugin)
+            if answer.nodes is not None:
+                narrowing.append(name_of(plugin))
+                names = answer.nodes if names is None else names & answer.nodes
+        if refusal is not None:
+            return refusal, None, ()
+        if names is None:
+            return SUCCESS, None, ()
+        allowed = np.fromiter((name in names for name in nodes.table.names), np.bool_, len(nodes))
+        return SUCCESS, allowed, tuple(narrowing)
+
+    def _filter(self, plugin: points.FilterPlugin, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        verdict = ask(plugin, "Filter", plugin.filter, pod, nodes, state)
+        shape = getattr(getattr(verdict, "refused", None), "shape", None)
+        if shape is None or shape != (len(verdict.reasons), len(nodes)):
+            raise PluginError(name_of(plugin), "Filter", f"expected a Verdict over {len(nodes)} nodes")
+        return verdict
+
+    def refusal_at(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
+        """Ask the filters that landing pods may have changed about one node; Success when it still fits."""
+        nodes = table.one(node)
+        for plugin in self.moving:
+            if name_of(plugin) in state.skip_filter:
+                continue
+            verdict = self._filter(plugin, pod, nodes, state)
+            if verdict.refused.any():
+                code = Code.UNRESOLVABLE if verdict.unresolvable[0] else Code.UNSCHEDULABLE
+                return Status(code, verdict.reasons_at(0), name_of(plugin))
+        return SUCCESS
+
+    def landed(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
+        """Tell the plugins' state of a class that a pod was put on a node."""
+        for plugin in self.prefilters:
+            if (
+                isinstance(plugin, points.PreFilterExtensionsPlugin)
+                and name_of(plugin) not in state.skip_filter
+            ):
+                ask(plugin, "AddPod", plugin.add_pod, pod, added, node, table, state)
+
+    def score(self, pod: PodClass, feasible: IndexArray, table: NodeTable, state: CycleState) -> IntArray:
+        """[n] total score, Σ weight · normalised score, of the nodes that fit.
+
+        Raises:
+          PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
+        """
+        nodes = table.some(feasible) if len(feasible) < len(table.nodes) else table.all()
+        total = np.zeros(len(nodes), np.int64)
+        for prescore in self.prescores:
+            if ask(prescore, "PreScore", prescore.prescore, pod, nodes, state).code is Code.SKIP:
+                state.skip_score.add(name_of(prescore))
+        for plugin in self.scores:
+            name = name_of(plugin)
+            if name in state.skip_score:
+                continue
+            scores = ask(plugin, "Score", plugin.score, pod, nodes, state)
+            if isinstance(plugin, points.NormalizeScorePlugin):
+                scores = ask(plugin, "NormalizeScore", plugin.normalize, scores, pod, nodes, state)
+            scores = np.asarray(scores)
+            if scores.shape != (len(nodes),) or (
+                len(scores) and not 0 <= scores.min() <= scores.max() <= 100
+            ):
+                raise PluginError(name, "Score", f"expected {len(nodes)} whole numbers from 0 to 100")
+            total += self.weights.get(name, 1) * scores.astype(np.int64)
+        return total
+
+    def constrain(self, batch: Batch, table: NodeTable) -> tuple[Row, ...]:
+        """Collect the rows of every plugin."""
+        nodes = table.all()
+        rows: list[Row] = []
+        for plugin in self.constrains:
+            rows.extend(ask(plugin, "Constrain", plugin.constrain, batch, nodes))
+        return tuple(rows)
+
+    def reserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> Status:
+        """Reserve a pod at every plugin; on a refusal everything is unreserved before it is returned."""
+        for plugin in self.reserves:
+            try:
+                status = ask(plugin, "Reserve", plugin.reserve, pod, node, table, state)
+            except PluginError:
+                self.unreserve(pod, node, table, state)
+                raise
+            if not status.ok:
+                self.unreserve(pod, node, table, state)
+                return _signed(status, plugin)
+        return SUCCESS
+
+    def unreserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> None:
+        """Give back what was reserved, in reverse order, at every plugin, whatever one of them raises."""
+        broken: PluginError | None = None
+        for plugin in reversed(self.reserves):
+            try:
+                ask(plugin, "Unreserve", plugin.unreserve, pod, node, table, state)
+            except PluginError as error:
+                broken = broken or error
+        if broken is not None:
+            raise broken
+
+    def permit(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> tuple[PermitAnswer, ...]:
+        """Ask every Permit: the refusal alone when one refuses, else all answers that say Wait."""
+        waits: list[PermitAnswer] = []
+        for plugin in self.permits:
+            answer = ask(plugin, "Permit", plugin.permit, pod, node, table, state)
+            signed = PermitAnswer(_signed(answer.status, plugin), answer.timeout_seconds)
+            if answer.status.code is Code.WAIT:
+                waits.append(signed)
+            elif not answer.status.ok:
+                return (signed,)
+        return tuple(waits)
+
+
+def landing(plugin: object) -> Landing:
+    """Return what landing pods do to a Filter's verdict; SHIFTS where the plugin does not say."""
+    stated = getattr(plugin, "landing", Landing.SHIFTS)
+    return stated if isinstance(stated, Landing) else Landing.SHIFTS
+
+
+def _signed(status: Status, plugin: object) -> Status:
+    return status if status.plugin else Status(status.code, status.reasons, name_of(plugin))
+
+
+def names(plugins: Iterable[object]) -> tuple[str, ...]:
+    """Return the plugins' names in order."""
+    return tuple(name_of(plugin) for plugin in plugins)
