@@ -1,8 +1,8 @@
 """The pages of this site that are written by the code: write them, or say which are stale.
 
 ``python docs/generate.py`` writes every page of ``PAGES``; ``--check`` writes nothing and exits with 1 when
-one differs from what would be written. To add a page, write a function that returns its Markdown (or its JSON),
-beside the code that it describes, and name it here.
+one differs from what would be written. To add a page, write a function that returns its Markdown (or its
+JSON), beside the code that it describes, and name it here.
 """
 
 import importlib
