@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from batchsched.framework.gangs import GangCount, WaitingPods
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
@@ -109,6 +110,11 @@ class PodTable:
         return self._columns
 
 
+def no_gang(_pod: Pod) -> GangCount | None:
+    """Where nobody counts gangs, no pod has one."""
+    return None
+
+
 def takes_host_port(pod: Pod) -> bool:
     """Tell whether a container of the pod takes a port of its host."""
     for containers in (pod.spec.containers, pod.spec.init_containers or ()):
@@ -136,8 +142,10 @@ class NodeTable:
         self.requested = np.zeros_like(self.allocatable)
         self.nonzero = np.zeros((len(self.nodes), 2), np.int64)
         self.pods = PodTable(len(self.nodes))
+        self.gang_of: Callable[[Pod], GangCount | None] = no_gang
+        """Finds a pod's gang; the session sets it."""
+        self.waiting = WaitingPods()
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
-        self.requests_of: Callable[[Pod], tuple[IntArray, IntArray]] = self.read_requests
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R] requests with the pod count, [2] requests for scoring) of a pod."""

@@ -1,0 +1,90 @@
+"""Policies: who is next among the gangs that wait.
+
+A policy turns columns about gangs into one key a gang; the smallest key is next, and the order of arrival decides
+between equal keys. Policies are classes behind one protocol, found by name here and by entry point
+(`batchsched.policies`) elsewhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from batchsched.errors import InvalidInput
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+ENTRY_POINTS: Final = "batchsched.policies"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GangColumns:
+    """What policies may know of G waiting gangs.
+
+    Args:
+      priority: [G] resolved priority, the higher the more urgent.
+      created: [G] seconds since 1970 at which the gang was submitted.
+      estimate: [G] expected run time in seconds, NaN where it is not stated.
+      size: [G] pods that the gang wants.
+      share: [G] dominant share of all its pods: 1 is the whole cluster.
+      arrival: [G] a number that grows with the order of arrival; decides between equal keys.
+    """
+
+    priority: IntArray
+    created: FloatArray
+    estimate: FloatArray
+    size: FloatArray
+    share: FloatArray
+    arrival: IntArray
+
+
+class Policy(Protocol):
+    """An order of gangs. `Args` (a pydantic model) is optional."""
+
+    name: ClassVar[str]
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return [G] keys, the smallest is next; seconds and shares as in the columns."""
+        ...
+
+
+def order(policy: Policy, gangs: GangColumns, now: float) -> IntArray:
+    """[G] the gangs' places, next first: by key, then by arrival."""
+    return np.lexsort((gangs.arrival, policy.key(gangs, now)))
+
+
+def make(name: str, arguments: Mapping[str, Any], known: Mapping[str, type]) -> Policy:
+    """Make a policy by name.
+
+    Raises:
+      InvalidInput: the name is not registered, or the policy refuses its arguments.
+    """
+    chosen = known.get(name) or _offered(name)
+    if chosen is None:
+        raise InvalidInput(
+            f"no policy is named {name!r}; registered are {', '.join(sorted(known))}", field="policy.name"
+        )
+    model = getattr(chosen, "Args", None)
+    try:
+        policy: Policy = chosen(model.model_validate(dict(arguments))) if model else chosen(**arguments)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InvalidInput(first["msg"], object=f"policy {name}", field=f"args.{place}") from error
+    except TypeError as error:
+        raise InvalidInput(
+            "the policy takes no such arguments", object=f"policy {name}", field="args"
+        ) from error
+    return policy
+
+
+def _offered(name: str) -> type | None:
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        loaded: type = point.load()
+        return loaded
+    return None

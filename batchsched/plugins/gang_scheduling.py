@@ -1,0 +1,60 @@
+"""GangScheduling: nobody of a gang is bound before its minimum has a place.
+
+PreFilter refuses a gang that can never reach its minimum, so that it holds nothing. Permit makes a pod wait until
+bound and permitted members reach minMember, and every subGroup its own, and then lets all of them go together.
+Unreserve of one member rolls the gang back: the session does it, and the counts follow.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import SKIP, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status
+from batchsched.model.pod import Pod
+
+NOT_ENOUGH = "{existing} of the {minimum} pods that the gang needs exist"
+NOT_ENOUGH_SUB = "{existing} of the {minimum} pods that subGroup {name} needs exist"
+
+
+class GangScheduling:
+    """All or nothing at Permit, for PodGroups and for pods alone."""
+
+    name: ClassVar[str] = "GangScheduling"
+
+    def signature(self, pod: Pod) -> Hashable:
+        """Nothing of a pod's spec matters here: gangs are told apart by the session."""
+        return None
+
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        """Refuse a gang with fewer pods than its minimum. There is no Filter to prepare."""
+        gang = nodes.table.gang_of(pod.pod)
+        if gang is None or gang.possible:
+            return PreFilterAnswer(SKIP)
+        if gang.existing < gang.minimum:
+            reason = NOT_ENOUGH.format(existing=gang.existing, minimum=gang.minimum)
+        else:
+            name, least = next(
+                (name, least)
+                for name, least in gang.sub_minimum.items()
+                if gang.sub_existing.get(name, 0) < least
+            )
+            reason = NOT_ENOUGH_SUB.format(existing=gang.sub_existing.get(name, 0), minimum=least, name=name)
+        return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
+
+    def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
+        """Hold the pod's place; the session counts it."""
+        return SUCCESS
+
+    def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        """Give the place back: what waits of the gang can no longer be let go."""
+
+    def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
+        """Wait until the gang is complete, then let everyone go."""
+        gang = nodes.gang_of(pod)
+        if gang is None or gang.complete:
+            if gang is not None:
+                nodes.waiting.allow(gang.key, self.name)
+            return PermitAnswer()
+        return PermitAnswer(Status(Code.WAIT), gang.timeout_seconds)
