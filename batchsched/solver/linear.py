@@ -147,6 +147,18 @@ class LinearModel:
         always[list(self.when)] = False
         return np.array(self.row_lower, np.int64), np.array(self.row_upper, np.int64), always
 
+    def admits(self, values: NDArray[np.integer]) -> bool:
+        """Whether the values [V] keep all bounds and all rows."""
+        lower, upper = self.bounds()
+        if np.any(values < lower) or np.any(values > upper):
+            return False
+        starts, columns, coefficients = self.matrix()
+        sums = np.diff(np.concatenate([[0], np.cumsum(coefficients * values[columns])])[starts])
+        row_lower, row_upper, always = self.sides()
+        for row, switch in self.when.items():
+            always[row] = values[switch] == 1 if switch >= 0 else values[~switch] == 0
+        return not np.any(always & ((sums < row_lower) | (sums > row_upper)))
+
     def check(self) -> None:
         """See that the model can be handed to an integer solver.
 
@@ -166,14 +178,16 @@ class LinearModel:
             raise SolverFault(f"row {int(np.argmax(sums))} could reach 2^62: scale its coefficients down")
 
 
-def scale_weights(weights: FloatArray, counts: NDArray[np.integer]) -> tuple[IntArray, float, int]:
+def scale_weights(
+    weights: FloatArray, counts: NDArray[np.integer], largest: int = SCALED_TOTAL
+) -> tuple[IntArray, float, int]:
     """Turn the float weights [C] of classes with so many pods [C] into integers for CP-SAT.
 
     Returns the integers W [C], the scale (W ≈ scale · weights) and the slack. Equal weights stay equal.
     When all weights are multiples of the smallest ÷ k for a small k, the integers are exact and the slack
-    is 0. Otherwise Σ W·counts is 2^50 and each pod is off by at most half a unit, so two placements of equal
+    is 0. Otherwise Σ W·counts is `largest` and each pod is off by at most half a unit, so two placements of equal
     worth differ by at most Σ counts = slack. A tier is fixed by the row Σ W·x >= best - slack, which gives
-    away less than 1e-9 of Σ weights·counts for up to a million pods.
+    away less than 1e-9 of Σ weights·counts for up to a million pods and the default of 2^50.
     """
     heavy = weights > 0
     if not heavy.any():
@@ -185,7 +199,7 @@ def scale_weights(weights: FloatArray, counts: NDArray[np.integer]) -> tuple[Int
         multiples = ratios * divisor
         if np.all(np.abs(multiples - np.rint(multiples)) <= 1e-12 * multiples):
             scale = divisor / float(distinct[0])
-            if total * scale <= SCALED_TOTAL:
+            if total * scale <= largest:
                 return np.rint(weights * scale).astype(np.int64), scale, 0
-    scale = SCALED_TOTAL / max(total, float(distinct[-1]))
+    scale = largest / max(total, float(distinct[-1]))
     return np.rint(weights * scale).astype(np.int64), scale, int(counts[heavy].sum())

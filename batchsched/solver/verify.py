@@ -1,0 +1,246 @@
+"""The last word: is this solution legal, and is what it says of itself true.
+
+Shares no code with the rest of the solver, only the dataclasses: a mistake made twice would be found nowhere.
+
+Shapes: C classes, D domains, G gangs, N nodes, P placements, Q quotas, R resources, T tiers.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchsched.solver.problem import (
+    ALL_NODES,
+    EVERY_NODE,
+    NONE,
+    BoolArray,
+    IntArray,
+    Problem,
+    Row,
+    Sense,
+    Solution,
+)
+
+_CLOSE: Final = 1e-9
+_MOST: Final = 20
+"""No check names more faults than this: they are for people."""
+
+
+def verify(problem: Problem, solution: Solution) -> tuple[str, ...]:
+    """All faults of a solution, one sentence each; empty when it is sound.
+
+    Checked are: the triples themselves, masks, capacity, class counts, all or nothing (gangs and subgroups),
+    domains, allowed, quotas, rows, cuts, and the stated objective, bound and taken gangs. A row that placing
+    nothing would break already may not be broken further.
+    """
+    malformed = tuple(_form(problem, solution))
+    if malformed:
+        return malformed
+    checks = (
+        _masks(problem, solution),
+        _counts(problem, solution),
+        _capacity(problem, solution),
+        _whole(problem, solution),
+        _parts(problem, solution),
+        _domains(problem, solution),
+        _quotas(problem, solution),
+        _rows(problem, solution),
+        _cuts(problem, solution),
+        _account(problem, solution),
+    )
+    return tuple(fault for check in checks for fault in _few(check))
+
+
+def _few(faults: Iterator[str]) -> Iterator[str]:
+    for number, fault in enumerate(faults):
+        if number == _MOST:
+            yield "and more of the same"
+            return
+        yield fault
+
+
+def _form(problem: Problem, solution: Solution) -> Iterator[str]:
+    tiers = int(problem.tier.max()) + 1 if len(problem.tier) else 0
+    if not len(solution.classes) == len(solution.nodes) == len(solution.counts):
+        yield "classes, nodes and counts have different lengths"
+        return
+    if len(solution.taken) != len(problem.need):
+        yield f"taken names {len(solution.taken)} gangs, the problem has {len(problem.need)}"
+    if len(solution.objective) != tiers or len(solution.bound) != tiers:
+        yield f"objective and bound must have one value for each of {tiers} tiers"
+    for name, index, end in (
+        ("class", solution.classes, len(problem.gang)),
+        ("node", solution.nodes, len(problem.free)),
+    ):
+        if len(index) and (int(index.min()) < 0 or int(index.max()) >= end):
+            yield f"a {name} outside 0..{end - 1} is named"
+    if np.any(solution.counts <= 0):
+        yield "a count is not positive"
+    key = solution.classes.astype(np.int64) * len(problem.free) + solution.nodes
+    if np.any(np.diff(key) <= 0):
+        yield "the triples are not sorted by class and node, or one is named twice"
+
+
+def _masks(problem: Problem, solution: Solution) -> Iterator[str]:
+    passes = problem.mask[problem.kind[solution.classes], solution.nodes]
+    for p in np.flatnonzero(~passes).tolist():
+        yield f"class {solution.classes[p]} is on node {solution.nodes[p]}, which its mask refuses"
+
+
+def _counts(problem: Problem, solution: Solution) -> Iterator[str]:
+    total = _sum(solution.classes, solution.counts.astype(np.int64), len(problem.gang))
+    for c in np.flatnonzero(total > problem.count).tolist():
+        yield f"class {c} has {problem.count[c]} pods and {total[c]} are placed"
+
+
+def _capacity(problem: Problem, solution: Solution) -> Iterator[str]:
+    asked = problem.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
+    used = np.zeros(problem.free.shape, np.int64)
+    np.add.at(used, solution.nodes, asked)
+    for n, r in np.argwhere((used > problem.free) & (used > 0)).tolist():
+        yield f"node {n} has {problem.free[n, r]} of resource {r} free and {used[n, r]} is placed"
+
+
+def _placed(problem: Problem, solution: Solution) -> IntArray:
+    """Pods placed of each gang [G]."""
+    gangs = problem.gang[solution.classes]
+    return _sum(gangs, solution.counts.astype(np.int64), len(problem.need))
+
+
+def _minimum(problem: Problem) -> list[int]:
+    """What each gang still needs; never less than its subgroups need together."""
+    inside = [0] * len(problem.need)
+    for gang, need in zip(problem.sub_gang.tolist(), problem.sub_need.tolist(), strict=True):
+        inside[gang] += need
+    return [max(one, other) for one, other in zip(problem.need.tolist(), inside, strict=True)]
+
+
+def _whole(problem: Problem, solution: Solution) -> Iterator[str]:
+    placed = _placed(problem, solution).tolist()
+    for g, need in enumerate(_minimum(problem)):
+        taken = bool(solution.taken[g])
+        if placed[g] and not problem.allowed[g]:
+            yield f"gang {g} is not allowed and {placed[g]} of its pods are placed"
+        if need == 0:
+            if not taken:
+                yield f"gang {g} needs nothing more and is not called taken"
+            continue
+        if taken and not problem.allowed[g]:
+            yield f"gang {g} is not allowed and is called taken"
+        if taken and placed[g] < need:
+            yield f"gang {g} is called taken with {placed[g]} of the {need} pods it needs"
+        if not taken and placed[g]:
+            yield f"gang {g} is not taken and {placed[g]} of its pods are placed"
+
+
+def _parts(problem: Problem, solution: Solution) -> Iterator[str]:
+    inside = problem.subgroup[solution.classes]
+    member = inside != NONE
+    placed = _sum(inside[member], solution.counts[member].astype(np.int64), len(problem.sub_gang))
+    minimum = _minimum(problem)
+    for s in range(len(problem.sub_gang)):
+        gang = int(problem.sub_gang[s])
+        if minimum[gang] and solution.taken[gang] and placed[s] < problem.sub_need[s]:
+            yield f"subgroup {s} of gang {gang} needs {problem.sub_need[s]} pods and {placed[s]} are placed"
+
+
+def _domains(problem: Problem, solution: Solution) -> Iterator[str]:
+    gangs = problem.gang[solution.classes]
+    subs = problem.subgroup[solution.classes]
+    for g in np.flatnonzero(problem.required != NONE).tolist():
+        at = solution.nodes[gangs == g]
+        yield from _bound(problem, f"gang {g}", at, int(problem.required[g]), int(problem.pinned[g]))
+    for s in np.flatnonzero(problem.sub_required != NONE).tolist():
+        at, pinned = solution.nodes[subs == s], int(problem.sub_pinned[s])
+        yield from _bound(problem, f"subgroup {s}", at, int(problem.sub_required[s]), pinned)
+
+
+def _bound(problem: Problem, who: str, nodes: NDArray[np.int32], level: int, pinned: int) -> Iterator[str]:
+    found = sorted(set(problem.levels[level][nodes].tolist()))
+    if -1 in found:
+        yield f"{who} has pods on nodes without a domain of its required level {level}"
+    if len(found) > 1:
+        yield f"{who} lies in domains {found} of its required level {level}"
+    if pinned != NONE and any(domain not in (-1, pinned) for domain in found):
+        yield f"{who} is pinned to domain {pinned} of level {level} and lies in {found}"
+
+
+def _quotas(problem: Problem, solution: Solution) -> Iterator[str]:
+    gangs = problem.gang[solution.classes]
+    asked = problem.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
+    fresh = solution.taken & problem.fresh & (np.array(_minimum(problem), np.int64) > 0)
+    for q in range(len(problem.quota_gangs)):
+        member: BoolArray = problem.quota_member[q]
+        used = asked[member[gangs]].sum(axis=0)
+        for r in np.flatnonzero(used > np.maximum(problem.quota_free[q], 0)).tolist():
+            yield f"quota {q} leaves {problem.quota_free[q, r]} of resource {r} and {used[r]} is placed"
+        count = int((member & fresh).sum())
+        if count > max(0, int(problem.quota_gangs[q])):
+            yield f"quota {q} leaves room for {problem.quota_gangs[q]} gangs and {count} are taken"
+
+
+def _rows(problem: Problem, solution: Solution) -> Iterator[str]:
+    always = np.array(_minimum(problem), np.int64) == 0
+    for number, row in enumerate(problem.rows):
+        left = _left(problem, solution, row, solution.taken)
+        nothing = np.zeros(len(row.right), np.int64)
+        if len(row.gangs):
+            nothing = row.gang_coefficients @ always[row.gangs].astype(np.int64)
+        if row.sense == Sense.AT_MOST:
+            broken = left > np.maximum(row.right, nothing)
+        else:
+            broken = left < np.minimum(row.right, nothing)
+        for d in np.flatnonzero(broken).tolist():
+            relation = "at most" if row.sense == Sense.AT_MOST else "at least"
+            name = f"row {number} ({row.plugin}: {row.reason})" if row.plugin else f"row {number}"
+            yield f"{name} asks for {relation} {row.right[d]} in domain {d} and has {left[d]}"
+
+
+def _left(problem: Problem, solution: Solution, row: Row, taken: BoolArray) -> IntArray:
+    """A row's left side in each of its domains [D]."""
+    nodes = len(problem.free)
+    if row.partition == EVERY_NODE:
+        place = np.arange(nodes)
+    elif row.partition == ALL_NODES:
+        place = np.zeros(nodes, np.int64)
+    else:
+        place = problem.partitions[row.partition].astype(np.int64)
+    factor = np.zeros(len(problem.gang), np.int64)
+    np.add.at(factor, row.classes, row.coefficients)
+    at = place[solution.nodes]
+    inside = at >= 0
+    left = _sum(at[inside], (factor[solution.classes] * solution.counts)[inside], len(row.right))
+    if len(row.gangs):
+        left = left + row.gang_coefficients @ taken[row.gangs].astype(np.int64)
+    return left
+
+
+def _cuts(problem: Problem, solution: Solution) -> Iterator[str]:
+    if not problem.cuts:
+        return
+    triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)
+    have = {(c, n): k for c, n, k in triples}
+    for number, cut in enumerate(problem.cuts):
+        refused = zip(cut.classes.tolist(), cut.nodes.tolist(), cut.counts.tolist(), strict=True)
+        if len(cut.classes) and all(have.get((c, n), 0) == k for c, n, k in refused):
+            yield f"cut {number}: the placement of gang {cut.gang} that was refused comes again"
+
+
+def _account(problem: Problem, solution: Solution) -> Iterator[str]:
+    worth = [0.0] * len(solution.objective)
+    for c, k in zip(solution.classes.tolist(), solution.counts.tolist(), strict=True):
+        worth[int(problem.tier[problem.gang[c]])] += float(problem.weight[c]) * k
+    for t, (value, said, bound) in enumerate(zip(worth, solution.objective, solution.bound, strict=True)):
+        if abs(value - said) > _CLOSE * max(abs(value), abs(said)):
+            yield f"tier {t} is worth {value} and the solution says {said}"
+        if not bound >= said - _CLOSE * abs(said):
+            yield f"tier {t} has the bound {bound} below its objective {said}"
+
+
+def _sum(index: NDArray[np.integer], amounts: IntArray, length: int) -> IntArray:
+    """Amounts [P] summed by index [P], as exact integers [length]."""
+    total = np.zeros(length, np.int64)
+    np.add.at(total, index, amounts)
+    return total

@@ -1,0 +1,81 @@
+"""What a placement is worth: values by tier, gangs taken, the cost of preferred levels.
+
+Whoever compares two placements compares them here, so that all stages mean the same thing.
+
+Shapes: C classes, G gangs, N nodes, P placements, S subgroups, T tiers.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solution
+
+TOLERANCE: Final = 1e-9
+"""Two tier values this close, relatively, are equal: the sum of floats in another order."""
+
+
+def tiers(problem: Problem) -> int:
+    """T, one more than the lowest tier's number."""
+    return int(problem.tier.max(initial=-1)) + 1
+
+
+def needs(problem: Problem) -> IntArray:
+    """How many pods each gang [G] still needs, its subgroups' needs included; 0: it is taken already."""
+    by_subgroup = np.bincount(problem.sub_gang, problem.sub_need, minlength=len(problem.need))
+    return np.maximum(problem.need, by_subgroup.astype(np.int64))
+
+
+def tier_values(problem: Problem, classes: NDArray[np.integer], counts: NDArray[np.integer]) -> FloatArray:
+    """Σ weight over the placed pods of each tier [T]; classes and counts are a placement's [P]."""
+    tier = problem.tier[problem.gang[classes]]
+    return np.bincount(tier, problem.weight[classes] * counts, minlength=tiers(problem)).astype(np.float64)
+
+
+def higher(first: FloatArray, second: FloatArray) -> int:
+    """Compare two rows of tier values [T] lexicographically: 1, 0 or -1 as the first is more, equal or less."""
+    for one, other in zip(first.tolist(), second.tolist(), strict=True):
+        if abs(one - other) > TOLERANCE * max(abs(one), abs(other)):
+            return 1 if one > other else -1
+    return 0
+
+
+def preferring(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
+    """All that prefer a level: (gang, subgroup or -1, level, weight, domains already used).
+
+    The weight is Σ weight·count over all the waiting pods, placed or not: a constant, so the cost is linear.
+    """
+    worth = problem.weight * problem.count
+    by_gang = np.bincount(problem.gang, worth, minlength=len(problem.need))
+    inside = problem.subgroup != NONE
+    by_sub = np.bincount(problem.subgroup[inside], worth[inside], minlength=len(problem.sub_gang))
+    who = [(g, NONE, int(problem.preferred[g]), float(by_gang[g])) for g in range(len(problem.need))]
+    who += [
+        (int(problem.sub_gang[s]), s, int(problem.sub_preferred[s]), float(by_sub[s]))
+        for s in range(len(problem.sub_gang))
+    ]
+    found = []
+    for gang, sub, level, weight in who:
+        if level == NONE:
+            continue
+        mine = (problem.used_gang == gang) & (problem.used_sub == sub) & (problem.used_level == level)
+        used = tuple(sorted(set(problem.used_domain[mine].tolist())))
+        found.append((gang, sub, level, weight, used))
+    return found
+
+
+def preferred_cost(problem: Problem, solution: Solution) -> float:
+    """Σ weight × (domains used - 1) at the preferred levels, of gangs and of subgroups.
+
+    A domain counts when a member already runs there or a pod is placed there; nodes without the label count
+    together as one more domain. Nothing used costs nothing. Source: api.md, the order of objectives.
+    """
+    cost = 0.0
+    for gang, sub, level, weight, used in preferring(problem):
+        mine = problem.gang[solution.classes] == gang
+        if sub != NONE:
+            mine &= problem.subgroup[solution.classes] == sub
+        domains = set(problem.levels[level][solution.nodes[mine]].tolist()) | set(used)
+        cost += weight * max(0, len(domains) - 1)
+    return cost

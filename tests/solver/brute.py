@@ -1,0 +1,235 @@
+"""The optimum of tiny problems by honest enumeration: the yardstick of the solver's tests.
+
+It shares nothing with the solver but the dataclasses. Every placement is tried gang by gang and class by class;
+a branch is left when a node or a quota overflows or its best continuation is lexicographically below the best
+found. Up to about 6 nodes, 4 gangs and 12 pods.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, NONE, Problem, Sense
+
+Counts = dict[tuple[int, int], int]
+
+
+@dataclass
+class Best:
+    """values: what is compared, tier values first, then gangs, then minus the preferred cost."""
+
+    values: tuple[float, ...] = ()
+    tiers: tuple[float, ...] = ()
+    gangs: int = 0
+    cost: float = 0.0
+    counts: Counts = field(default_factory=dict)
+
+
+def brute(problem: Problem) -> Best:
+    """The lexicographically best legal placement: tiers, gangs taken, preferred cost."""
+    tiers = int(max(problem.tier, default=-1)) + 1
+    order = sorted(range(len(problem.need)), key=lambda g: (int(problem.tier[g]), int(problem.rank[g]), g))
+    best = Best()
+    options = [sorted(map(partial(option, problem, g), gang_placements(problem, g))) for g in order]
+    most = [max(-found.loss for found in each) for each in options]
+    cheapest = [min(found.cost for found in each) for each in options]
+
+    def hope(position: int, values: list[float], gangs: int, cost: float) -> tuple[float, ...]:
+        values = list(values)
+        for later in range(position, len(order)):
+            values[int(problem.tier[order[later]])] += most[later]
+        cost += sum(cheapest[position:])
+        return (*(round(v, 9) for v in values), gangs + len(order) - position, -round(cost, 9))
+
+    def walk(position: int, counts: Counts, values: list[float], gangs: int, cost: float) -> None:
+        key = hope(position, values, gangs, cost)
+        if best.values and key <= best.values:
+            return
+        if position == len(order):
+            if legal(problem, counts):
+                best.values, best.tiers, best.gangs = key, tuple(values), gangs
+                best.cost, best.counts = cost, dict(counts)
+            return
+        tier = int(problem.tier[order[position]])
+        for found in options[position]:
+            merged = counts | found.counts
+            if fits(problem, merged):
+                now = list(values)
+                now[tier] -= found.loss
+                walk(position + 1, merged, now, gangs + found.taken, cost + found.cost)
+
+    walk(0, {}, [0.0] * tiers, 0, 0.0)
+    return best
+
+
+@dataclass(order=True)
+class Option:
+    """One placement of one gang: what it is worth (negated, so that the best sorts first) and costs."""
+
+    loss: float
+    cost: float
+    taken: bool
+    counts: Counts = field(compare=False)
+
+
+def option(problem: Problem, gang: int, counts: Counts) -> Option:
+    taken = effective_need(problem, gang) == 0 or bool(counts)
+    return Option(-worth(problem, counts), preferred(problem, counts, gang), taken, counts)
+
+
+def worth(problem: Problem, counts: Counts) -> float:
+    return sum(float(problem.weight[c]) * k for (c, _), k in counts.items())
+
+
+def effective_need(problem: Problem, gang: int) -> int:
+    subs = [int(problem.sub_need[s]) for s in range(len(problem.sub_gang)) if problem.sub_gang[s] == gang]
+    return max(int(problem.need[gang]), sum(subs))
+
+
+def gangs_taken(problem: Problem, counts: Counts) -> list[bool]:
+    placed = [0] * len(problem.need)
+    for (c, _), k in counts.items():
+        placed[int(problem.gang[c])] += k
+    return [effective_need(problem, g) == 0 or placed[g] > 0 for g in range(len(problem.need))]
+
+
+def gang_placements(problem: Problem, gang: int) -> Iterator[Counts]:
+    """Every placement of one gang that is legal by itself: masks, counts, needs, domains."""
+    yield {}
+    if not problem.allowed[gang]:
+        return
+    classes = [c for c in range(len(problem.gang)) if problem.gang[c] == gang]
+    per_class = [list(class_placements(problem, c)) for c in classes]
+
+    def join(position: int, counts: Counts) -> Iterator[Counts]:
+        if position == len(classes):
+            if counts and gang_legal(problem, gang, counts):
+                yield dict(counts)
+            return
+        for option in per_class[position]:
+            yield from join(position + 1, counts | option)
+
+    yield from join(0, {})
+
+
+def class_placements(problem: Problem, c: int) -> Iterator[Counts]:
+    nodes = [n for n in range(len(problem.free)) if problem.mask[problem.kind[c], n]]
+
+    def spread(position: int, left: int, counts: Counts) -> Iterator[Counts]:
+        if position == len(nodes):
+            yield dict(counts)
+            return
+        n = nodes[position]
+        for k in range(left + 1):
+            if any(
+                problem.demand[c, r] > 0 and problem.demand[c, r] * k > problem.free[n, r]
+                for r in range(problem.free.shape[1])
+            ):
+                break
+            yield from spread(position + 1, left - k, counts | ({(c, n): k} if k else {}))
+
+    yield from spread(0, int(problem.count[c]), {})
+
+
+def gang_legal(problem: Problem, gang: int, counts: Counts) -> bool:
+    need = effective_need(problem, gang)
+    if sum(counts.values()) < need:
+        return False
+    groups = [(gang, NONE, problem.required[gang], problem.pinned[gang], 0)]
+    for s in range(len(problem.sub_gang)):
+        if problem.sub_gang[s] == gang:
+            minimum = int(problem.sub_need[s]) if need else 0
+            groups.append((gang, s, problem.sub_required[s], problem.sub_pinned[s], minimum))
+    for _, sub, level, pinned, minimum in groups:
+        mine = {k: v for k, v in counts.items() if sub == NONE or problem.subgroup[k[0]] == sub}
+        if sub != NONE and sum(mine.values()) < minimum:
+            return False
+        if level != NONE:
+            domains = {int(problem.levels[level, n]) for _, n in mine}
+            if -1 in domains or len(domains) > 1 or (pinned != NONE and domains - {int(pinned)}):
+                return False
+    return True
+
+
+def fits(problem: Problem, counts: Counts) -> bool:
+    """Capacity and quotas: what only gets worse as more is placed."""
+    for n in range(len(problem.free)):
+        here = [(c, k) for (c, m), k in counts.items() if m == n]
+        for r in range(problem.free.shape[1]):
+            if sum(int(problem.demand[c, r]) * k for c, k in here) > problem.free[n, r]:
+                return False
+    taken = gangs_taken(problem, counts)
+    for q in range(len(problem.quota_gangs)):
+        member = problem.quota_member[q]
+        for r in range(problem.free.shape[1]):
+            used = sum(
+                int(problem.demand[c, r]) * k for (c, _), k in counts.items() if member[problem.gang[c]]
+            )
+            if used > max(0, int(problem.quota_free[q, r])):
+                return False
+        fresh = sum(
+            taken[g] and bool(member[g]) and bool(problem.fresh[g]) and effective_need(problem, g) > 0
+            for g in range(len(taken))
+        )
+        if fresh > max(0, int(problem.quota_gangs[q])):
+            return False
+    return True
+
+
+def legal(problem: Problem, counts: Counts) -> bool:
+    """Rows and cuts, for a placement that keeps everything else."""
+    taken = gangs_taken(problem, counts)
+    for row in problem.rows:
+        for d in range(len(row.right)):
+            if row.partition == EVERY_NODE:
+                nodes = {d}
+            elif row.partition == ALL_NODES:
+                nodes = set(range(len(problem.free)))
+            else:
+                nodes = {n for n in range(len(problem.free)) if problem.partitions[row.partition][n] == d}
+            left = sum(
+                int(a) * counts.get((int(c), n), 0)
+                for c, a in zip(row.classes, row.coefficients, strict=True)
+                for n in nodes
+            )
+            given = 0
+            for j, g in enumerate(row.gangs):
+                share = int(row.gang_coefficients[d, j]) * int(taken[g])
+                left += share
+                if effective_need(problem, int(g)) == 0:
+                    given += share
+            right = int(row.right[d])
+            if row.sense == Sense.AT_MOST and left > max(right, given):
+                return False
+            if row.sense == Sense.AT_LEAST and left < min(right, given):
+                return False
+    for cut in problem.cuts:
+        same = zip(cut.classes, cut.nodes, cut.counts, strict=True)
+        if all(counts.get((int(c), int(n)), 0) == int(k) for c, n, k in same):
+            return False
+    return True
+
+
+def preferred(problem: Problem, counts: Counts, only: int | None = None) -> float:
+    cost = 0.0
+    groups = [(g, NONE, int(problem.preferred[g])) for g in range(len(problem.need))]
+    groups += [
+        (int(problem.sub_gang[s]), s, int(problem.sub_preferred[s])) for s in range(len(problem.sub_gang))
+    ]
+    for gang, sub, level in groups:
+        if level == NONE or only not in (None, gang):
+            continue
+        mine = [
+            c
+            for c in range(len(problem.gang))
+            if problem.gang[c] == gang and (sub == NONE or problem.subgroup[c] == sub)
+        ]
+        weight = sum(float(problem.weight[c]) * int(problem.count[c]) for c in mine)
+        domains = {int(problem.levels[level, n]) for (c, n), k in counts.items() if c in mine}
+        domains |= {
+            int(problem.used_domain[u])
+            for u in range(len(problem.used_gang))
+            if (problem.used_gang[u], problem.used_sub[u], problem.used_level[u]) == (gang, sub, level)
+        }
+        cost += weight * max(0, len(domains) - 1)
+    return cost
