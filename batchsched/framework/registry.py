@@ -5,6 +5,7 @@ needs nothing but its own metadata.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -13,33 +14,32 @@ from pydantic import BaseModel, ValidationError
 from batchsched.errors import InvalidInput
 from batchsched.framework.guard import name_of
 from batchsched.framework.pipeline import Pipeline
+from batchsched.settings.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.settings.schema import Profile
 
 ENTRY_POINTS: Final = "batchsched.plugins"
 
 
 class Registry:
-    """Plugin classes by name, and those that are on by default, in order.
+    """Plugin classes by name, and the names of those that are on by default.
 
     Args:
-      defaults: the classes that are on unless a profile says otherwise, in the order in which they are asked.
+      known: the plugin classes.
+      defaults: names that are on unless a profile says otherwise, in the order in which they are asked; a name
+        that is not known is passed over.
       weights: of the default Score plugins.
-      others: classes that a profile may enable.
     """
 
-    def __init__(
-        self, defaults: Iterable[type], weights: Mapping[str, int], others: Iterable[type] = ()
-    ) -> None:
-        self.defaults = tuple(defaults)
+    def __init__(self, known: Iterable[type], defaults: Iterable[str], weights: Mapping[str, int]) -> None:
         self.weights = dict(weights)
         self._known: dict[str, type] = {}
-        for plugin in (*self.defaults, *others):
+        for plugin in known:
             name = name_of(plugin)
-            if name in self._known and self._known[name] is not plugin:
+            if self._known.setdefault(name, plugin) is not plugin:
                 raise InvalidInput(
                     f"two plugins are named {name}; rename one of them", object=f"plugin {name}"
                 )
-            self._known[name] = plugin
+        self.defaults = tuple(name for name in defaults if name in self._known)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,9 +77,16 @@ class Registry:
         return plugin
 
 
+@cache
 def found() -> tuple[type, ...]:
     """Return the plugin classes that installed packages offer by entry point, by name."""
     return tuple(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name))
+
+
+@cache
+def standard() -> Registry:
+    """Return the registry of all plugins that are installed, with kube-scheduler's defaults."""
+    return Registry(found(), DEFAULT_PLUGINS, DEFAULT_WEIGHTS)
 
 
 def _make(plugin: type, arguments: Mapping[str, Any]) -> object:

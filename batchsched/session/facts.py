@@ -1,0 +1,78 @@
+"""What a session needs to know of a pod's spec, worked out once for each spec.
+
+Pods of one template share one decoded spec object, so that 32,000 pods cost a few dozen evaluations. A bound pod
+whose resources were changed in place has a status of its own, and is read by itself.
+"""
+
+from dataclasses import dataclass
+
+from batchsched.framework.pipeline import Pipeline
+from batchsched.model.pod import Pod, PodSpec
+from batchsched.model.requests import nonzero_requests, requests
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFacts:
+    """What follows from a spec alone.
+
+    Args:
+      spec: kept, so that its identity stays its own.
+      requests: by resource, in base units.
+      nonzero: milli-CPU and bytes for scoring.
+      signature: a number; equal numbers mean that no plugin sees a difference.
+      label_keys: labels, on any pod, that the pod's selectors read.
+    """
+
+    spec: PodSpec
+    requests: dict[str, int]
+    nonzero: tuple[int, int]
+    signature: int
+    label_keys: frozenset[str]
+
+
+class SpecBook:
+    """The facts of all specs that were seen."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._facts: dict[int, SpecFacts] = {}
+        self._signatures: dict[object, int] = {}
+
+    def of(self, pod: Pod) -> SpecFacts:
+        """Return the facts of a pod's spec; requests do not count what was resized in place.
+
+        Raises:
+          InvalidQuantity: an amount that is no quantity.
+          PluginError: a plugin broke over the spec.
+        """
+        known = self._facts.get(id(pod.spec))
+        if known is None:
+            signature = self._pipeline.signature(pod)
+            known = SpecFacts(
+                pod.spec,
+                requests(pod),
+                nonzero_requests(pod),
+                self._signatures.setdefault(signature, len(self._signatures)),
+                self._pipeline.label_keys(pod),
+            )
+            self._facts[id(pod.spec)] = known
+        return known
+
+    def requests(self, pod: Pod) -> dict[str, int]:
+        """Return what a pod counts for on its node now, in-place changes included."""
+        return requests(pod) if resized(pod) else self.of(pod).requests
+
+    def nonzero(self, pod: Pod) -> tuple[int, int]:
+        """Return what a pod counts for in scoring, in-place changes included."""
+        return nonzero_requests(pod) if resized(pod) else self.of(pod).nonzero
+
+
+def resized(pod: Pod) -> bool:
+    """Tell whether a bound pod's status may count for more, or less, than its spec."""
+    status = pod.status
+    return bool(pod.node) and (
+        status.resources is not None
+        or status.allocated_resources is not None
+        or any(one.resources is not None for one in status.container_statuses or ())
+        or any(one.resources is not None for one in status.init_container_statuses or ())
+    )

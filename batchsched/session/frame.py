@@ -1,0 +1,259 @@
+"""The frame: a snapshot laid out as the tables that a session works on.
+
+A frame is made from a snapshot in one go, or follows a cluster event by event; either way the same tables come
+out, and so the same decision. That is how a simulator or a live loop decides thousands of times without laying
+out the whole cluster each time.
+"""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from batchsched.framework.gangs import GangCount
+from batchsched.framework.nodes import LEADING, NodeTable
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.status import IntArray
+from batchsched.model.pod import SUB_GROUP_LABEL, Pod
+from batchsched.model.podgroup import PodGroup
+from batchsched.model.snapshot import Snapshot
+from batchsched.ordering.tree import QueueTree
+from batchsched.session.backlog import Backlog
+from batchsched.session.facts import SpecBook
+from batchsched.session.gang import Gang, GangPart, Members, identity_of
+
+GPU_SUFFIX = "/gpu"
+
+
+class Frame:
+    """The tables of one cluster: nodes with what is on them, gangs with who waits and who runs.
+
+    Args:
+      snapshot: where to start. Its queues, classes and topologies stay; nodes, too: when one of them changes,
+        make a new frame.
+      pipeline: the profile's plugins; they say which pods are equal.
+    """
+
+    def __init__(self, snapshot: Snapshot, pipeline: Pipeline) -> None:
+        self.snapshot = snapshot
+        self.pipeline = pipeline
+        self.specs = SpecBook(pipeline)
+        self.queues = QueueTree(snapshot.queues)
+        self.table = NodeTable(snapshot, self._columns(snapshot))
+        self.table.gang_of = self.count_of
+        self.gangs: dict[str, Members] = {}
+        self.backlog = Backlog()
+        self.gpus = np.array(
+            [name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in self.table.resources],
+            np.bool_,
+        )
+        self._total = self.table.allocatable.sum(axis=0)
+        self._priorities = {one.metadata.name: one.value for one in snapshot.priority_classes}
+        self._default_priority = next(
+            (one.value for one in snapshot.priority_classes if one.global_default), 0
+        )
+        self._classes: dict[object, PodClass] = {}
+        self._vectors: dict[int, tuple[IntArray, IntArray]] = {}
+        self._counts: dict[str, GangCount] = {}
+        self._dirty: dict[str, None] = {}
+        self._label_keys: frozenset[str] = frozenset()
+        self._arrivals = 0
+        self._held = {pod.pod: pod.node for gang in snapshot.held for pod in gang.pods}
+        for group in snapshot.pod_groups:
+            self.add_group(group)
+        for pod in snapshot.pods:
+            self.add_pod(pod)
+
+    def _columns(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """All resources that nodes offer or pods ask for, the common ones first."""
+        names: set[str] = set()
+        for node in snapshot.nodes:
+            names.update(node.status.allocatable or node.status.capacity or ())
+        for pod in snapshot.pods:
+            names.update(self.specs.requests(pod))
+        return (*LEADING, *sorted(names - set(LEADING)))
+
+    # Following a cluster
+
+    def add_group(self, group: PodGroup) -> None:
+        """Take in a PodGroup, or a new version of it."""
+        members = self._members(group.key)
+        members.group = group
+        self._touch(members)
+
+    def remove_group(self, key: str) -> None:
+        """Forget a PodGroup; its pods, if any are left, name one that does not exist."""
+        members = self.gangs[key]
+        members.group = None
+        self._touch(members)
+
+    def add_pod(self, pod: Pod) -> None:
+        """Take in a pod: on its node when it is bound or held, among those that wait otherwise."""
+        self._learn_labels(pod)
+        key = pod.key
+        members = self._members(identity_of(pod))
+        place = pod.node or self._held.get(key, "")
+        node = self.table.index.get(place, -1) if place else -1
+        if place:
+            members.bound[key] = (pod, node)
+            if node >= 0:
+                self.table.add(pod, node, *self.vectors(pod))
+        else:
+            members.pending[key] = pod
+        self._touch(members)
+
+    def bind_pod(self, key: str, identity: str, bound: Pod) -> None:
+        """Turn a pod that waits into its bound version."""
+        members = self.gangs[identity]
+        del members.pending[key]
+        node = self.table.index[bound.node]
+        members.bound[key] = (bound, node)
+        self.table.add(bound, node, *self.vectors(bound))
+        self._touch(members)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Forget a pod that is gone or has finished."""
+        key = pod.key
+        members = self.gangs[identity_of(pod)]
+        members.pending.pop(key, None)
+        placed = members.bound.pop(key, None)
+        if placed is not None and placed[1] >= 0:
+            self.table.remove(placed[0], *self.vectors(placed[0]))
+        self._touch(members)
+
+    def _members(self, identity: str) -> Members:
+        members = self.gangs.get(identity)
+        if members is None:
+            members = self.gangs[identity] = Members(identity, None, self._arrivals)
+            self._arrivals += 1
+        return members
+
+    def _touch(self, members: Members) -> None:
+        members.gang = None
+        self._counts.pop(members.identity, None)
+        self._dirty[members.identity] = None
+
+    def _learn_labels(self, pod: Pod) -> None:
+        """Labels that some selector reads tell pods apart; one more of them makes all classes anew."""
+        keys = self.specs.of(pod).label_keys
+        if not keys <= self._label_keys:
+            self._label_keys |= keys
+            self._classes.clear()
+            for identity, members in self.gangs.items():
+                members.gang = None
+                self._dirty[identity] = None
+
+    # What a session asks
+
+    def refresh(self) -> None:
+        """Bring the backlog up to date with what came and went."""
+        for identity in self._dirty:
+            members = self.gangs[identity]
+            if members.pending:
+                self.backlog.put(self.gang(members))
+            else:
+                self.backlog.drop(members)
+                if not members.bound and members.group is None:
+                    del self.gangs[identity]
+        self._dirty.clear()
+
+    def vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
+        """Return ([R] requests with the pod count, [2] requests for scoring) of a pod."""
+        facts = self.specs.of(pod)
+        known = self._vectors.get(id(facts.spec))
+        if known is not None and (not pod.node or pod.status.container_statuses is None):
+            return known
+        vector = np.zeros(len(self.table.resources), np.int64)
+        vector[0] = 1
+        for resource, amount in self.specs.requests(pod).items():
+            vector[self.table.column[resource]] += amount
+        made = (vector, np.asarray(self.specs.nonzero(pod), np.int64))
+        if not pod.node:
+            self._vectors[id(facts.spec)] = made
+        return made
+
+    def count_of(self, pod: Pod) -> GangCount:
+        """Return the count of a pod's gang, as the session moves it."""
+        identity = identity_of(pod)
+        count = self._counts.get(identity)
+        if count is None:
+            count = self._counts[identity] = self.gangs[identity].count()
+        return count
+
+    def priority_of(self, pod: Pod) -> int:
+        """Resolve a pod's own priority."""
+        if pod.spec.priority is not None:
+            return pod.spec.priority
+        return self._priorities.get(pod.spec.priority_class_name, self._default_priority)
+
+    def class_of(self, pod: Pod, priority: int) -> PodClass:
+        """Return the class of a pod: one for all pods among which no plugin sees a difference."""
+        facts = self.specs.of(pod)
+        labels = pod.metadata.labels
+        seen = (
+            tuple((key, labels.get(key)) for key in sorted(self._label_keys))
+            if labels and self._label_keys
+            else ()
+        )
+        identity = (pod.metadata.namespace, facts.signature, seen, priority, self._gang_matters(pod))
+        known = self._classes.get(identity)
+        if known is None:
+            requests, _ = self.vectors(pod)
+            known = self._classes[identity] = PodClass.of(pod, requests, facts.nonzero, priority)
+        return known
+
+    def _gang_matters(self, pod: Pod) -> str:
+        """A gang that cannot reach its minimum is refused by its own PreFilter: it shares no class."""
+        members = self.gangs.get(identity_of(pod))
+        return "" if members is None or members.count().possible else members.identity
+
+    def gang(self, members: Members) -> Gang:
+        """Return a gang as the session sees it; made once for each change of its members."""
+        if members.gang is not None:
+            return members.gang
+        group = members.group
+        pods = [pod for pod in members.pending.values() if not pod.terminating]
+        priority = self._priority(members, pods)
+        parts = self._parts(members, pods, priority)
+        estimate = group.spec.expected_runtime_seconds if group is not None else None
+        members.gang = Gang(
+            members=members,
+            queue=members.queue,
+            priority=priority,
+            created=members.created,
+            estimate=math.nan if estimate is None else float(estimate),
+            need=max(0, members.minimum - len(members.bound)),
+            parts=parts,
+            share=sum(self.share(part.pod_class.requests) * len(part.pods) for part in parts),
+        )
+        return members.gang
+
+    def _priority(self, members: Members, pods: Iterable[Pod]) -> int:
+        """The PodGroup's class, or the highest of the pods' own priorities."""
+        group = members.group
+        if group is not None and group.spec.priority_class_name in self._priorities:
+            return self._priorities[group.spec.priority_class_name]
+        return max((self.priority_of(pod) for pod in pods), default=self._default_priority)
+
+    def _parts(self, members: Members, pods: Iterable[Pod], priority: int) -> tuple[GangPart, ...]:
+        group = members.group
+        subs = group.spec.sub_groups if group is not None else ()
+        names = {sub.name: at for at, sub in enumerate(subs)}
+        groups: dict[tuple[int, int], list[Pod]] = {}
+        classes: dict[int, PodClass] = {}
+        for pod in pods:
+            pod_class = self.class_of(pod, priority)
+            classes[id(pod_class)] = pod_class
+            sub = names.get(pod.labels.get(SUB_GROUP_LABEL, ""), -1) if names else -1
+            groups.setdefault((id(pod_class), sub), []).append(pod)
+        made = [GangPart(classes[key], sub, tuple(some)) for (key, sub), some in groups.items()]
+        return tuple(sorted(made, key=lambda part: -self.share(part.pod_class.requests)))
+
+    def share(self, requests: IntArray) -> float:
+        """Return the dominant share of a request: the largest over cpu, memory and GPUs of request ÷ all nodes."""
+        total = self._total
+        counted = self.gpus & (total > 0)
+        if not counted.any():
+            return 0.0
+        return float((requests[counted] / total[counted]).max())

@@ -1,0 +1,155 @@
+"""Gangs as a session sees them: the pods that wait, what they still need, and what stands in their way."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from batchsched.framework.gangs import GangCount
+from batchsched.framework.podclass import PodClass
+from batchsched.model.meta import seconds
+from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
+from batchsched.model.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
+
+ALONE: Final = "pod/"
+"""The prefix of the identity of a pod that is a gang of one."""
+
+
+@dataclass(slots=True)
+class Members:
+    """The pods of a gang as they stand: the mutable record behind `Gang`.
+
+    Args:
+      identity: `namespace/name` of the PodGroup, or that of the pod after `pod/`.
+      group: the PodGroup, None for a pod alone or where it does not exist.
+      pending, bound: pods by namespace/name; held pods are among the bound.
+      arrival: grows with the order in which gangs were first seen.
+      slot: the gang's place in the backlog's columns, -1 outside.
+    """
+
+    identity: str
+    group: PodGroup | None
+    arrival: int
+    pending: dict[str, Pod] = field(default_factory=dict)
+    bound: dict[str, tuple[Pod, int]] = field(default_factory=dict)
+    slot: int = -1
+    gang: "Gang | None" = None
+
+    @property
+    def alone(self) -> bool:
+        """True for a pod without a PodGroup."""
+        return self.identity.startswith(ALONE)
+
+    @property
+    def key(self) -> str:
+        """The name under which the gang appears outside."""
+        return self.identity.removeprefix(ALONE)
+
+    @property
+    def queue(self) -> str:
+        """The queue to which the gang belongs."""
+        if self.group is not None:
+            return self.group.spec.queue
+        for pod in (*self.pending.values(), *(pod for pod, _ in self.bound.values())):
+            return pod.labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
+        return DEFAULT_QUEUE
+
+    @property
+    def minimum(self) -> int:
+        """Members that must be placed together."""
+        return self.group.min_member if self.group is not None else 1
+
+    @property
+    def created(self) -> float:
+        """Seconds since 1970 at which the gang was submitted."""
+        if self.group is not None:
+            return self.group.created
+        return min((seconds(pod.metadata.creation_timestamp) for pod in self.pending.values()), default=0.0)
+
+    def count(self) -> GangCount:
+        """Count the members for plugins: those that are bound or held have a place."""
+        group = self.group
+        subs = group.spec.sub_groups if group is not None else ()
+        names = {sub.name for sub in subs}
+        existing = dict.fromkeys(names, 0)
+        placed = dict.fromkeys(names, 0)
+        if names:
+            for pod in self.pending.values():
+                _count(existing, pod)
+            for pod, _ in self.bound.values():
+                _count(existing, pod)
+                _count(placed, pod)
+        return GangCount(
+            key=self.key,
+            minimum=self.minimum,
+            existing=len(self.pending) + len(self.bound),
+            placed=len(self.bound),
+            timeout_seconds=float(group.spec.schedule_timeout_seconds if group else SCHEDULE_TIMEOUT),
+            sub_minimum={sub.name: sub.min_member for sub in subs},
+            sub_existing=existing,
+            sub_placed=placed,
+        )
+
+
+def _count(counts: dict[str, int], pod: Pod) -> None:
+    name = pod.labels.get(SUB_GROUP_LABEL, "")
+    if name in counts:
+        counts[name] += 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GangPart:
+    """Equal pods of one subGroup of a gang, in queue order.
+
+    Args:
+      pod_class: the pods, seen as one.
+      subgroup: index into the PodGroup's subGroups, -1 for none.
+      pods: those that wait.
+    """
+
+    pod_class: PodClass
+    subgroup: int
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gang:
+    """A gang that waits, as one session sees it.
+
+    Args:
+      members: the record behind it.
+      queue, priority, created: as resolved; created in seconds since 1970.
+      estimate: expected run time in seconds, NaN where it is not stated.
+      need: pods that must still be placed before the gang counts.
+      parts: its classes, the largest request first.
+      share: Σ dominant share over the pods that wait.
+    """
+
+    members: Members
+    queue: str
+    priority: int
+    created: float
+    estimate: float
+    need: int
+    parts: tuple[GangPart, ...]
+    share: float
+
+    @property
+    def key(self) -> str:
+        """The name under which the gang appears outside."""
+        return self.members.key
+
+    @property
+    def size(self) -> int:
+        """Pods that wait."""
+        return sum(len(part.pods) for part in self.parts)
+
+    @property
+    def fresh(self) -> bool:
+        """True while no member is bound or held."""
+        return not self.members.bound
+
+
+def identity_of(pod: Pod) -> str:
+    """Return the identity of the gang to which a pod belongs."""
+    name = pod.metadata.labels.get(POD_GROUP_LABEL) if pod.metadata.labels else None
+    namespace = pod.metadata.namespace or "default"
+    return f"{namespace}/{name}" if name else f"{ALONE}{namespace}/{pod.metadata.name}"
