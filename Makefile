@@ -4,6 +4,8 @@ PYTHON ?= python3
 # How many processes run the tests, and what further arguments they get: make test ARGS="-k gang"
 JOBS ?= 2
 ARGS ?=
+# The least coverage, branches counted, that all the tests together must reach.
+FLOOR ?= 85
 BENCH ?=
 
 VENV := .venv
@@ -37,7 +39,8 @@ demo: $(READY) ## one session explained, then a day under two policies; writes d
 	@$(BIN)/batchsched demo --report demo-report.html
 
 test: lint docs ## lint, docs, then every test with branch coverage
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST) -q -n $(JOBS) --dist worksteal --cov --cov-report=term $(ARGS)
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST) -n $(JOBS) --dist worksteal \
+	  $(if $(ARGS),$(ARGS),--cov --cov-report=term --cov-fail-under=$(FLOOR))
 
 test-full: ## the same, each property with at least 500 examples, freshly drawn
 	@HYPOTHESIS_PROFILE=full $(MAKE) --no-print-directory test

@@ -7,6 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic.alias_generators import to_camel
+
+from batchsched.model.podgroup import PodGroupSpec
+from batchsched.model.queue import QueueSpec
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "batchsched"
@@ -90,6 +94,36 @@ def test_one_file_imports_ortools():
         or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ortools")
     }
     assert importers <= {"batchsched/solver/cpsat.py"}
+
+
+def test_the_checker_shares_no_code_with_what_it_checks():
+    of_ours = {
+        node.module
+        for node in ast.walk(ast.parse((PACKAGE / "solver/verify.py").read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("batchsched")
+    }
+    assert of_ours <= {"batchsched.errors", "batchsched.solver.problem"}
+
+
+@pytest.mark.parametrize("kind, spec", [("PodGroup", PodGroupSpec), ("Queue", QueueSpec)])
+def test_the_page_of_custom_resources_states_every_field_and_its_default(kind, spec):
+    page = (ROOT / "docs/reference/custom-resources.md").read_text("utf-8")
+    section = page.partition(f"\n## {kind}\n")[2].partition("\n## ")[0]
+    stated = dict(re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", section, re.MULTILINE))
+    defaults = {to_camel(name): spec.model_fields[name].default for name in spec.model_fields}
+    assert stated == {name: written(value) for name, value in defaults.items()}
+
+
+def written(default: object) -> str:
+    if default is None or default in ("", ()):
+        return "none"
+    return (
+        str(default).lower()
+        if isinstance(default, bool)
+        else f"{default:g}"
+        if isinstance(default, float)
+        else str(default)
+    )
 
 
 def test_entry_points_name_modules_that_exist():
