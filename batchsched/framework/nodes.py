@@ -5,14 +5,17 @@ it rolls a gang back. Plugins never see it; they see `Nodes`, a read-only view o
 that the same lines judge ten thousand nodes at once and one node again.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from batchsched.framework.gangs import GangCount, WaitingPods
+from batchsched.framework.label_index import LabelIndex, Selection
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
+from batchsched.model.affinity import Affinity
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.requests import nonzero_requests, requests
@@ -21,6 +24,8 @@ from batchsched.model.snapshot import Snapshot
 PODS: Final = "pods"
 LEADING: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 """The first columns of every resource table."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,36 +37,104 @@ class LabelGroup:
     terminating: bool
 
 
+@dataclass(slots=True, eq=False)
+class AffinityGroup:
+    """Existing pods of one namespace that state the same pod affinity and anti-affinity.
+
+    Args:
+      namespace, affinity: what they share.
+      on: node → how many of them are there.
+    """
+
+    namespace: str
+    affinity: Affinity
+    on: dict[int, int] = field(default_factory=dict)
+    _arrays: tuple[IndexArray, IntArray] | None = None
+
+    def change(self, node: int, by: int) -> None:
+        """Count pods that come to a node or leave it."""
+        left = self.on.get(node, 0) + by
+        if left:
+            self.on[node] = left
+        else:
+            del self.on[node]
+        self._arrays = None
+
+    def places(self) -> tuple[IndexArray, IntArray]:
+        """Return ([k] nodes, [k] how many of the pods are there)."""
+        if self._arrays is None:
+            size = len(self.on)
+            self._arrays = (
+                np.fromiter(self.on.keys(), np.int32, size),
+                np.fromiter(self.on.values(), np.int64, size),
+            )
+        return self._arrays
+
+
 class PodTable:
     """The pods on nodes: added, removed, and counted by what their labels say."""
 
     def __init__(self, nodes: int) -> None:
         self._count = nodes
-        self._pods: dict[str, tuple[Pod, int, int]] = {}
+        self._pods: dict[str, tuple[Pod, int]] = {}
         self._groups: list[LabelGroup] = []
         self._group_of: dict[tuple[str, tuple[tuple[str, str], ...], bool], int] = {}
-        self._columns: tuple[IndexArray, IndexArray] | None = None
+        self._index = LabelIndex()
+        # Pod by pod in any order: a pod that leaves is replaced by the last, so that counting never rebuilds.
+        self._slot: dict[str, int] = {}
+        self._keys: list[str] = []
+        self._node_at = np.zeros(64, np.int32)
+        self._group_at = np.zeros(64, np.int32)
         self._on: dict[int, dict[str, Pod]] = {}
+        self._stated: dict[tuple[str, bytes], AffinityGroup] = {}
         self.with_affinity: dict[str, tuple[Pod, int]] = {}
         """Pods that state pod affinity or anti-affinity, with their nodes."""
         self.with_ports: dict[str, tuple[Pod, int]] = {}
         """Pods that take host ports, with their nodes."""
+        self.ports_on: dict[int, dict[str, Pod]] = {}
+        """Pods that take host ports, by node."""
+        self.disks_on: dict[int, dict[str, Pod]] = {}
+        """Pods that mount a disk by its own name (GCE, EBS, iSCSI, RBD), by node."""
+        self.claim_users: dict[str, dict[str, Pod]] = {}
+        """Pods on any node by the claim, `namespace/name`, that they use."""
 
     def add(self, pod: Pod, node: int) -> None:
         """Put a pod on a node."""
-        labels = tuple(sorted(pod.labels.items()))
-        group = self._group_of.setdefault((pod.namespace, labels, pod.terminating), len(self._groups))
-        if group == len(self._groups):
-            self._groups.append(LabelGroup(pod.namespace, dict(labels), pod.terminating))
         key = pod.key
-        self._pods[key] = (pod, node, group)
+        self._pods[key] = (pod, node)
         self._on.setdefault(node, {})[key] = pod
-        self._columns = None
-        affinity = pod.spec.affinity
-        if affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity):
+        slot = self._slot[key] = len(self._keys)
+        self._keys.append(key)
+        if slot == len(self._node_at):
+            self._node_at = np.resize(self._node_at, 2 * slot)
+            self._group_at = np.resize(self._group_at, 2 * slot)
+        self._node_at[slot] = node
+        self._group_at[slot] = self._group(pod)
+        group = self._affinity_group(pod)
+        if group is not None:
             self.with_affinity[key] = (pod, node)
+            group.change(node, 1)
         if takes_host_port(pod):
             self.with_ports[key] = (pod, node)
+            self.ports_on.setdefault(node, {})[key] = pod
+        if pod.spec.volumes:
+            self._mount(pod, node)
+
+    def _mount(self, pod: Pod, node: int) -> None:
+        for volume in pod.spec.volumes or ():
+            if volume.restricted:
+                self.disks_on.setdefault(node, {})[pod.key] = pod
+            if volume.persistent_volume_claim:
+                claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
+                self.claim_users.setdefault(claim, {})[pod.key] = pod
+
+    def _unmount(self, pod: Pod, node: int) -> None:
+        for volume in pod.spec.volumes or ():
+            if volume.restricted:
+                self.disks_on[node].pop(pod.key, None)
+            if volume.persistent_volume_claim:
+                claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
+                self.claim_users[claim].pop(pod.key, None)
 
     def remove(self, pod: Pod) -> int:
         """Take a pod away; returns the node on which it was.
@@ -70,12 +143,42 @@ class PodTable:
           KeyError: the pod is not there.
         """
         key = pod.key
-        _, node, _ = self._pods.pop(key)
+        there, node = self._pods.pop(key)
         del self._on[node][key]
-        self._columns = None
-        self.with_affinity.pop(key, None)
-        self.with_ports.pop(key, None)
+        slot = self._slot.pop(key)
+        last = self._keys.pop()
+        if last != key:
+            self._keys[slot] = last
+            self._slot[last] = slot
+            self._node_at[slot] = self._node_at[len(self._keys)]
+            self._group_at[slot] = self._group_at[len(self._keys)]
+        group = self._affinity_group(there)
+        if group is not None:
+            del self.with_affinity[key]
+            group.change(node, -1)
+        if self.with_ports.pop(key, None) is not None:
+            del self.ports_on[node][key]
+        if there.spec.volumes:
+            self._unmount(there, node)
         return node
+
+    def _group(self, pod: Pod) -> int:
+        labels = tuple(sorted(pod.labels.items()))
+        group = self._group_of.setdefault((pod.namespace, labels, pod.terminating), len(self._groups))
+        if group == len(self._groups):
+            self._groups.append(LabelGroup(pod.namespace, dict(labels), pod.terminating))
+            self._index.add(pod.namespace, self._groups[group].labels)
+        return group
+
+    def _affinity_group(self, pod: Pod) -> AffinityGroup | None:
+        affinity = pod.spec.affinity
+        if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
+            return None
+        key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
+        group = self._stated.get(key)
+        if group is None:
+            group = self._stated[key] = AffinityGroup(pod.namespace, affinity)
+        return group
 
     def on(self, node: int) -> Iterable[Pod]:
         """The pods on a node, in the order in which they came."""
@@ -91,23 +194,31 @@ class PodTable:
 
     def everyone(self) -> Iterable[tuple[Pod, int]]:
         """All pods with their nodes, in the order in which they came."""
-        return ((pod, node) for pod, node, _ in self._pods.values())
+        return iter(self._pods.values())
+
+    def affinity_groups(self) -> Iterable[AffinityGroup]:
+        """The pods that state pod affinity or anti-affinity, equal ones together."""
+        return (group for group in self._stated.values() if group.on)
 
     def count(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
         """[N] how many pods on each node belong to a label group that `matches`."""
-        chosen = np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
+        return self._count_in(
+            np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
+        )
+
+    def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
+        """[N] how many pods on each node are selected; `terminating`: those being deleted count as well."""
+        chosen = np.zeros(len(self._groups), np.bool_)
+        for group in self._index.select(selection):
+            chosen[group] = terminating or not self._groups[group].terminating
+        return self._count_in(chosen)
+
+    def _count_in(self, chosen: BoolArray) -> IntArray:
         if not chosen.any():
             return np.zeros(self._count, np.int64)
-        nodes, groups = self._arrays()
-        return np.bincount(nodes[chosen[groups]], minlength=self._count).astype(np.int64)
-
-    def _arrays(self) -> tuple[IndexArray, IndexArray]:
-        if self._columns is None:
-            size = len(self._pods)
-            nodes = np.fromiter((node for _, node, _ in self._pods.values()), np.int32, size)
-            groups = np.fromiter((group for _, _, group in self._pods.values()), np.int32, size)
-            self._columns = (nodes, groups)
-        return self._columns
+        size = len(self._keys)
+        nodes = self._node_at[:size][chosen[self._group_at[:size]]]
+        return np.bincount(nodes, minlength=self._count).astype(np.int64)
 
 
 def no_gang(_pod: Pod) -> GangCount | None:
@@ -146,6 +257,16 @@ class NodeTable:
         """Finds a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
+        self._memo: dict[Hashable, object] = {}
+
+    def memo(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
+        """Return what `build` makes of the Node objects, made once: labels, taints and images do not move.
+
+        Whoever asks owns the key, and says in it what the value depends on; pods on nodes must not be read.
+        """
+        if key not in self._memo:
+            self._memo[key] = build(self)
+        return cast(T, self._memo[key])
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R] requests with the pod count, [2] requests for scoring) of a pod."""
