@@ -11,7 +11,7 @@ class GangCount:
     """A gang's members, counted. The session moves the counts as it reserves and unreserves.
 
     Args:
-      key: namespace/name of the PodGroup, or of the pod that is a gang of one.
+      key: the gang's identity: namespace/name of the PodGroup, `pod/namespace/name` of a pod alone.
       minimum: members that must be placed together.
       existing: members that exist: bound, held and pending.
       placed: members that are bound, or have passed Reserve in this session.

@@ -60,6 +60,7 @@ class Pipeline:
         self._reads_all = bool(judging - set(self._signing))
         self.moving = tuple(one for one in self.filters if landing(one) is not Landing.STATIC)
         """Filters to be asked again for a node when pods may have landed since the scan."""
+        self._bulk: dict[object, Any] = {one: one.admits for one in self.moving if hasattr(one, "admits")}
         self.steady = tuple(one for one in self.filters if landing(one) is not Landing.SHIFTS)
         """Filters whose refusals stay true whatever lands: what the solver's masks are made of."""
 
@@ -146,6 +147,21 @@ class Pipeline:
         if shape is None or shape != (len(verdict.reasons), len(nodes)):
             raise PluginError(name_of(plugin), "Filter", f"expected a Verdict over {len(nodes)} nodes")
         return verdict
+
+    def prepare(self, pod: PodClass, table: NodeTable) -> tuple[CycleState, Status]:
+        """Run the PreFilters of one class alone: fresh state, true to what is on the nodes now."""
+        state = CycleState()
+        status, _, _ = self._prefilter(pod, table.all(), state)
+        return state, status
+
+    def admits(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
+    ) -> bool | None:
+        """Tell whether counts[i] equal pods may land on nodes[i]; None when it must be asked pod by pod."""
+        asked = [one for one in self.moving if name_of(one) not in state.skip_filter]
+        if not all(one in self._bulk for one in asked):
+            return None
+        return all(ask(one, "Filter", self._bulk[one], pod, table, nodes, counts) for one in asked)
 
     def refusal_at(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
         """Ask the filters that landing pods may have changed about one node; Success when it still fits."""

@@ -57,7 +57,7 @@ class Backlog:
         if not len(slots):
             return []
         places: IntArray = slots[order(policy, self._view(slots), now)]
-        return [self._members[at] for at in places]  # type: ignore[misc]  # alive slots have members
+        return [one for at in places if (one := self._members[at]) is not None]
 
     def youngest(self) -> float:
         """Return when the youngest waiting gang was submitted, 0 when there is none."""

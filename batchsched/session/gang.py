@@ -78,7 +78,7 @@ class Members:
                 _count(existing, pod)
                 _count(placed, pod)
         return GangCount(
-            key=self.key,
+            key=self.identity,
             minimum=self.minimum,
             existing=len(self.pending) + len(self.bound),
             placed=len(self.bound),

@@ -1,0 +1,224 @@
+"""The formulation: gangs, queues and topology become the solver's arrays."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.framework.constrain import Batch, Candidate
+from batchsched.framework.podclass import PodClass
+from batchsched.model.pod import SUB_GROUP_LABEL
+from batchsched.session.frame import Frame
+from batchsched.session.gang import Gang, GangPart, Members
+from batchsched.session.levels import LevelChoice, Levels
+from batchsched.session.quotas import Quotas
+from batchsched.session.survey import Survey
+from batchsched.settings.schema import Profile
+from batchsched.solver.problem import NONE, IndexArray, Problem
+
+DAY = 86400.0
+AGE_BONUS = 0.5
+"""A gang that is a day older than the youngest one weighs half as much again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Formulation:
+    """A problem, and what its numbers stand for.
+
+    Args:
+      problem: the arrays.
+      gangs: by gang number.
+      parts: by class number, (gang number, part).
+      priorities: by tier.
+      quotas: by quota number.
+    """
+
+    problem: Problem
+    gangs: tuple[Gang, ...]
+    parts: tuple[tuple[int, GangPart], ...]
+    priorities: tuple[int, ...]
+    quotas: Quotas
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """What stays the same while a session's gangs are formulated: tables, levels, what queues allow."""
+
+    frame: Frame
+    profile: Profile
+    levels: Levels
+    quotas: Quotas
+    survey: Survey
+
+
+def age_bonus(created: float, youngest: float) -> float:
+    """Return 1 + 0.5 · min(1, (age - age of the youngest pending gang) / 24 h).
+
+    Source: the weight of a gang in the decision format.
+    """
+    return 1.0 + AGE_BONUS * min(1.0, max(0.0, youngest - created) / DAY)
+
+
+def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float) -> Formulation:
+    """Make the problem of one session; `gangs` in the policy's order, `youngest` in seconds since 1970."""
+    frame = scene.frame
+    parts = tuple((number, part) for number, gang in enumerate(gangs) for part in gang.parts)
+    kinds = _Kinds(scene.survey)
+    priorities = tuple(sorted({gang.priority for gang in gangs}, reverse=True))
+    tier_of = {priority: tier for tier, priority in enumerate(priorities)}
+    subs = _Subgroups(scene, gangs)
+    choices = [scene.levels.of(gang.members.group) for gang in gangs]
+    bonus = [age_bonus(gang.created, youngest) for gang in gangs]
+    used = _used_domains(scene, gangs, choices)
+    batch = Batch(
+        [
+            Candidate(at, part.pod_class, number, len(part.pods), gangs[number].size == gangs[number].need)
+            for at, (number, part) in enumerate(parts)
+        ]
+    )
+    rows = frame.pipeline.constrain(batch, frame.table)
+    kind = [kinds.number(part.pod_class) for _, part in parts]
+    mask, score = kinds.arrays(len(frame.table.nodes))
+    problem = Problem(
+        free=np.maximum(0, frame.table.allocatable - frame.table.requested),
+        capacity=frame.table.allocatable,
+        mask=mask,
+        score=score,
+        demand=_stack([part.pod_class.requests for _, part in parts], len(frame.table.resources)),
+        kind=_ints(kind),
+        gang=_ints([number for number, _ in parts]),
+        subgroup=_ints([subs.number(number, part.subgroup) for number, part in parts]),
+        count=_ints([len(part.pods) for _, part in parts]),
+        weight=np.array(
+            [frame.share(part.pod_class.requests) * bonus[number] for number, part in parts], np.float64
+        ),
+        need=_ints([gang.need for gang in gangs]),
+        tier=_ints([tier_of[gang.priority] for gang in gangs]),
+        rank=np.arange(len(gangs), dtype=np.int32),
+        required=_ints([choice.required for choice in choices]),
+        preferred=_ints([choice.preferred for choice in choices]),
+        pinned=_ints(
+            [
+                _pinned(scene, gang.members, choice.required, "")
+                for gang, choice in zip(gangs, choices, strict=True)
+            ]
+        ),
+        fresh=np.array([gang.fresh for gang in gangs], np.bool_),
+        allowed=np.ones(len(gangs), np.bool_),
+        levels=scene.levels.domains,
+        sub_gang=_ints(subs.gang),
+        sub_need=_ints(subs.need),
+        sub_required=_ints([choice.required for choice in subs.choices]),
+        sub_preferred=_ints([choice.preferred for choice in subs.choices]),
+        sub_pinned=_ints(subs.pinned),
+        used_gang=_ints([one[0] for one in used + subs.used]),
+        used_sub=_ints([one[1] for one in used + subs.used]),
+        used_level=_ints([one[2] for one in used + subs.used]),
+        used_domain=_ints([one[3] for one in used + subs.used]),
+        quota_member=scene.quotas.members(frame, [gang.queue for gang in gangs]),
+        quota_free=scene.quotas.free,
+        quota_gangs=scene.quotas.gangs,
+        partitions=tuple(batch.partitions),
+        rows=rows,
+        ordered=scene.profile.selection == "ordered",
+        spread=scene.profile.placement == "spread",
+    )
+    return Formulation(problem, tuple(gangs), parts, priorities, scene.quotas)
+
+
+class _Kinds:
+    """Distinct classes, numbered as they come."""
+
+    def __init__(self, survey: Survey) -> None:
+        self._survey = survey
+        self._numbers: dict[int, int] = {}
+        self._classes: list[PodClass] = []
+
+    def number(self, pod_class: PodClass) -> int:
+        known = self._numbers.get(id(pod_class))
+        if known is None:
+            known = self._numbers[id(pod_class)] = len(self._classes)
+            self._classes.append(pod_class)
+        return known
+
+    def arrays(self, nodes: int) -> "tuple[np.ndarray, np.ndarray]":
+        looked = [self._survey.of(pod_class) for pod_class in self._classes]
+        if not looked:
+            return np.zeros((0, nodes), np.bool_), np.zeros((0, nodes), np.int64)
+        return np.stack([one.mask for one in looked]), np.stack([one.score for one in looked])
+
+
+class _Subgroups:
+    """The subGroups of all gangs, numbered through."""
+
+    def __init__(self, scene: Scene, gangs: Sequence[Gang]) -> None:
+        self.gang: list[int] = []
+        self.need: list[int] = []
+        self.choices: list[LevelChoice] = []
+        self.pinned: list[int] = []
+        self.used: list[tuple[int, int, int, int]] = []
+        self._first: list[int] = []
+        for number, gang in enumerate(gangs):
+            self._first.append(len(self.gang))
+            group = gang.members.group
+            if group is None or not group.spec.sub_groups:
+                continue
+            for sub, choice in zip(group.spec.sub_groups, scene.levels.of_subgroups(group), strict=True):
+                bound = sum(
+                    pod.labels.get(SUB_GROUP_LABEL) == sub.name for pod, _ in gang.members.bound.values()
+                )
+                self.used += _used(scene, gang.members, choice.preferred, number, len(self.gang), sub.name)
+                self.gang.append(number)
+                self.need.append(max(0, sub.min_member - bound))
+                self.choices.append(choice)
+                self.pinned.append(_pinned(scene, gang.members, choice.required, sub.name))
+
+    def number(self, gang: int, subgroup: int) -> int:
+        return self._first[gang] + subgroup if subgroup >= 0 else NONE
+
+
+def _domains_of(scene: Scene, members: Members, level: int, subgroup: str) -> Counter[int]:
+    """Count the bound members by domain of a level; of one subGroup, or of all for ""."""
+    domains = scene.levels.domains[level]
+    return Counter(
+        int(domains[node])
+        for pod, node in members.bound.values()
+        if node >= 0 and (not subgroup or pod.labels.get(SUB_GROUP_LABEL) == subgroup)
+    )
+
+
+def _pinned(scene: Scene, members: Members, level: int, subgroup: str) -> int:
+    """The domain where members run already; where they run in several, that of most of them."""
+    if level == NONE or not members.bound:
+        return NONE
+    domains = _domains_of(scene, members, level, subgroup)
+    domains.pop(NONE, None)
+    return min(domains, key=lambda domain: (-domains[domain], domain), default=NONE)
+
+
+def _used_domains(
+    scene: Scene, gangs: Sequence[Gang], choices: Sequence[LevelChoice]
+) -> list[tuple[int, int, int, int]]:
+    used = []
+    for number, (gang, choice) in enumerate(zip(gangs, choices, strict=True)):
+        used += _used(scene, gang.members, choice.preferred, number, NONE, "")
+    return used
+
+
+def _used(
+    scene: Scene, members: Members, level: int, gang: int, sub: int, subgroup: str
+) -> list[tuple[int, int, int, int]]:
+    if level == NONE or not members.bound:
+        return []
+    return [(gang, sub, level, domain) for domain in sorted(_domains_of(scene, members, level, subgroup))]
+
+
+def _ints(values: Sequence[int]) -> IndexArray:
+    return np.array(values, np.int32)
+
+
+def _stack(
+    rows: Sequence["np.ndarray[tuple[int], np.dtype[np.int64]]"], width: int
+) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
+    return np.stack(rows) if rows else np.zeros((0, width), np.int64)

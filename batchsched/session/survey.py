@@ -1,0 +1,75 @@
+"""The survey: what the pipeline says of every node for each class, before anything lands."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.errors import PluginError
+from batchsched.framework.guard import name_of
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.scan import Scan
+from batchsched.framework.status import BoolArray, IntArray
+from batchsched.session.frame import Frame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surveyed:
+    """One class, surveyed.
+
+    Args:
+      scan: PreFilter's and Filter's answers as things are.
+      mask: [N] nodes that no filter refuses for good: those that refuse only until a pod lands stay in.
+      score: [N] total score where mask holds, 0 elsewhere.
+      failure: what broke, "" when nothing did; then the mask is empty.
+      plugin: whose failure it was.
+    """
+
+    scan: Scan | None
+    mask: BoolArray
+    score: IntArray
+    failure: str = ""
+    plugin: str = ""
+
+
+class Survey:
+    """The surveys of a session's classes, made when they are first asked for."""
+
+    def __init__(self, frame: Frame, *, scores: bool = True) -> None:
+        self._frame = frame
+        self._scores = scores
+        self._steady = frozenset(name_of(one) for one in frame.pipeline.steady)
+        self._known: dict[int, tuple[PodClass, Surveyed]] = {}
+
+    def of(self, pod_class: PodClass) -> Surveyed:
+        """Return the survey of a class."""
+        known = self._known.get(id(pod_class))
+        if known is None:
+            known = self._known[id(pod_class)] = (pod_class, self._look(pod_class))
+        return known[1]
+
+    def all(self, classes: Iterable[PodClass]) -> None:
+        """Survey many classes."""
+        for pod_class in classes:
+            self.of(pod_class)
+
+    def _look(self, pod_class: PodClass) -> Surveyed:
+        frame = self._frame
+        count = len(frame.table.nodes)
+        nothing = np.zeros(count, np.bool_)
+        no_score = np.zeros(count, np.int64)
+        try:
+            scan = frame.pipeline.scan(pod_class, frame.table)
+            if not scan.status.ok:
+                return Surveyed(scan, nothing, no_score)
+            mask = np.ones(count, np.bool_) if scan.outside is None else ~scan.outside
+            for plugin, verdict in zip(scan.plugins, scan.verdicts, strict=True):
+                if plugin in self._steady:
+                    mask &= verdict.fits
+            score = no_score
+            if self._scores and mask.any():
+                feasible = np.flatnonzero(mask).astype(np.int32)
+                score[feasible] = frame.pipeline.score(pod_class, feasible, frame.table, scan.state)
+            return Surveyed(scan, mask, score)
+        except PluginError as error:
+            return Surveyed(None, nothing, no_score, str(error), error.plugin)

@@ -1,0 +1,230 @@
+"""The walk: a proposed placement goes pod by pod through Filter, Reserve and Permit.
+
+The walk is a statement: whatever it did to the table and to the plugins is undone, in reverse order, unless it is
+kept. Gangs are kept or undone one by one; a gang is never kept below its minimum.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from batchsched.errors import PluginError
+from batchsched.framework.gangs import WaitingPod
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import SUCCESS, Code, Status
+from batchsched.model.pod import Pod
+from batchsched.session.frame import Frame
+from batchsched.session.gang import Gang, GangPart
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """Where a part of a gang is to go: counts[i] pods on nodes[i], in order."""
+
+    part: GangPart
+    nodes: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Placed:
+    """A pod that passed Reserve."""
+
+    pod: Pod
+    node: int
+    pod_class: PodClass
+    state: CycleState
+
+
+@dataclass(slots=True)
+class Walked:
+    """What became of one gang: its pods and their nodes, who holds it, or who refused it.
+
+    Args:
+      gang: the gang.
+      placed: pods with a place, in the order of Reserve; none when it was refused.
+      refusal: Success, or the answer that rolled the gang back.
+      final: Reserve or Permit refused a member; no other placement is to be tried.
+      held_by: the plugin that makes it wait, and until when; "" when it may be bound.
+    """
+
+    gang: Gang
+    placed: list[Placed] = field(default_factory=list)
+    refusal: Status = SUCCESS
+    final: bool = False
+    held_by: str = ""
+    until: float = 0.0
+
+
+class Walk:
+    """One session's statement over the frame.
+
+    Used as a context manager: on leaving, gangs that were not kept by `keep()` are rolled back.
+    """
+
+    def __init__(self, frame: Frame, now: float) -> None:
+        self._frame = frame
+        self._now = now
+        self._done: list[Walked] = []
+        self._kept = 0
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Undo what was not kept, the last gang first."""
+        for walked in reversed(self._done[self._kept :]):
+            self._roll_back(walked)
+        del self._done[self._kept :]
+
+    def keep(self) -> tuple[Walked, ...]:
+        """Keep every gang that was walked so far, and return them."""
+        self._kept = len(self._done)
+        return tuple(self._done)
+
+    def gang(self, gang: Gang, shares: Sequence[Share]) -> Walked:
+        """Walk one gang. When a member is refused and the minimum is not reached, nothing of it stays."""
+        walked = Walked(gang)
+        try:
+            walked.refusal = self._place(walked, shares)
+        except PluginError as error:
+            walked.refusal = Status(Code.UNSCHEDULABLE, (str(error),), error.plugin)
+            self._roll_back(walked)
+            return walked
+        complete = self._frame.count_of(_any_pod(gang)).complete
+        if walked.refusal.ok or (complete and walked.placed):
+            self._settle(walked)
+            self._done.append(walked)
+        else:
+            self._roll_back(walked)
+        return walked
+
+    def _settle(self, walked: Walked) -> None:
+        """Say who still holds the gang, if anyone does."""
+        waiting = self._frame.table.waiting
+        key = walked.gang.members.identity
+        holders = [(until, plugin) for one in waiting.of(key) for plugin, until in one.until.items()]
+        if holders:
+            walked.until, walked.held_by = min(holders)
+        waiting.drop(key)
+
+    def _place(self, walked: Walked, shares: Sequence[Share]) -> Status:
+        """Place share after share; one that gets stuck is tried again once the others moved on."""
+        left = deque(
+            (share, list(zip(share.part.pods, _spread_out(share), strict=False))) for share in shares
+        )
+        stuck = 0
+        refusal = SUCCESS
+        while left and stuck < len(left):
+            share, wanted = left.popleft()
+            refusal, rest = self._place_share(walked, share, wanted)
+            if not rest:
+                stuck = 0
+                continue
+            if walked.final:
+                return refusal
+            stuck = stuck + 1 if len(rest) == len(wanted) else 0
+            left.append((share, rest))
+        return refusal if left else SUCCESS
+
+    def _place_share(
+        self, walked: Walked, share: Share, wanted: list[tuple[Pod, int]]
+    ) -> tuple[Status, list[tuple[Pod, int]]]:
+        """Place as many of the wanted pods as the pipeline takes; returns who refused, and what is left."""
+        frame = self._frame
+        pod_class = share.part.pod_class
+        state, status = frame.pipeline.prepare(pod_class, frame.table)
+        if not status.ok:
+            return status, wanted
+        if self._all_at_once(share, wanted, state):
+            for at, (pod, node) in enumerate(wanted):
+                status = self._reserve(walked, pod, node, pod_class, state)
+                if not status.ok:
+                    return status, wanted[at:]
+            return SUCCESS, []
+        nodes = deque(node for _, node in wanted)
+        pods = [pod for pod, _ in wanted]
+        at = refused = 0
+        while nodes and refused < len(nodes):
+            node = nodes.popleft()
+            status = frame.pipeline.refusal_at(pod_class, node, frame.table, state)
+            if not status.ok:
+                nodes.append(node)
+                refused += 1
+                continue
+            status = self._reserve(walked, pods[at], node, pod_class, state)
+            if not status.ok:
+                nodes.appendleft(node)
+                break
+            frame.pipeline.landed(pod_class, pods[at], node, frame.table, state)
+            at, refused = at + 1, 0
+        return status, list(zip(pods[at:], nodes, strict=True))
+
+    def _all_at_once(self, share: Share, wanted: list[tuple[Pod, int]], state: CycleState) -> bool:
+        frame = self._frame
+        nodes, counts = np.unique(
+            np.fromiter((node for _, node in wanted), np.int32, len(wanted)), return_counts=True
+        )
+        answer = frame.pipeline.admits(
+            share.part.pod_class, frame.table, nodes.astype(np.int32), counts.astype(np.int32), state
+        )
+        return bool(answer)
+
+    def _reserve(self, walked: Walked, pod: Pod, node: int, pod_class: PodClass, state: CycleState) -> Status:
+        """Reserve, assume and permit one pod."""
+        frame = self._frame
+        status = frame.pipeline.reserve(pod, node, frame.table, state)
+        if not status.ok:
+            walked.final = True
+            return status
+        frame.table.add(pod, node, *frame.vectors(pod))
+        frame.count_of(pod).count(pod, 1)
+        walked.placed.append(Placed(pod, node, pod_class, state))
+        answers = frame.pipeline.permit(pod, node, frame.table, state)
+        if answers and answers[0].status.code is not Code.WAIT:
+            walked.final = True
+            self._take_back(walked.placed.pop())
+            return answers[0].status
+        if answers:
+            until = {one.status.plugin: self._now + one.timeout_seconds for one in answers}
+            frame.table.waiting.add(WaitingPod(pod, node, walked.gang.members.identity, until))
+        return SUCCESS
+
+    def _take_back(self, placed: Placed) -> None:
+        """Unreserve one pod and take it off the table, whatever a plugin raises."""
+        frame = self._frame
+        try:
+            frame.pipeline.unreserve(placed.pod, placed.node, frame.table, placed.state)
+        finally:
+            frame.table.remove(placed.pod, *frame.vectors(placed.pod))
+            frame.count_of(placed.pod).count(placed.pod, -1)
+
+    def _roll_back(self, walked: Walked) -> None:
+        """Unreserve the gang's pods, the last one first, and take them off the table."""
+        broken: PluginError | None = None
+        while walked.placed:
+            try:
+                self._take_back(walked.placed.pop())
+            except PluginError as error:
+                broken = broken or error
+        self._frame.table.waiting.drop(walked.gang.members.identity)
+        if broken is not None and walked.refusal.ok:
+            walked.refusal = Status(Code.UNSCHEDULABLE, (str(broken),), broken.plugin)
+
+
+def _any_pod(gang: Gang) -> Pod:
+    return gang.parts[0].pods[0]
+
+
+def _spread_out(share: Share) -> Iterator[int]:
+    for node, count in zip(share.nodes, share.counts, strict=True):
+        for _ in range(count):
+            yield node
