@@ -16,7 +16,7 @@ from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import IntArray, PermitAnswer, PreFilterAnswer, Status, Verdict
+from batchsched.framework.status import IndexArray, IntArray, PermitAnswer, PreFilterAnswer, Status, Verdict
 from batchsched.model.pod import Pod
 
 
@@ -106,6 +106,19 @@ class FilterPlugin(Protocol):
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         """Say which nodes of the view refuse the pod, and why. Must be free of side effects."""
+        ...
+
+
+@runtime_checkable
+class BulkFilterPlugin(Protocol):
+    """A Filter that can judge several equal pods at once; without it they are asked about one by one."""
+
+    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+        """Tell whether counts[i] of the pods may land on nodes[i], one after the other, on all of the nodes.
+
+        Each node stands in `nodes` once. True only where `filter`, asked before each of the pods with those
+        before it in place, would refuse none; needs no PreFilter before.
+        """
         ...
 
 

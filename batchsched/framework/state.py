@@ -6,7 +6,8 @@ from typing import Generic, TypeVar, cast
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+# No slots: with them, `StateKey[int]("x")` raises, since typing notes the type on the instance.
+@dataclass(frozen=True)
 class StateKey(Generic[T]):
     """A typed key; a plugin makes one as a module constant and does not share what it writes under it."""
 

@@ -86,7 +86,7 @@ class PodSpec(Value, frozen=True, gc=False):
     volumes: tuple[Volume, ...] | None = None
     host_network: bool = False
     host_users: bool | None = None
-    resource_claims: tuple[msgspec.Raw, ...] | None = None
+    resource_claims: tuple[dict[str, object], ...] | None = None
 
 
 class ContainerStatus(Value, frozen=True, gc=False):

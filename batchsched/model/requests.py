@@ -6,7 +6,7 @@ replace it where set; overhead comes on top. In-place resize counts max(spec, st
 and max(status, allocated) while the resize is infeasible.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
 from batchsched.model.pod import Amounts, Container, ContainerStatus, Pod
@@ -32,6 +32,22 @@ def nonzero_requests(pod: Pod) -> tuple[int, int]:
     """Return (milli-CPU, bytes) with the defaults that scoring uses for containers that request none."""
     total = _total(pod, defaults={"cpu": NONZERO_CPU, "memory": NONZERO_MEMORY})
     return total.get("cpu", 0), total.get("memory", 0)
+
+
+def stated(pod: Pod) -> Hashable:
+    """Return the part of a pod's spec that its requests follow from, as it is written."""
+    spec = pod.spec
+    return (
+        tuple(_stated(container) for container in spec.containers),
+        tuple((one.restart_policy, _stated(one)) for one in spec.init_containers or ()),
+        tuple(spec.resources.requests.items()) if spec.resources and spec.resources.requests else (),
+        tuple(spec.overhead.items()) if spec.overhead else (),
+    )
+
+
+def _stated(container: Container) -> Hashable:
+    resources = container.resources
+    return tuple(resources.requests.items()) if resources and resources.requests else ()
 
 
 def _total(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 import msgspec
 
 from batchsched.model.meta import ObjectMeta, Value
-from batchsched.model.selector import NodeSelector
+from batchsched.model.selector import LabelSelector, NodeSelector
 
 
 class ClaimSource(Value, frozen=True, gc=False):
@@ -16,7 +16,7 @@ class ClaimSource(Value, frozen=True, gc=False):
 class EphemeralSource(Value, frozen=True, gc=False):
     """A claim made for the pod, named after pod and volume."""
 
-    volume_claim_template: msgspec.Raw | None = None
+    volume_claim_template: dict[str, object] | None = None
 
 
 class GCEDisk(Value, frozen=True, gc=False):
@@ -76,6 +76,11 @@ class Volume(Value, frozen=True, gc=False):
     csi: CSISource | None = None
     image: ImageSource | None = None
 
+    @property
+    def restricted(self) -> bool:
+        """True for a disk that is mounted by its own name and that pods of one node cannot always share."""
+        return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
+
 
 class ResourceRequests(Value, frozen=True, gc=False):
     """Requested amounts by resource."""
@@ -91,7 +96,7 @@ class ClaimSpec(Value, frozen=True, gc=False):
     storage_class_name: str | None = None
     volume_mode: str | None = None
     resources: ResourceRequests | None = None
-    selector: msgspec.Raw | None = None
+    selector: LabelSelector | None = None
     volume_attributes_class_name: str | None = None
 
 
@@ -159,4 +164,4 @@ class StorageClass(Value, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str | None = None
-    allowed_topologies: tuple[msgspec.Raw, ...] | None = None
+    allowed_topologies: tuple[dict[str, object], ...] | None = None

@@ -1,0 +1,91 @@
+"""Node selectors over all nodes at once: an expression is judged once for each value that its label has.
+
+Masks are kept on the table, since many classes ask for the same nodes.
+"""
+
+import numpy as np
+
+from batchsched.framework.nodes import NodeTable
+from batchsched.framework.status import BoolArray
+from batchsched.model.pod import Pod
+from batchsched.model.selector import NodeSelector, NodeSelectorTerm, Requirement
+
+FIELD_NAME = "metadata.name"
+
+
+def selected(table: NodeTable, selector: NodeSelector) -> BoolArray:
+    """[N] the nodes that one of the selector's terms matches.
+
+    Raises:
+      InvalidSelector: an expression has an unknown operator.
+    """
+
+    def build(table: NodeTable) -> BoolArray:
+        mask = np.zeros(len(table.nodes), np.bool_)
+        for term in selector.node_selector_terms:
+            mask |= matching(table, term)
+        return mask
+
+    return table.memo(("selected", selector), build)
+
+
+def matching(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
+    """[N] the nodes that satisfy all of a term's expressions; a term without any selects nothing.
+
+    Raises:
+      InvalidSelector: an expression has an unknown operator.
+    """
+    return table.memo(("matching", term), lambda table: _matching(table, term))
+
+
+def _matching(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
+    if not term.match_expressions and not term.match_fields:
+        return np.zeros(len(table.nodes), np.bool_)
+    mask = np.ones(len(table.nodes), np.bool_)
+    for expression in term.match_expressions or ():
+        mask &= _expression(table, expression)
+    for field in term.match_fields or ():
+        mask &= _field(table, field)
+    return mask
+
+
+def labelled(table: NodeTable, labels: dict[str, str]) -> BoolArray:
+    """[N] the nodes that have all of the labels."""
+    mask = np.ones(len(table.nodes), np.bool_)
+    for key, value in labels.items():
+        mask &= _expression(table, Requirement(key=key, operator="In", values=(value,)))
+    return mask
+
+
+def required(table: NodeTable, pod: Pod) -> BoolArray:
+    """[N] the nodes that satisfy a pod's nodeSelector and its required node affinity.
+
+    Source: `GetRequiredNodeAffinity` of k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+    """
+    mask = labelled(table, pod.spec.node_selector or {})
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    terms = affinity and affinity.required_during_scheduling_ignored_during_execution
+    return mask & selected(table, terms) if terms is not None else mask
+
+
+def _expression(table: NodeTable, expression: Requirement) -> BoolArray:
+    return table.memo(("expression", expression), lambda table: _by_value(table, expression))
+
+
+def _by_value(table: NodeTable, expression: Requirement) -> BoolArray:
+    codes, values = table.label(expression.key)
+    if expression.operator in ("In", "NotIn"):
+        # A host name has as many values as there are nodes: look for the few that are named instead.
+        wanted = [at for at, value in enumerate(values) if value in (expression.values or ())]
+        inside = np.isin(codes, wanted)
+        return inside if expression.operator == "In" else ~inside
+    answers = [expression.matches({expression.key: value}) for value in values]
+    return np.asarray([*answers, expression.matches({})], np.bool_)[codes]
+
+
+def _field(table: NodeTable, field: Requirement) -> BoolArray:
+    if field.key == FIELD_NAME and field.operator == "In":
+        mask = np.zeros(len(table.nodes), np.bool_)
+        mask[[table.index[name] for name in field.values or () if name in table.index]] = True
+        return mask
+    return np.fromiter((field.matches({FIELD_NAME: name}) for name in table.names), np.bool_, len(table.names))

@@ -1,0 +1,95 @@
+"""What the two resource-scoring plugins share: the arguments, and allocatable and requested resource by resource."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from pydantic import Field
+
+from batchsched.framework.nodes import Nodes
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.status import IntArray
+from batchsched.model.custom import Part
+
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+NONZERO_COLUMN: Final = {"cpu": 0, "memory": 1}
+
+
+class ResourceSpec(Part):
+    """A resource that counts in a score, and its weight."""
+
+    name: str = Field(min_length=1)
+    weight: int = Field(default=1, ge=1, le=100)
+
+
+CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """One resource on n nodes.
+
+    Args:
+      weight: in the score.
+      capacity: [n] allocatable; where it is 0 the resource is left out of the node's score.
+      taken: [n] requested by the pods that are there.
+      asked: what the pod asks for.
+    """
+
+    weight: int
+    capacity: IntArray
+    taken: IntArray
+    asked: int
+
+
+def loads(pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec], *, nonzero: bool) -> list[Load]:
+    """Return the loads of those resources that count: scalar ones only where the pod asks for them.
+
+    Args:
+      pod: the class to place.
+      nodes: n nodes.
+      resources: those that the arguments name, in their order.
+      nonzero: count the defaults that scoring assumes for containers without cpu or memory requests.
+
+    Source: `calculateResourceAllocatableRequest` of kube-scheduler's plugins/noderesources.
+    """
+    found = []
+    for resource in resources:
+        column = nodes.table.column.get(resource.name)
+        if column is None or not (resource.name in NATIVE or is_scalar(resource.name)):
+            continue
+        asked, taken = int(pod.requests[column]), nodes.requested[:, column]
+        if nonzero and resource.name in NONZERO_COLUMN:
+            second = NONZERO_COLUMN[resource.name]
+            asked, taken = int(pod.nonzero[second]), nodes.nonzero[:, second]
+        if asked or resource.name in NATIVE:
+            found.append(Load(resource.weight, nodes.allocatable[:, column], taken, asked))
+    return found
+
+
+def asked_amounts(pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec]) -> IntArray:
+    """[S] what the pod requests of each of the resources, without defaults."""
+    column = nodes.table.column
+    amounts = (int(pod.requests[column[one.name]]) if one.name in column else 0 for one in resources)
+    return np.fromiter(amounts, np.int64, len(resources))
+
+
+def is_extended(resource: str) -> bool:
+    """Tell whether a resource is one that Kubernetes itself does not know, such as nvidia.com/gpu.
+
+    Source: `IsExtendedResourceName` of k8s.io/kubernetes/pkg/apis/core/v1/helper.
+    """
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+def is_scalar(resource: str) -> bool:
+    """Tell whether a resource is counted beside cpu, memory and ephemeral storage.
+
+    Source: `IsScalarResourceName` of k8s.io/kubernetes/pkg/scheduler/util.
+    """
+    return (
+        is_extended(resource)
+        or resource.startswith(("hugepages-", "attachable-volumes-"))
+        or "kubernetes.io/" in resource
+    )

@@ -1,0 +1,40 @@
+"""NodeName: a pod that names its node fits there and nowhere else."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.framework.nodes import Nodes
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import FilterPlugin, Landing, SignaturePlugin
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Verdict
+from batchsched.model.pod import Pod
+
+ANOTHER_NODE: Final = "node(s) didn't match the requested node name"
+
+
+class NodeName(SignaturePlugin, FilterPlugin):
+    """Compares `spec.nodeName`.
+
+    Source: kube-scheduler's plugins/nodename.
+    """
+
+    name: ClassVar[str] = "NodeName"
+    landing: ClassVar[Landing] = Landing.STATIC
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return pod.spec.node_name
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        wanted = pod.pod.spec.node_name
+        if not wanted:
+            return Verdict.accept(len(nodes))
+        refused = np.ones(len(nodes.table.nodes), np.bool_)
+        if wanted in nodes.table.index:
+            refused[nodes.table.index[wanted]] = False
+        return Verdict.refuse(refused[nodes.where], ANOTHER_NODE, unresolvable=True)

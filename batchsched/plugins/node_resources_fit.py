@@ -1,0 +1,209 @@
+"""NodeResourcesFit: has the node what the pod requests, and how well would it be used?"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from batchsched.framework.nodes import PODS, Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    BulkFilterPlugin,
+    FilterPlugin,
+    Landing,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.resource_scores import (
+    CPU_AND_MEMORY,
+    Load,
+    ResourceSpec,
+    is_extended,
+    loads,
+)
+from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.status import SUCCESS, IndexArray, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.model.custom import Part
+from batchsched.model.pod import Pod
+from batchsched.model.requests import stated
+
+TOO_MANY_PODS: Final = "Too many pods"
+MAX_UTILIZATION: Final = 100
+SHAPE_FACTOR: Final = 10
+"""Shape scores run from 0 to 10, node scores from 0 to 100."""
+NEVER: Final = np.iinfo(np.int64).min
+"""A need that every node meets, however overcommitted it is: the resource is not asked for."""
+
+
+class StrategyType(StrEnum):
+    """How the use of a node's resources becomes a score."""
+
+    LEAST_ALLOCATED = "LeastAllocated"
+    MOST_ALLOCATED = "MostAllocated"
+    REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
+
+
+class UtilizationShapePoint(Part):
+    """A point of the broken line from utilization, in percent, to score."""
+
+    utilization: int = Field(default=0, ge=0, le=100)
+    score: int = Field(default=0, ge=0, le=10)
+
+
+class RequestedToCapacityRatio(Part):
+    """The broken line."""
+
+    shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        points = [point.utilization for point in self.shape]
+        if any(later <= earlier for earlier, later in zip(points, points[1:], strict=False)):
+            raise ValueError("shape: utilization values must rise from point to point")
+        return self
+
+
+class ScoringStrategy(Part):
+    """The strategy, its resources, and its broken line where it has one."""
+
+    type: StrategyType = StrategyType.LEAST_ALLOCATED
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+
+    @model_validator(mode="after")
+    def _has_its_line(self) -> Self:
+        if self.type is StrategyType.REQUESTED_TO_CAPACITY_RATIO and self.requested_to_capacity_ratio is None:
+            raise ValueError("requestedToCapacityRatio: the strategy needs a shape; state one")
+        return self
+
+
+class Args(Part):
+    """NodeResourcesFitArgs."""
+
+    ignored_resources: frozenset[str] = frozenset()
+    ignored_resource_groups: frozenset[str] = frozenset()
+    scoring_strategy: ScoringStrategy = ScoringStrategy()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
+    """[R] what a pod needs of each resource; `NEVER` where it asks for nothing, or nobody is to look."""
+
+    amounts: IntArray
+
+
+NEED: Final = StateKey[Need]("NodeResourcesFit/need")
+
+
+class NodeResourcesFit(
+    SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin, PreScorePlugin, ScorePlugin
+):
+    """Compares requests with what is left on a node.
+
+    Source: kube-scheduler's plugins/noderesources, fit.go and the three scoring files.
+    """
+
+    name: ClassVar[str] = "NodeResourcesFit"
+    landing: ClassVar[Landing] = Landing.NARROWS
+    Args: ClassVar[type[Args]] = Args
+
+    def __init__(self, args: Args | None = None) -> None:
+        self.args = args or Args()
+        self._strategy = self.args.scoring_strategy
+        line = self._strategy.requested_to_capacity_ratio
+        self._line = broken_line(line.shape) if line else None
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return stated(pod)
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        state.write(NEED, self._need(pod, nodes.table))
+        return PreFilterAnswer()
+
+    def _need(self, pod: PodClass, table: NodeTable) -> Need:
+        amounts = np.where(pod.requests > 0, pod.requests, NEVER)
+        for resource, column in table.column.items():
+            if self._ignores(resource):
+                amounts[column] = NEVER
+        amounts[table.column[PODS]] = 1
+        return Need(amounts)
+
+    def _ignores(self, resource: str) -> bool:
+        if not is_extended(resource):
+            return False
+        group = resource.partition("/")[0]
+        return resource in self.args.ignored_resources or group in self.args.ignored_resource_groups
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        amounts = state.read(NEED).amounts
+        allocatable = nodes.allocatable
+        short = amounts > allocatable - nodes.requested
+        if not short.any():
+            return Verdict.accept(len(nodes))
+        columns = np.flatnonzero(short.any(axis=0))
+        reasons = tuple(_reason(nodes.table.resources[column]) for column in columns)
+        never = amounts > allocatable
+        never[:, nodes.table.column[PODS]] = False
+        return Verdict(reasons, short[:, columns].T, never.any(axis=1))
+
+    @override
+    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+        amounts = self._need(pod, table).amounts
+        asked = np.flatnonzero(amounts != NEVER)
+        left = table.allocatable[nodes][:, asked] - table.requested[nodes][:, asked]
+        return bool((counts[:, np.newaxis] * amounts[asked] <= left).all())
+
+    @override
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        return SUCCESS
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        total = np.zeros(len(nodes), np.int64)
+        weights = np.zeros(len(nodes), np.int64)
+        for load in loads(pod, nodes, self._strategy.resources, nonzero=True):
+            there = load.capacity > 0
+            scores = self._score(load, np.where(there, load.capacity, 1))
+            # A resource that scores nothing on the broken line does not pull the others down.
+            counts = there & (scores > 0) if self._line is not None else there
+            total += np.where(counts, scores * load.weight, 0)
+            weights += np.where(counts, load.weight, 0)
+        divisor = np.maximum(weights, 1)
+        if self._line is not None:
+            return np.floor(total / divisor + 0.5).astype(np.int64)
+        return total // divisor
+
+    def _score(self, load: Load, capacity: IntArray) -> IntArray:
+        taken = load.taken + load.asked
+        if self._strategy.type is StrategyType.LEAST_ALLOCATED:
+            return np.where(taken > capacity, 0, (capacity - taken) * MAX_UTILIZATION // capacity)
+        used = np.minimum(taken, capacity) * MAX_UTILIZATION // capacity
+        return used if self._line is None else self._line[used]
+
+
+def broken_line(shape: tuple[UtilizationShapePoint, ...]) -> NDArray[np.int64]:
+    """[101] the score at each whole percent of utilization, in whole numbers that round toward zero."""
+    scores = []
+    for percent in range(MAX_UTILIZATION + 1):
+        at = next((i for i, point in enumerate(shape) if percent <= point.utilization), len(shape))
+        if at == 0 or at == len(shape):
+            scores.append(shape[min(at, len(shape) - 1)].score * SHAPE_FACTOR)
+            continue
+        left, right = shape[at - 1], shape[at]
+        rise = (right.score - left.score) * SHAPE_FACTOR * (percent - left.utilization)
+        scores.append(left.score * SHAPE_FACTOR + int(rise / (right.utilization - left.utilization)))
+    return np.asarray(scores, np.int64)
+
+
+def _reason(resource: str) -> str:
+    return TOO_MANY_PODS if resource == PODS else f"Insufficient {resource}"

@@ -1,0 +1,47 @@
+"""NodeUnschedulable: a cordoned node takes no pods, save those that tolerate it."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import FilterPlugin, Landing, SignaturePlugin
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import BoolArray, Verdict
+from batchsched.model.node import Taint
+from batchsched.model.pod import Pod
+
+UNSCHEDULABLE: Final = "node(s) were unschedulable"
+CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class NodeUnschedulable(SignaturePlugin, FilterPlugin):
+    """Looks at `spec.unschedulable`.
+
+    Source: kube-scheduler's plugins/nodeunschedulable.
+    """
+
+    name: ClassVar[str] = "NodeUnschedulable"
+    landing: ClassVar[Landing] = Landing.STATIC
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return _tolerates_cordon(pod)
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        cordoned = nodes.table.memo("cordoned", _cordoned)[nodes.where]
+        if not cordoned.any() or _tolerates_cordon(pod.pod):
+            return Verdict.accept(len(nodes))
+        return Verdict.refuse(cordoned, UNSCHEDULABLE, unresolvable=True)
+
+
+def _cordoned(table: NodeTable) -> BoolArray:
+    return np.fromiter((node.spec.unschedulable for node in table.nodes), np.bool_, len(table.nodes))
+
+
+def _tolerates_cordon(pod: Pod) -> bool:
+    return any(toleration.tolerates(CORDON) for toleration in pod.tolerations)

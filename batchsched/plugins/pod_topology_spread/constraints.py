@@ -1,0 +1,126 @@
+"""What a pod asks for: its own constraints, or the profile's defaults over the workload that it belongs to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, Self
+
+from pydantic import Field, model_validator
+
+from batchsched.framework.label_index import Selection
+from batchsched.framework.nodes import NodeTable
+from batchsched.model.affinity import TopologySpreadConstraint
+from batchsched.model.custom import Part
+from batchsched.model.meta import ObjectMeta, OwnerReference
+from batchsched.model.pod import Pod
+from batchsched.model.policy import Service
+from batchsched.model.selector import LabelSelector
+from batchsched.model.snapshot import Snapshot
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+DO_NOT_SCHEDULE: Final = "DoNotSchedule"
+SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
+HONOR: Final = "Honor"
+WORKLOADS: Final = frozenset({("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
+"""Owners whose selectors count for default constraints."""
+
+
+class DefaultConstraint(Part):
+    """A constraint for pods that state none. It has no selector: that is taken from the pod's workload."""
+
+    max_skew: int = Field(ge=1, description="How many pods more a domain may have than the emptiest.")
+    topology_key: str = Field(min_length=1, description="The node label whose values are the domains.")
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(
+        description="Refuse the node, or only score it lower."
+    )
+    min_domains: int | None = Field(
+        default=None, ge=1, description="With fewer domains than this the emptiest counts as empty."
+    )
+    node_affinity_policy: Literal["Honor", "Ignore"] | None = Field(
+        default=None, description="Honor, the default: nodes that the pod's node affinity leaves out do not count."
+    )
+    node_taints_policy: Literal["Honor", "Ignore"] | None = Field(
+        default=None, description="Honor: nodes with taints that the pod does not tolerate do not count."
+    )
+
+
+class Args(Part):
+    """PodTopologySpreadArgs of kube-scheduler."""
+
+    default_constraints: tuple[DefaultConstraint, ...] = Field(
+        default=(), description="With defaultingType List: constraints of pods that state none."
+    )
+    defaulting_type: Literal["System", "List"] = Field(
+        default="System", description="System: kube-scheduler's own defaults. List: defaultConstraints."
+    )
+
+    @model_validator(mode="after")
+    def _defaults_agree(self) -> Self:
+        if self.defaulting_type == "System" and self.default_constraints:
+            raise ValueError("defaultConstraints: must be empty when defaultingType is System; say List")
+        stated = [(one.topology_key, one.when_unsatisfiable) for one in self.default_constraints]
+        twice = sorted({key for key, action in stated if stated.count((key, action)) > 1})
+        if twice:
+            raise ValueError(f"defaultConstraints: {', '.join(twice)} is stated more than once; keep one of them")
+        return self
+
+    def defaults(self) -> tuple[TopologySpreadConstraint, ...]:
+        """Return the constraints of pods that state none, without their selectors."""
+        if self.defaulting_type == "System":
+            return SYSTEM_DEFAULTS
+        return tuple(TopologySpreadConstraint(**one.model_dump()) for one in self.default_constraints)
+
+
+SYSTEM_DEFAULTS: Final = (
+    TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=3),
+    TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5),
+)
+"""Source: `systemDefaultConstraints` of kube-scheduler's podtopologyspread."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraint:
+    """A constraint with its defaults filled in.
+
+    Args:
+      selection: the pods that count, in the namespace of the pod that states it.
+      honor_affinity, honor_taints: nodes that the pod's affinity or its lack of tolerations leaves out do not count.
+    """
+
+    max_skew: int
+    topology_key: str
+    selection: Selection
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+
+def constraints_of(pod: Pod, action: str, defaults: Defaults, table: NodeTable) -> tuple[Constraint, ...]:
+    """Return the constraints of one action that hold for a pod.
+
+    Source: `filterTopologySpreadConstraints` and `buildDefaultConstraints` of kube-scheduler.
+    """
+    namespaces = frozenset({pod.namespace})
+    stated = pod.spec.topology_spread_constraints
+    if stated:
+        return tuple(
+            _constraint(one, Selection(selectors_of(one, pod.labels), namespaces))
+            for one in stated
+            if one.when_unsatisfiable == action
+        )
+    chosen = [one for one in defaults if one.when_unsatisfiable == action]
+    if not chosen:
+        return ()
+    selection = Selection(default_selectors(pod, table), namespaces)
+    return () if selection.empty else tuple(_constraint(one, selection) for one in chosen)
+
+
+def _constraint(stated: TopologySpreadConstraint, selection: Selection) -> Constraint:
+    return Constraint(
+        stated.max_skew,
+        stated.topology_key,
+        selection,
+        1 if stated.min_domains is None else stated.min_domains,
+        stated.node_affinity_policy in (None, HONOR),
+        stated.node_taints_policy == HONOR,
+    )

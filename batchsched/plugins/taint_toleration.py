@@ -1,0 +1,57 @@
+"""TaintToleration: taints keep pods away that do not tolerate them, or make a node less welcome."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+from batchsched.framework.nodes import Nodes
+from batchsched.framework.normalize import default_normalize
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    FilterPlugin,
+    Landing,
+    NormalizeScorePlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import SUCCESS, IntArray, Status, Verdict
+from batchsched.framework.taints import untolerated
+from batchsched.model.pod import Pod
+
+UNTOLERATED: Final = "node(s) had untolerated taint(s)"
+REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
+DISCOURAGING: Final = frozenset({"PreferNoSchedule"})
+
+
+class TaintToleration(SignaturePlugin, FilterPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin):
+    """Refuses nodes with taints that the pod does not tolerate; prefers nodes with few soft ones.
+
+    Source: kube-scheduler's plugins/tainttoleration.
+    """
+
+    name: ClassVar[str] = "TaintToleration"
+    landing: ClassVar[Landing] = Landing.STATIC
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return pod.tolerations
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        refused = untolerated(nodes.table, pod.pod.tolerations, REFUSING)[nodes.where] > 0
+        return Verdict.refuse(refused, UNTOLERATED, unresolvable=True)
+
+    @override
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        return SUCCESS
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        return untolerated(nodes.table, pod.pod.tolerations, DISCOURAGING)[nodes.where]
+
+    @override
+    def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        return default_normalize(scores, reverse=True)

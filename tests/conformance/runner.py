@@ -1,0 +1,225 @@
+"""The recorded cases of kube-scheduler 1.36, decoded, asked of our plugins one by one, and compared.
+
+A case file is a JSON list; `tests/conformance/cases/` holds copies. `mismatches(case, plugin)` asks one plugin
+class every recorded question and returns what differs, in words; an empty list is full agreement.
+"""
+
+import gzip
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from batchsched.framework.nodes import LEADING, Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Code, IntArray, Verdict
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.policy import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
+from batchsched.model.requests import requests
+from batchsched.model.snapshot import Snapshot
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+
+CASES = Path(__file__).parent / "cases"
+
+
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
+    """A recorded status."""
+
+    code: str = Code.SUCCESS.value
+    reasons: tuple[str, ...] = ()
+    nodes: tuple[str, ...] | None = None
+
+
+class Expected(msgspec.Struct, frozen=True, rename="camel"):
+    """The recorded answers that a plugin gives by itself."""
+
+    pre_filter: dict[str, Answer] = {}
+    filter: dict[str, dict[str, Answer]] = {}
+    pre_score: dict[str, Answer] = {}
+    feasible: tuple[str, ...] | None = None
+    raw: dict[str, tuple[int, ...]] = {}
+    normalized: dict[str, tuple[int, ...]] = {}
+
+
+class Case(msgspec.Struct, frozen=True, rename="camel"):
+    """One pod against one frozen cluster."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    pod: Pod
+    expected: Expected
+    note: str = ""
+    pods: tuple[Pod, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    services: tuple[Service, ...] = ()
+    replication_controllers: tuple[ReplicationController, ...] = ()
+    replica_sets: tuple[ReplicaSet, ...] = ()
+    stateful_sets: tuple[StatefulSet, ...] = ()
+    persistent_volumes: tuple[PersistentVolume, ...] = ()
+    persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    config: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A case made ready: the table with its pods, and the pod as a class."""
+
+    table: NodeTable
+    pod: PodClass
+
+
+@lru_cache
+def cases(area: str) -> tuple[Case, ...]:
+    """Read the cases of an area."""
+    with gzip.open(CASES / f"{area}.json.gz") as file:
+        return msgspec.json.decode(file.read(), type=tuple[Case, ...])
+
+
+def snapshot_of(case: Case) -> Snapshot:
+    """Return the case's cluster, the pod to place included."""
+    return Snapshot(
+        nodes=case.nodes,
+        pods=(*case.pods, case.pod),
+        namespaces=case.namespaces,
+        services=case.services,
+        replication_controllers=case.replication_controllers,
+        replica_sets=case.replica_sets,
+        stateful_sets=case.stateful_sets,
+        persistent_volumes=case.persistent_volumes,
+        persistent_volume_claims=case.persistent_volume_claims,
+        storage_classes=case.storage_classes,
+    )
+
+
+def cluster_of(snapshot: Snapshot, pod: Pod) -> Cluster:
+    """Make a table of a snapshot with its bound pods on it, and a class of the pod."""
+    table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod)))
+    for other in snapshot.pods:
+        if other.key != pod.key and other.node in table.index and not other.finished:
+            table.add(other, table.index[other.node], *table.read_requests(other))
+    vector, nonzero = table.read_requests(pod)
+    return Cluster(table, PodClass.of(pod, vector, (int(nonzero[0]), int(nonzero[1])), pod.spec.priority or 0))
+
+
+def resource_names(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[str, ...]:
+    """Name the resources of a table: the leading ones, then all others that a node has or a pod wants."""
+    named = {name for node in nodes for name in node.allocatable()}
+    named |= {name for pod in pods for name in requests(pod)}
+    return (*LEADING, *sorted(named - set(LEADING)))
+
+
+def arguments(case: Case) -> Mapping[str, Mapping[str, Any]]:
+    """Return the arguments of the case's first profile by plugin."""
+    profiles = (case.config or {}).get("profiles") or [{}]
+    return {entry["name"]: entry.get("args") or {} for entry in profiles[0].get("pluginConfig") or ()}
+
+
+def made(plugin: type, case: Case) -> Any:
+    """Make a plugin with the arguments that the case states for it."""
+    stated = arguments(case).get(plugin.name)  # type: ignore[attr-defined]
+    if stated is None:
+        return plugin()
+    return plugin(plugin.Args.model_validate(dict(stated)))  # type: ignore[attr-defined]
+
+
+def mismatches(case: Case, plugin: type) -> list[str]:
+    """Ask a plugin class what was asked of its original; return what differs."""
+    one = made(plugin, case)
+    cluster = cluster_of(snapshot_of(case), case.pod)
+    nodes = cluster.table.all()
+    state = CycleState()
+    found: list[str] = []
+    asked_on = True
+    if isinstance(one, PreFilterPlugin):
+        found += _prefilter(case, one, cluster, nodes, state)
+        recorded = case.expected.pre_filter.get(one.name)
+        asked_on = recorded is None or recorded.code == Code.SUCCESS
+    if isinstance(one, FilterPlugin) and asked_on:
+        found += _filter(case, one, cluster, nodes, state)
+    if isinstance(one, ScorePlugin) and case.expected.feasible:
+        found += _score(case, one, cluster, state)
+    return [f"{case.name} {one.name} {line}" for line in found]
+
+
+def _prefilter(case: Case, one: Any, cluster: Cluster, nodes: Nodes, state: CycleState) -> list[str]:
+    answer = one.prefilter(cluster.pod, nodes, state)
+    recorded = case.expected.pre_filter.get(one.name)
+    if recorded is None:
+        return []
+    ours = (answer.status.code.value, tuple(sorted(answer.status.reasons)), _sorted(answer.nodes))
+    theirs = (recorded.code, tuple(sorted(recorded.reasons)), _sorted(recorded.nodes))
+    return [] if ours == theirs else [f"PreFilter: ours {ours}, recorded {theirs}"]
+
+
+def _sorted(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(sorted(names))
+
+
+def _filter(case: Case, one: Any, cluster: Cluster, nodes: Nodes, state: CycleState) -> list[str]:
+    recorded = case.expected.filter.get(one.name)
+    if recorded is None:
+        return []
+    verdict = one.filter(cluster.pod, nodes, state)
+    found = []
+    for at, name in enumerate(cluster.table.names):
+        theirs = _refusal(recorded.get(name))
+        ours = _at(verdict, at)
+        alone = _at(one.filter(cluster.pod, cluster.table.one(at), state), 0)
+        if ours != theirs:
+            found.append(f"Filter on {name}: ours {ours}, recorded {theirs}")
+        if alone != ours:
+            found.append(f"Filter on {name}: alone {alone}, among all {ours}")
+    return found
+
+
+def _refusal(answer: Answer | None) -> tuple[str, tuple[str, ...]]:
+    return (answer.code, tuple(sorted(answer.reasons))) if answer else (Code.SUCCESS.value, ())
+
+
+def _at(verdict: Verdict, node: int) -> tuple[str, tuple[str, ...]]:
+    reasons = tuple(sorted(verdict.reasons_at(node)))
+    if not reasons:
+        return (Code.SUCCESS.value, ())
+    return ((Code.UNRESOLVABLE if verdict.unresolvable[node] else Code.UNSCHEDULABLE).value, reasons)
+
+
+def _score(case: Case, one: Any, cluster: Cluster, state: CycleState) -> list[str]:
+    feasible = case.expected.feasible or ()
+    nodes = cluster.table.some(np.asarray([cluster.table.index[name] for name in feasible], np.int32))
+    found = []
+    code = Code.SUCCESS
+    if isinstance(one, PreScorePlugin):
+        code = one.prescore(cluster.pod, nodes, state).code
+        recorded = case.expected.pre_score.get(one.name)
+        if recorded is not None and recorded.code != code:
+            found.append(f"PreScore: ours {code.value}, recorded {recorded.code}")
+    if code is Code.SKIP or one.name not in case.expected.raw:
+        return found
+    raw = one.score(cluster.pod, nodes, state)
+    found += _compared("raw", raw, case.expected.raw[one.name], feasible)
+    normal = raw
+    if isinstance(one, NormalizeScorePlugin):
+        normal = one.normalize(raw, cluster.pod, nodes, state)
+    return found + _compared("normalized", normal, case.expected.normalized[one.name], feasible)
+
+
+def _compared(what: str, ours: IntArray, theirs: tuple[int, ...], names: tuple[str, ...]) -> list[str]:
+    return [
+        f"{what} of {name}: ours {mine}, recorded {right}"
+        for name, mine, right in zip(names, ours.tolist(), theirs, strict=True)
+        if mine != right
+    ]
