@@ -176,12 +176,14 @@ def _solution(climb: _Climb, bound: FloatArray) -> Solution:
     counts = climb.values[: len(model.classes)]
     placed = np.flatnonzero(counts)
     objective = tier_values(model.problem, model.classes[placed], counts[placed])
-    switch = model.taken
+    switched = model.taken >= 0
+    taken = ~switched
+    taken[switched] = climb.values[model.taken[switched]] == 1
     return Solution(
         classes=model.classes[placed].astype(np.int32),
         nodes=model.nodes[placed].astype(np.int32),
         counts=counts[placed].astype(np.int32),
-        taken=np.where(switch >= 0, climb.values[switch] == 1, True),
+        taken=taken,
         objective=objective,
         bound=np.maximum(bound, objective),
         stage="exact",

@@ -20,7 +20,7 @@ def problem_of(
     nodes = len(free)
     demand = [gang["demand"] for gang in gangs]
     total = [gang["pods"] for gang in gangs]
-    default = dict(
+    default: dict = dict(  # noqa: C408 - reads as the call it becomes
         free=room,
         capacity=np.maximum(room, 8),
         mask=np.ones((1, nodes), np.bool_),
@@ -47,128 +47,110 @@ def problem_of(
 @st.composite
 def problems(draw, *, max_nodes: int = 5, max_gangs: int = 4, extras: bool = True) -> Problem:
     """At most `max_nodes` nodes, `max_gangs` gangs, two levels; with extras also quotas, rows and cuts."""
-    nodes = draw(st.integers(1, max_nodes))
-    gangs = draw(st.integers(1, max_gangs))
-    resources = 2
-    ints = lambda low, high, *shape: np.array(  # noqa: E731
-        draw(st.lists(st.integers(low, high), min_size=int(np.prod(shape)), max_size=int(np.prod(shape)))),
-        np.int64,
-    ).reshape(shape)
-    free = ints(0, 8, nodes, resources)
-    rack = ints(-1, 2, nodes)
-    zone = np.where(rack < 0, ints(-1, 1, nodes), rack // 2)
-    gang, subgroup, count = [], [], []
-    sub = {"sub_gang": [], "sub_need": [], "sub_required": [], "sub_preferred": [], "sub_pinned": []}
-    need, left = [], 10
-    levels = st.sampled_from([-1, -1, 0, 1])
-    for g in range(gangs):
-        pods = []
-        parts = draw(st.integers(1, 2))
-        grouped = draw(st.booleans()) and parts == 2
-        for _ in range(parts):
-            amount = min(left, draw(st.integers(1, 3)))
-            if amount == 0:
-                break
-            left -= amount
-            gang.append(g)
-            count.append(amount)
-            pods.append(amount)
-            subgroup.append(-1)
-            if grouped:
-                subgroup[-1] = len(sub["sub_gang"])
-                sub["sub_gang"].append(g)
-                sub["sub_need"].append(draw(st.integers(0, amount)))
-                sub["sub_required"].append(draw(levels))
-                sub["sub_preferred"].append(draw(levels))
-                sub["sub_pinned"].append(-1)
-        total = sum(pods)
-        need.append(draw(st.one_of(st.just(total), st.integers(0, total))))
-    classes = len(gang)
-    weights = st.one_of(st.just(1.0), st.sampled_from([0.125, 0.25, 0.37251, 0.5, 0.61803398875, 2.0]))
+    nodes, gangs = draw(st.integers(1, max_nodes)), draw(st.integers(1, max_gangs))
+    extras = extras and draw(st.booleans())
+    return random_problem(draw(st.integers(0, 2**32 - 1)), nodes, gangs, extras=extras)
+
+
+def random_problem(seed: int, nodes: int, gangs: int, *, extras: bool = True) -> Problem:
+    """A random problem of at most 10 pods: mixed demands, two levels, subgroups, two tiers, elastic gangs."""
+    rng = np.random.default_rng(seed)
+    parts = _parts(rng, gangs)
+    classes = len(parts["gang"])
+    free = rng.integers(1, 11, (nodes, 2))
+    rack = rng.integers(-1, 3, nodes)
+    total = np.bincount(parts["gang"], parts["count"], minlength=gangs).astype(np.int32)
+    whole = rng.random(gangs) < 0.5
     problem = Problem(
         free=free,
         capacity=np.maximum(free, 8),
-        mask=ints(0, 3, 2, nodes) > 0,
-        score=ints(0, 5, 2, nodes),
-        demand=ints(0, 4, classes, resources),
-        kind=ints(0, 1, classes).astype(np.int32),
-        gang=np.array(gang, np.int32),
-        subgroup=np.array(subgroup, np.int32),
-        count=np.array(count, np.int32),
-        weight=np.array([draw(weights) for _ in range(classes)], np.float64),
-        need=np.array(need, np.int32),
-        tier=ints(0, 1, gangs).astype(np.int32),
-        rank=np.arange(gangs, dtype=np.int32),
-        required=np.array([draw(levels) for _ in range(gangs)], np.int32),
-        preferred=np.array([draw(levels) for _ in range(gangs)], np.int32),
+        mask=rng.random((2, nodes)) < 0.9,
+        score=rng.integers(0, 6, (2, nodes)),
+        demand=rng.integers(0, 5, (classes, 2)),
+        kind=rng.integers(0, 2, classes).astype(np.int32),
+        weight=rng.choice([1.0, 1.0, 0.125, 0.25, 1525 / 4096, 0.5, 2531 / 4096, 2.0], classes),
+        need=np.where(whole, total, rng.integers(0, total + 1)).astype(np.int32),
+        tier=rng.integers(0, 2, gangs).astype(np.int32),
+        rank=rng.permutation(gangs).astype(np.int32),
+        required=_levels(rng, gangs),
+        preferred=rng.choice([-1, 0, 1, 1], gangs).astype(np.int32),
         pinned=np.full(gangs, -1, np.int32),
-        fresh=ints(0, 3, gangs) > 0,
-        allowed=ints(0, 7, gangs) > 0,
-        levels=np.stack([zone, rack]).astype(np.int32),
-        **{name: np.array(values, np.int32) for name, values in sub.items()},
-        spread=draw(st.booleans()),
+        fresh=rng.random(gangs) < 0.8,
+        allowed=rng.random(gangs) < 0.93,
+        levels=np.stack([np.where(rack < 0, rng.integers(-1, 2, nodes), rack // 2), rack]).astype(np.int32),
+        spread=bool(rng.random() < 0.5),
+        **parts,
     )
-    return draw(extended(problem)) if extras else problem
+    return _extended(rng, problem) if extras else problem
 
 
-@st.composite
-def extended(draw, problem: Problem) -> Problem:
-    """The problem with pins, used domains, quotas, rows and cuts drawn onto it."""
-    gangs, nodes, classes = len(problem.need), len(problem.free), len(problem.gang)
-    pinned = problem.pinned.copy()
+def _levels(rng: np.random.Generator, size: int) -> np.ndarray:
+    return rng.choice([-1, -1, -1, 0, 1], size).astype(np.int32)
+
+
+def _parts(rng: np.random.Generator, gangs: int) -> dict[str, np.ndarray]:
+    """Classes and subgroups of each gang: one or two classes of 1 to 3 pods."""
+    gang, subgroup, count, sub_gang, sub_need = [], [], [], [], []
     for g in range(gangs):
-        if problem.required[g] >= 0 and draw(st.integers(0, 3)) == 0:
-            pinned[g] = draw(st.integers(0, 2))
-    used = [
-        (g, -1, int(problem.preferred[g]), draw(st.integers(0, 1)))
-        for g in range(gangs)
-        if problem.preferred[g] >= 0 and draw(st.booleans())
-    ]
-    columns = np.array(used, np.int32).reshape(-1, 4).T
-    quotas = draw(st.integers(0, 2))
-    limit = st.one_of(st.just(UNLIMITED), st.integers(0, 12))
-    rows, cuts = [], []
-    for _ in range(draw(st.integers(0, 2))):
-        kind = draw(st.sampled_from([ALL_NODES, EVERY_NODE, 0]))
-        domains = {ALL_NODES: 1, EVERY_NODE: nodes, 0: 3}[kind]
-        some = sorted(draw(st.sets(st.integers(0, classes - 1), min_size=1)))
-        if draw(st.booleans()):
-            right = np.array([draw(st.integers(0, 4)) for _ in range(domains)], np.int64)
-            ones = np.array([draw(st.integers(1, 2)) for _ in some], np.int64)
-            rows.append(Row(kind, np.array(some, np.int32), ones, right))
-        else:
-            g = draw(st.integers(0, gangs - 1))
-            rows.append(
-                Row(
-                    kind,
-                    np.array(some, np.int32),
-                    np.ones(len(some), np.int64),
-                    np.zeros(domains, np.int64),
-                    Sense.AT_LEAST,
-                    np.array([g], np.int32),
-                    np.full((domains, 1), -draw(st.integers(0, 1)), np.int64),
-                )
-            )
-    for _ in range(draw(st.integers(0, 2))):
-        c, n = draw(st.integers(0, classes - 1)), draw(st.integers(0, nodes - 1))
-        k = draw(st.integers(1, 2))
-        one = lambda value: np.array([value], np.int32)  # noqa: E731
-        cuts.append(Cut(int(problem.gang[c]), one(c), one(n), one(k)))
+        sizes = rng.integers(1, 4, rng.integers(1, 3)).tolist()
+        grouped = len(sizes) == 2 and rng.random() < 0.6
+        for size in sizes:
+            amount = min(size, 10 - sum(count) - (gangs - g - 1))
+            if amount <= 0:
+                continue
+            gang.append(g)
+            count.append(amount)
+            subgroup.append(len(sub_gang) if grouped else -1)
+            if grouped:
+                sub_gang.append(g)
+                sub_need.append(int(rng.integers(0, amount + 1)))
+    named = {"gang": gang, "subgroup": subgroup, "count": count, "sub_gang": sub_gang, "sub_need": sub_need}
+    arrays = {name: np.array(values, np.int32) for name, values in named.items()}
+    subs = len(sub_gang)
+    return arrays | {
+        "sub_required": _levels(rng, subs),
+        "sub_preferred": _levels(rng, subs),
+        "sub_pinned": np.full(subs, -1, np.int32),
+    }
+
+
+def _extended(rng: np.random.Generator, problem: Problem) -> Problem:
+    """The problem with pins, used domains, quotas, rows and cuts."""
+    gangs, nodes = len(problem.need), len(problem.free)
+    pins = (problem.required >= 0) & (rng.random(gangs) < 0.3)
+    prefer = np.flatnonzero((problem.preferred >= 0) & (rng.random(gangs) < 0.5)).astype(np.int32)
+    quotas = int(rng.integers(0, 3))
+    unlimited = rng.random((quotas, 2)) < 0.4
     return replace(
         problem,
-        pinned=pinned,
-        used_gang=columns[0],
-        used_sub=columns[1],
-        used_level=columns[2],
-        used_domain=columns[3],
-        quota_member=np.array(
-            [[draw(st.booleans()) for _ in range(gangs)] for _ in range(quotas)], np.bool_
-        ).reshape(quotas, gangs),
-        quota_free=np.array([[draw(limit), draw(limit)] for _ in range(quotas)], np.int64).reshape(quotas, 2),
-        quota_gangs=np.array(
-            [draw(st.sampled_from([UNLIMITED, UNLIMITED, 1, 2])) for _ in range(quotas)], np.int64
-        ),
-        partitions=(np.array([draw(st.integers(-1, 2)) for _ in range(nodes)], np.int32),),
-        rows=tuple(rows),
-        cuts=tuple(cuts),
+        pinned=np.where(pins, rng.integers(0, 3, gangs), -1).astype(np.int32),
+        used_gang=prefer,
+        used_sub=np.full(len(prefer), -1, np.int32),
+        used_level=problem.preferred[prefer],
+        used_domain=rng.integers(0, 2, len(prefer)).astype(np.int32),
+        quota_member=rng.random((quotas, gangs)) < 0.6,
+        quota_free=np.where(unlimited, UNLIMITED, rng.integers(0, 16, (quotas, 2))),
+        quota_gangs=rng.choice([UNLIMITED, UNLIMITED, 1, 2], quotas),
+        partitions=(rng.integers(-1, 3, nodes).astype(np.int32),),
+        rows=tuple(_row(rng, problem) for _ in range(rng.integers(0, 3))),
+        cuts=tuple(_cut(rng, problem) for _ in range(rng.integers(0, 3))),
     )
+
+
+def _row(rng: np.random.Generator, problem: Problem) -> Row:
+    nodes, classes = len(problem.free), len(problem.gang)
+    partition = int(rng.choice([ALL_NODES, EVERY_NODE, 0]))
+    domains = {ALL_NODES: 1, EVERY_NODE: nodes, 0: 3}[partition]
+    some = np.flatnonzero(rng.random(classes) < 0.5).astype(np.int32)
+    if rng.random() < 0.6:
+        return Row(partition, some, rng.integers(1, 3, len(some)), rng.integers(0, 7, domains))
+    gang = rng.integers(0, len(problem.need), 1).astype(np.int32)
+    share = -rng.integers(0, 2, (domains, 1))
+    ones, zeros = np.ones(len(some), np.int64), np.zeros(domains, np.int64)
+    return Row(partition, some, ones, zeros, Sense.AT_LEAST, gang, share)
+
+
+def _cut(rng: np.random.Generator, problem: Problem) -> Cut:
+    index = rng.integers(0, len(problem.gang), 1).astype(np.int32)
+    node = rng.integers(0, len(problem.free), 1).astype(np.int32)
+    return Cut(int(problem.gang[index[0]]), index, node, rng.integers(1, 3, 1).astype(np.int32))

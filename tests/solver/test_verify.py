@@ -1,0 +1,340 @@
+"""The checker: silent on sound solutions, and it catches each kind of planted fault."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from batchsched.solver.exact import solve_exact
+from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Cut, Problem, Row, Sense, Solution
+from batchsched.solver.verify import verify
+from tests.solver.instances import problem_of, problems
+
+Planted = tuple[Problem, Solution]
+BUDGET = Budget(deterministic=5.0)
+
+
+def solution_of(problem: Problem, triples: list[tuple[int, int, int]], taken: list[bool]) -> Solution:
+    classes, nodes, counts = (np.array(part, np.int32) for part in zip(*triples, strict=True))
+    tiers = int(problem.tier.max()) + 1
+    worth = np.bincount(
+        problem.tier[problem.gang[classes]], problem.weight[classes] * counts, minlength=tiers
+    )
+    return Solution(classes, nodes, counts, np.array(taken), worth.astype(float), worth.astype(float))
+
+
+def restated(problem: Problem, solution: Solution) -> Solution:
+    """The same placement with an objective that is true, so that only the planted fault is one."""
+    tiers = len(solution.objective)
+    value = problem.weight[solution.classes] * solution.counts
+    worth = np.bincount(problem.tier[problem.gang[solution.classes]], value, minlength=tiers).astype(float)
+    return replace(solution, objective=worth, bound=np.maximum(worth, solution.bound))
+
+
+def one(index: int, dtype: type = np.int32) -> np.ndarray:
+    return np.array([index], dtype)
+
+
+def overfull_node(problem: Problem, solution: Solution) -> Planted | None:
+    """What is free on a placed pod's node shrinks below what it asks for."""
+    c, n = solution.classes[0], solution.nodes[0]
+    asks = np.flatnonzero(problem.demand[c])
+    if not len(asks):
+        return None
+    free = problem.free.copy()
+    free[n, asks[0]] = problem.demand[c, asks[0]] * solution.counts[0] - 1
+    return replace(problem, free=free), solution
+
+
+def masked_node(problem: Problem, solution: Solution) -> Planted:
+    mask = problem.mask.copy()
+    mask[problem.kind[solution.classes[0]], solution.nodes[0]] = False
+    return replace(problem, mask=mask), solution
+
+
+def pod_too_many(problem: Problem, solution: Solution) -> Planted:
+    counts = solution.counts.copy()
+    counts[0] += problem.count[solution.classes[0]]
+    roomy = replace(problem, free=problem.free * 10)
+    return roomy, restated(roomy, replace(solution, counts=counts))
+
+
+def partial_gang(problem: Problem, solution: Solution) -> Planted | None:
+    gang = problem.gang[solution.classes[0]]
+    if problem.need[gang] == 0:
+        return None
+    need = problem.need.copy()
+    need[gang] = solution.counts[problem.gang[solution.classes] == gang].sum() + 1
+    return replace(problem, need=need), solution
+
+
+def pods_of_a_refused_gang(problem: Problem, solution: Solution) -> Planted | None:
+    gang = problem.gang[solution.classes[0]]
+    if problem.need[gang] == 0:
+        return None
+    taken = solution.taken.copy()
+    taken[gang] = False
+    return problem, replace(solution, taken=taken)
+
+
+def gang_called_taken(problem: Problem, solution: Solution) -> Planted | None:
+    refused = np.flatnonzero(~solution.taken)
+    if not len(refused):
+        return None
+    taken = solution.taken.copy()
+    taken[refused[0]] = True
+    return problem, replace(solution, taken=taken)
+
+
+def gang_called_refused_though_it_needs_nothing(problem: Problem, solution: Solution) -> Planted | None:
+    full = np.flatnonzero(problem.need == 0)
+    full = full[~np.isin(full, problem.sub_gang)]
+    if not len(full):
+        return None
+    taken = solution.taken.copy()
+    taken[full[0]] = False
+    return problem, replace(solution, taken=taken)
+
+
+def gang_not_allowed(problem: Problem, solution: Solution) -> Planted:
+    allowed = problem.allowed.copy()
+    allowed[problem.gang[solution.classes[0]]] = False
+    return replace(problem, allowed=allowed), solution
+
+
+def subgroup_below_its_need(problem: Problem, solution: Solution) -> Planted | None:
+    """A subgroup loses a pod, its gang gains one elsewhere."""
+    in_parts = problem.subgroup[solution.classes] >= 0
+    gangs = problem.gang[solution.classes]
+    for p in np.flatnonzero(in_parts & (problem.need[gangs] > 0)):
+        sub_need = problem.sub_need.copy()
+        sub = problem.subgroup[solution.classes[p]]
+        held = solution.counts[problem.subgroup[solution.classes] == sub].sum()
+        sub_need[sub] = held + 1
+        others = sub_need[problem.sub_gang == gangs[p]].sum()
+        if others <= solution.counts[gangs == gangs[p]].sum():
+            return replace(problem, sub_need=sub_need), solution
+    return None
+
+
+def split_domain(problem: Problem, solution: Solution) -> Planted | None:
+    gangs = problem.gang[solution.classes]
+    for gang in np.unique(gangs):
+        nodes = np.unique(solution.nodes[gangs == gang])
+        if len(nodes) > 1 and problem.required[gang] < 0:
+            required, levels = problem.required.copy(), problem.levels.copy()
+            required[gang] = 0
+            levels[0] = np.arange(levels.shape[1])
+            bare = np.full_like(problem.required, -1)
+            bare[gang] = 0
+            return replace(problem, required=bare, pinned=np.full_like(bare, -1), levels=levels), solution
+    return None
+
+
+def node_without_the_label(problem: Problem, solution: Solution) -> Planted:
+    gang, node = problem.gang[solution.classes[0]], solution.nodes[0]
+    required, levels = problem.required.copy(), problem.levels.copy()
+    required[gang] = 1
+    levels[1, node] = -1
+    return replace(problem, required=required, levels=levels), solution
+
+
+def domain_beside_the_pin(problem: Problem, solution: Solution) -> Planted | None:
+    gang, node = problem.gang[solution.classes[0]], solution.nodes[0]
+    if problem.levels[1, node] < 0:
+        return None
+    required, pinned = problem.required.copy(), problem.pinned.copy()
+    required[gang], pinned[gang] = 1, problem.levels[1, node] + 1
+    return replace(problem, required=required, pinned=pinned), solution
+
+
+def subgroup_outside_its_domain(problem: Problem, solution: Solution) -> Planted | None:
+    inside = np.flatnonzero(problem.subgroup[solution.classes] >= 0)
+    if not len(inside):
+        return None
+    sub, node = problem.subgroup[solution.classes[inside[0]]], solution.nodes[inside[0]]
+    required, pinned = problem.sub_required.copy(), problem.sub_pinned.copy()
+    required[sub], pinned[sub] = 1, problem.levels[1, node] + 1
+    return replace(problem, sub_required=required, sub_pinned=pinned), solution
+
+
+def quota_overdrawn(problem: Problem, solution: Solution) -> Planted | None:
+    c = solution.classes[0]
+    asks = np.flatnonzero(problem.demand[c])
+    if not len(asks):
+        return None
+    free = np.full((1, problem.free.shape[1]), UNLIMITED)
+    free[0, asks[0]] = problem.demand[c, asks[0]] * solution.counts[0] - 1
+    member = np.zeros((1, len(problem.need)), np.bool_)
+    member[0, problem.gang[c]] = True
+    return replace(
+        problem, quota_member=member, quota_free=free, quota_gangs=one(UNLIMITED, np.int64)
+    ), solution
+
+
+def gang_over_the_quota(problem: Problem, solution: Solution) -> Planted | None:
+    gang = problem.gang[solution.classes[0]]
+    if problem.need[gang] == 0:
+        return None
+    fresh = np.zeros(len(problem.need), np.bool_)
+    member = np.zeros((1, len(problem.need)), np.bool_)
+    fresh[gang] = member[0, gang] = True
+    free = np.full((1, problem.free.shape[1]), UNLIMITED)
+    none = one(0, np.int64)
+    return replace(problem, fresh=fresh, quota_member=member, quota_free=free, quota_gangs=none), solution
+
+
+def row_broken(problem: Problem, solution: Solution) -> Planted:
+    c = solution.classes[0]
+    held = solution.counts[solution.classes == c].sum()
+    row = Row(
+        ALL_NODES, one(c), one(2, np.int64), one(2 * held - 1, np.int64), plugin="Ports", reason="taken"
+    )
+    return replace(problem, rows=(*problem.rows, row)), solution
+
+
+def floor_row_broken(problem: Problem, solution: Solution) -> Planted | None:
+    c = solution.classes[0]
+    gang = problem.gang[c]
+    if problem.need[gang] == 0:
+        return None
+    held = solution.counts[solution.classes == c].sum()
+    least = np.array([[-(held + 1)]], np.int64)
+    ones, zero = one(1, np.int64), one(0, np.int64)
+    row = Row(ALL_NODES, one(c), ones, zero, Sense.AT_LEAST, one(gang), least)
+    return replace(problem, rows=(*problem.rows, row)), solution
+
+
+def cut_repeated(problem: Problem, solution: Solution) -> Planted:
+    gang = int(problem.gang[solution.classes[0]])
+    cut = Cut(gang, solution.classes, solution.nodes, solution.counts)
+    return replace(problem, cuts=(*problem.cuts, cut)), solution
+
+
+def objective_overstated(problem: Problem, solution: Solution) -> Planted:
+    more = solution.objective * 1.001 + 0.001
+    return problem, replace(solution, objective=more, bound=more + 1)
+
+
+def bound_below_the_objective(problem: Problem, solution: Solution) -> Planted | None:
+    if not solution.objective.any():
+        return None
+    return problem, replace(solution, bound=solution.objective * 0.999)
+
+
+def bound_not_a_number(problem: Problem, solution: Solution) -> Planted:
+    return problem, replace(solution, bound=solution.bound * np.nan)
+
+
+def tier_missing(problem: Problem, solution: Solution) -> Planted:
+    return problem, replace(solution, objective=solution.objective[:-1], bound=solution.bound[:-1])
+
+
+def triple_named_twice(problem: Problem, solution: Solution) -> Planted:
+    twice = {
+        name: np.append(getattr(solution, name), getattr(solution, name)[-1:])
+        for name in ("classes", "nodes", "counts")
+    }
+    return problem, replace(solution, **twice)
+
+
+def count_of_zero(problem: Problem, solution: Solution) -> Planted:
+    return problem, replace(solution, counts=solution.counts * 0)
+
+
+def node_that_is_not_there(problem: Problem, solution: Solution) -> Planted:
+    return problem, replace(solution, nodes=solution.nodes + len(problem.free))
+
+
+def lengths_that_differ(problem: Problem, solution: Solution) -> Planted:
+    return problem, replace(solution, counts=solution.counts[:-1])
+
+
+FAULTS: dict[Callable[[Problem, Solution], Planted | None], str] = {
+    overfull_node: "free and",
+    masked_node: "mask refuses",
+    pod_too_many: "pods and",
+    partial_gang: "pods it needs",
+    pods_of_a_refused_gang: "is not taken and",
+    gang_called_taken: "called taken",
+    gang_called_refused_though_it_needs_nothing: "not called taken",
+    gang_not_allowed: "not allowed",
+    subgroup_below_its_need: "subgroup",
+    split_domain: "lies in domains",
+    node_without_the_label: "without a domain",
+    domain_beside_the_pin: "is pinned",
+    subgroup_outside_its_domain: "is pinned",
+    quota_overdrawn: "quota 0 leaves",
+    gang_over_the_quota: "gangs and",
+    row_broken: "Ports: taken) asks for at most",
+    floor_row_broken: "asks for at least",
+    cut_repeated: "comes again",
+    objective_overstated: "the solution says",
+    bound_below_the_objective: "below its objective",
+    bound_not_a_number: "has the bound nan",
+    tier_missing: "one value for each",
+    triple_named_twice: "named twice",
+    count_of_zero: "not positive",
+    node_that_is_not_there: "outside",
+    lengths_that_differ: "different lengths",
+}
+
+
+@pytest.mark.properties
+@given(problems(), st.sampled_from(list(FAULTS)))
+def test_each_kind_of_planted_fault_is_caught(problem: Problem, plant: Callable):
+    solution = solve_exact(problem, BUDGET, seed=0)
+    assume(len(solution.classes) > 0)
+    assert verify(problem, solution) == ()
+    planted = plant(problem, solution)
+    assume(planted is not None)
+    faults = verify(*planted)
+    assert any(FAULTS[plant] in fault for fault in faults), faults
+
+
+@pytest.mark.parametrize("plant", FAULTS)
+def test_the_fault_is_caught_in_a_session_of_plain_gangs(plant: Callable):
+    """A session where every fault can be planted, so that no kind goes untried whatever hypothesis draws."""
+    pair = {"pods": 1, "demand": [1]}
+    gangs = [pair | {"pods": 2}, pair | {"pods": 9}, pair | {"need": 0}, pair]
+    problem = problem_of([[1], [2], [1]], gangs, levels=[[0, 0, 0], [0, 0, 0]])
+    problem = replace(
+        problem,
+        gang=np.array([0, 1, 2, 0], np.int32),
+        subgroup=np.array([0, -1, -1, 1], np.int32),
+        need=np.array([2, 9, 0, 9], np.int32),
+        **{
+            name: np.array(values, np.int32)
+            for name, values in {
+                "sub_gang": [0, 0],
+                "sub_need": [1, 1],
+                "sub_required": [-1, -1],
+                "sub_preferred": [-1, -1],
+                "sub_pinned": [-1, -1],
+            }.items()
+        },
+    )
+    solution = solution_of(problem, [(0, 0, 1), (0, 1, 1), (2, 2, 1), (3, 1, 1)], [True, False, True, False])
+    assert verify(problem, solution) == ()
+    planted = plant(problem, solution)
+    assert planted is not None
+    assert any(FAULTS[plant] in fault for fault in verify(*planted))
+
+
+def test_a_solution_that_places_nothing_is_sound():
+    problem = problem_of([[4]], [{"pods": 2, "demand": [3]}])
+    none = np.zeros(0, np.int32)
+    empty = Solution(none, none, none, np.array([False]), np.zeros(1), np.array([6.0]))
+    assert verify(problem, empty) == ()
+
+
+def test_long_lists_of_faults_are_cut_short():
+    problem = problem_of([[4]], [{"pods": 1, "demand": [1]}] * 40)
+    triples = [(c, 0, 1) for c in range(40)]
+    crowded = solution_of(replace(problem, mask=~problem.mask, free=problem.free * 10), triples, [True] * 40)
+    faults = verify(replace(problem, mask=~problem.mask, free=problem.free * 10), crowded)
+    assert faults[-1] == "and more of the same"
+    assert len(faults) == 21
