@@ -1,0 +1,152 @@
+"""What a person has to change, from what pydantic found: one complaint for each field.
+
+pydantic names its checks for programmers; here each becomes a path as it stands in the manifest
+(`spec.subGroups[0].minMember`) and a sentence that says what was expected and what was found.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+_OWN_FIELD: Final = re.compile(r"([^\s:]+): (.+)", re.DOTALL)
+_LONGEST_SHOWN: Final = 60
+_EXPECTED: Final = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number of a sensible size",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of fields to values",
+    "model_attributes_type": "a mapping of fields to values",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """One thing to change.
+
+    Args:
+      field: the path, "" for the object as a whole.
+      message: what was expected, what was found.
+    """
+
+    field: str
+    message: str
+
+
+def complaints(error: ValidationError, model: type[BaseModel]) -> tuple[Complaint, ...]:
+    """Turn what pydantic found in an object of `model` into complaints, in its order."""
+    details = error.errors(include_url=False)
+    # pydantic counts only the good items of a list, so that a list of bad ones is "too short" as well.
+    spoilt = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return tuple(
+        _complaint(detail, model)
+        for detail in details
+        if not (detail["type"] == "too_short" and detail["loc"] in spoilt)
+    )
+
+
+def path(parts: Sequence[str | int]) -> str:
+    """Write a place inside an object as people do: `spec.levels[1].name`."""
+    text = ""
+    for part in parts:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Say which known name was probably meant, or which there are."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"known are {', '.join(sorted(known))}" if known else "nothing is expected here"
+
+
+def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> Complaint:
+    location = detail["loc"]
+    if detail["type"] == "extra_forbidden":
+        owner = _model_at(model, location[:-1])
+        known = _aliases(owner) if owner else ()
+        return Complaint(path(location), f"unknown field; {nearest(str(location[-1]), known)}")
+    if detail["type"] == "value_error":
+        message = str(detail.get("ctx", {}).get("error", detail["msg"]))
+        own = _OWN_FIELD.fullmatch(message)
+        if own:
+            return Complaint(path((*location, own[1])), own[2])
+        return Complaint(path(location), message)
+    return Complaint(path(location), _sentence(detail))
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    found = f"found {_shown(detail['input'])}"
+    if kind == "missing":
+        return "is required; add it"
+    if kind in ("string_too_short", "too_short"):
+        return f"must not be empty; {found}"
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind]}, {found}"
+    if kind == "literal_error":
+        return f"expected {context['expected']}, {found}"
+    if kind == "greater_than_equal":
+        return f"expected {context['ge']} or more, {found}"
+    if kind == "greater_than":
+        return f"expected more than {context['gt']}, {found}"
+    if kind == "less_than_equal":
+        return f"expected {context['le']} or less, {found}"
+    if kind == "less_than":
+        return f"expected less than {context['lt']}, {found}"
+    return f"{detail['msg']}, {found}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None:
+        return "nothing"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _aliases(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(field.alias or name for name, field in model.model_fields.items())
+
+
+def _model_at(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
+    here: type[BaseModel] | None = model
+    for part in location:
+        if here is None:
+            return None
+        if isinstance(part, int):
+            continue
+        found = [field for name, field in here.model_fields.items() if part in (name, field.alias)]
+        here = _model_in(found[0].annotation) if found else None
+    return here
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Find the model inside `X | None`, `tuple[X, ...]` and the like."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, UnionType, tuple, list):
+        for inner in get_args(annotation):
+            found = _model_in(inner)
+            if found:
+                return found
+    return None
