@@ -1,8 +1,8 @@
 """What a pod asks for: its own constraints, or the profile's defaults over the workload that it belongs to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,9 @@ ZONE: Final = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
-WORKLOADS: Final = frozenset({("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
+WORKLOADS: Final = frozenset(
+    {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
+)
 """Owners whose selectors count for default constraints."""
 
 
@@ -37,7 +39,8 @@ class DefaultConstraint(Part):
         default=None, ge=1, description="With fewer domains than this the emptiest counts as empty."
     )
     node_affinity_policy: Literal["Honor", "Ignore"] | None = Field(
-        default=None, description="Honor, the default: nodes that the pod's node affinity leaves out do not count."
+        default=None,
+        description="Honor, the default: nodes that the pod's node affinity leaves out do not count.",
     )
     node_taints_policy: Literal["Honor", "Ignore"] | None = Field(
         default=None, description="Honor: nodes with taints that the pod does not tolerate do not count."
@@ -61,7 +64,9 @@ class Args(Part):
         stated = [(one.topology_key, one.when_unsatisfiable) for one in self.default_constraints]
         twice = sorted({key for key, action in stated if stated.count((key, action)) > 1})
         if twice:
-            raise ValueError(f"defaultConstraints: {', '.join(twice)} is stated more than once; keep one of them")
+            raise ValueError(
+                f"defaultConstraints: {', '.join(twice)} is stated more than once; keep one of them"
+            )
         return self
 
     def defaults(self) -> tuple[TopologySpreadConstraint, ...]:
@@ -95,7 +100,9 @@ class Constraint:
     honor_taints: bool
 
 
-def constraints_of(pod: Pod, action: str, defaults: Defaults, table: NodeTable) -> tuple[Constraint, ...]:
+def constraints_of(
+    pod: Pod, action: str, defaults: tuple[TopologySpreadConstraint, ...], table: NodeTable
+) -> tuple[Constraint, ...]:
     """Return the constraints of one action that hold for a pod.
 
     Source: `filterTopologySpreadConstraints` and `buildDefaultConstraints` of kube-scheduler.
@@ -124,3 +131,89 @@ def _constraint(stated: TopologySpreadConstraint, selection: Selection) -> Const
         stated.node_affinity_policy in (None, HONOR),
         stated.node_taints_policy == HONOR,
     )
+
+
+def selectors_of(
+    stated: TopologySpreadConstraint, labels: Mapping[str, str]
+) -> tuple[LabelSelector, ...] | None:
+    """Return a constraint's selectors, `matchLabelKeys` merged in; None selects nothing.
+
+    Source: `mergeLabelSetWithSelector` of kube-scheduler: beside labels to match, a missing selector adds nothing.
+    """
+    own = () if stated.label_selector is None else (stated.label_selector,)
+    merged = {key: labels[key] for key in stated.match_label_keys or () if key in labels}
+    if merged:
+        return (*own, LabelSelector(match_labels=merged))
+    return own or None
+
+
+def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
+    """Return what the pod's Services and its owner select by, () when nothing selects it.
+
+    Source: `DefaultSelector` of kube-scheduler's plugins/helper.
+    """
+    labels: dict[str, str] = {}
+    for service in _services(table).get(pod.namespace, ()):
+        wanted = service.spec.selector
+        if wanted is not None and all(pod.labels.get(key) == value for key, value in wanted.items()):
+            labels |= wanted
+    owner = controller_of(pod)
+    named = () if owner is None else _workloads(table).get((owner.kind, pod.namespace, owner.name), ())
+    own = (LabelSelector(match_labels=labels),) if labels else ()
+    return (*own, *named)
+
+
+def controller_of(pod: Pod) -> OwnerReference | None:
+    """Return the pod's controlling owner where it is of a kind whose selector counts."""
+    for owner in pod.metadata.owner_references or ():
+        if owner.controller:
+            return owner if (owner.api_version, owner.kind) in WORKLOADS else None
+    return None
+
+
+def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
+    """Name the labels that default constraints can look at, on any pod of a snapshot."""
+    keys: frozenset[str] = frozenset()
+    for plain in (*snapshot.services, *snapshot.replication_controllers):
+        keys |= frozenset(plain.spec.selector or ())
+    for workload in (*snapshot.replica_sets, *snapshot.stateful_sets):
+        if workload.spec.selector is not None:
+            keys |= workload.spec.selector.keys()
+    return keys
+
+
+def _services(table: NodeTable) -> dict[str, list[Service]]:
+    def build(table: NodeTable) -> dict[str, list[Service]]:
+        found: dict[str, list[Service]] = {}
+        for service in table.snapshot.services:
+            found.setdefault(_namespace(service.metadata), []).append(service)
+        return found
+
+    return table.memo("services by namespace", build)
+
+
+def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
+    def build(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
+        snapshot = table.snapshot
+        found: dict[tuple[str, str, str], tuple[LabelSelector, ...]] = {}
+        for one in snapshot.replication_controllers:
+            if one.spec.selector:
+                found[_key("ReplicationController", one.metadata)] = (
+                    LabelSelector(match_labels=one.spec.selector),
+                )
+        sets = [("ReplicaSet", one.metadata, one.spec.selector) for one in snapshot.replica_sets]
+        sets += [("StatefulSet", one.metadata, one.spec.selector) for one in snapshot.stateful_sets]
+        for kind, metadata, selector in sets:
+            if selector is not None:
+                found[_key(kind, metadata)] = (selector,)
+        return found
+
+    return table.memo("workload selectors", build)
+
+
+def _key(kind: str, metadata: ObjectMeta) -> tuple[str, str, str]:
+    return kind, _namespace(metadata), metadata.name
+
+
+def _namespace(metadata: ObjectMeta) -> str:
+    return metadata.namespace or "default"

@@ -1,0 +1,166 @@
+"""What was counted: matching pods by domain, for the Filter and for the Score."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from batchsched.framework.node_selection import required
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.status import BoolArray, IndexArray, IntArray
+from batchsched.framework.taints import untolerated
+from batchsched.model.pod import Pod
+from batchsched.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint
+from batchsched.solver.problem import FloatArray
+
+KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+NO_DOMAIN = 2**31 - 1
+"""The global minimum where no domain was seen: kube-scheduler's largest count."""
+
+
+@dataclass(slots=True, eq=False)
+class Spread:
+    """One hard constraint of a class, and how the matching pods lie now. D domains, N nodes.
+
+    Args:
+      codes: [N] the node's domain, -1 where the label is missing.
+      eligible: [N] nodes that count.
+      seen: [D] domains with a node that counts.
+      counts: [D+1] matching pods on nodes that count; the last, for a missing label, is 0.
+      itself: 1 when the class matches its own selector.
+    """
+
+    constraint: Constraint
+    codes: IndexArray
+    eligible: BoolArray
+    seen: BoolArray
+    counts: IntArray
+    itself: int
+    _lowest: int | None = field(default=None, init=False)
+
+    def lowest(self) -> int:
+        """The global minimum: of the emptiest domain that counts, 0 when there are too few domains."""
+        if self._lowest is None:
+            seen = self.counts[:-1][self.seen]
+            if len(seen) < self.constraint.min_domains:
+                self._lowest = 0
+            else:
+                self._lowest = int(seen.min()) if len(seen) else NO_DOMAIN
+        return self._lowest
+
+    def change(self, node: int, by: int) -> None:
+        """Count matching pods that come to a node or leave it."""
+        if self.eligible[node]:
+            self.counts[self.codes[node]] += by
+            self._lowest = None
+
+
+def eligible_nodes(table: NodeTable, pod: Pod, constraint: Constraint) -> BoolArray:
+    """[N] nodes that the constraint's inclusion policies let count; keys are not looked at."""
+    mask = np.ones(len(table.nodes), np.bool_)
+    if constraint.honor_affinity:
+        mask &= required(table, pod)
+    if constraint.honor_taints:
+        mask &= untolerated(table, pod.tolerations, KEEPS_AWAY) == 0
+    return mask
+
+
+def labelled_nodes(table: NodeTable, constraints: tuple[Constraint, ...]) -> BoolArray:
+    """[N] nodes that have the topology keys of all constraints: no other counts for any of them."""
+    mask = np.ones(len(table.nodes), np.bool_)
+    for constraint in constraints:
+        mask &= table.label(constraint.topology_key)[0] >= 0
+    return mask
+
+
+def matching_pods(table: NodeTable, constraint: Constraint) -> IntArray:
+    """[N] pods that the constraint counts. Terminating ones do not count, and nothing does for a selector `{}`.
+
+    Source: `countPodsMatchSelector` of kube-scheduler.
+    """
+    if constraint.selection.empty:
+        return np.zeros(len(table.nodes), np.int64)
+    return table.pods.count_selected(constraint.selection, terminating=False)
+
+
+def by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
+    """[D+1] counts of nodes summed by domain; the last for code -1."""
+    return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
+
+
+def count_spreads(table: NodeTable, pod: Pod, constraints: tuple[Constraint, ...]) -> tuple[Spread, ...]:
+    """Count the matching pods of all nodes for a pod's hard constraints.
+
+    Source: `calPreFilterState` of kube-scheduler.
+    """
+    labelled = labelled_nodes(table, constraints)
+    spreads = []
+    for constraint in constraints:
+        codes, values = table.label(constraint.topology_key)
+        eligible = labelled & eligible_nodes(table, pod, constraint)
+        seen = np.zeros(len(values), np.bool_)
+        seen[codes[eligible]] = True
+        counts = by_domain(codes, np.where(eligible, matching_pods(table, constraint), 0), len(values))
+        itself = int(constraint.selection.matches_labels(pod.labels))
+        spreads.append(Spread(constraint, codes, eligible, seen, counts, itself))
+    return tuple(spreads)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preference:
+    """One soft constraint of a class: what a node's domain costs.
+
+    Args:
+      has: [N] the node has the label.
+      cost: [N] count × weight + (maxSkew - 1).
+    """
+
+    has: BoolArray
+    cost: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preferences:
+    """All soft constraints of a class, and the nodes that are not scored: [N] ignored."""
+
+    each: tuple[Preference, ...]
+    ignored: BoolArray
+
+
+def count_preferences(
+    nodes: Nodes, pod: Pod, constraints: tuple[Constraint, ...], *, all_keys: bool
+) -> Preferences:
+    """Count the matching pods for a pod's soft constraints, over the nodes that fit.
+
+    Pods are counted on all nodes of the table. With `all_keys`, nodes that lack a key neither count nor are scored.
+
+    Source: `initPreScoreState`, `PreScore` and `Score` of kube-scheduler.
+    """
+    table = nodes.table
+    ignored = np.zeros(len(table.nodes), np.bool_)
+    if all_keys:
+        ignored = ~labelled_nodes(table, constraints)
+    fitting = np.zeros(len(table.nodes), np.bool_)
+    fitting[nodes.where] = True
+    fitting &= ~ignored
+    return Preferences(tuple(_preference(table, pod, one, fitting, ~ignored) for one in constraints), ignored)
+
+
+def _preference(
+    table: NodeTable, pod: Pod, constraint: Constraint, fitting: BoolArray, labelled: BoolArray
+) -> Preference:
+    codes, values = table.label(constraint.topology_key)
+    matching = matching_pods(table, constraint)
+    if constraint.topology_key == HOSTNAME:
+        # The pods on the node itself, inclusion policies aside.
+        size, counts = int(fitting.sum()), matching
+    else:
+        # A node without the label lies in the domain of the empty value.
+        missing = values.index("") if "" in values else len(values)
+        filled = np.where(codes < 0, missing, codes)
+        size = len(np.unique(filled[fitting]))
+        counted = labelled & eligible_nodes(table, pod, constraint)
+        counts = by_domain(filled, np.where(counted, matching, 0), len(values))[filled]
+    weight = math.log(size + 2)
+    cost = counts.astype(np.float64) * weight + (constraint.max_skew - 1)
+    return Preference(codes >= 0, cost)

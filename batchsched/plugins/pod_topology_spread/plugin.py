@@ -1,0 +1,190 @@
+"""The plugin: what it answers at each point."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.label_index import identity
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    ConstrainPlugin,
+    FilterPlugin,
+    LabelReadingPlugin,
+    Landing,
+    NormalizeScorePlugin,
+    PreFilterExtensionsPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.status import SKIP, SUCCESS, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.model.affinity import TopologySpreadConstraint
+from batchsched.model.pod import Pod
+from batchsched.model.snapshot import Snapshot
+from batchsched.plugins.pod_topology_spread import constraints as wishes
+from batchsched.plugins.pod_topology_spread.counts import (
+    Preferences,
+    Spread,
+    count_preferences,
+    count_spreads,
+)
+from batchsched.plugins.pod_topology_spread.rows import spread_rows
+
+NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
+NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
+
+SPREADS: Final = StateKey[tuple[Spread, ...]]("PreFilterPodTopologySpread")
+PREFERENCES: Final = StateKey[Preferences]("PreScorePodTopologySpread")
+
+
+class PodTopologySpread(
+    SignaturePlugin,
+    LabelReadingPlugin,
+    PreFilterPlugin,
+    PreFilterExtensionsPlugin,
+    FilterPlugin,
+    ConstrainPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    NormalizeScorePlugin,
+):
+    """Keeps matching pods evenly over the domains of a topology key.
+
+    Source: kube-scheduler's podtopologyspread, v1.36.3.
+    """
+
+    name: ClassVar[str] = "PodTopologySpread"
+    landing: ClassVar[Landing] = Landing.SHIFTS
+    Args: ClassVar[type[wishes.Args]] = wishes.Args
+
+    def __init__(self, args: wishes.Args | None = None) -> None:
+        self._args = args or wishes.Args()
+        self._defaults = self._args.defaults()
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        stated = pod.spec.topology_spread_constraints
+        if stated:
+            asked: Hashable = tuple(_identity(one) for one in stated)
+        elif self._defaults:
+            owner = wishes.controller_of(pod)
+            asked = None if owner is None else (owner.kind, owner.name)
+        else:
+            return ()
+        affinity = pod.spec.affinity
+        return (
+            asked,
+            tuple(sorted((pod.spec.node_selector or {}).items())),
+            affinity.node_affinity if affinity is not None else None,
+            pod.tolerations,
+        )
+
+    @override
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        keys: set[str] = set()
+        for one in pod.spec.topology_spread_constraints or ():
+            keys.update(one.match_label_keys or ())
+            if one.label_selector is not None:
+                keys |= one.label_selector.keys()
+        return frozenset(keys)
+
+    def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+        """Name the labels that default constraints look at: those that Services and workloads select by."""
+        return wishes.default_label_keys(snapshot) if self._defaults else frozenset()
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        asked = wishes.constraints_of(pod.pod, wishes.DO_NOT_SCHEDULE, self._defaults, nodes.table)
+        if not asked:
+            return PreFilterAnswer(SKIP)
+        state.write(SPREADS, count_spreads(nodes.table, pod.pod, asked))
+        return PreFilterAnswer(SUCCESS)
+
+    @override
+    def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        _change(pod.pod, added, node, state, 1)
+
+    @override
+    def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        _change(pod.pod, removed, node, state, -1)
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        # [2, n]: the label is missing; the skew grows too large. The first constraint that fails gives the reason.
+        refused = np.zeros((2, len(nodes)), np.bool_)
+        for spread in state.read(SPREADS):
+            codes = spread.codes[nodes.where]
+            limit = spread.constraint.max_skew + spread.lowest() - spread.itself
+            still = ~(refused[0] | refused[1])
+            missing = codes < 0
+            refused[0] |= still & missing
+            refused[1] |= still & ~missing & (spread.counts[codes] > limit)
+        return Verdict((NO_LABEL, NOT_SPREAD), refused, refused[0])
+
+    @override
+    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+        return spread_rows(batch, nodes.table, self._defaults)
+
+    @override
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        asked = wishes.constraints_of(pod.pod, wishes.SCHEDULE_ANYWAY, self._defaults, nodes.table)
+        if not asked:
+            return SKIP
+        # With kube-scheduler's own defaults a node without a zone still spreads by host name.
+        system = self._args.defaulting_type == "System" and not pod.pod.spec.topology_spread_constraints
+        state.write(PREFERENCES, count_preferences(nodes, pod.pod, asked, all_keys=not system))
+        return SUCCESS
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        preferences = state.read(PREFERENCES)
+        total = np.zeros(len(nodes), np.float64)
+        for one in preferences.each:
+            total += np.where(one.has[nodes.where], one.cost[nodes.where], 0.0)
+        whole = np.floor(total)
+        rounded = whole + (total - whole >= 0.5)
+        rounded[preferences.ignored[nodes.where]] = 0
+        return rounded.astype(np.int64)
+
+    @override
+    def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        scored = ~state.read(PREFERENCES).ignored[nodes.where]
+        result = np.zeros(len(scores), np.int64)
+        if not scored.any():
+            return result
+        lowest, highest = int(scores[scored].min()), max(0, int(scores[scored].max()))
+        result[scored] = 100 if highest == 0 else 100 * (highest + lowest - scores[scored]) // highest
+        return result
+
+
+def _change(pod: Pod, changed: Pod, node: int, state: CycleState, by: int) -> None:
+    """Count a pod that came or went.
+
+    As in `updateWithPod` of kube-scheduler a terminating pod counts here, though it was never counted before, and
+    so does any pod for a selector `{}`. The global minimum is exact; kube-scheduler's, of the two lowest domains
+    only, is equal while pods of one node come and go, which is all that it is used for there.
+    """
+    if changed.namespace != pod.namespace or not state.has(SPREADS):
+        return
+    for spread in state.read(SPREADS):
+        if spread.constraint.selection.matches_labels(changed.labels):
+            spread.change(node, by)
+
+
+def _identity(stated: TopologySpreadConstraint) -> Hashable:
+    return (
+        stated.max_skew,
+        stated.topology_key,
+        stated.when_unsatisfiable,
+        identity(stated.label_selector),
+        stated.min_domains,
+        stated.node_affinity_policy,
+        stated.node_taints_policy,
+        stated.match_label_keys,
+    )
