@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 from pydantic import Field
 
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.status import IntArray
 from batchsched.model.custom import Part
+from batchsched.model.requests import scored_requests
 
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 NONZERO_COLUMN: Final = {"cpu": 0, "memory": 1}
@@ -54,25 +54,33 @@ def loads(pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec], *, non
 
     Source: `calculateResourceAllocatableRequest` of kube-scheduler's plugins/noderesources.
     """
+    column = nodes.table.column
+    asked = asked_amounts(pod, nodes, resources, nonzero=nonzero)
     found = []
-    for resource in resources:
-        column = nodes.table.column.get(resource.name)
-        if column is None or not (resource.name in NATIVE or is_scalar(resource.name)):
+    for resource, amount in zip(resources, asked, strict=True):
+        if resource.name not in column or not (resource.name in NATIVE or is_scalar(resource.name)):
             continue
-        asked, taken = int(pod.requests[column]), nodes.requested[:, column]
-        if nonzero and resource.name in NONZERO_COLUMN:
-            second = NONZERO_COLUMN[resource.name]
-            asked, taken = int(pod.nonzero[second]), nodes.nonzero[:, second]
-        if asked or resource.name in NATIVE:
-            found.append(Load(resource.weight, nodes.allocatable[:, column], taken, asked))
+        if amount or resource.name in NATIVE:
+            second = NONZERO_COLUMN.get(resource.name) if nonzero else None
+            at = column[resource.name]
+            taken = nodes.requested[:, at] if second is None else nodes.nonzero[:, second]
+            found.append(Load(resource.weight, nodes.allocatable[:, at], taken, amount))
     return found
 
 
-def asked_amounts(pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec]) -> IntArray:
-    """[S] what the pod requests of each of the resources, without defaults."""
+def asked_amounts(
+    pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec], *, nonzero: bool
+) -> tuple[int, ...]:
+    """Return what the pod counts for in a score, resource by resource."""
+    if pod.pod.spec.resources is not None:
+        amounts = scored_requests(pod.pod, nonzero=nonzero)
+        return tuple(amounts.get(one.name, 0) for one in resources)
     column = nodes.table.column
-    amounts = (int(pod.requests[column[one.name]]) if one.name in column else 0 for one in resources)
-    return np.fromiter(amounts, np.int64, len(resources))
+    found = [int(pod.requests[column[one.name]]) if one.name in column else 0 for one in resources]
+    for at, one in enumerate(resources):
+        if nonzero and one.name in NONZERO_COLUMN:
+            found[at] = int(pod.nonzero[NONZERO_COLUMN[one.name]])
+    return tuple(found)
 
 
 def is_extended(resource: str) -> bool:

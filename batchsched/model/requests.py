@@ -16,6 +16,7 @@ NONZERO_CPU: Final = 100
 """Milli-CPU that scoring assumes for a container that requests none."""
 NONZERO_MEMORY: Final = 200 * 1024 * 1024
 """Bytes that scoring assumes for a container that requests none."""
+DEFAULTS: Final[Mapping[str, int]] = {"cpu": NONZERO_CPU, "memory": NONZERO_MEMORY}
 POD_LEVEL: Final = ("cpu", "memory")
 
 
@@ -30,8 +31,29 @@ def requests(pod: Pod) -> dict[str, int]:
 
 def nonzero_requests(pod: Pod) -> tuple[int, int]:
     """Return (milli-CPU, bytes) with the defaults that scoring uses for containers that request none."""
-    total = _total(pod, defaults={"cpu": NONZERO_CPU, "memory": NONZERO_MEMORY})
+    total = _total(pod, _defaults(pod))
     return total.get("cpu", 0), total.get("memory", 0)
+
+
+def scored_requests(pod: Pod, *, nonzero: bool) -> dict[str, int]:
+    """Return what scoring takes a pod that waits to request: its containers alone, with overhead.
+
+    kube-scheduler leaves pod-level requests out here, though it counts them once the pod is on a node.
+
+    Source: `calculatePodResourceRequest` of kube-scheduler's plugins/noderesources, as recorded of 1.36.
+    """
+    return _total(pod, DEFAULTS if nonzero else {}, pod_level=False)
+
+
+def _defaults(pod: Pod) -> Mapping[str, int]:
+    """With pod-level requests, a default is only for what nobody requests; else for each container that lacks it.
+
+    Source: `getNonMissingContainerRequests` of kube-scheduler's framework.
+    """
+    if not (pod.spec.resources and pod.spec.resources.requests):
+        return DEFAULTS
+    known = requests(pod)
+    return {resource: amount for resource, amount in DEFAULTS.items() if resource not in known}
 
 
 def stated(pod: Pod) -> Hashable:
@@ -50,7 +72,7 @@ def _stated(container: Container) -> Hashable:
     return tuple(resources.requests.items()) if resources and resources.requests else ()
 
 
-def _total(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
+def _total(pod: Pod, defaults: Mapping[str, int], *, pod_level: bool = True) -> dict[str, int]:
     spec = pod.spec
     statuses = _statuses(pod)
     infeasible = _resize_infeasible(pod)
@@ -58,7 +80,8 @@ def _total(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
     for container in spec.containers:
         _add(total, _container(container, statuses, infeasible, defaults))
     _apply_init(total, spec.init_containers or (), statuses, infeasible, defaults)
-    total.update(_pod_level(pod, infeasible))
+    if pod_level:
+        total.update(_pod_level(pod, infeasible))
     if spec.overhead:
         _add(total, _read(spec.overhead))
     return {resource: amount for resource, amount in total.items() if amount}
