@@ -46,7 +46,8 @@ class Row:
 
     where x counts the pods of a class that land on the nodes of d, and y says that a gang is taken (reaches its
     minimum). Nodes outside every domain (domain id -1) belong to no row. A row must be valid: it may admit too
-    much, which replay then cuts, and never refuses a placement that the pipeline allows.
+    much, which replay then cuts, and never refuses a placement that the pipeline allows. Should placing nothing
+    break a row already, then it must not be broken further.
     """
 
     partition: int  # ALL_NODES, EVERY_NODE, or an index into Problem.partitions
@@ -62,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A placement of some gangs that the pipeline refused: not all of these counts may come again together.
+    """A placement of some gangs that the pipeline refused: not all of these counts, exactly, may come again.
 
     The exact model turns it into a no-good over the named counts; the aggregated model gives up `gang` for the
     rest of the session when the same gang is cut again.
@@ -101,7 +102,8 @@ class Problem:
       allowed [G]         False: the gang must not be taken (refused before the solver was asked).
     Subgroups:
       sub_gang [S], sub_need [S], sub_required [S], sub_preferred [S], sub_pinned [S]: as for gangs, for the pods
-                          of the classes whose `subgroup` is s. The gang's own level binds them too.
+                          of the classes whose `subgroup` is s. The gang's own level binds them too. A gang needs
+                          no less than its subgroups need together, whatever `need` says.
     Used domains (members that already run make a domain used; cost of preferred levels):
       used_gang, used_level, used_domain   [U] triples; used_sub [U] is the subgroup or -1 for the gang itself.
     Quotas (a queue's limit at every ancestor):

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, NONE, Problem, Sense
+import numpy as np
+
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, NONE, Problem, Row, Sense
 
 Counts = dict[tuple[int, int], int]
 
@@ -33,6 +35,10 @@ def brute(problem: Problem) -> Best:
     options = [sorted(map(partial(option, problem, g), gang_placements(problem, g))) for g in order]
     most = [max(-found.loss for found in each) for each in options]
     cheapest = [min(found.cost for found in each) for each in options]
+    limits = np.concatenate(
+        [problem.free.ravel(), np.maximum(problem.quota_free, 0).ravel(), np.maximum(problem.quota_gangs, 0)]
+    )
+    seen: dict[tuple[int, bytes], tuple[float, ...]] = {}
 
     def hope(position: int, values: list[float], gangs: int, cost: float) -> tuple[float, ...]:
         values = list(values)
@@ -41,10 +47,11 @@ def brute(problem: Problem) -> Best:
         cost += sum(cheapest[position:])
         return (*(round(v, 9) for v in values), gangs + len(order) - position, -round(cost, 9))
 
-    def walk(position: int, counts: Counts, values: list[float], gangs: int, cost: float) -> None:
+    def walk(position: int, counts: Counts, state: np.ndarray, values: list[float], gangs: int, cost: float):
         key = hope(position, values, gangs, cost)
-        if best.values and key <= best.values:
+        if (best.values and key <= best.values) or key <= seen.get((position, state.tobytes()), ()):
             return
+        seen[position, state.tobytes()] = key
         if position == len(order):
             if legal(problem, counts):
                 best.values, best.tiers, best.gangs = key, tuple(values), gangs
@@ -52,13 +59,14 @@ def brute(problem: Problem) -> Best:
             return
         tier = int(problem.tier[order[position]])
         for found in options[position]:
-            merged = counts | found.counts
-            if fits(problem, merged):
+            after = state + found.footprint
+            if np.all(after[: len(limits)] <= limits):
                 now = list(values)
                 now[tier] -= found.loss
-                walk(position + 1, merged, now, gangs + found.taken, cost + found.cost)
+                merged = counts | found.counts
+                walk(position + 1, merged, after, now, gangs + found.taken, cost + found.cost)
 
-    walk(0, {}, [0.0] * tiers, 0, 0.0)
+    walk(0, {}, footprint(problem, NONE, {}), [0.0] * tiers, 0, 0.0)
     return best
 
 
@@ -70,11 +78,54 @@ class Option:
     cost: float
     taken: bool
     counts: Counts = field(compare=False)
+    footprint: np.ndarray = field(compare=False)
 
 
 def option(problem: Problem, gang: int, counts: Counts) -> Option:
     taken = effective_need(problem, gang) == 0 or bool(counts)
-    return Option(-worth(problem, counts), preferred(problem, counts, gang), taken, counts)
+    cost = preferred(problem, counts, gang)
+    return Option(-worth(problem, counts), cost, taken, counts, footprint(problem, gang, counts))
+
+
+def footprint(problem: Problem, gang: int, counts: Counts) -> np.ndarray:
+    """What a gang's placement adds to nodes, quotas, quotas' gangs, rows and the counts that cuts name.
+
+    Two placements of equal footprints leave the same choices to all later gangs. A gang NONE adds nothing.
+    """
+    used = np.zeros(problem.free.shape, np.int64)
+    asked = np.zeros(problem.free.shape[1], np.int64)
+    for (c, n), k in counts.items():
+        used[n] += problem.demand[c] * k
+        asked += problem.demand[c] * k
+    member = np.zeros(len(problem.quota_gangs), np.int64)
+    if gang != NONE and len(member):
+        member = problem.quota_member[:, gang].astype(np.int64)
+    counted = bool(counts) and bool(problem.fresh[gang]) and effective_need(problem, gang) > 0
+    rows = [
+        row_left(problem, row, d, counts, {gang} if counts else set())
+        for row in problem.rows
+        for d in range(len(row.right))
+    ]
+    named = [
+        counts.get((int(c), int(n)), 0)
+        for cut in problem.cuts
+        for c, n in zip(cut.classes, cut.nodes, strict=True)
+    ]
+    return np.concatenate(
+        [used.ravel(), (member[:, None] * asked).ravel(), member * int(counted), rows, named]
+    ).astype(np.int64)
+
+
+def row_left(problem: Problem, row: Row, d: int, counts: Counts, taken: set[int]) -> int:
+    if row.partition == EVERY_NODE:
+        nodes = {d}
+    elif row.partition == ALL_NODES:
+        nodes = set(range(len(problem.free)))
+    else:
+        nodes = {n for n in range(len(problem.free)) if problem.partitions[row.partition][n] == d}
+    pairs = zip(row.classes, row.coefficients, strict=True)
+    left = sum(int(a) * counts.get((int(c), n), 0) for c, a in pairs for n in nodes)
+    return left + sum(int(row.gang_coefficients[d, j]) for j, g in enumerate(row.gangs) if int(g) in taken)
 
 
 def worth(problem: Problem, counts: Counts) -> float:
@@ -151,57 +202,17 @@ def gang_legal(problem: Problem, gang: int, counts: Counts) -> bool:
     return True
 
 
-def fits(problem: Problem, counts: Counts) -> bool:
-    """Capacity and quotas: what only gets worse as more is placed."""
-    for n in range(len(problem.free)):
-        here = [(c, k) for (c, m), k in counts.items() if m == n]
-        for r in range(problem.free.shape[1]):
-            if sum(int(problem.demand[c, r]) * k for c, k in here) > problem.free[n, r]:
-                return False
-    taken = gangs_taken(problem, counts)
-    for q in range(len(problem.quota_gangs)):
-        member = problem.quota_member[q]
-        for r in range(problem.free.shape[1]):
-            used = sum(
-                int(problem.demand[c, r]) * k for (c, _), k in counts.items() if member[problem.gang[c]]
-            )
-            if used > max(0, int(problem.quota_free[q, r])):
-                return False
-        fresh = sum(
-            taken[g] and bool(member[g]) and bool(problem.fresh[g]) and effective_need(problem, g) > 0
-            for g in range(len(taken))
-        )
-        if fresh > max(0, int(problem.quota_gangs[q])):
-            return False
-    return True
-
-
 def legal(problem: Problem, counts: Counts) -> bool:
     """Rows and cuts, for a placement that keeps everything else."""
-    taken = gangs_taken(problem, counts)
+    taken = {g for g, yes in enumerate(gangs_taken(problem, counts)) if yes}
+    always = {g for g in taken if effective_need(problem, g) == 0}
     for row in problem.rows:
         for d in range(len(row.right)):
-            if row.partition == EVERY_NODE:
-                nodes = {d}
-            elif row.partition == ALL_NODES:
-                nodes = set(range(len(problem.free)))
-            else:
-                nodes = {n for n in range(len(problem.free)) if problem.partitions[row.partition][n] == d}
-            left = sum(
-                int(a) * counts.get((int(c), n), 0)
-                for c, a in zip(row.classes, row.coefficients, strict=True)
-                for n in nodes
-            )
-            given = 0
-            for j, g in enumerate(row.gangs):
-                share = int(row.gang_coefficients[d, j]) * int(taken[g])
-                left += share
-                if effective_need(problem, int(g)) == 0:
-                    given += share
+            left, nothing = row_left(problem, row, d, counts, taken), row_left(problem, row, d, {}, always)
             right = int(row.right[d])
-            if row.sense == Sense.AT_MOST and left > max(right, given):
+            if row.sense == Sense.AT_MOST and left > max(right, nothing):
                 return False
-            if row.sense == Sense.AT_LEAST and left < min(right, given):
+            if row.sense == Sense.AT_LEAST and left < min(right, nothing):
                 return False
     for cut in problem.cuts:
         same = zip(cut.classes, cut.nodes, cut.counts, strict=True)
