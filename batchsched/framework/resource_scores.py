@@ -72,8 +72,8 @@ def asked_amounts(
     pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
     """Return what the pod counts for in a score, resource by resource."""
-    if pod.pod.spec.resources is not None:
-        amounts = scored_requests(pod.pod, nonzero=nonzero)
+    if nonzero and pod.pod.spec.resources is not None:
+        amounts = scored_requests(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
     column = nodes.table.column
     found = [int(pod.requests[column[one.name]]) if one.name in column else 0 for one in resources]

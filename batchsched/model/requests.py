@@ -35,14 +35,14 @@ def nonzero_requests(pod: Pod) -> tuple[int, int]:
     return total.get("cpu", 0), total.get("memory", 0)
 
 
-def scored_requests(pod: Pod, *, nonzero: bool) -> dict[str, int]:
-    """Return what scoring takes a pod that waits to request: its containers alone, with overhead.
+def scored_requests(pod: Pod) -> dict[str, int]:
+    """Return what scoring takes a pod that waits to request, with defaults: its containers alone, with overhead.
 
     kube-scheduler leaves pod-level requests out here, though it counts them once the pod is on a node.
 
     Source: `calculatePodResourceRequest` of kube-scheduler's plugins/noderesources, as recorded of 1.36.
     """
-    return _total(pod, DEFAULTS if nonzero else {}, pod_level=False)
+    return _total(pod, DEFAULTS, pod_level=False)
 
 
 def _defaults(pod: Pod) -> Mapping[str, int]:

@@ -1,0 +1,87 @@
+"""NodeResourcesBalancedAllocation: a node whose resources are used evenly wastes none of them."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+from pydantic import Field
+from typing_extensions import override
+
+from batchsched.framework.nodes import Nodes
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import PreScorePlugin, ScorePlugin, SignaturePlugin
+from batchsched.framework.resource_scores import CPU_AND_MEMORY, Load, ResourceSpec, asked_amounts, loads
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import SKIP, SUCCESS, IntArray, Status
+from batchsched.model.custom import Part
+from batchsched.model.pod import Pod
+from batchsched.model.requests import stated
+
+MIDDLE: Final = 50
+"""The score of a node whose balance the pod does not change is 75: half the way from here to the top."""
+
+
+class Args(Part):
+    """NodeResourcesBalancedAllocationArgs."""
+
+    resources: tuple[ResourceSpec, ...] = Field(default=CPU_AND_MEMORY, min_length=1)
+
+
+class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
+    """Scores how much more even the pod would make the use of a node's resources.
+
+    Source: kube-scheduler's plugins/noderesources/balanced_allocation.go, the formula of 1.36.
+    """
+
+    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    Args: ClassVar[type[Args]] = Args
+
+    def __init__(self, args: Args | None = None) -> None:
+        self.args = args or Args()
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return stated(pod)
+
+    @override
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        # A pod that requests nothing changes no balance; scoring it would send all such pods to one node.
+        return SUCCESS if any(asked_amounts(pod, nodes, self.args.resources, nonzero=False)) else SKIP
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        found = loads(pod, nodes, self.args.resources, nonzero=False)
+        if not found:
+            return np.full(len(nodes), MIDDLE + MIDDLE // 2, np.int64)
+        gain = balance(found, with_pod=True) - balance(found, with_pod=False)
+        return MIDDLE + (MIDDLE + gain) // 2
+
+
+def balance(found: Sequence[Load], *, with_pod: bool) -> IntArray:
+    """[n] 100 less the standard deviation of the used fractions, in whole percent, rounded down.
+
+    Sums run in the order of the resources, so that they round as the original's do.
+    """
+    there = np.stack([load.capacity > 0 for load in found])
+    used = np.stack(
+        [
+            np.minimum((load.taken + (load.asked if with_pod else 0)) / np.maximum(load.capacity, 1), 1.0)
+            for load in found
+        ]
+    )
+    used[~there] = 0.0
+    count = np.maximum(there.sum(axis=0), 1)
+    mean = _sum(used) / count
+    deviation = np.sqrt(_sum(np.where(there, (used - mean) ** 2, 0.0)) / count)
+    # Two fractions: half their distance, which rounds differently.
+    highest = np.where(there, used, -np.inf).max(axis=0)
+    lowest = np.where(there, used, np.inf).min(axis=0)
+    deviation = np.where(count == 2, np.abs(highest - lowest) / 2, deviation)  # noqa: PLR2004
+    return ((1 - deviation) * 100).astype(np.int64)
+
+
+def _sum(rows: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    total = np.zeros(rows.shape[1])
+    for row in rows:
+        total += row
+    return total

@@ -1,0 +1,88 @@
+"""ImageLocality: a node that has the pod's images already starts it sooner."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.normalize import MAX_SCORE
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import ScorePlugin, SignaturePlugin
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import IndexArray, IntArray
+from batchsched.model.pod import Pod
+
+MEBIBYTE: Final = 1024 * 1024
+LEAST: Final = 23 * MEBIBYTE
+"""Bytes of images on a node below which they do not count."""
+MOST_A_CONTAINER: Final = 1000 * MEBIBYTE
+"""Bytes above which more of them do not count, for each container; image volumes do not raise it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Image:
+    """An image: its size in bytes as the first node tells it, and the nodes that have it."""
+
+    size: int
+    nodes: IndexArray
+
+
+class ImageLocality(SignaturePlugin, ScorePlugin):
+    """Adds up the images that are on a node, each worth less the fewer nodes have it.
+
+    Source: kube-scheduler's plugins/imagelocality.
+    """
+
+    name: ClassVar[str] = "ImageLocality"
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return images_of(pod), len(pod.spec.containers) + len(pod.spec.init_containers or ())
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        wanted = images_of(pod.pod)
+        most = MOST_A_CONTAINER * (len(pod.pod.spec.containers) + len(pod.pod.spec.init_containers or ()))
+        key = ("image score", wanted, most)
+        return nodes.table.memo(key, lambda table: _score(table, wanted, most))[nodes.where]
+
+
+def images_of(pod: Pod) -> tuple[str, ...]:
+    """Name the images of all containers and image volumes, with their tags."""
+    spec = pod.spec
+    names = [container.image for container in (*(spec.init_containers or ()), *spec.containers)]
+    names += [volume.image.reference for volume in spec.volumes or () if volume.image]
+    return tuple(with_tag(name) for name in names)
+
+
+def with_tag(name: str) -> str:
+    """Add `:latest` to a name without a tag; a colon before the last slash is a port's."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+def _score(table: NodeTable, wanted: tuple[str, ...], most: int) -> IntArray:
+    known = table.memo("images", _images)
+    total = np.zeros(len(table.nodes), np.int64)
+    for name in wanted:
+        image = known.get(name)
+        if image is not None:
+            total[image.nodes] += int(image.size * (len(image.nodes) / len(table.nodes)))
+    if most <= LEAST:
+        return np.zeros(len(table.nodes), np.int64)
+    return MAX_SCORE * (np.clip(total, LEAST, most) - LEAST) // (most - LEAST)
+
+
+def _images(table: NodeTable) -> dict[str, Image]:
+    sizes: dict[str, int] = {}
+    nodes: dict[str, list[int]] = {}
+    for at, node in enumerate(table.nodes):
+        for image in node.status.images or ():
+            for name in image.names or ():
+                sizes.setdefault(name, image.size_bytes)
+                there = nodes.setdefault(name, [])
+                if not there or there[-1] != at:
+                    there.append(at)
+    return {name: Image(size, np.asarray(nodes[name], np.int32)) for name, size in sizes.items()}

@@ -1,0 +1,138 @@
+"""NodeAffinity: the nodes that a pod must, or would like to, be on, by label and by name."""
+
+from collections.abc import Hashable, Iterable
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+from pydantic import BeforeValidator, ConfigDict
+from typing_extensions import override
+
+from batchsched.framework.node_selection import FIELD_NAME, matching, required, selected
+from batchsched.framework.nodes import Nodes
+from batchsched.framework.normalize import default_normalize
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    FilterPlugin,
+    Landing,
+    NormalizeScorePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import SKIP, SUCCESS, Code, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.model.affinity import NodeAffinity as Affinity
+from batchsched.model.affinity import PreferredSchedulingTerm
+from batchsched.model.custom import Part
+from batchsched.model.pod import Pod
+from batchsched.model.selector import NodeSelector, NodeSelectorTerm
+
+NOT_MATCHED: Final = "node(s) didn't match Pod's node affinity/selector"
+NOT_ENFORCED: Final = "node(s) didn't match scheduler-enforced node affinity"
+CONFLICT: Final = "pod affinity terms conflict"
+
+
+def _as_affinity(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    try:
+        return msgspec.convert(value, Affinity)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
+class Args(Part):
+    """NodeAffinityArgs: an affinity that holds for every pod, on top of its own."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    added_affinity: Annotated[Affinity | None, BeforeValidator(_as_affinity)] = None
+
+
+class NodeAffinity(
+    SignaturePlugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin
+):
+    """Matches nodeSelector, the pod's node affinity, and the one that the profile adds.
+
+    Source: kube-scheduler's plugins/nodeaffinity.
+    """
+
+    name: ClassVar[str] = "NodeAffinity"
+    landing: ClassVar[Landing] = Landing.STATIC
+    Args: ClassVar[type[Args]] = Args
+
+    def __init__(self, args: Args | None = None) -> None:
+        added = args.added_affinity if args else None
+        must = added.required_during_scheduling_ignored_during_execution if added else None
+        self._enforced = must if must and must.node_selector_terms else None
+        self._added = (added.preferred_during_scheduling_ignored_during_execution if added else None) or ()
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        selector = pod.spec.node_selector
+        return (tuple(sorted(selector.items())) if selector else (), _affinity(pod))
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        must = _required(pod.pod)
+        if must is None and self._enforced is None and pod.pod.spec.node_selector is None:
+            return PreFilterAnswer(SKIP)
+        names = _names(must.node_selector_terms) if must else None
+        if names is not None and not names:
+            return PreFilterAnswer(Status(Code.UNRESOLVABLE, (CONFLICT,)))
+        return PreFilterAnswer(nodes=names)
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        own = ~required(nodes.table, pod.pod)[nodes.where]
+        if self._enforced is None:
+            return Verdict.refuse(own, NOT_MATCHED, unresolvable=True)
+        enforced = ~selected(nodes.table, self._enforced)[nodes.where]
+        refused = np.stack((enforced, own & ~enforced))
+        return Verdict((NOT_ENFORCED, NOT_MATCHED), refused, refused.any(axis=0))
+
+    @override
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        return SUCCESS if self._added or _preferred(pod.pod) is not None else SKIP
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        total = np.zeros(len(nodes), np.int64)
+        for term in (*self._added, *(_preferred(pod.pod) or ())):
+            total += term.weight * matching(nodes.table, term.preference)[nodes.where]
+        return total
+
+    @override
+    def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        return default_normalize(scores, reverse=False)
+
+
+def _affinity(pod: Pod) -> Affinity | None:
+    return pod.spec.affinity.node_affinity if pod.spec.affinity else None
+
+
+def _required(pod: Pod) -> NodeSelector | None:
+    affinity = _affinity(pod)
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+
+def _preferred(pod: Pod) -> tuple[PreferredSchedulingTerm, ...] | None:
+    affinity = _affinity(pod)
+    return affinity.preferred_during_scheduling_ignored_during_execution if affinity else None
+
+
+def _names(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
+    """Return the node names to which every term ties itself, None when one of them does not, or there is none."""
+    names: frozenset[str] | None = None
+    for term in terms:
+        named = [
+            frozenset(field.values or ())
+            for field in term.match_fields or ()
+            if field.key == FIELD_NAME and field.operator == "In"
+        ]
+        if not named:
+            return None
+        names = (names or frozenset()) | frozenset.intersection(*named)
+    return names
