@@ -173,13 +173,17 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 
 def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
     """Name the labels that default constraints can look at, on any pod of a snapshot."""
-    keys: frozenset[str] = frozenset()
-    for plain in (*snapshot.services, *snapshot.replication_controllers):
-        keys |= frozenset(plain.spec.selector or ())
-    for workload in (*snapshot.replica_sets, *snapshot.stateful_sets):
-        if workload.spec.selector is not None:
-            keys |= workload.spec.selector.keys()
-    return keys
+    keys: set[str] = set()
+    for one in snapshot.services:
+        keys.update(one.spec.selector or ())
+    for controller in snapshot.replication_controllers:
+        keys.update(controller.spec.selector or ())
+    selectors = [one.spec.selector for one in snapshot.replica_sets]
+    selectors += [one.spec.selector for one in snapshot.stateful_sets]
+    for selector in selectors:
+        if selector is not None:
+            keys |= selector.keys()
+    return frozenset(keys)
 
 
 def _services(table: NodeTable) -> dict[str, list[Service]]:

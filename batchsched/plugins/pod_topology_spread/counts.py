@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from batchsched.framework.domains import by_domain
 from batchsched.framework.node_selection import required
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
@@ -81,11 +82,6 @@ def matching_pods(table: NodeTable, constraint: Constraint) -> IntArray:
     if constraint.selection.empty:
         return np.zeros(len(table.nodes), np.int64)
     return table.pods.count_selected(constraint.selection, terminating=False)
-
-
-def by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """[D+1] counts of nodes summed by domain; the last for code -1."""
-    return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
 
 
 def count_spreads(table: NodeTable, pod: Pod, constraints: tuple[Constraint, ...]) -> tuple[Spread, ...]:

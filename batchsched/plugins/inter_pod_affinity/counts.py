@@ -1,0 +1,183 @@
+"""What was counted: pods that attract or repel a class, by domain, for the Filter and for the Score."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from batchsched.framework.domains import by_domain
+from batchsched.framework.label_index import Selection
+from batchsched.framework.nodes import AffinityGroup, NodeTable
+from batchsched.framework.status import IntArray
+from batchsched.model.affinity import PodAffinityTerm
+from batchsched.model.pod import Pod
+from batchsched.plugins.inter_pod_affinity.terms import (
+    Newcomer,
+    Term,
+    attraction_of,
+    matches_all,
+    means,
+    newcomer,
+    preferred_terms,
+    repulsion_of,
+    required_terms,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """Counts by the domains of topology keys: for each key [D+1], the last, for a missing label, always 0."""
+
+    table: NodeTable
+    by_key: dict[str, IntArray] = field(default_factory=dict)
+
+    def of(self, key: str) -> IntArray:
+        """[D+1] the counts of a key, made when first asked for."""
+        counts = self.by_key.get(key)
+        if counts is None:
+            counts = self.by_key[key] = np.zeros(len(self.table.label(key)[1]) + 1, np.int64)
+        return counts
+
+    def add_everywhere(self, key: str, counts: IntArray, weight: int = 1) -> bool:
+        """Add [N] counts of nodes, times a weight; tells whether any lies in a domain."""
+        codes, values = self.table.label(key)
+        sums = by_domain(codes, counts, len(values))
+        sums[-1] = 0
+        if not sums.any():
+            return False
+        self.of(key)[:] += weight * sums
+        return True
+
+    def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
+        """Add the pods of a group, times a weight; tells whether any lies in a domain."""
+        nodes, pods = group.places()
+        codes = self.table.label(key)[0][nodes]
+        inside = codes >= 0
+        if not inside.any():
+            return False
+        np.add.at(self.of(key), codes[inside], weight * pods[inside])
+        return True
+
+    def add_one(self, key: str, node: int, by: int) -> None:
+        """Add to the domain of one node."""
+        code = int(self.table.label(key)[0][node])
+        if code >= 0:
+            self.of(key)[code] += by
+
+    def any(self) -> bool:
+        """Tell whether anything is left in any domain."""
+        return any(bool(counts.any()) for counts in self.by_key.values())
+
+
+@dataclass(slots=True, eq=False)
+class Needs:
+    """What stands for and against nodes, for one class.
+
+    Args:
+      who: the class, as existing pods see it.
+      affinity, anti_affinity: its own required terms.
+      friends: pods that match all of `affinity`, for the keys of its terms.
+      foes: pods that match one of `anti_affinity`, for the term's key.
+      enemies: pods whose own required anti-affinity means the class, for the term's key.
+      itself: the class matches all terms of `affinity`.
+    """
+
+    who: Newcomer
+    affinity: tuple[Term, ...]
+    anti_affinity: tuple[Term, ...]
+    friends: Tally
+    foes: Tally
+    enemies: Tally
+    itself: bool
+
+    def first_of_series(self) -> bool:
+        """Nothing anywhere matches, and the pod matches its own terms: it may be the first."""
+        return self.itself and not self.friends.any()
+
+    def change(self, pod: Pod, node: int, by: int) -> None:
+        """Count a pod that comes to a node or leaves it.
+
+        Source: `updateWithPod` of kube-scheduler.
+        """
+        for stated in repulsion_of(pod).required:
+            if means(stated, pod.namespace, self.who):
+                self.enemies.add_one(stated.topology_key, node, by)
+        if matches_all(self.affinity, pod):
+            for key in keys_of(self.affinity):
+                self.friends.add_one(key, node, by)
+        for term in self.anti_affinity:
+            if term.selection.matches(pod.namespace, pod.labels):
+                self.foes.add_one(term.topology_key, node, by)
+
+
+def keys_of(terms: tuple[Term, ...]) -> tuple[str, ...]:
+    """Return the topology keys of terms, each once."""
+    return tuple(dict.fromkeys(term.topology_key for term in terms))
+
+
+def count_needs(table: NodeTable, pod: Pod) -> Needs:
+    """Count all pods on nodes for a pod's required terms, and for theirs.
+
+    Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
+    """
+    who = newcomer(pod, table)
+    affinity = required_terms(attraction_of(pod), pod, table)
+    anti_affinity = required_terms(repulsion_of(pod), pod, table)
+    friends, foes, enemies = Tally(table), Tally(table), Tally(table)
+    if affinity:
+        counts = table.pods.count_selected(all_of(affinity))
+        for key in keys_of(affinity):
+            friends.add_everywhere(key, counts)
+    for term in anti_affinity:
+        foes.add_everywhere(term.topology_key, table.pods.count_selected(term.selection))
+    for group in table.pods.affinity_groups():
+        repulsion = group.affinity.pod_anti_affinity
+        for stated in repulsion.required if repulsion is not None else ():
+            if means(stated, group.namespace, who):
+                enemies.add_group(stated.topology_key, group)
+    return Needs(who, affinity, anti_affinity, friends, foes, enemies, matches_all(affinity, pod))
+
+
+def all_of(terms: tuple[Term, ...]) -> Selection:
+    """Return the pods that every term means."""
+    if any(term.selection.selectors is None for term in terms):
+        return Selection(None)
+    namespaces: frozenset[str] | None = None
+    for term in terms:
+        own = term.selection.namespaces
+        if own is not None:
+            namespaces = own if namespaces is None else namespaces & own
+    selectors = tuple(one for term in terms for one in term.selection.selectors or ())
+    return Selection(selectors, namespaces)
+
+
+def count_wishes(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
+    """Sum the weights by domain: the pod's preferred terms, theirs, and their required affinity.
+
+    Returns None when no term means anybody.
+
+    Source: `processExistingPod` of kube-scheduler's interpodaffinity.
+    """
+    who = newcomer(pod, table)
+    tally = Tally(table)
+    found = False
+    for sign, stated in ((1, attraction_of(pod)), (-1, repulsion_of(pod))):
+        for weight, term in preferred_terms(stated, pod, table):
+            counts = table.pods.count_selected(term.selection)
+            found |= tally.add_everywhere(term.topology_key, counts, sign * weight)
+    for group in table.pods.affinity_groups():
+        for weight, one in _stated(group, hard_weight):
+            if means(one, group.namespace, who):
+                found |= tally.add_group(one.topology_key, group, weight)
+    return tally if found else None
+
+
+def _stated(group: AffinityGroup, hard_weight: int) -> Iterable[tuple[int, PodAffinityTerm]]:
+    """What existing pods say of others, with the weight that it has in the score."""
+    near, far = group.affinity.pod_affinity, group.affinity.pod_anti_affinity
+    if near is not None:
+        if hard_weight > 0:
+            yield from ((hard_weight, term) for term in near.required)
+        yield from ((one.weight, one.pod_affinity_term) for one in near.preferred)
+    if far is not None:
+        yield from ((-one.weight, one.pod_affinity_term) for one in far.preferred)
