@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from ortools.linear_solver import pywraplp
 from ortools.linear_solver.linear_solver_pb2 import MPSOLVER_MODEL_INVALID, MPModelRequest, MPSolutionResponse
 from ortools.linear_solver.python import model_builder_helper
 from ortools.sat.python import cp_model
@@ -252,3 +253,55 @@ def _write_rows(model: LinearModel, written: _Written) -> None:
             constraint.enforcement_literal.append(model.when[row])
     written.rows = model.rows
     model.moved_rows.clear()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vertex:
+    """A linear program's optimum: its value, values [V], and the rows' duals [M] (at most ≥ 0, at least ≤ 0)."""
+
+    worth: float
+    values: FloatArray
+    duals: FloatArray
+
+
+class LinearProgram:
+    """A linear program kept in GLOP, so that it can be solved again and again with other sides.
+
+    Each solve starts from the basis of the one before: equal sequences of solves give equal answers.
+    """
+
+    def __init__(self, model: LinearModel, objective: FloatArray) -> None:
+        """Maximise Σ objective·x [V] over the linear relaxation of `model`.
+
+        Raises:
+          SolverFault: GLOP refuses the model.
+        """
+        row_lower, row_upper, always = model.sides()
+        low = np.where((row_lower <= -HIGHEST) | ~always, -np.inf, row_lower)
+        high = np.where((row_upper >= HIGHEST) | ~always, np.inf, row_upper)
+        request = _request(model, np.asarray(objective, np.float64), low, high)
+        self._solver = pywraplp.Solver.CreateSolver("GLOP")
+        fault = self._solver.LoadModelFromProto(request.model)
+        if fault:
+            raise SolverFault("GLOP calls the model invalid: " + str(fault))
+        self._rows, self._variables = self._solver.constraints(), self._solver.variables()
+
+    def set_rows(self, rows: NDArray[np.integer], lower: FloatArray, upper: FloatArray) -> None:
+        """Give rows [n] new sides [n]; infinities mean none."""
+        known = self._rows
+        for row, bottom, top in zip(rows.tolist(), lower.tolist(), upper.tolist(), strict=True):
+            known[row].SetBounds(bottom, top)
+
+    def set_variables(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
+        """Give variables [n] new upper bounds [n]; the lower ones are 0."""
+        known = self._variables
+        for index, top in zip(indices.tolist(), upper.tolist(), strict=True):
+            known[index].SetBounds(0.0, top)
+
+    def solve(self) -> Vertex | None:
+        """The optimum, or None when there is none to be had."""
+        if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+            return None
+        duals = np.array([row.dual_value() for row in self._rows], np.float64)
+        values = np.array([variable.solution_value() for variable in self._variables], np.float64)
+        return Vertex(float(self._solver.Objective().Value()), values, duals)

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, IndexArray, IntArray, Problem, Row, Sense
+from batchsched.solver.problem import (
+    ALL_NODES,
+    EVERY_NODE,
+    UNLIMITED,
+    IndexArray,
+    IntArray,
+    Problem,
+    Row,
+    Sense,
+)
+from batchsched.solver.worth import needs
 
 
 def is_resource(row: Row) -> bool:
@@ -68,7 +78,9 @@ class RowLedger:
         self.domains: list[IndexArray] = []
         for row in self.rows:
             special = {ALL_NODES: whole, EVERY_NODE: each}
-            self.domains.append(special[row.partition] if row.partition < 0 else problem.partitions[row.partition])
+            self.domains.append(
+                special[row.partition] if row.partition < 0 else problem.partitions[row.partition]
+            )
         self.left_side = [np.zeros(len(row.right), np.int64) for row in self.rows]
         self.of_class: dict[int, list[tuple[int, int]]] = {}
         self.of_gang: dict[int, list[tuple[int, int]]] = {}
@@ -81,7 +93,7 @@ class RowLedger:
             owners = {*problem.gang[row.classes].tolist(), *row.gangs.tolist()}
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
-        for g in np.flatnonzero(problem.need == 0).tolist():
+        for g in np.flatnonzero(needs(problem) == 0).tolist():
             self.take(g, 1)
 
     def take(self, gang: int, sign: int) -> None:

@@ -1,20 +1,10 @@
 """From a packing to a `Solution`, and which of two solutions is better."""
 
-from typing import Final
-
 import numpy as np
 
 from batchsched.solver.packing import Packing
 from batchsched.solver.problem import FloatArray, IndexArray, IntArray, Problem, Solution
-
-TOLERANCE: Final = 1e-9
-"""Relative: objectives nearer to one another than this count as equal."""
-
-
-def tiers(problem: Problem) -> int:
-    """How many tiers the problem has."""
-    return int(problem.tier.max(initial=-1)) + 1
-
+from batchsched.solver.worth import higher, tier_values, tiers
 
 def objective(problem: Problem, placed: IntArray) -> FloatArray:
     """Σ weight over placed pods of each tier, [T], from pods placed per class, [C]."""
@@ -38,18 +28,11 @@ def to_solution(packing: Packing, stage: str) -> Solution:
     """What a packing holds, as a solution with the crude bound."""
     problem = packing.problem
     classes, nodes, counts = packing.room.triples()
-    value = objective(problem, placed_per_class(problem, classes, counts))
+    value = tier_values(problem, classes, counts)
     bound = np.maximum(value, ceiling(problem))
     return Solution(classes, nodes, counts, packing.taken.copy(), value, bound, stage)
 
 
-def compare(a: Solution, b: Solution, problem: Problem) -> int:
-    """1 when `a` is better, -1 when `b` is, 0 when tier objectives and the number of gangs are equal.
-
-    Tiers are compared one after the other, then the gangs at their minimum.
-    """
-    scale = np.maximum(ceiling(problem), 1e-300) * TOLERANCE
-    for x, y, slack in zip(a.objective, b.objective, scale, strict=True):
-        if abs(x - y) > slack:
-            return 1 if x > y else -1
-    return int(np.sign(int(a.taken.sum()) - int(b.taken.sum())))
+def compare(a: Solution, b: Solution) -> int:
+    """1 when `a` is better, -1 when `b` is, 0 when tier values and the number of gangs are equal."""
+    return higher(a.objective, b.objective) or int(np.sign(int(a.taken.sum()) - int(b.taken.sum())))

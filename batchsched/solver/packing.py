@@ -6,6 +6,7 @@ import numpy as np
 
 from batchsched.solver.problem import NONE, IndexArray, IntArray, Problem
 from batchsched.solver.room import Entry, Room
+from batchsched.solver.worth import needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Packing:
         """Start from the problem's free capacity; `plain` packs as the peers do, without slot preservation."""
         self.problem = problem
         self.room = Room(problem, plain)
-        self.taken = problem.need == 0
+        self.needs: list[int] = needs(problem).tolist()
+        self.taken = np.array([n == 0 for n in self.needs], np.bool_)
         self.domain_of: dict[int, int] = {}
         self.domain_of_part: dict[int, int] = {}
         self._members: dict[int, Members] = {}
@@ -70,7 +72,7 @@ class Packing:
         self.room.withdraw(gangs)
 
     def _forget(self, gang: int) -> None:
-        if self.problem.need[gang] > 0:
+        if self.needs[gang] > 0:
             self.taken[gang] = False
         self.domain_of.pop(gang, None)
         for part in self.members(gang).parts:
@@ -86,7 +88,7 @@ class Packing:
         if self.taken[gang] or not problem.allowed[gang] or not room.quotas.admits(gang):
             return None
         members = self.members(gang)
-        need = int(problem.need[gang])
+        need = self.needs[gang]
         if members.pods < need:
             return None
         mark = room.mark()
@@ -146,7 +148,11 @@ class Packing:
         """Settle open domains for surplus pods: the domain that takes the most of them."""
         level = int(self.problem.required[gang])
         cell, _ = self._cell(gang, part)
-        if cell is None and level != NONE and self.domain_of.get(gang, int(self.problem.pinned[gang])) == NONE:
+        if (
+            cell is None
+            and level != NONE
+            and self.domain_of.get(gang, int(self.problem.pinned[gang])) == NONE
+        ):
             capacity = self._capacity(klass, level, None)
             if not capacity.any():
                 return 0
@@ -164,7 +170,9 @@ class Packing:
         """Place `need` pods, each part's own need among them, on the given nodes or on any."""
         room = self.room
         if need == members.pods:
-            return all(room.place(c, room.waiting[c], nodes, whole=True) for c in members.classes if room.waiting[c])
+            return all(
+                room.place(c, room.waiting[c], nodes, whole=True) for c in members.classes if room.waiting[c]
+            )
         placed = 0
         for part in members.parts:
             got = self._some(part.classes, part.need, nodes)
@@ -183,7 +191,7 @@ class Packing:
     def _in_domains(self, gang: int, members: Members) -> bool:
         """Place a minimum under required and preferred levels."""
         problem = self.problem
-        level, need = int(problem.required[gang]), int(problem.need[gang])
+        level, need = int(problem.required[gang]), self.needs[gang]
         if level == NONE:
             return self._in_cell(gang, members, need, None)
         pinned = int(problem.pinned[gang])
@@ -224,10 +232,16 @@ class Packing:
         return want <= 0
 
     def _part(self, gang: int, part: Part, least: int, cell: IntArray | None) -> bool:
-        members = Members(part.classes, (part,), sum(self.room.waiting[c] for c in part.classes), levelled=True)
+        members = Members(
+            part.classes, (part,), sum(self.room.waiting[c] for c in part.classes), levelled=True
+        )
         if part.required == NONE:
             return self._preferring(part.preferred, gang, part.index, members, least, cell)
-        domains = [part.pinned] if part.pinned != NONE else self.fitting_domains(members, least, part.required, cell)
+        domains = (
+            [part.pinned]
+            if part.pinned != NONE
+            else self.fitting_domains(members, least, part.required, cell)
+        )
         for domain in domains:
             nodes = self.domain_nodes(part.required, domain)
             if cell is not None:

@@ -1,0 +1,137 @@
+"""From counts to nodes: place what the aggregated model chose, bound gangs first, then the largest pods.
+
+A gang that falls short of its minimum is withdrawn whole and reported; the rest of the session goes on, and in the end
+whatever still fits is added in the policy's order.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.solver.aggregate import OPEN, Aggregate
+from batchsched.solver.greedy import fill
+from batchsched.solver.packing import Packing
+from batchsched.solver.problem import NONE, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Realised:
+    """A packing, and the gangs that the plan wanted and the nodes did not hold."""
+
+    packing: Packing
+    failed: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Pods of one class to place, where the plan puts them."""
+
+    gang: int
+    klass: int
+    pods: int
+    cell: IntArray | None
+
+
+def realise(aggregate: Aggregate, values: IntArray, split: FloatArray) -> Realised:
+    """Place the choice `values` [V] with its spread over pools [C, P].
+
+    Returns:
+      the packing, final fill included, and the gangs of the choice that failed.
+    """
+    packing = Packing(aggregate.problem)
+    chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
+    refused = {g for g in chosen if not _begin(packing, g)}
+    short: set[int] = set()
+    for order in _orders(aggregate, values):
+        if order.gang in refused or order.gang in short:
+            continue
+        if _place(packing, aggregate, order, split[order.klass]) < order.pods and aggregate.rigid[order.gang]:
+            short.add(order.gang)
+    failed = sorted(refused | short | {g for g in chosen if g not in short and not _holds(packing, g)})
+    packing.withdraw(set(failed))
+    fill(packing)
+    return Realised(packing, [g for g in failed if not packing.taken[g]])
+
+
+def _begin(packing: Packing, gang: int) -> bool:
+    """Let a chosen gang count against gang limits and rows before its pods come."""
+    if packing.taken[gang]:
+        return True
+    if not packing.room.quotas.admits(gang):
+        return False
+    packing.room.take(gang)
+    packing.taken[gang] = True
+    return True
+
+
+def _orders(aggregate: Aggregate, values: IntArray) -> list[_Order]:
+    """What to place, in the order of placing: narrow cells first, then large devices, then large pods."""
+    problem, slots = aggregate.problem, aggregate.packing.room.slots
+    on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
+    pods = aggregate.factor * values[aggregate.variable] * (on > 0)
+    found = []
+    for load in np.flatnonzero(pods).tolist():
+        klass, cell = int(aggregate.klass[load]), int(aggregate.cell[load])
+        nodes = None if cell == NONE else aggregate.cells[cell].nodes
+        device = slots.device_of[klass]
+        key = (
+            len(problem.free) if nodes is None else len(nodes),
+            -int(slots.demand[klass, device]) if device >= 0 else 0,
+            -slots.dominant(klass),
+            klass,
+        )
+        found.append((key, _Order(int(problem.gang[klass]), klass, int(pods[load]), nodes)))
+    found.sort(key=lambda pair: pair[0])
+    return [order for _, order in found]
+
+
+def _place(packing: Packing, aggregate: Aggregate, order: _Order, share: FloatArray) -> int:
+    """Place one order along the plan's pools, then wherever its cell still has room; returns how many went."""
+    problem, room = aggregate.problem, packing.room
+    placed = 0
+    gang, part = order.gang, int(problem.subgroup[order.klass])
+    nodes, settled = order.cell, True
+    if problem.required[gang] != NONE or (part != NONE and problem.sub_required[part] != NONE):
+        settled = _settle(packing, order)
+    if nodes is None and settled:
+        for p, pods in _whole(share, order.pods):
+            placed += room.place(order.klass, min(pods, order.pods - placed), aggregate.pools.nodes[p])
+    if placed < order.pods and settled:
+        placed += room.place(order.klass, order.pods - placed, nodes)
+    return placed
+
+
+def _settle(packing: Packing, order: _Order) -> bool:
+    """Write down which domains an order's cell stands for, so that surplus pods follow."""
+    problem = packing.problem
+    gang, part = order.gang, int(problem.subgroup[order.klass])
+    if order.cell is None or not order.cell.size:
+        return False
+    first = int(order.cell[0])
+    if problem.required[gang] != NONE:
+        packing.domain_of[gang] = int(problem.levels[problem.required[gang], first])
+    if part != NONE and problem.sub_required[part] != NONE:
+        packing.domain_of_part[part] = int(problem.levels[problem.sub_required[part], first])
+    return True
+
+
+def _whole(share: FloatArray, pods: int) -> list[tuple[int, int]]:
+    """Round a fractional split over pools to whole pods, largest remainders first; the largest shares first."""
+    down = np.floor(share + 1e-6).astype(np.int64)
+    left = pods - int(down.sum())
+    if left > 0:
+        rest = np.argsort(-(share - down), kind="stable")[: min(left, len(share))]
+        down[rest] += 1
+    order = np.argsort(-down, kind="stable")
+    return [(int(p), int(down[p])) for p in order if down[p] > 0]
+
+
+def _holds(packing: Packing, gang: int) -> bool:
+    """Whether a gang has its minimum, each part its own, and every row that it touches holds."""
+    placed = {c: int(packing.problem.count[c]) - packing.room.waiting[c] for c in packing.members(gang).classes}
+    if sum(placed.values()) < packing.needs[gang]:
+        return False
+    for part in packing.members(gang).parts:
+        if sum(placed[c] for c in part.classes) < part.need:
+            return False
+    return packing.room.rows.holds(gang)
