@@ -18,9 +18,8 @@ from batchsched.plugins.inter_pod_affinity.terms import (
     matches_all,
     means,
     newcomer,
-    preferred_terms,
+    own_terms,
     repulsion_of,
-    required_terms,
 )
 
 
@@ -121,8 +120,8 @@ def count_needs(table: NodeTable, pod: Pod) -> Needs:
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
     who = newcomer(pod, table)
-    affinity = required_terms(attraction_of(pod), pod, table)
-    anti_affinity = required_terms(repulsion_of(pod), pod, table)
+    affinity = own_terms(attraction_of(pod).required, pod, table)
+    anti_affinity = own_terms(repulsion_of(pod).required, pod, table)
     friends, foes, enemies = Tally(table), Tally(table), Tally(table)
     if affinity:
         counts = table.pods.count_selected(all_of(affinity))
@@ -161,10 +160,11 @@ def count_wishes(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
     who = newcomer(pod, table)
     tally = Tally(table)
     found = False
-    for sign, stated in ((1, attraction_of(pod)), (-1, repulsion_of(pod))):
-        for weight, term in preferred_terms(stated, pod, table):
+    for sign, preferred in ((1, attraction_of(pod).preferred), (-1, repulsion_of(pod).preferred)):
+        terms = own_terms((one.pod_affinity_term for one in preferred), pod, table)
+        for stated, term in zip(preferred, terms, strict=True):
             counts = table.pods.count_selected(term.selection)
-            found |= tally.add_everywhere(term.topology_key, counts, sign * weight)
+            found |= tally.add_everywhere(term.topology_key, counts, sign * stated.weight)
     for group in table.pods.affinity_groups():
         for weight, one in _stated(group, hard_weight):
             if means(one, group.namespace, who):

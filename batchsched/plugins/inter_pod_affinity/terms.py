@@ -1,14 +1,15 @@
 """Terms: which pods a pod means, and whether a pod is meant by those that are there.
 
-A term's namespaces are read in two ways, and the difference shows where a namespace has no object: the pod to place
-names the namespaces that exist and match, an existing pod's selector is asked about the labels of the pod's own
-namespace, none where there is no such object.
+A namespace selector is read in two ways. An existing pod's is asked about the labels of the namespace of the pod to
+place, none where there is no such object. That of the pod to place names the namespaces that match, and is then
+asked once more, about no labels at all, for every pod that is there: one that matches those, such as `{}` but also
+`DoesNotExist`, means the pods of all namespaces.
 
 Source: `AffinityTerm.Matches`, `mergeAffinityTermNamespacesIfNotEmpty` and `GetNamespaceLabelsSnapshot` of
 kube-scheduler.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from batchsched.framework.label_index import Selection
@@ -60,35 +61,19 @@ def newcomer(pod: Pod, table: NodeTable) -> Newcomer:
     return Newcomer(pod, namespace_labels(table).get(pod.namespace, EMPTY_LABELS))
 
 
-def required_terms(stated: PodAffinity, pod: Pod, table: NodeTable) -> tuple[Term, ...]:
-    """Return the required terms of a pod to place."""
+def own_terms(stated: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable) -> tuple[Term, ...]:
+    """Return the terms of a pod to place."""
     return tuple(
         Term(term.topology_key, Selection.of(term.label_selector, _namespaces(term, pod, table)))
-        for term in stated.required
+        for term in stated
     )
-
-
-def preferred_terms(stated: PodAffinity, pod: Pod, table: NodeTable) -> tuple[tuple[int, Term], ...]:
-    """Return the preferred terms of a pod to place, with their weights.
-
-    kube-scheduler 1.36 asks a preferred term's namespace selector once more, about no labels at all: one that
-    matches those, such as `DoesNotExist`, means the pods of every namespace.
-    """
-    found = []
-    for one in stated.preferred:
-        term = one.pod_affinity_term
-        wanted = term.namespace_selector
-        everywhere = wanted is not None and wanted.matches(EMPTY_LABELS)
-        namespaces = None if everywhere else _namespaces(term, pod, table)
-        found.append((one.weight, Term(term.topology_key, Selection.of(term.label_selector, namespaces))))
-    return tuple(found)
 
 
 def _namespaces(term: PodAffinityTerm, pod: Pod, table: NodeTable) -> frozenset[str] | None:
     wanted = term.namespace_selector
     if wanted is None:
         return frozenset(term.namespaces or (pod.namespace,))
-    if wanted.empty:
+    if wanted.matches(EMPTY_LABELS):
         return None
     matching = {name for name, labels in namespace_labels(table).items() if wanted.matches(labels)}
     return frozenset(matching.union(term.namespaces or ()))
