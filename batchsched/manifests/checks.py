@@ -1,0 +1,208 @@
+"""What the API server would have refused and msgspec does not see: amounts, selectors, ranges.
+
+A manifest in a file has not been through an API server. What passes here cannot break a session.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from batchsched.errors import InvalidInput, InvalidQuantity
+from batchsched.model.affinity import PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
+from batchsched.model.node import Node
+from batchsched.model.pod import Amounts, Container, PodSpec, PodStatus, ResourceRequirements
+from batchsched.model.quantity import base_units
+from batchsched.model.selector import LabelSelector, NodeSelector, Requirement
+
+LARGEST_INT32: Final = 2**31 - 1
+_LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+_NODE_OPERATORS: Final = (*_LABEL_OPERATORS, "Gt", "Lt")
+_UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
+_TOLERATION_OPERATORS: Final = ("", "Equal", "Exists")
+_EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+_HEAVIEST_PREFERENCE: Final = 100
+
+
+def check_amounts(amounts: Amounts | None, field: str) -> None:
+    """Check amounts by resource.
+
+    Raises:
+      InvalidInput: one is no quantity, is negative, or does not fit in 63 bits.
+    """
+    for resource, text in (amounts or {}).items():
+        try:
+            amount = base_units(resource, text)
+        except InvalidQuantity as error:
+            raise InvalidInput(error.message, field=f"{field}.{resource}") from error
+        if amount < 0:
+            raise InvalidInput(
+                f"{str(text)!r} is negative; expected 0 or more, such as 500m, 4 or 1.5Gi",
+                field=f"{field}.{resource}",
+            )
+
+
+def check_node(node: Node) -> None:
+    """Check a node.
+
+    Raises:
+      InvalidInput: an amount or a taint that means nothing.
+    """
+    check_amounts(node.status.allocatable, "status.allocatable")
+    check_amounts(node.status.capacity, "status.capacity")
+    for index, taint in enumerate(node.taints):
+        _one_of(taint.effect, _EFFECTS[1:], f"spec.taints[{index}].effect")
+
+
+def check_spec(spec: PodSpec) -> None:
+    """Check what a pod asks for.
+
+    Raises:
+      InvalidInput: a field that means nothing or is out of range.
+    """
+    _check_containers(spec.containers, "spec.containers")
+    _check_containers(spec.init_containers or (), "spec.initContainers")
+    _check_resources(spec.resources, "spec.resources")
+    check_amounts(spec.overhead, "spec.overhead")
+    if spec.priority is not None:
+        check_int32(spec.priority, "spec.priority")
+    for index, toleration in enumerate(spec.tolerations or ()):
+        _check_toleration(toleration, f"spec.tolerations[{index}]")
+    for index, constraint in enumerate(spec.topology_spread_constraints or ()):
+        _check_spread(constraint, f"spec.topologySpreadConstraints[{index}]")
+    if spec.affinity is not None:
+        _check_node_affinity(spec)
+        _check_pod_affinity(spec.affinity.pod_affinity, "spec.affinity.podAffinity")
+        _check_pod_affinity(spec.affinity.pod_anti_affinity, "spec.affinity.podAntiAffinity")
+
+
+def check_status(status: PodStatus) -> None:
+    """Check what a pod was given.
+
+    Raises:
+      InvalidInput: an amount that means nothing.
+    """
+    _check_resources(status.resources, "status.resources")
+    check_amounts(status.allocated_resources, "status.allocatedResources")
+    for name, statuses in (
+        ("containerStatuses", status.container_statuses),
+        ("initContainerStatuses", status.init_container_statuses),
+    ):
+        for index, one in enumerate(statuses or ()):
+            _check_resources(one.resources, f"status.{name}[{index}].resources")
+            check_amounts(one.allocated_resources, f"status.{name}[{index}].allocatedResources")
+
+
+def check_int32(value: int, field: str) -> None:
+    """Check a number that Kubernetes keeps in 32 bits.
+
+    Raises:
+      InvalidInput: it does not fit.
+    """
+    if not -LARGEST_INT32 - 1 <= value <= LARGEST_INT32:
+        raise InvalidInput(f"expected a number of 32 bits, found {value}", field=field)
+
+
+def check_label_selector(selector: LabelSelector | None, field: str) -> None:
+    """Check a label selector.
+
+    Raises:
+      InvalidInput: an expression that means nothing.
+    """
+    if selector is not None:
+        _check_expressions(selector.match_expressions or (), _LABEL_OPERATORS, f"{field}.matchExpressions")
+
+
+def check_node_selector(selector: NodeSelector | None, field: str) -> None:
+    """Check a node selector.
+
+    Raises:
+      InvalidInput: an expression that means nothing.
+    """
+    for index, term in enumerate(selector.node_selector_terms if selector else ()):
+        place = f"{field}.nodeSelectorTerms[{index}]"
+        _check_expressions(term.match_expressions or (), _NODE_OPERATORS, f"{place}.matchExpressions")
+        _check_expressions(term.match_fields or (), ("In", "NotIn"), f"{place}.matchFields")
+
+
+def _check_containers(containers: Iterable[Container], field: str) -> None:
+    for index, container in enumerate(containers):
+        if container.resources is not None:
+            _check_resources(container.resources, f"{field}[{index}].resources")
+
+
+def _check_resources(resources: ResourceRequirements | None, field: str) -> None:
+    if resources is not None:
+        check_amounts(resources.requests, f"{field}.requests")
+        check_amounts(resources.limits, f"{field}.limits")
+
+
+def _check_toleration(toleration: Toleration, field: str) -> None:
+    _one_of(toleration.operator, _TOLERATION_OPERATORS, f"{field}.operator")
+    _one_of(toleration.effect, _EFFECTS, f"{field}.effect")
+
+
+def _check_spread(constraint: TopologySpreadConstraint, field: str) -> None:
+    if not 1 <= constraint.max_skew <= LARGEST_INT32:
+        raise InvalidInput(f"expected 1 or more, found {constraint.max_skew}", field=f"{field}.maxSkew")
+    if constraint.min_domains is not None and not 1 <= constraint.min_domains <= LARGEST_INT32:
+        raise InvalidInput(f"expected 1 or more, found {constraint.min_domains}", field=f"{field}.minDomains")
+    _one_of(constraint.when_unsatisfiable, _UNSATISFIABLE, f"{field}.whenUnsatisfiable")
+    _present(constraint.topology_key, f"{field}.topologyKey")
+    check_label_selector(constraint.label_selector, f"{field}.labelSelector")
+
+
+def _check_node_affinity(spec: PodSpec) -> None:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    if affinity is None:
+        return
+    field = "spec.affinity.nodeAffinity"
+    required = affinity.required_during_scheduling_ignored_during_execution
+    check_node_selector(required, f"{field}.requiredDuringSchedulingIgnoredDuringExecution")
+    for index, term in enumerate(affinity.preferred_during_scheduling_ignored_during_execution or ()):
+        place = f"{field}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+        _check_weight(term.weight, f"{place}.weight")
+        check_node_selector(NodeSelector(node_selector_terms=(term.preference,)), f"{place}.preference")
+
+
+def _check_pod_affinity(affinity: PodAffinity | None, field: str) -> None:
+    if affinity is None:
+        return
+    for index, term in enumerate(affinity.required):
+        _check_term(term, f"{field}.requiredDuringSchedulingIgnoredDuringExecution[{index}]")
+    for index, weighted in enumerate(affinity.preferred):
+        place = f"{field}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+        _check_weight(weighted.weight, f"{place}.weight")
+        _check_term(weighted.pod_affinity_term, f"{place}.podAffinityTerm")
+
+
+def _check_term(term: PodAffinityTerm, field: str) -> None:
+    _present(term.topology_key, f"{field}.topologyKey")
+    check_label_selector(term.label_selector, f"{field}.labelSelector")
+    check_label_selector(term.namespace_selector, f"{field}.namespaceSelector")
+
+
+def _check_weight(weight: int, field: str) -> None:
+    if not 1 <= weight <= _HEAVIEST_PREFERENCE:
+        raise InvalidInput(f"expected 1 to {_HEAVIEST_PREFERENCE}, found {weight}", field=field)
+
+
+def _check_expressions(expressions: Iterable[Requirement], operators: tuple[str, ...], field: str) -> None:
+    for index, expression in enumerate(expressions):
+        place = f"{field}[{index}]"
+        _present(expression.key, f"{place}.key")
+        _one_of(expression.operator, operators, f"{place}.operator")
+        count = len(expression.values or ())
+        if expression.operator in ("In", "NotIn") and count == 0:
+            raise InvalidInput(f"{expression.operator} needs at least one value", field=f"{place}.values")
+        if expression.operator in ("Gt", "Lt") and count != 1:
+            raise InvalidInput(f"{expression.operator} needs exactly one value", field=f"{place}.values")
+
+
+def _present(value: str, field: str) -> None:
+    if not value:
+        raise InvalidInput("is required; add it", field=field)
+
+
+def _one_of(value: str, known: Iterable[str], field: str) -> None:
+    if value not in known:
+        expected = ", ".join(one for one in known if one)
+        raise InvalidInput(f"expected one of {expected}; found {value!r}", field=field)

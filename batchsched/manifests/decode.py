@@ -1,0 +1,179 @@
+"""One object at a time: from JSON to a value of the model, checked, with equal pod specs made one.
+
+Pods of one template carry the same spec. It is decoded and checked once, and all of them share the value, so
+that memory stays small and a session can group pods by the identity of their specs.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from batchsched.errors import InvalidInput
+from batchsched.manifests import checks
+from batchsched.manifests.defaults import with_defaults
+from batchsched.manifests.documents import Document
+from batchsched.manifests.kinds import Kind
+from batchsched.model.complaint import Complaint, complaints
+from batchsched.model.meta import ObjectMeta
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod, PodSpec, PodStatus
+from batchsched.model.policy import PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
+from batchsched.model.volume import PersistentVolume
+
+Object = msgspec.Struct | BaseModel
+_AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
+_NAME: Final = re.compile(r"[^\s/\x00-\x1f\x7f]{1,253}")
+_SHORT: Final = 64
+"""Bytes of a pod's status that are worth remembering: `{"phase":"Pending"}` and the like."""
+
+
+class Refused(Exception):
+    """What is wrong with an object, field by field; caught where the object is set aside."""
+
+    def __init__(self, found: tuple[Complaint, ...]) -> None:
+        super().__init__("; ".join(f"{one.field}: {one.message}" for one in found))
+        self.complaints = found
+
+
+class Decoder:
+    """Decodes objects; remembers pod specs, so that equal ones are one value."""
+
+    def __init__(self) -> None:
+        self._decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+        self._specs: dict[bytes, PodSpec | Refused] = {}
+        self._canonical: dict[bytes, PodSpec] = {}
+        self._statuses: dict[bytes, PodStatus] = {}
+
+    def decode(self, document: Document, kind: Kind) -> Any:
+        """Return the object of a document.
+
+        Raises:
+          Refused: it cannot be used.
+        """
+        if kind.type is Pod:
+            decoded: Any = self._pod(document)
+        elif issubclass(kind.type, BaseModel):
+            decoded = _custom(document, kind.type)
+        else:
+            decoded = self._core(document, kind.type)
+        if not _NAME.fullmatch(decoded.metadata.name):
+            raise Refused((Complaint("metadata.name", _name_problem(decoded.metadata.name)),))
+        return decoded
+
+    def _pod(self, document: Document) -> Pod:
+        envelope = document.envelope
+        return Pod(
+            metadata=self._read(envelope.metadata, ObjectMeta, "metadata"),
+            spec=self._spec(envelope.spec),
+            status=self._status(envelope.status),
+        )
+
+    def _spec(self, raw: msgspec.Raw) -> PodSpec:
+        key = bytes(raw)
+        known = self._specs.get(key)
+        if known is None:
+            known = self._specs[key] = self._new_spec(raw)
+        if isinstance(known, Refused):
+            raise known
+        return known
+
+    def _new_spec(self, raw: msgspec.Raw) -> PodSpec | Refused:
+        """Decode and check a spec; specs that differ in what nobody looks at (a command, say) become one."""
+        try:
+            spec = with_defaults(self._read(raw, PodSpec, "spec"))
+            checks.check_spec(spec)
+        except Refused as refused:
+            return refused
+        except InvalidInput as error:
+            return Refused((Complaint(error.field, error.message),))
+        return self._canonical.setdefault(msgspec.json.encode(spec), spec)
+
+    def _status(self, raw: msgspec.Raw) -> PodStatus:
+        key = bytes(raw) if memoryview(raw).nbytes <= _SHORT else None
+        if key is not None and key in self._statuses:
+            return self._statuses[key]
+        status: PodStatus = self._read(raw, PodStatus, "status")
+        try:
+            checks.check_status(status)
+        except InvalidInput as error:
+            raise Refused((Complaint(error.field, error.message),)) from error
+        if key is not None:
+            self._statuses[key] = status
+        return status
+
+    def _core(self, document: Document, kind: type[msgspec.Struct]) -> Any:
+        decoded = self._read(document.raw, kind, "")
+        try:
+            _check(decoded)
+        except InvalidInput as error:
+            raise Refused((Complaint(error.field, error.message),)) from error
+        return decoded
+
+    def _read(self, raw: msgspec.Raw | bytes, kind: type[Any], field: str) -> Any:
+        decoder = self._decoders.get(kind)
+        if decoder is None:
+            decoder = self._decoders[kind] = msgspec.json.Decoder(kind)
+        try:
+            try:
+                return decoder.decode(raw)
+            except msgspec.ValidationError:
+                # Kubernetes takes null for "not stated" everywhere; msgspec only where a field says so.
+                return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), kind)
+        except msgspec.DecodeError as error:
+            raise Refused((_complaint(error, field),)) from error
+        except RecursionError as error:
+            raise Refused((Complaint(field, "is nested too deeply"),)) from error
+
+
+def _custom(document: Document, kind: type[BaseModel]) -> BaseModel:
+    try:
+        return kind.model_validate(msgspec.json.decode(document.raw))
+    except ValidationError as error:
+        raise Refused(complaints(error, kind)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Refused((Complaint("", f"is not JSON: {error}"),)) from error
+
+
+def _check(decoded: msgspec.Struct) -> None:
+    """Check what is special to a kind.
+
+    Raises:
+      InvalidInput: a field that means nothing.
+    """
+    match decoded:
+        case Node():
+            checks.check_node(decoded)
+        case PriorityClass():
+            checks.check_int32(decoded.value, "value")
+        case PodDisruptionBudget() | ReplicaSet() | StatefulSet():
+            checks.check_label_selector(decoded.spec.selector, "spec.selector")
+        case PersistentVolume():
+            checks.check_amounts(decoded.spec.capacity, "spec.capacity")
+            affinity = decoded.spec.node_affinity
+            checks.check_node_selector(affinity.required if affinity else None, "spec.nodeAffinity.required")
+        case _:
+            pass
+
+
+def _complaint(error: msgspec.DecodeError, field: str) -> Complaint:
+    found = _AT.fullmatch(str(error))
+    if found is None:
+        return Complaint(field, str(error))
+    message, below = found[1].replace("`", ""), found[2].replace("[...]", "[*]")
+    return Complaint(".".join(part for part in (field, below) if part), f"{message[:1].lower()}{message[1:]}")
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [_without_nulls(part) for part in value]
+    return value
+
+
+def _name_problem(name: str) -> str:
+    if not name:
+        return "is required; add it (generateName alone names nothing before the API server does)"
+    return f"{name[:60]!r} is no name; expected 1 to 253 characters without blanks and slashes"

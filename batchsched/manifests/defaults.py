@@ -1,0 +1,59 @@
+"""What the API server would have filled in, as far as scheduling sees it.
+
+Source: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go: limits become requests where none are stated, for a
+container and for the pod as a whole; on the host's network every port is a host port.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from batchsched.model.pod import Amounts, Container, PodSpec, ResourceRequirements
+from batchsched.model.volume import Volume
+
+
+def with_defaults(spec: PodSpec) -> PodSpec:
+    """Return a pod's spec as the API server would have stored it, without volumes that nobody looks at."""
+    containers = tuple(_container(one, spec.host_network) for one in spec.containers)
+    init = tuple(_container(one, spec.host_network) for one in spec.init_containers or ())
+    volumes = tuple(volume for volume in spec.volumes or () if volume != Volume(name=volume.name))
+    return replace(
+        spec,
+        containers=containers,
+        init_containers=init or None,
+        volumes=volumes or None,
+        resources=_pod_level(spec.resources, (*containers, *init)),
+    )
+
+
+def _container(container: Container, host_network: bool) -> Container:
+    resources = container.resources
+    if resources is not None:
+        resources = _requested(resources, resources.limits)
+    ports = container.ports
+    if host_network and ports:
+        ports = tuple(replace(port, host_port=port.host_port or port.container_port) for port in ports)
+    if resources is container.resources and ports is container.ports:
+        return container
+    return replace(container, resources=resources, ports=ports)
+
+
+def _requested(
+    resources: ResourceRequirements, limits: Mapping[str, str | int | float] | None
+) -> ResourceRequirements:
+    stated = resources.requests or {}
+    missing = {resource: amount for resource, amount in (limits or {}).items() if resource not in stated}
+    return replace(resources, requests={**stated, **missing}) if missing else resources
+
+
+def _pod_level(
+    resources: ResourceRequirements | None, containers: Iterable[Container]
+) -> ResourceRequirements | None:
+    """Fill in a pod's own requests from its limits, except where a container already asks for the resource."""
+    if resources is None:
+        return None
+    asked = {resource for one in containers if one.resources for resource in one.resources.requests or ()}
+    limits: Amounts = {
+        resource: amount for resource, amount in (resources.limits or {}).items() if resource not in asked
+    }
+    return _requested(resources, limits)

@@ -1,0 +1,196 @@
+"""From bytes to single objects: JSON, JSON Lines, several JSON texts in a row, YAML, and lists inside them.
+
+Whatever the format, an object comes out as JSON bytes that are cut at its top fields and no further: what is
+not looked at is never decoded, and equal pod specs can be told by their bytes.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.errors import InvalidInput
+from batchsched.manifests import yamltext
+
+EXPECTED: Final = "expected a Kubernetes object: a mapping with apiVersion, kind and metadata"
+_BOM: Final = b"\xef\xbb\xbf"
+LIST: Final = "List"
+
+
+class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The top fields of an object; the parts below stay JSON."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+    items: list[msgspec.Raw] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object as it was found.
+
+    Args:
+      file: where it stands.
+      place: its place in the file, for objects without a name: "document 3".
+      raw: the whole object as JSON.
+      envelope: its top fields.
+    """
+
+    file: str
+    place: str
+    raw: msgspec.Raw | bytes
+    envelope: Envelope
+
+
+Found = Document | InvalidInput
+_ENVELOPE: Final = msgspec.json.Decoder(Envelope)
+_ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def documents(data: bytes, file: str) -> Iterator[Found]:
+    """Yield every object of a file, lists opened; for a part that is broken, what is wrong with it."""
+    text = data.removeprefix(_BOM).lstrip()
+    if b"\0" in data:
+        yield InvalidInput("is binary data; expected YAML or JSON text", file=file)
+    elif text[:1] in (b"{", b"["):
+        yield from _json(text, file)
+    else:
+        yield from _yaml(data.removeprefix(_BOM), file)
+
+
+def _json(data: bytes, file: str) -> Iterator[Found]:
+    try:
+        yield from _opened(data, file, "document 1")
+        return
+    except RecursionError:
+        yield InvalidInput("is nested too deeply", file=file)
+        return
+    except msgspec.DecodeError:
+        pass  # Not one JSON text: JSON Lines, several texts, YAML that begins with a brace, or broken.
+    lines = data.splitlines()
+    if len(lines) > 1 and any(_is_object(line) for line in lines):
+        yield from _json_lines(lines, file)
+    elif file.removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson")):
+        yield from _json_texts(data, file)
+    else:
+        yield from _yaml(data, file)
+
+
+def _opened(raw: msgspec.Raw | bytes, file: str, place: str) -> Iterator[Found]:
+    """Yield the object, or what is in it where it is a list; an empty list is yielded itself, as a `List`.
+
+    Raises:
+      msgspec.DecodeError: it is not one JSON text. Nothing was yielded then.
+    """
+    if bytes(memoryview(raw)[:1]) == b"[":
+        yield from _items(_ARRAY.decode(raw), file, "", "")
+        return
+    try:
+        envelope = _ENVELOPE.decode(raw)
+    except msgspec.ValidationError as error:
+        yield InvalidInput(f"{EXPECTED}; {error}", file=file, object=f"({place})")
+        return
+    if not envelope.kind.endswith(LIST):
+        yield Document(file, place, raw, envelope)
+        return
+    if not envelope.items:
+        empty = msgspec.structs.replace(envelope, kind=LIST, items=[])
+        yield Document(file, place, raw, empty)
+        return
+    of = envelope.kind.removesuffix(LIST)
+    yield from _items(envelope.items, file, envelope.api_version if of else "", of)
+
+
+def _items(items: list[msgspec.Raw], file: str, api_version: str, kind: str) -> Iterator[Found]:
+    """Yield the objects of a list; in a typed one (PodList) they may leave out what they are."""
+    for number, raw in enumerate(items, start=1):
+        place = f"item {number}"
+        try:
+            envelope = _ENVELOPE.decode(raw)
+        except msgspec.ValidationError as error:
+            yield InvalidInput(f"{EXPECTED}; {error}", file=file, object=f"({place})")
+            continue
+        if kind and not envelope.kind:
+            envelope = msgspec.structs.replace(envelope, api_version=api_version, kind=kind)
+        if envelope.kind.endswith(LIST):
+            yield from _opened(raw, file, place)
+        else:
+            yield Document(file, place, raw, envelope)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        _ENVELOPE.decode(line)
+    except msgspec.ValidationError:
+        return line.lstrip()[:1] == b"{"
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _json_lines(lines: list[bytes], file: str) -> Iterator[Found]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield from _opened(line.strip(), file, f"line {number}")
+        except (msgspec.DecodeError, RecursionError) as error:
+            yield InvalidInput(f"line {number}: is not JSON: {error}", file=file)
+
+
+def _json_texts(data: bytes, file: str) -> Iterator[Found]:
+    """Read JSON texts that follow each other, as `kubectl get -o json` twice into one file leaves them."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        yield InvalidInput(f"is not UTF-8 text (byte {error.start})", file=file)
+        return
+    decoder, position, number = json.JSONDecoder(), 0, 0
+    while position < len(text):
+        number += 1
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            yield InvalidInput(
+                f"line {error.lineno}, column {error.colno}: is not JSON: {error.msg}", file=file
+            )
+            return
+        except RecursionError:
+            yield InvalidInput("is nested too deeply", file=file)
+            return
+        yield from _value(value, file, number)
+        while position < len(text) and text[position].isspace():
+            position += 1
+
+
+def _yaml(data: bytes, file: str) -> Iterator[Found]:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        yield InvalidInput(
+            f"is not UTF-8 text (byte {error.start}); expected YAML or JSON, possibly gzipped", file=file
+        )
+        return
+    for number, value in enumerate(yamltext.documents(text, file), start=1):
+        if isinstance(value, InvalidInput):
+            yield value
+        else:
+            yield from _value(value, file, number)
+
+
+def _value(value: Any, file: str, number: int) -> Iterator[Found]:
+    place = f"document {number}"
+    if not isinstance(value, dict | list):
+        yield InvalidInput(f"{EXPECTED}; found {str(value)[:40]!r}", file=file, object=f"({place})")
+        return
+    try:
+        raw = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        yield InvalidInput(f"has no meaning in JSON: {error}", file=file, object=f"({place})")
+        return
+    yield from _opened(raw, file, place)
