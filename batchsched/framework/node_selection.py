@@ -63,9 +63,9 @@ def required(table: NodeTable, pod: Pod) -> BoolArray:
     Source: `GetRequiredNodeAffinity` of k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
     """
     mask = labelled(table, pod.spec.node_selector or {})
-    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
-    terms = affinity and affinity.required_during_scheduling_ignored_during_execution
-    return mask & selected(table, terms) if terms is not None else mask
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    terms = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return mask if terms is None else mask & selected(table, terms)
 
 
 def _expression(table: NodeTable, expression: Requirement) -> BoolArray:
@@ -88,4 +88,6 @@ def _field(table: NodeTable, field: Requirement) -> BoolArray:
         mask = np.zeros(len(table.nodes), np.bool_)
         mask[[table.index[name] for name in field.values or () if name in table.index]] = True
         return mask
-    return np.fromiter((field.matches({FIELD_NAME: name}) for name in table.names), np.bool_, len(table.names))
+    return np.fromiter(
+        (field.matches({FIELD_NAME: name}) for name in table.names), np.bool_, len(table.names)
+    )

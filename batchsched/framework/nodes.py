@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from batchsched.framework.gangs import GangCount, WaitingPods
+from batchsched.framework.host_ports import HostPort, host_ports
 from batchsched.framework.label_index import LabelIndex, Selection
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.model.affinity import Affinity
@@ -89,10 +90,8 @@ class PodTable:
         self._stated: dict[tuple[str, bytes], AffinityGroup] = {}
         self.with_affinity: dict[str, tuple[Pod, int]] = {}
         """Pods that state pod affinity or anti-affinity, with their nodes."""
-        self.with_ports: dict[str, tuple[Pod, int]] = {}
-        """Pods that take host ports, with their nodes."""
-        self.ports_on: dict[int, dict[str, Pod]] = {}
-        """Pods that take host ports, by node."""
+        self.ports_on: dict[int, dict[str, tuple[HostPort, ...]]] = {}
+        """The host ports that are taken, by node and pod; a node may have none."""
         self.disks_on: dict[int, dict[str, Pod]] = {}
         """Pods that mount a disk by its own name (GCE, EBS, iSCSI, RBD), by node."""
         self.claim_users: dict[str, dict[str, Pod]] = {}
@@ -114,9 +113,9 @@ class PodTable:
         if group is not None:
             self.with_affinity[key] = (pod, node)
             group.change(node, 1)
-        if takes_host_port(pod):
-            self.with_ports[key] = (pod, node)
-            self.ports_on.setdefault(node, {})[key] = pod
+        ports = host_ports(pod)
+        if ports:
+            self.ports_on.setdefault(node, {})[key] = ports
         if pod.spec.volumes:
             self._mount(pod, node)
 
@@ -156,8 +155,8 @@ class PodTable:
         if group is not None:
             del self.with_affinity[key]
             group.change(node, -1)
-        if self.with_ports.pop(key, None) is not None:
-            del self.ports_on[node][key]
+        if node in self.ports_on:
+            self.ports_on[node].pop(key, None)
         if there.spec.volumes:
             self._unmount(there, node)
         return node
@@ -224,15 +223,6 @@ class PodTable:
 def no_gang(_pod: Pod) -> GangCount | None:
     """Where nobody counts gangs, no pod has one."""
     return None
-
-
-def takes_host_port(pod: Pod) -> bool:
-    """Tell whether a container of the pod takes a port of its host."""
-    for containers in (pod.spec.containers, pod.spec.init_containers or ()):
-        for container in containers:
-            if container.ports and any(port.host_port for port in container.ports):
-                return True
-    return False
 
 
 class NodeTable:
@@ -357,6 +347,17 @@ class Nodes:
     def indexes(self) -> IndexArray:
         """[n] the nodes' places in the table."""
         return np.arange(len(self.table.nodes), dtype=np.int32)[self.where]
+
+    @property
+    def first(self) -> int:
+        """The first node's place in the table: the node itself in a view of one.
+
+        Raises:
+          IndexError: the view is empty.
+        """
+        if isinstance(self.where, slice):
+            return self.where.start or 0
+        return int(self.where[0])
 
     @property
     def snapshot(self) -> Snapshot:

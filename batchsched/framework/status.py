@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 IndexArray = NDArray[np.int32]
+FloatArray = NDArray[np.float64]
 
 
 class Code(StrEnum):

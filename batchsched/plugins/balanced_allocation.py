@@ -12,7 +12,7 @@ from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import PreScorePlugin, ScorePlugin, SignaturePlugin
 from batchsched.framework.resource_scores import CPU_AND_MEMORY, Load, ResourceSpec, asked_amounts, loads
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import SKIP, SUCCESS, IntArray, Status
+from batchsched.framework.status import SKIP, SUCCESS, FloatArray, IntArray, Status
 from batchsched.model.custom import Part
 from batchsched.model.pod import Pod
 from batchsched.model.requests import stated
@@ -21,7 +21,7 @@ MIDDLE: Final = 50
 """The score of a node whose balance the pod does not change is 75: half the way from here to the top."""
 
 
-class Args(Part):
+class BalancedAllocationArgs(Part):
     """NodeResourcesBalancedAllocationArgs."""
 
     resources: tuple[ResourceSpec, ...] = Field(default=CPU_AND_MEMORY, min_length=1)
@@ -34,10 +34,10 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
     """
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    Args: ClassVar[type[Args]] = Args
+    Args: ClassVar[type[BalancedAllocationArgs]] = BalancedAllocationArgs
 
-    def __init__(self, args: Args | None = None) -> None:
-        self.args = args or Args()
+    def __init__(self, args: BalancedAllocationArgs | None = None) -> None:
+        self.args = args or BalancedAllocationArgs()
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -76,11 +76,11 @@ def balance(found: Sequence[Load], *, with_pod: bool) -> IntArray:
     # Two fractions: half their distance, which rounds differently.
     highest = np.where(there, used, -np.inf).max(axis=0)
     lowest = np.where(there, used, np.inf).min(axis=0)
-    deviation = np.where(count == 2, np.abs(highest - lowest) / 2, deviation)  # noqa: PLR2004
-    return ((1 - deviation) * 100).astype(np.int64)
+    deviation = np.where(count == 2, np.abs(highest - lowest) / 2, deviation)
+    return np.asarray((1 - deviation) * 100, np.float64).astype(np.int64)
 
 
-def _sum(rows: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _sum(rows: FloatArray) -> FloatArray:
     total = np.zeros(rows.shape[1])
     for row in rows:
         total += row

@@ -43,7 +43,7 @@ def _as_affinity(value: Any) -> Any:
         raise ValueError(str(error)) from error
 
 
-class Args(Part):
+class NodeAffinityArgs(Part):
     """NodeAffinityArgs: an affinity that holds for every pod, on top of its own."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -61,9 +61,9 @@ class NodeAffinity(
 
     name: ClassVar[str] = "NodeAffinity"
     landing: ClassVar[Landing] = Landing.STATIC
-    Args: ClassVar[type[Args]] = Args
+    Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
 
-    def __init__(self, args: Args | None = None) -> None:
+    def __init__(self, args: NodeAffinityArgs | None = None) -> None:
         added = args.added_affinity if args else None
         must = added.required_during_scheduling_ignored_during_execution if added else None
         self._enforced = must if must and must.node_selector_terms else None
@@ -91,7 +91,7 @@ class NodeAffinity(
             return Verdict.refuse(own, NOT_MATCHED, unresolvable=True)
         enforced = ~selected(nodes.table, self._enforced)[nodes.where]
         refused = np.stack((enforced, own & ~enforced))
-        return Verdict((NOT_ENFORCED, NOT_MATCHED), refused, refused.any(axis=0))
+        return Verdict((NOT_ENFORCED, NOT_MATCHED), refused, enforced | own)
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:

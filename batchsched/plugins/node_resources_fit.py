@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import ClassVar, Final, Self
 
 import numpy as np
@@ -65,7 +66,7 @@ class RequestedToCapacityRatio(Part):
     @model_validator(mode="after")
     def _rises(self) -> Self:
         points = [point.utilization for point in self.shape]
-        if any(later <= earlier for earlier, later in zip(points, points[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(points)):
             raise ValueError("shape: utilization values must rise from point to point")
         return self
 
@@ -84,7 +85,7 @@ class ScoringStrategy(Part):
         return self
 
 
-class Args(Part):
+class NodeResourcesFitArgs(Part):
     """NodeResourcesFitArgs."""
 
     ignored_resources: frozenset[str] = frozenset()
@@ -112,10 +113,10 @@ class NodeResourcesFit(
 
     name: ClassVar[str] = "NodeResourcesFit"
     landing: ClassVar[Landing] = Landing.NARROWS
-    Args: ClassVar[type[Args]] = Args
+    Args: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
 
-    def __init__(self, args: Args | None = None) -> None:
-        self.args = args or Args()
+    def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
+        self.args = args or NodeResourcesFitArgs()
         self._strategy = self.args.scoring_strategy
         line = self._strategy.requested_to_capacity_ratio
         self._line = broken_line(line.shape) if line else None
@@ -150,11 +151,11 @@ class NodeResourcesFit(
         short = amounts > allocatable - nodes.requested
         if not short.any():
             return Verdict.accept(len(nodes))
-        columns = np.flatnonzero(short.any(axis=0))
+        columns = np.flatnonzero(np.logical_or.reduce(short, axis=0))
         reasons = tuple(_reason(nodes.table.resources[column]) for column in columns)
         never = amounts > allocatable
         never[:, nodes.table.column[PODS]] = False
-        return Verdict(reasons, short[:, columns].T, never.any(axis=1))
+        return Verdict(reasons, short[:, columns].T, np.asarray(never.any(axis=1)))
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:

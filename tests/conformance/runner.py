@@ -112,7 +112,9 @@ def cluster_of(snapshot: Snapshot, pod: Pod) -> Cluster:
         if other.key != pod.key and other.node in table.index and not other.finished:
             table.add(other, table.index[other.node], *table.read_requests(other))
     vector, nonzero = table.read_requests(pod)
-    return Cluster(table, PodClass.of(pod, vector, (int(nonzero[0]), int(nonzero[1])), pod.spec.priority or 0))
+    return Cluster(
+        table, PodClass.of(pod, vector, (int(nonzero[0]), int(nonzero[1])), pod.spec.priority or 0)
+    )
 
 
 def resource_names(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[str, ...]:
@@ -138,7 +140,8 @@ def made(plugin: type, case: Case) -> Any:
 
 def mismatches(case: Case, plugin: type) -> list[str]:
     """Ask a plugin class what was asked of its original; return what differs."""
-    one = made(plugin, case)
+    one: Any = made(plugin, case)
+    name: str = plugin.name  # type: ignore[attr-defined]
     cluster = cluster_of(snapshot_of(case), case.pod)
     nodes = cluster.table.all()
     state = CycleState()
@@ -146,13 +149,13 @@ def mismatches(case: Case, plugin: type) -> list[str]:
     asked_on = True
     if isinstance(one, PreFilterPlugin):
         found += _prefilter(case, one, cluster, nodes, state)
-        recorded = case.expected.pre_filter.get(one.name)
+        recorded = case.expected.pre_filter.get(name)
         asked_on = recorded is None or recorded.code == Code.SUCCESS
     if isinstance(one, FilterPlugin) and asked_on:
         found += _filter(case, one, cluster, nodes, state)
     if isinstance(one, ScorePlugin) and case.expected.feasible:
         found += _score(case, one, cluster, state)
-    return [f"{case.name} {one.name} {line}" for line in found]
+    return [f"{case.name} {name} {line}" for line in found]
 
 
 def _prefilter(case: Case, one: Any, cluster: Cluster, nodes: Nodes, state: CycleState) -> list[str]:
@@ -201,20 +204,21 @@ def _score(case: Case, one: Any, cluster: Cluster, state: CycleState) -> list[st
     feasible = case.expected.feasible or ()
     nodes = cluster.table.some(np.asarray([cluster.table.index[name] for name in feasible], np.int32))
     found = []
+    name: str = one.name
     code = Code.SUCCESS
     if isinstance(one, PreScorePlugin):
         code = one.prescore(cluster.pod, nodes, state).code
-        recorded = case.expected.pre_score.get(one.name)
+        recorded = case.expected.pre_score.get(name)
         if recorded is not None and recorded.code != code:
             found.append(f"PreScore: ours {code.value}, recorded {recorded.code}")
-    if code is Code.SKIP or one.name not in case.expected.raw:
+    if code is Code.SKIP or name not in case.expected.raw:
         return found
     raw = one.score(cluster.pod, nodes, state)
-    found += _compared("raw", raw, case.expected.raw[one.name], feasible)
+    found += _compared("raw", raw, case.expected.raw[name], feasible)
     normal = raw
     if isinstance(one, NormalizeScorePlugin):
         normal = one.normalize(raw, cluster.pod, nodes, state)
-    return found + _compared("normalized", normal, case.expected.normalized[one.name], feasible)
+    return found + _compared("normalized", normal, case.expected.normalized[name], feasible)
 
 
 def _compared(what: str, ours: IntArray, theirs: tuple[int, ...], names: tuple[str, ...]) -> list[str]:

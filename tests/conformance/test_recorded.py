@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.plugins import node_name, node_resources_fit, node_unschedulable, taint_toleration
+from batchsched.framework.registry import found
 from tests.conformance import runner
 
 AREAS = (
@@ -19,8 +19,7 @@ AREAS = (
 )
 # Ours alone, or asked at points that were not recorded. Every other plugin is compared.
 NOT_RECORDED = {"GangScheduling", "PrioritySort", "SchedulingGates"}
-found = (node_name.NodeName, node_resources_fit.NodeResourcesFit, node_unschedulable.NodeUnschedulable, taint_toleration.TaintToleration)
-PLUGINS = {plugin.name: plugin for plugin in found if plugin.name not in NOT_RECORDED}
+PLUGINS = {plugin.name: plugin for plugin in found() if plugin.name not in NOT_RECORDED}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("area", AREAS)

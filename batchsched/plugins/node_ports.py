@@ -1,0 +1,129 @@
+"""NodePorts: one host port, one pod."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.framework.constrain import EVERY_NODE, Batch, Row
+from batchsched.framework.host_ports import EVERY_ADDRESS, HostPort, any_conflict, host_ports
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    BulkFilterPlugin,
+    ConstrainPlugin,
+    FilterPlugin,
+    Landing,
+    PreFilterPlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.status import SKIP, BoolArray, IndexArray, IntArray, PreFilterAnswer, Verdict
+from batchsched.model.pod import Pod
+
+TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
+WANTED: Final = StateKey[tuple[HostPort, ...]]("NodePorts/wanted")
+
+
+class NodePorts(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin, ConstrainPlugin):
+    """Refuses nodes on which a host port of the pod is taken.
+
+    Source: kube-scheduler's plugins/nodeports.
+    """
+
+    name: ClassVar[str] = "NodePorts"
+    landing: ClassVar[Landing] = Landing.NARROWS
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return host_ports(pod)
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        wanted = host_ports(pod.pod)
+        state.write(WANTED, wanted)
+        return PreFilterAnswer() if wanted else PreFilterAnswer(SKIP)
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        wanted = state.read(WANTED)
+        if len(nodes) > 1:
+            return Verdict.refuse(_taken(nodes.table, wanted)[nodes.where], TAKEN, unresolvable=False)
+        if not len(nodes) or not _taken_at(nodes.table, nodes.first, wanted):
+            return Verdict.accept(len(nodes))
+        return Verdict.refuse(np.ones(1, np.bool_), TAKEN, unresolvable=False)
+
+    @override
+    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+        wanted = host_ports(pod.pod)
+        if not wanted:
+            return True
+        return bool((counts <= 1).all()) and not any(
+            _taken_at(table, node, wanted) for node in nodes[counts > 0].tolist()
+        )
+
+    @override
+    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+        """At most one pod on a node of those that want one port of one address, or of all addresses."""
+        wanting: dict[HostPort, set[int]] = {}
+        for candidate in batch.candidates:
+            for port in host_ports(candidate.pod_class.pod):
+                wanting.setdefault(port, set()).add(candidate.index)
+        count = {candidate.index: candidate.count for candidate in batch.candidates}
+        holders = _holders(nodes.table)
+        rows: dict[tuple[int, ...], Row] = {}
+        for port, classes in wanting.items():
+            # Those that want all addresses are in the way of everybody, those of two addresses not of each other.
+            everywhere = wanting.get(port._replace(address=EVERY_ADDRESS), set())
+            rivals = tuple(sorted(classes | everywhere))
+            if sum(count[index] for index in rivals) > 1:
+                free = _free(nodes.table, port, holders)
+                known = rows.get(rivals)
+                rows[rivals] = _row(rivals, free if known is None else np.minimum(known.right, free))
+        return tuple(rows.values())
+
+
+def _row(classes: tuple[int, ...], right: IntArray) -> Row:
+    return Row(
+        partition=EVERY_NODE,
+        classes=np.asarray(classes, np.int32),
+        coefficients=np.ones(len(classes), np.int64),
+        right=right,
+        plugin=NodePorts.name,
+        reason=TAKEN,
+    )
+
+
+def _holders(table: NodeTable) -> dict[tuple[str, int], list[tuple[HostPort, int]]]:
+    """Return who holds a port, by protocol and number: the port as it is held, and the node."""
+    found: dict[tuple[str, int], list[tuple[HostPort, int]]] = {}
+    for node, pods in table.pods.ports_on.items():
+        for ports in pods.values():
+            for port in ports:
+                found.setdefault((port.protocol, port.number), []).append((port, node))
+    return found
+
+
+def _free(
+    table: NodeTable, port: HostPort, holders: dict[tuple[str, int], list[tuple[HostPort, int]]]
+) -> IntArray:
+    """[N] 1 where the port is free, 0 where it is taken."""
+    free = np.ones(len(table.nodes), np.int64)
+    for held, node in holders.get((port.protocol, port.number), ()):
+        if held.conflicts(port):
+            free[node] = 0
+    return free
+
+
+def _taken(table: NodeTable, wanted: tuple[HostPort, ...]) -> BoolArray:
+    """[N] the nodes on which one of the wanted ports is taken."""
+    refused = np.zeros(len(table.nodes), np.bool_)
+    for node in table.pods.ports_on:
+        refused[node] = _taken_at(table, node, wanted)
+    return refused
+
+
+def _taken_at(table: NodeTable, node: int, wanted: tuple[HostPort, ...]) -> bool:
+    there = table.pods.ports_on.get(node)
+    return there is not None and any(any_conflict(wanted, ports) for ports in there.values())

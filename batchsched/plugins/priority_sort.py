@@ -1,0 +1,26 @@
+"""PrioritySort: the higher priority first, then whoever has waited longer."""
+
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from batchsched.framework.points import QueueSortPlugin, SignaturePlugin
+from batchsched.model.pod import Pod
+
+
+class PrioritySort(SignaturePlugin, QueueSortPlugin):
+    """Sorts pods by priority, then by the time at which they were queued.
+
+    Source: kube-scheduler's plugins/queuesort.
+    """
+
+    name: ClassVar[str] = "PrioritySort"
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return None
+
+    @override
+    def key(self, pod: Pod, priority: int, queued: float) -> Any:
+        return (-priority, queued)

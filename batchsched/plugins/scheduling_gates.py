@@ -1,0 +1,31 @@
+"""SchedulingGates: a pod with a gate is not ready to be scheduled, says whoever put the gate there."""
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+from typing_extensions import override
+
+from batchsched.framework.points import PreEnqueuePlugin, SignaturePlugin
+from batchsched.framework.status import SUCCESS, Code, Status
+from batchsched.model.pod import Pod
+
+
+class SchedulingGates(SignaturePlugin, PreEnqueuePlugin):
+    """Keeps gated pods out of the queue.
+
+    Source: kube-scheduler's plugins/schedulinggates.
+    """
+
+    name: ClassVar[str] = "SchedulingGates"
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return pod.spec.scheduling_gates or ()
+
+    @override
+    def preenqueue(self, pod: Pod) -> Status:
+        gates = pod.spec.scheduling_gates
+        if not gates:
+            return SUCCESS
+        named = " ".join(gate.name for gate in gates)
+        return Status(Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{named}]",))

@@ -1,0 +1,249 @@
+"""VolumeRestrictions: disks that pods of one node cannot share, and claims that one pod alone may use."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Row
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    BulkFilterPlugin,
+    ConstrainPlugin,
+    FilterPlugin,
+    Landing,
+    PreFilterExtensionsPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.status import (
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Code,
+    IndexArray,
+    IntArray,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
+from batchsched.model.pod import Pod
+from batchsched.model.volume import PersistentVolumeClaim
+
+DISK_IN_USE: Final = "node(s) had no available disk"
+CLAIM_IN_USE: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
+    "another pod"
+)
+READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk mounted by its own name; `identity` is equal for two mounts of one disk.
+
+    Args:
+      identity: kind and name.
+      shared: pods of one node may mount it together, as long as each of them does so read-only.
+    """
+
+    identity: tuple[str, ...]
+    shared: bool
+
+
+@dataclass(slots=True)
+class Conflicts:
+    """What a class mounts, and how often its claims of one pod are used by others."""
+
+    disks: tuple[Disk, ...]
+    claims: frozenset[str]
+    uses: int
+
+
+CONFLICTS: Final = StateKey[Conflicts]("VolumeRestrictions/conflicts")
+
+
+class VolumeRestrictions(
+    SignaturePlugin,
+    PreFilterPlugin,
+    PreFilterExtensionsPlugin,
+    FilterPlugin,
+    BulkFilterPlugin,
+    ConstrainPlugin,
+    ReservePlugin,
+):
+    """Refuses nodes where a disk is mounted in a way that forbids a second mount, and claims that are in use.
+
+    Reserve looks at the claims once more: where nobody used them the PreFilter said Skip, as the original does for
+    each pod, but here it speaks for a class, and an equal pod may have come since.
+
+    Source: kube-scheduler's plugins/volumerestrictions.
+    """
+
+    name: ClassVar[str] = "VolumeRestrictions"
+    landing: ClassVar[Landing] = Landing.NARROWS
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        volumes = pod.spec.volumes
+        return (disks_of(pod), tuple(_claim_names(pod))) if volumes else ()
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        known = nodes.table.memo("claims", _claims)
+        names = tuple(_claim_names(pod.pod))
+        for name in names:
+            if f"{pod.pod.namespace}/{name}" not in known:
+                reason = f'persistentvolumeclaim "{name}" not found'
+                return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
+        claims = _once_pod(pod.pod, nodes.table)
+        uses = sum(bool(nodes.pods.claim_users.get(claim)) for claim in claims)
+        found = Conflicts(disks_of(pod.pod), claims, uses)
+        state.write(CONFLICTS, found)
+        return PreFilterAnswer() if found.disks or found.uses else PreFilterAnswer(SKIP)
+
+    @override
+    def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        found = state.read(CONFLICTS)
+        found.uses += sum(claim in found.claims for claim in _claim_keys(added))
+
+    @override
+    def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        found = state.read(CONFLICTS)
+        found.uses -= sum(claim in found.claims for claim in _claim_keys(removed))
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        found = state.read(CONFLICTS)
+        disks = _disks_in_use(nodes, found.disks)
+        if not found.uses:
+            return Verdict.refuse(disks, DISK_IN_USE, unresolvable=False)
+        return Verdict((DISK_IN_USE, CLAIM_IN_USE), np.stack((disks, ~disks)), np.zeros(len(nodes), np.bool_))
+
+    @override
+    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+        disks = disks_of(pod.pod)
+        claims = _once_pod(pod.pod, table)
+        if not disks and not claims:
+            return True
+        if claims and (counts.sum() > 1 or any(table.pods.claim_users.get(claim) for claim in claims)):
+            return False
+        if counts.max(initial=0) > 1 and any(not disk.shared for disk in disks):
+            return False
+        return not _disks_in_use(table.some(nodes[counts > 0]), disks).any()
+
+    @override
+    def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
+        for claim in _once_pod(pod, nodes):
+            if any(user != pod.key for user in nodes.pods.claim_users.get(claim, ())):
+                return Status(Code.UNSCHEDULABLE, (CLAIM_IN_USE,))
+        return SUCCESS
+
+    @override
+    def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        """Nothing was kept."""
+
+    @override
+    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+        """At most one pod for each claim of one pod, and at most one that writes for each disk and node."""
+        by_claim: dict[str, list[int]] = {}
+        by_disk: dict[tuple[str, ...], list[int]] = {}
+        count = {candidate.index: candidate.count for candidate in batch.candidates}
+        for candidate in batch.candidates:
+            for claim in _once_pod(candidate.pod_class.pod, nodes.table):
+                by_claim.setdefault(claim, []).append(candidate.index)
+            for disk in dict.fromkeys(disks_of(candidate.pod_class.pod)):
+                if not disk.shared:
+                    by_disk.setdefault(disk.identity, []).append(candidate.index)
+        rows = []
+        for claim, classes in by_claim.items():
+            if sum(count[index] for index in classes) > 1:
+                free = 0 if nodes.pods.claim_users.get(claim) else 1
+                rows.append(_row(ALL_NODES, classes, np.asarray([free], np.int64), CLAIM_IN_USE))
+        for identity, classes in by_disk.items():
+            if sum(count[index] for index in classes) > 1:
+                used = _disks_in_use(nodes, (Disk(identity, shared=False),))
+                rows.append(_row(EVERY_NODE, classes, (~used).astype(np.int64), DISK_IN_USE))
+        return rows
+
+
+def _row(partition: int, classes: Sequence[int], right: IntArray, reason: str) -> Row:
+    return Row(
+        partition=partition,
+        classes=np.asarray(classes, np.int32),
+        coefficients=np.ones(len(classes), np.int64),
+        right=right,
+        plugin=VolumeRestrictions.name,
+        reason=reason,
+    )
+
+
+def disks_of(pod: Pod) -> tuple[Disk, ...]:
+    """Return the disks that a pod mounts by their own names; an RBD image has one entry for each monitor."""
+    found: list[Disk] = []
+    for volume in pod.spec.volumes or ():
+        if volume.gce_persistent_disk:
+            gce = volume.gce_persistent_disk
+            found.append(Disk(("gce", gce.pd_name), gce.read_only))
+        if volume.aws_elastic_block_store:
+            found.append(Disk(("ebs", volume.aws_elastic_block_store.volume_id), shared=False))
+        if volume.iscsi:
+            found.append(Disk(("iscsi", volume.iscsi.iqn), volume.iscsi.read_only))
+        if volume.rbd:
+            rbd = volume.rbd
+            found += [Disk(("rbd", at, rbd.pool, rbd.image), rbd.read_only) for at in rbd.monitors]
+    return tuple(found)
+
+
+def _disks_in_use(nodes: Nodes, wanted: Sequence[Disk]) -> BoolArray:
+    """[n] the nodes where a wanted disk is mounted, and not both mounts are read-only."""
+    there = nodes.pods.disks_on
+    if not wanted or not there:
+        return np.zeros(len(nodes), np.bool_)
+    if len(nodes) == 1:
+        return np.asarray([_in_use(wanted, there.get(nodes.first, {}).values())])
+    refused = np.zeros(len(nodes.table.nodes), np.bool_)
+    for node, pods in there.items():
+        refused[node] = _in_use(wanted, pods.values())
+    return refused[nodes.where]
+
+
+def _in_use(wanted: Sequence[Disk], pods: Iterable[Pod]) -> bool:
+    return any(
+        disk.identity == mounted.identity and not (disk.shared and mounted.shared)
+        for pod in pods
+        for mounted in disks_of(pod)
+        for disk in wanted
+    )
+
+
+def _claims(table: NodeTable) -> Mapping[str, PersistentVolumeClaim]:
+    claims = table.snapshot.persistent_volume_claims
+    return {f"{one.metadata.namespace or 'default'}/{one.metadata.name}": one for one in claims}
+
+
+def _claim_names(pod: Pod) -> Iterable[str]:
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim:
+            yield volume.persistent_volume_claim.claim_name
+
+
+def _claim_keys(pod: Pod) -> Iterable[str]:
+    return (f"{pod.namespace}/{name}" for name in _claim_names(pod))
+
+
+def _once_pod(pod: Pod, table: NodeTable) -> frozenset[str]:
+    """Return those of a pod's claims that one pod alone may use."""
+    if not pod.spec.volumes:
+        return frozenset()
+    known = table.memo("claims", _claims)
+    return frozenset(
+        key
+        for key in _claim_keys(pod)
+        if key in known and READ_WRITE_ONCE_POD in (known[key].spec.access_modes or ())
+    )
