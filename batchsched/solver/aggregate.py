@@ -186,15 +186,17 @@ class Aggregate:
 
     def _whole_rows(self) -> None:
         """Rows of plugins over all nodes together are rows over the loads."""
-        for row in self.packing.room.rows.rows:
-            if row.partition != ALL_NODES or abs(int(row.right[0])) >= UNLIMITED:
+        ledger = self.packing.room.rows
+        for row, rights in zip(ledger.rows, ledger.right, strict=True):
+            right = int(rights[0]) if row.partition == ALL_NODES else 0
+            if row.partition != ALL_NODES or abs(right) >= UNLIMITED:
                 continue
             factor = np.zeros(len(self.problem.count), np.int64)
             np.add.at(factor, row.classes, row.coefficients)
             gangs = np.zeros(len(self.problem.need), np.int64)
             if row.gangs.size:
                 np.add.at(gangs, row.gangs, row.gang_coefficients[0])
-            right, loads = int(row.right[0]), np.arange(len(self.klass))
+            loads = np.arange(len(self.klass))
             lower, upper = (-HIGHEST, right) if row.sense is Sense.AT_MOST else (right, HIGHEST)
             self.row(loads, factor[self.klass], lower, upper, gangs)
 

@@ -61,62 +61,76 @@ class Climber:
         self._of_class = of_class
         self._rows: list[int] = []
 
-    def climb(self, hint: IntArray, floors: list[IntArray]) -> Peak | None:
+    def climb(self, hint: IntArray, floors: list[IntArray], ceiling: Peak | None = None) -> Peak | None:
         """Maximise tier after tier.
 
         Args:
           hint: [V] a first guess; feasible when it comes from a placement.
           floors: pods per class [C] of placements that the climb may not fall behind, lexicographically.
+          ceiling: the peak of a looser model of the same problem: there is nothing above it.
 
         Returns:
           the peak, or None when the budget ended before anything was found.
         """
-        return self._ascend(hint, floors, None)
+        return self._ascend(hint, floors, ceiling, None)
 
     def bounds(self, placed: IntArray) -> FloatArray:
         """Each tier's upper bound [T] given what `placed` [C] is worth in the tiers above."""
-        peak = self._ascend(np.zeros(self.aggregate.model.variables, np.int64), [], placed)
-        assert peak is not None  # noqa: S101 - bounds come also when nothing is found
-        return peak.bound
+        model, local = self.aggregate.model, self.transport.local
+        kept = self.transport.loosen()
+        for row in local:
+            model.set_row(row, -HIGHEST, HIGHEST)
+        peak = self._ascend(np.zeros(model.variables, np.int64), [], None, placed)
+        self.transport.restore(kept)
+        for row, limit in local.items():
+            model.set_row(row, -HIGHEST, limit)
+        return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
 
-    def _ascend(self, hint: IntArray, floors: list[IntArray], given: IntArray | None) -> Peak | None:
+    def _ascend(
+        self, hint: IntArray, floors: list[IntArray], ceiling: Peak | None, given: IntArray | None
+    ) -> Peak | None:
         """Climb freely, or, for bounds, with every tier above held at what `given` [C] is worth."""
-        aggregate, model = self.aggregate, self.aggregate.model
+        aggregate = self.aggregate
         problem = aggregate.problem
         bound = np.zeros(len(self._scale))
         values, split = hint, Split(np.zeros((len(problem.count), aggregate.pools.size)), 0.0)
-        level = list(floors)
-        found = False
+        level, sound = list(floors), False
+        all_pods = np.where(problem.allowed[problem.gang], problem.count, 0)
         for t in range(len(self._scale)):
             weights = np.where(self._of_class == t, self._weights, 0)
-            most = int((weights * np.where(problem.allowed[problem.gang], problem.count, 0)).sum())
+            top = int(weights @ all_pods)
+            if ceiling is not None:
+                top = min(top, int(ceiling.bound[t] * self._scale[t]) + int(self._slack[t]))
             fixed = int(weights @ given) if given is not None else None
-            if fixed is not None and fixed >= most:
-                worth, top = fixed, most
-            else:
+            worth = fixed if fixed is not None else int(weights @ aggregate.pods(values)) if sound else -1
+            if worth < top - int(top * TIER_GAP) or (fixed is not None and worth < top):
                 floor = max((int(weights @ other) for other in level), default=0)
-                step = self._tier(weights, values, floor - int(self._slack[t]))
-                if step is None:
+                found, spread, reached = self._tier(weights, values, floor - int(self._slack[t]))
+                if found is None and given is None:
+                    self._release()
                     return None
-                answer, split, top = step
-                values = values if answer is None else answer
-                found = found or answer is not None
+                if found is not None:
+                    values, split, sound = found, spread, spread.short == 0.0
+                top = min(top, reached)
                 worth = fixed if fixed is not None else int(weights @ aggregate.pods(values))
-            bound[t] = min(top, most) / self._scale[t]
+            bound[t] = max(top, worth) / self._scale[t]
             if given is None:
                 level = [other for other in level if int(weights @ other) + int(self._slack[t]) >= worth]
+                if ceiling is not None and worth < int(ceiling.bound[t] * self._scale[t] * (1 - TIER_GAP)):
+                    ceiling = None  # below the looser model's peak, what it says of lower tiers is no limit
             self._hold(weights, worth - int(self._slack[t]))
         if given is None:
             values, split = self._ties(values, split)
         self._release()
         return Peak(values, split, bound)
 
-    def _tier(self, weights: IntArray, hint: IntArray, floor: int) -> tuple[IntArray | None, Split, int] | None:
-        """Solve, ask whether it fits, cut, and again; the last answer's bound counts."""
+    def _tier(self, weights: IntArray, hint: IntArray, floor: int) -> tuple[IntArray | None, Split, int]:
+        """Solve, ask whether it fits, cut, and again; returns the last answer, its split, and an upper bound."""
         aggregate, spending = self.aggregate, self._spending
         objective = aggregate.objective(weights)
         row = self._at_least(objective, floor) if floor > 0 else None
-        best: tuple[IntArray | None, Split, int] | None = None
+        values: IntArray | None = None
+        split = Split(np.zeros((len(weights), aggregate.pools.size)), 0.0)
         bound = HIGHEST
         for _ in range(CUTS):
             answer = maximise(aggregate.model, objective, spending.effort(0.5), hint=hint)
@@ -125,16 +139,13 @@ class Climber:
             bound = min(bound, answer.bound)
             if answer.values is None:
                 break
-            split, fits = self.transport.split(answer.values)
-            best = answer.values, split, bound
+            values = answer.values
+            split, fits = self.transport.split(values)
             if fits or spending.left <= 0:
                 break
         if row is not None:
             aggregate.model.set_row(row, -HIGHEST, HIGHEST)
-        if best is None:
-            empty = Split(np.zeros((len(weights), aggregate.pools.size)), 0.0)
-            return None, empty, bound
-        return best[0], best[1], bound
+        return values, split, bound
 
     def _ties(self, values: IntArray, split: Split) -> tuple[IntArray, Split]:
         """Among equal tier values, more gangs."""

@@ -95,6 +95,11 @@ class RowLedger:
                 self.touching.setdefault(g, []).append(i)
         for g in np.flatnonzero(needs(problem) == 0).tolist():
             self.take(g, 1)
+        # A row that nothing placed breaks already must only not be broken further.
+        self.right = [
+            np.maximum(row.right, left) if row.sense is Sense.AT_MOST else np.minimum(row.right, left)
+            for row, left in zip(self.rows, self.left_side, strict=True)
+        ]
 
     def take(self, gang: int, sign: int) -> None:
         """Let the gang's y be 1 (sign 1), or 0 again (sign -1)."""
@@ -114,7 +119,7 @@ class RowLedger:
             row = self.rows[i]
             if coefficient <= 0 or row.sense is not Sense.AT_MOST:
                 continue
-            room = np.maximum(0, row.right - self.left_side[i]) // coefficient
+            room = np.maximum(0, self.right[i] - self.left_side[i]) // coefficient
             caps = _clip_to_domains(caps, self.domains[i][nodes], room)
         return caps
 
@@ -124,7 +129,7 @@ class RowLedger:
         for i, coefficient in self.of_class.get(klass, ()):
             row = self.rows[i]
             if coefficient > 0 and row.sense is Sense.AT_LEAST:
-                lack = np.maximum(0, -((self.left_side[i] - row.right) // coefficient))
+                lack = np.maximum(0, -((self.left_side[i] - self.right[i]) // coefficient))
                 if lack.any():
                     result.append((self.domains[i], lack))
         return result
@@ -132,7 +137,7 @@ class RowLedger:
     def holds(self, gang: int) -> bool:
         """Whether every row that the gang touches holds."""
         for i in self.touching.get(gang, ()):
-            over = self.left_side[i] - self.rows[i].right
+            over = self.left_side[i] - self.right[i]
             if (over > 0).any() if self.rows[i].sense is Sense.AT_MOST else (over < 0).any():
                 return False
         return True

@@ -14,12 +14,21 @@ from batchsched.solver.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 
 
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Pods of a class that a plan wanted and the nodes did not hold."""
+
+    gang: int
+    klass: int
+    pods: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Realised:
-    """A packing, and the gangs that the plan wanted and the nodes did not hold."""
+    """A packing, and what fell short at first, whether or not room was found for it later."""
 
     packing: Packing
-    failed: list[int]
+    shortages: tuple[Shortage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +41,25 @@ class _Order:
     cell: IntArray | None
 
 
-def realise(aggregate: Aggregate, values: IntArray, split: FloatArray) -> Realised:
-    """Place the choice `values` [V] with its spread over pools [C, P].
-
-    Returns:
-      the packing, final fill included, and the gangs of the choice that failed.
-    """
+def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, first: frozenset[int]) -> Realised:
+    """Place the choice `values` [V] with its spread over pools [C, P], the gangs `first` before all others."""
     packing = Packing(aggregate.problem)
     chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
-    refused = {g for g in chosen if not _begin(packing, g)}
-    short: set[int] = set()
-    for order in _orders(aggregate, values):
-        if order.gang in refused or order.gang in short:
+    lost = {g for g in chosen if not _begin(packing, g)}
+    shortages = []
+    for order in _orders(aggregate, values, first):
+        if order.gang in lost:
             continue
-        if _place(packing, aggregate, order, split[order.klass]) < order.pods and aggregate.rigid[order.gang]:
-            short.add(order.gang)
-    failed = sorted(refused | short | {g for g in chosen if g not in short and not _holds(packing, g)})
-    packing.withdraw(set(failed))
+        placed = _place(packing, aggregate, order, split[order.klass])
+        if placed < order.pods:
+            shortages.append(Shortage(order.gang, order.klass, order.pods - placed))
+            if aggregate.rigid[order.gang]:
+                lost.add(order.gang)
+                packing.withdraw({order.gang})
+    failed = {g for g in chosen if g not in lost and not _holds(packing, g)}
+    packing.withdraw(failed)
     fill(packing)
-    return Realised(packing, [g for g in failed if not packing.taken[g]])
+    return Realised(packing, tuple(shortages))
 
 
 def _begin(packing: Packing, gang: int) -> bool:
@@ -64,7 +73,7 @@ def _begin(packing: Packing, gang: int) -> bool:
     return True
 
 
-def _orders(aggregate: Aggregate, values: IntArray) -> list[_Order]:
+def _orders(aggregate: Aggregate, values: IntArray, first: frozenset[int]) -> list[_Order]:
     """What to place, in the order of placing: narrow cells first, then large devices, then large pods."""
     problem, slots = aggregate.problem, aggregate.packing.room.slots
     on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
@@ -75,6 +84,7 @@ def _orders(aggregate: Aggregate, values: IntArray) -> list[_Order]:
         nodes = None if cell == NONE else aggregate.cells[cell].nodes
         device = slots.device_of[klass]
         key = (
+            int(problem.gang[klass]) not in first,
             len(problem.free) if nodes is None else len(nodes),
             -int(slots.demand[klass, device]) if device >= 0 else 0,
             -slots.dominant(klass),

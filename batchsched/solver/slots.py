@@ -159,5 +159,5 @@ def augmented_demand(problem: Problem) -> IntArray:
 
 def augmented_free(problem: Problem) -> IntArray:
     """Free amounts [R + E, N] to match `augmented_demand`, one resource after the other."""
-    rows = [row.right for row in problem.rows if is_resource(row)]
+    rows = [np.maximum(0, row.right) for row in problem.rows if is_resource(row)]
     return np.ascontiguousarray(np.vstack([problem.free.T, *rows]).astype(np.int64))

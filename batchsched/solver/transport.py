@@ -44,6 +44,7 @@ class _Rows:
         self.column: list[IntArray] = []
         self.factor: list[IntArray] = []
         self.right: list[int] = []
+        self.levels: dict[tuple[int, int, int], int] = {}
         self.gangs: dict[int, tuple[IntArray, IntArray]] = {}
 
     def add(self, columns: IntArray, factors: IntArray, right: int) -> int:
@@ -79,7 +80,9 @@ class Transport:
         self._column = np.concatenate([empty, *rows.column])
         self._factor = np.concatenate([empty, *rows.factor]).astype(np.float64)
         self._right = np.array(rows.right, np.float64)
-        self._gangs = rows.gangs
+        self._gangs, self._levels = rows.gangs, rows.levels
+        self._given = self._right.copy()
+        self.local: dict[int, int] = {}
         self._program = self._build(rows)
 
     # ------------------------------------------------------------------------------------ building
@@ -117,7 +120,8 @@ class Transport:
             nodes = nodes[pools.fit[pools.kinds[klass]][nodes] > 0]
             pairs = np.unique(np.stack([pools.of_node[nodes], ledger.domains[i][nodes]], axis=1), axis=0)
             inside = pairs[pairs[:, 1] >= 0]
-            room = np.minimum(np.maximum(0, row.right), UNLIMITED // (1 + len(row.right))) // coefficient
+            right = ledger.right[i]
+            room = np.minimum(np.maximum(0, right), UNLIMITED // (1 + len(right))) // coefficient
             total = np.zeros(pools.size, np.int64)
             np.add.at(total, inside[:, 0], room[inside[:, 1]])
             total[pairs[pairs[:, 1] < 0, 0]] = UNLIMITED
@@ -139,7 +143,8 @@ class Transport:
                 factors = supply.demand[classes, r][None, :] // sizes[:, None]
                 for i in np.flatnonzero(factors @ self._upper[columns] > right).tolist():
                     used = np.flatnonzero(factors[i])
-                    rows.add(columns[used], factors[i][used], int(right[i]))
+                    level = rows.add(columns[used], factors[i][used], int(right[i]))
+                    rows.levels[p, r, int(sizes[i])] = level
 
     def _plugin_rows(self, rows: _Rows) -> None:
         """Rows of plugins whose domains are unions of pools, as they stand; a lower row is turned round."""
@@ -153,10 +158,11 @@ class Transport:
             concerned = factor[self.klass] != 0
             sign = 1 if row.sense is Sense.AT_MOST else -1
             for d, pools in rows_over(ledger, aggregate.pools, i) or ():
-                if abs(int(row.right[d])) >= UNLIMITED:
+                right = int(ledger.right[i][d])
+                if abs(right) >= UNLIMITED:
                     continue
                 columns = np.flatnonzero(concerned & np.isin(self.pool, pools))
-                index = rows.add(columns, sign * factor[self.klass[columns]], sign * int(row.right[d]))
+                index = rows.add(columns, sign * factor[self.klass[columns]], sign * right)
                 if row.gangs.size:
                     rows.gangs[index] = (row.gangs.astype(np.int64), -sign * row.gang_coefficients[d])
 
@@ -176,6 +182,36 @@ class Transport:
         cost = np.zeros(model.variables)
         cost[short] = -np.maximum(size / max(float(size.mean()), 1e-12), 1e-3) if classes else 0.0
         return LinearProgram(model, cost)
+
+    # ------------------------------------------------------------------------------------ tightening
+
+    @property
+    def tightened(self) -> bool:
+        """Whether rows are tighter than the problem's: cuts found now are not valid for bounds."""
+        return bool((self._right < self._given).any())
+
+    def tighten(self, klass: int, pods: FloatArray) -> None:
+        """Take pods of a class that the nodes did not hold, [P], off the level rows of its own size."""
+        for p in np.flatnonzero(pods).tolist():
+            for r, amount in self._aggregate.packing.room.slots.needs[klass]:
+                row = self._levels.get((p, r, amount))
+                if row is not None:
+                    self._side(row, max(0.0, float(self._right[row]) - float(pods[p])))
+
+    def loosen(self) -> FloatArray:
+        """Give every row its own right side back; returns the tightened ones for `restore`."""
+        kept = self._right.copy()
+        self.restore(self._given)
+        return kept
+
+    def restore(self, right: FloatArray) -> None:
+        """Give the rows these right sides."""
+        for row in np.flatnonzero(self._right != right).tolist():
+            self._side(row, float(right[row]))
+
+    def _side(self, row: int, right: float) -> None:
+        self._right[row] = right
+        self._program.set_rows(np.array([row]), np.array([-np.inf]), np.array([right]))
 
     # ------------------------------------------------------------------------------------ asking
 
@@ -240,7 +276,9 @@ class Transport:
         limit = int(np.floor(right * scale)) + slack
         if not used.size:
             return False
-        aggregate.model.add_row(used, whole[used], -HIGHEST, limit)
+        row = aggregate.model.add_row(used, whole[used], -HIGHEST, limit)
+        if self.tightened:
+            self.local[row] = limit
         return True
 
     def _charge_limits(self, over: FloatArray, coefficient: FloatArray) -> float:

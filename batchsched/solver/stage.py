@@ -1,0 +1,87 @@
+"""The solver stage: greedy, exact or aggregated solve, realise, verify. One function is its door."""
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+
+from batchsched.ports.telemetry import Silence, Telemetry
+from batchsched.solver.exact import solve_exact
+from batchsched.solver.greedy import greedy, job_by_job
+from batchsched.solver.outcome import compare, placed_per_class
+from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.rounds import Floors, Rounds
+from batchsched.solver.verify import verify
+from batchsched.solver.worth import preferred_cost
+
+_LOG = logging.getLogger(__name__)
+
+
+def solve(
+    problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry | None = None
+) -> Solution:
+    """Place the gangs of a session.
+
+    Args:
+      problem: the session as arrays.
+      budget: how much may be spent.
+      seed: CP-SAT's seed; equal problem, budget and seed give the same solution, byte for byte.
+      telemetry: hears how long each step takes.
+
+    Returns:
+      a solution that the verifier has passed, lexicographically no worse than the greedy's or the peers'.
+
+    Raises:
+      SolverFault: OR-Tools calls a model invalid.
+    """
+    telemetry = telemetry or Silence()
+    problem = without_cut_gangs(problem)
+    with telemetry.stage("greedy"):
+        floor = greedy(problem)
+    if problem.ordered:
+        return floor
+    small = _pairs(problem) <= budget.exact_variables
+    if settled(problem, floor, small):
+        return replace(floor, bound=floor.objective.copy())
+    if small:
+        with telemetry.stage("exact"):
+            answer = solve_exact(problem, budget, seed, floor)
+    else:
+        answer = _aggregated(problem, budget, seed, floor, telemetry)
+    with telemetry.stage("verify"):
+        faults = verify(problem, answer)
+    if faults:
+        _LOG.error("a %s answer is discarded, the greedy's stands: %s", answer.stage, "; ".join(faults))
+        return replace(floor, guard=answer.guard)
+    return answer
+
+
+def settled(problem: Problem, floor: Solution, small: bool) -> bool:
+    """Whether the greedy placed everything that may be placed and a solve could gain nothing more."""
+    placed = placed_per_class(problem, floor.classes, floor.counts)
+    wanted = np.where(problem.allowed[problem.gang], problem.count, 0)
+    if bool((placed < wanted).any()):
+        return False
+    flat = not small or bool((problem.score == problem.score[:, :1]).all())
+    return flat and (not small or preferred_cost(problem, floor) <= 0.0)
+
+
+def without_cut_gangs(problem: Problem) -> Problem:
+    """The problem without the gangs that the pipeline refused more than once, beyond what the exact model takes."""
+    refused = np.bincount(np.array([cut.gang for cut in problem.cuts], np.int64), minlength=len(problem.need))
+    if not (refused > 1).any():
+        return problem
+    return replace(problem, allowed=problem.allowed & (refused <= 1))
+
+
+def _pairs(problem: Problem) -> int:
+    """Pairs of a class and a node that its mask lets it use."""
+    return int(problem.mask.sum(axis=1)[problem.kind].sum()) if len(problem.kind) else 0
+
+
+def _aggregated(problem: Problem, budget: Budget, seed: int, floor: Solution, telemetry: Telemetry) -> Solution:
+    with telemetry.stage("greedy"):
+        peers = job_by_job(problem)
+    best = peers if compare(peers, floor) > 0 else floor
+    placed = tuple(placed_per_class(problem, s.classes, s.counts) for s in (floor, peers))
+    return Rounds(problem, budget, seed, Floors(best, placed), telemetry).run()
