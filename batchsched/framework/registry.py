@@ -55,9 +55,7 @@ class Registry:
         weights = dict(self.weights)
         chosen: dict[str, type] = {}
         if "*" not in profile.plugins.disabled:
-            chosen = {
-                name_of(one): one for one in self.defaults if name_of(one) not in profile.plugins.disabled
-            }
+            chosen = {one: self._known[one] for one in self.defaults if one not in profile.plugins.disabled}
         for name in (*profile.plugins.disabled, *(one.name for one in profile.plugin_config)):
             if name != "*":
                 self._class(name)

@@ -4,20 +4,49 @@ Gangs come and go one by one while columns stay arrays: a gang takes a slot, lea
 when half of the slots are empty.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from batchsched.ordering.policy import GangColumns, IntArray, Policy, order
+from batchsched.ordering.policy import FloatArray, GangColumns, IntArray, Policy, order
 from batchsched.session.gang import Gang, Members
 
 _PRIORITY, _CREATED, _ESTIMATE, _SIZE, _SHARE, _ARRIVAL = range(6)
 _SMALLEST = 64
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """Waiting gangs in order, next first.
+
+    Args:
+      members: W gangs.
+      needs: [W, R] what the gangs must still have, all pods up to the minimum together.
+      estimates: [W] expected run times in seconds, NaN where none is stated.
+    """
+
+    members: list[Members]
+    needs: IntArray
+    estimates: FloatArray
+
+    def first(self, count: int) -> "Line":
+        """Return the first gangs of the line."""
+        return Line(self.members[:count], self.needs[:count], self.estimates[:count])
+
+    def without(self, identities: frozenset[str]) -> "Line":
+        """Return the line without some gangs."""
+        if not identities:
+            return self
+        kept = [at for at, one in enumerate(self.members) if one.identity not in identities]
+        return Line([self.members[at] for at in kept], self.needs[kept], self.estimates[kept])
+
+
 class Backlog:
     """The waiting gangs. Columns are float64 [6, slots]; priorities and arrivals are exact below 2^53."""
 
-    def __init__(self) -> None:
+    def __init__(self, resources: int) -> None:
         self._columns = np.zeros((6, _SMALLEST))
+        self._needs = np.zeros((_SMALLEST, resources), np.int64)
         self._members: list[Members | None] = []
         self._alive = np.zeros(_SMALLEST, np.bool_)
         self._count = 0
@@ -39,6 +68,7 @@ class Backlog:
             gang.share,
             members.arrival,
         )
+        self._needs[members.slot] = gang.needs
 
     def drop(self, members: Members) -> None:
         """Take a gang out."""
@@ -51,13 +81,12 @@ class Backlog:
         if len(self._members) > _SMALLEST and self._count * 2 < len(self._members):
             self._close_holes()
 
-    def order(self, policy: Policy, now: float) -> list[Members]:
+    def order(self, policy: Policy, now: float) -> Line:
         """Return the waiting gangs, next first."""
         slots = np.flatnonzero(self._alive[: len(self._members)])
-        if not len(slots):
-            return []
-        places: IntArray = slots[order(policy, self._view(slots), now)]
-        return [one for at in places if (one := self._members[at]) is not None]
+        places: IntArray = slots[order(policy, self._view(slots), now)] if len(slots) else slots
+        members = [one for at in places.tolist() if (one := self._members[at]) is not None]
+        return Line(members, self._needs[places], self._columns[_ESTIMATE, places])
 
     def youngest(self) -> float:
         """Return when the youngest waiting gang was submitted, 0 when there is none."""
@@ -79,6 +108,7 @@ class Backlog:
         at = len(self._members)
         if at == len(self._alive):
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
+            self._needs = np.concatenate([self._needs, np.zeros_like(self._needs)])
             self._alive = np.concatenate([self._alive, np.zeros_like(self._alive)])
         self._members.append(members)
         self._alive[at] = True
@@ -88,6 +118,7 @@ class Backlog:
     def _close_holes(self) -> None:
         kept = np.flatnonzero(self._alive[: len(self._members)])
         self._columns[:, : len(kept)] = self._columns[:, kept]
+        self._needs[: len(kept)] = self._needs[kept]
         self._members = [self._members[at] for at in kept]
         self._alive[:] = False
         self._alive[: len(kept)] = True

@@ -60,8 +60,15 @@ def age_bonus(created: float, youngest: float) -> float:
     return 1.0 + AGE_BONUS * min(1.0, max(0.0, youngest - created) / DAY)
 
 
-def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float) -> Formulation:
-    """Make the problem of one session; `gangs` in the policy's order, `youngest` in seconds since 1970."""
+def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: bool = False) -> Formulation:
+    """Make the problem of one session.
+
+    Args:
+      scene: tables, levels, quotas and surveys.
+      gangs: in the policy's order.
+      youngest: seconds since 1970 at which the youngest pending gang was submitted.
+      lasting: take masks that stay true when running pods end, for questions about later.
+    """
     frame = scene.frame
     parts = tuple((number, part) for number, gang in enumerate(gangs) for part in gang.parts)
     kinds = _Kinds(scene.survey)
@@ -79,7 +86,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float) -> Formulati
     )
     rows = frame.pipeline.constrain(batch, frame.table)
     kind = [kinds.number(part.pod_class) for _, part in parts]
-    mask, score = kinds.arrays(len(frame.table.nodes))
+    mask, score = kinds.arrays(len(frame.table.nodes), lasting)
     problem = Problem(
         free=np.maximum(0, frame.table.allocatable - frame.table.requested),
         capacity=frame.table.allocatable,
@@ -142,11 +149,13 @@ class _Kinds:
             self._classes.append(pod_class)
         return known
 
-    def arrays(self, nodes: int) -> "tuple[np.ndarray, np.ndarray]":
+    def arrays(self, nodes: int, lasting: bool) -> "tuple[np.ndarray, np.ndarray]":
         looked = [self._survey.of(pod_class) for pod_class in self._classes]
         if not looked:
             return np.zeros((0, nodes), np.bool_), np.zeros((0, nodes), np.int64)
-        return np.stack([one.mask for one in looked]), np.stack([one.score for one in looked])
+        return np.stack([one.lasting if lasting else one.mask for one in looked]), np.stack(
+            [one.score for one in looked]
+        )
 
 
 class _Subgroups:

@@ -15,13 +15,14 @@ from batchsched.framework.nodes import LEADING, NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.status import IntArray
+from batchsched.model.meta import seconds
 from batchsched.model.pod import SUB_GROUP_LABEL, Pod
 from batchsched.model.podgroup import PodGroup
 from batchsched.model.snapshot import Snapshot
 from batchsched.ordering.tree import QueueTree
 from batchsched.session.backlog import Backlog
 from batchsched.session.facts import SpecBook
-from batchsched.session.gang import Gang, GangPart, Members, identity_of
+from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of
 
 GPU_SUFFIX = "/gpu"
 
@@ -43,7 +44,9 @@ class Frame:
         self.table = NodeTable(snapshot, self._columns(snapshot))
         self.table.gang_of = self.count_of
         self.gangs: dict[str, Members] = {}
-        self.backlog = Backlog()
+        self.backlog = Backlog(len(self.table.resources))
+        self.running: dict[str, Members] = {}
+        """Gangs with bound members, by identity."""
         self.gpus = np.array(
             [name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in self.table.resources],
             np.bool_,
@@ -59,7 +62,6 @@ class Frame:
         self._dirty: dict[str, None] = {}
         self._label_keys: frozenset[str] = frozenset()
         self._arrivals = 0
-        self._held = {pod.pod: pod.node for gang in snapshot.held for pod in gang.pods}
         for group in snapshot.pod_groups:
             self.add_group(group)
         for pod in snapshot.pods:
@@ -89,13 +91,12 @@ class Frame:
         self._touch(members)
 
     def add_pod(self, pod: Pod) -> None:
-        """Take in a pod: on its node when it is bound or held, among those that wait otherwise."""
+        """Take in a pod: on its node when it is bound, among those that wait otherwise."""
         self._learn_labels(pod)
         key = pod.key
         members = self._members(identity_of(pod))
-        place = pod.node or self._held.get(key, "")
-        node = self.table.index.get(place, -1) if place else -1
-        if place:
+        if pod.node:
+            node = self.table.index.get(pod.node, -1)
             members.bound[key] = (pod, node)
             if node >= 0:
                 self.table.add(pod, node, *self.vectors(pod))
@@ -130,7 +131,7 @@ class Frame:
         return members
 
     def _touch(self, members: Members) -> None:
-        members.gang = None
+        members.gang = members.run = None
         self._counts.pop(members.identity, None)
         self._dirty[members.identity] = None
 
@@ -154,7 +155,11 @@ class Frame:
                 self.backlog.put(self.gang(members))
             else:
                 self.backlog.drop(members)
-                if not members.bound and members.group is None:
+            if members.bound:
+                self.running[identity] = members
+            else:
+                self.running.pop(identity, None)
+                if not members.pending and members.group is None:
                     del self.gangs[identity]
         self._dirty.clear()
 
@@ -226,8 +231,38 @@ class Frame:
             need=max(0, members.minimum - len(members.bound)),
             parts=parts,
             share=sum(self.share(part.pod_class.requests) * len(part.pods) for part in parts),
+            needs=self._needs(parts, max(0, members.minimum - len(members.bound))),
         )
         return members.gang
+
+    def _needs(self, parts: tuple[GangPart, ...], need: int) -> IntArray:
+        """Add up the least that `need` pods can ask for, resource by resource."""
+        needs = np.zeros(len(self.table.resources), np.int64)
+        if len(parts) == 1:
+            return parts[0].pod_class.requests * min(need, len(parts[0].pods))
+        if parts:
+            rows = np.repeat(
+                np.stack([part.pod_class.requests for part in parts]),
+                [len(part.pods) for part in parts],
+                axis=0,
+            )
+            needs = np.sort(rows, axis=0)[:need].sum(axis=0)
+        return needs
+
+    def run(self, members: Members) -> Run:
+        """Return what a running gang holds, and until when it is expected to."""
+        if members.run is None:
+            placed = [(pod, node) for pod, node in members.bound.values() if node >= 0]
+            estimate = members.group.spec.expected_runtime_seconds if members.group is not None else None
+            started = [seconds(pod.status.start_time, math.inf) for pod, _ in placed]
+            members.run = Run(
+                end=min(started, default=math.inf) + estimate if estimate is not None else math.inf,
+                nodes=np.array([node for _, node in placed], np.int32),
+                requests=np.array([self.vectors(pod)[0] for pod, _ in placed], np.int64).reshape(
+                    len(placed), len(self.table.resources)
+                ),
+            )
+        return members.run
 
     def _priority(self, members: Members, pods: Iterable[Pod]) -> int:
         """The PodGroup's class, or the highest of the pods' own priorities."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from batchsched.framework.gangs import GangCount
 from batchsched.framework.podclass import PodClass
+from batchsched.framework.status import IndexArray, IntArray
 from batchsched.model.meta import seconds
 from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.model.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
@@ -20,9 +21,10 @@ class Members:
     Args:
       identity: `namespace/name` of the PodGroup, or that of the pod after `pod/`.
       group: the PodGroup, None for a pod alone or where it does not exist.
-      pending, bound: pods by namespace/name; held pods are among the bound.
+      pending, bound: pods by namespace/name; bound ones with their node's number, -1 for an unknown node.
       arrival: grows with the order in which gangs were first seen.
       slot: the gang's place in the backlog's columns, -1 outside.
+      gang, run: what was worked out of this record, until a member comes or goes.
     """
 
     identity: str
@@ -32,6 +34,7 @@ class Members:
     bound: dict[str, tuple[Pod, int]] = field(default_factory=dict)
     slot: int = -1
     gang: "Gang | None" = None
+    run: "Run | None" = None
 
     @property
     def alone(self) -> bool:
@@ -65,7 +68,7 @@ class Members:
         return min((seconds(pod.metadata.creation_timestamp) for pod in self.pending.values()), default=0.0)
 
     def count(self) -> GangCount:
-        """Count the members for plugins: those that are bound or held have a place."""
+        """Count the members for plugins: those that are bound have a place."""
         group = self.group
         subs = group.spec.sub_groups if group is not None else ()
         names = {sub.name for sub in subs}
@@ -121,6 +124,7 @@ class Gang:
       need: pods that must still be placed before the gang counts.
       parts: its classes, the largest request first.
       share: Σ dominant share over the pods that wait.
+      needs: [R] what its first `need` pods ask for together, the smallest ones: less than this never suffices.
     """
 
     members: Members
@@ -131,6 +135,7 @@ class Gang:
     need: int
     parts: tuple[GangPart, ...]
     share: float
+    needs: IntArray
 
     @property
     def key(self) -> str:
@@ -144,8 +149,23 @@ class Gang:
 
     @property
     def fresh(self) -> bool:
-        """True while no member is bound or held."""
+        """True while no member is bound."""
         return not self.members.bound
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A gang that runs: what it holds, and until when.
+
+    Args:
+      end: seconds since 1970 at which it is expected to end, infinity where nobody said.
+      nodes: [P] where its pods are.
+      requests: [P, R] what they hold there.
+    """
+
+    end: float
+    nodes: IndexArray
+    requests: IntArray
 
 
 def identity_of(pod: Pod) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
 from batchsched.ordering.tree import QueueLimit
 from batchsched.session.frame import Frame
+from batchsched.session.walk import Walked
 from batchsched.solver.problem import UNLIMITED, IntArray
 
 
@@ -60,6 +61,20 @@ def quotas(frame: Frame, scheduler_name: str) -> Quotas:
     free = np.where(free < UNLIMITED, np.maximum(0, free - used), free)
     gangs = np.where(gangs < UNLIMITED, np.maximum(0, gangs - running), gangs)
     return Quotas(limits, free, gangs)
+
+
+def spend(quotas: Quotas, frame: Frame, walked: Walked) -> Quotas:
+    """Return what queues still allow after a gang was placed."""
+    if not quotas.limits:
+        return quotas
+    member = quotas.members(frame, [walked.gang.queue])[:, 0]
+    used = np.sum([frame.vectors(placed.pod)[0] for placed in walked.placed], axis=0)
+    free = np.where(
+        (quotas.free < UNLIMITED) & member[:, np.newaxis], np.maximum(0, quotas.free - used), quotas.free
+    )
+    fresh = int(walked.gang.fresh)
+    gangs = np.where((quotas.gangs < UNLIMITED) & member, np.maximum(0, quotas.gangs - fresh), quotas.gangs)
+    return Quotas(quotas.limits, free, gangs)
 
 
 def _ours(pod: Pod, scheduler_name: str) -> bool:

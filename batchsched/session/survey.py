@@ -20,6 +20,7 @@ class Surveyed:
     Args:
       scan: PreFilter's and Filter's answers as things are.
       mask: [N] nodes that no filter refuses for good: those that refuse only until a pod lands stay in.
+      lasting: [N] nodes that nothing but capacity and neighbours stands against: pods that end may clear them.
       score: [N] total score where mask holds, 0 elsewhere.
       failure: what broke, "" when nothing did; then the mask is empty.
       plugin: whose failure it was.
@@ -27,6 +28,7 @@ class Surveyed:
 
     scan: Scan | None
     mask: BoolArray
+    lasting: BoolArray
     score: IntArray
     failure: str = ""
     plugin: str = ""
@@ -39,6 +41,7 @@ class Survey:
         self._frame = frame
         self._scores = scores
         self._steady = frozenset(name_of(one) for one in frame.pipeline.steady)
+        self._static = self._steady - {name_of(one) for one in frame.pipeline.moving}
         self._known: dict[int, tuple[PodClass, Surveyed]] = {}
 
     def of(self, pod_class: PodClass) -> Surveyed:
@@ -61,15 +64,18 @@ class Survey:
         try:
             scan = frame.pipeline.scan(pod_class, frame.table)
             if not scan.status.ok:
-                return Surveyed(scan, nothing, no_score)
+                return Surveyed(scan, nothing, nothing, no_score)
             mask = np.ones(count, np.bool_) if scan.outside is None else ~scan.outside
+            lasting = mask.copy()
             for plugin, verdict in zip(scan.plugins, scan.verdicts, strict=True):
+                if plugin in self._static:
+                    lasting &= verdict.fits
                 if plugin in self._steady:
                     mask &= verdict.fits
             score = no_score
             if self._scores and mask.any():
                 feasible = np.flatnonzero(mask).astype(np.int32)
                 score[feasible] = frame.pipeline.score(pod_class, feasible, frame.table, scan.state)
-            return Surveyed(scan, mask, score)
+            return Surveyed(scan, mask, lasting, score)
         except PluginError as error:
-            return Surveyed(None, nothing, no_score, str(error), error.plugin)
+            return Surveyed(None, nothing, nothing, no_score, str(error), error.plugin)

@@ -49,6 +49,7 @@ class Walked:
       gang: the gang.
       placed: pods with a place, in the order of Reserve; none when it was refused.
       refusal: Success, or the answer that rolled the gang back.
+      failure: a plugin broke.
       final: Reserve or Permit refused a member; no other placement is to be tried.
       held_by: the plugin that makes it wait, and until when; "" when it may be bound.
     """
@@ -57,6 +58,7 @@ class Walked:
     placed: list[Placed] = field(default_factory=list)
     refusal: Status = SUCCESS
     final: bool = False
+    failure: bool = False
     held_by: str = ""
     until: float = 0.0
 
@@ -64,7 +66,8 @@ class Walked:
 class Walk:
     """One session's statement over the frame.
 
-    Used as a context manager: on leaving, gangs that were not kept by `keep()` are rolled back.
+    Used as a context manager: on leaving, gangs that were not kept by `keep()` are rolled back, and the table is as
+    it was before; what was kept lives on in the decision.
     """
 
     def __init__(self, frame: Frame, now: float) -> None:
@@ -80,13 +83,24 @@ class Walk:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Undo what was not kept, the last gang first."""
-        for walked in reversed(self._done[self._kept :]):
+        """Leave the table as it was found: undo what was not kept, then lift what was kept off the nodes."""
+        self.undo(self._kept)
+        for walked in reversed(self._done):
+            for placed in reversed(walked.placed):
+                self._lift(placed)
+
+    def mark(self) -> int:
+        """Where the walk stands now."""
+        return len(self._done)
+
+    def undo(self, mark: int) -> None:
+        """Roll back every gang since the mark, the last one first."""
+        for walked in reversed(self._done[mark:]):
             self._roll_back(walked)
-        del self._done[self._kept :]
+        del self._done[mark:]
 
     def keep(self) -> tuple[Walked, ...]:
-        """Keep every gang that was walked so far, and return them."""
+        """Keep every gang that was walked so far, and return them: their plugins stay reserved."""
         self._kept = len(self._done)
         return tuple(self._done)
 
@@ -97,15 +111,33 @@ class Walk:
             walked.refusal = self._place(walked, shares)
         except PluginError as error:
             walked.refusal = Status(Code.UNSCHEDULABLE, (str(error),), error.plugin)
+            walked.failure = walked.final = True
             self._roll_back(walked)
             return walked
-        complete = self._frame.count_of(_any_pod(gang)).complete
-        if walked.refusal.ok or (complete and walked.placed):
+        self.close(walked)
+        return walked
+
+    def add(self, walked: Walked, share: Share, state: CycleState) -> None:
+        """Reserve and permit pods of a gang that were filtered already; `close` ends the gang.
+
+        Raises:
+          PluginError: a plugin broke.
+        """
+        for pod, node in zip(share.part.pods, _spread_out(share), strict=True):
+            status = self._reserve(walked, pod, node, share.part.pod_class, state)
+            if not status.ok:
+                walked.refusal = status
+                return
+
+    def close(self, walked: Walked) -> bool:
+        """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
+        complete = self._frame.count_of(_any_pod(walked.gang)).complete
+        if complete and walked.placed:
             self._settle(walked)
             self._done.append(walked)
-        else:
-            self._roll_back(walked)
-        return walked
+            return True
+        self._roll_back(walked)
+        return False
 
     def _settle(self, walked: Walked) -> None:
         """Say who still holds the gang, if anyone does."""
@@ -204,8 +236,11 @@ class Walk:
         try:
             frame.pipeline.unreserve(placed.pod, placed.node, frame.table, placed.state)
         finally:
-            frame.table.remove(placed.pod, *frame.vectors(placed.pod))
-            frame.count_of(placed.pod).count(placed.pod, -1)
+            self._lift(placed)
+
+    def _lift(self, placed: Placed) -> None:
+        self._frame.table.remove(placed.pod, *self._frame.vectors(placed.pod))
+        self._frame.count_of(placed.pod).count(placed.pod, -1)
 
     def _roll_back(self, walked: Walked) -> None:
         """Unreserve the gang's pods, the last one first, and take them off the table."""

@@ -1,0 +1,122 @@
+"""Admission: what can be said of a gang before anybody looks at nodes.
+
+References to objects that do not exist, gates, and too few pods. What is refused here holds nothing and costs the
+solver nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from batchsched.errors import PluginError
+from batchsched.framework.status import SUCCESS, Status
+from batchsched.model.decision import Refusal
+from batchsched.model.meta import seconds
+from batchsched.model.pod import Pod
+from batchsched.model.snapshot import Snapshot
+from batchsched.session.frame import Frame
+from batchsched.session.gang import Gang, GangPart, Members
+from batchsched.session.levels import Levels, UnknownLevel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Admission:
+    """What admission needs: the tables, the levels, and which PodGroups and Queues had to be set aside."""
+
+    frame: Frame
+    levels: Levels
+    set_aside: frozenset[str]
+
+    @classmethod
+    def of(cls, frame: Frame, levels: Levels, snapshot: Snapshot) -> "Admission":
+        """Prepare admission for a session."""
+        return cls(frame, levels, frozenset(one.object for one in snapshot.set_aside))
+
+    def gang(self, members: Members) -> Gang | Refusal:
+        """Return the gang as the solver may have it, its pods in queue order and without gated ones, or a refusal."""
+        refusal = self._references(members)
+        if refusal is not None:
+            return refusal
+        gang = self.frame.gang(members)
+        try:
+            return self._queued(gang)
+        except PluginError as error:
+            return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
+
+    def _references(self, members: Members) -> Refusal | None:
+        key = members.key
+        if members.group is None and not members.alone:
+            aside = " (it was set aside)" if f"PodGroup {key}" in self.set_aside else ""
+            return Refusal(
+                pod_group=key,
+                reason="PodGroupNotFound",
+                message=f"no PodGroup {key} exists{aside}; create it, or correct the pods' pod-group label",
+            )
+        if members.queue not in self.frame.queues:
+            aside = " (it was set aside)" if f"Queue {members.queue}" in self.set_aside else ""
+            return Refusal(
+                pod_group=key,
+                reason="QueueNotFound",
+                message=f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue",
+            )
+        try:
+            self.levels.of(members.group)
+            self.levels.of_subgroups(members.group)
+        except UnknownLevel as error:
+            return Refusal(pod_group=key, reason="UnknownTopologyLevel", message=str(error))
+        return None
+
+    def _queued(self, gang: Gang) -> Gang | Refusal:
+        gated: Status = SUCCESS
+        parts = []
+        left_out = 0
+        for part in gang.parts:
+            pods = []
+            for pod in self._in_queue_order(part.pods, gang.priority):
+                status = self.frame.pipeline.preenqueue(pod)
+                if status.ok:
+                    pods.append(pod)
+                else:
+                    gated = status
+                    left_out += 1
+            if pods:
+                parts.append(GangPart(part.pod_class, part.subgroup, tuple(pods)))
+        count = self.frame.count_of(next(iter(gang.members.pending.values())))
+        if not count.possible:
+            return Refusal(pod_group=gang.key, reason="NotEnoughPods", message=_not_enough(gang.members))
+        if left_out and sum(len(part.pods) for part in parts) < max(1, gang.need):
+            reasons = ", ".join(gated.reasons)
+            return Refusal(
+                pod_group=gang.key,
+                reason="Gated",
+                message=f"{left_out} pods are kept out of the queue: {reasons}",
+            )
+        return replace(gang, parts=tuple(parts)) if left_out or len(gang.parts) else gang
+
+    def _in_queue_order(self, pods: Iterable[Pod], priority: int) -> Iterator[Pod]:
+        sorts = self.frame.pipeline.queue_sorts
+        if not sorts:
+            return iter(pods)
+        key = sorts[0].key
+        return iter(
+            sorted(pods, key=lambda pod: key(pod, priority, seconds(pod.metadata.creation_timestamp)))
+        )
+
+
+def without_pods(members: Members) -> Refusal | None:
+    """Refuse a PodGroup of which too few pods exist and none waits."""
+    if members.group is None or members.pending or len(members.bound) >= members.minimum:
+        return None
+    return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
+
+
+def _not_enough(members: Members) -> str:
+    count = members.count()
+    if count.existing < count.minimum:
+        return (
+            f"{count.existing} of the {count.minimum} pods that minMember asks for exist; create the others"
+        )
+    name = next(name for name, least in count.sub_minimum.items() if count.sub_existing.get(name, 0) < least)
+    return (
+        f"{count.sub_existing.get(name, 0)} of the {count.sub_minimum[name]} pods that subGroup {name} asks for exist; "
+        "create the others, or correct their sub-group label"
+    )

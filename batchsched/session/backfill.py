@@ -1,0 +1,105 @@
+"""The head's reservation: when it can start at the earliest, and who may start before it.
+
+The head cannot start now. Going through the running gangs in the order of their expected ends, the first moment
+at which it fits is its reserved start. A gang behind it may start now when it ends by then, or when the head still
+fits beside it: on a cluster of equal one-slot nodes that is EASY's rule of the extra nodes.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from batchsched.framework.status import IndexArray, IntArray
+from batchsched.session.formulation import Scene, formulate
+from batchsched.session.gang import Gang, Run
+from batchsched.solver.greedy import greedy
+from batchsched.solver.problem import Problem
+
+
+@dataclass(slots=True, eq=False)
+class Shadow:
+    """A reservation while a session goes on.
+
+    Args:
+      start: seconds since 1970 at which the head can start.
+      free: [N, R] what will be free then, less what longer gangs took since.
+      problem: the head alone, to ask whether it fits.
+      needs: [R] what the head needs at least.
+    """
+
+    start: float
+    free: IntArray
+    problem: Problem
+    needs: IntArray
+
+    def take(self, nodes: IndexArray, requests: IntArray) -> bool:
+        """Give way to a gang that outlives the reserved start: True, and it is counted, when the head still fits."""
+        left = self.free.copy()
+        np.subtract.at(left, nodes, requests)
+        if not fits(self.problem, left):
+            return False
+        self.free = left
+        return True
+
+
+def fits(problem: Problem, free: IntArray) -> bool:
+    """Tell whether the only gang of a problem finds room in `free` [N, R]."""
+    available = np.maximum(0, free)
+    simple = (
+        len(problem.kind) == 1 and problem.required[0] < 0 and not problem.rows and not len(problem.sub_gang)
+    )
+    if simple:
+        demand = problem.demand[0]
+        asked = demand > 0
+        slots = (available[:, asked] // demand[asked]).min(axis=1)
+        return int(slots[problem.mask[problem.kind[0]]].sum()) >= int(problem.need[0])
+    return bool(greedy(replace(problem, free=available)).taken[0])
+
+
+def shadow_of(scene: Scene, gang: Gang, now: float) -> Shadow | None:
+    """Return the reservation of a gang that does not fit now; None when no running gang's end lets it in."""
+    frame = scene.frame
+    runs = sorted((frame.run(members) for members in frame.running.values()), key=lambda run: run.end)
+    runs = [run for run in runs if math.isfinite(run.end)]
+    free = frame.table.allocatable - frame.table.requested
+    problem = formulate(scene, [gang], gang.created, lasting=True).problem
+    first = _first_fit(problem, free, runs, gang)
+    if first is None:
+        return None
+    start = max(now, runs[first].end)
+    while first + 1 < len(runs) and max(now, runs[first + 1].end) <= start:
+        first += 1
+    return Shadow(start, _released(free, runs[: first + 1]), problem, gang.needs)
+
+
+def _first_fit(problem: Problem, free: IntArray, runs: list[Run], gang: Gang) -> int | None:
+    """Bisect for the first end after which the gang fits; ends only ever add room."""
+    low, high = _least(free, runs, gang), len(runs) - 1
+    if high < 0 or low > high or not fits(problem, _released(free, runs)):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if fits(problem, _released(free, runs[: middle + 1])):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _least(free: IntArray, runs: list[Run], gang: Gang) -> int:
+    """The first end after which enough is free in sum: none before it can do."""
+    if not runs:
+        return 0
+    released = np.cumsum([run.requests.sum(axis=0) for run in runs], axis=0)
+    enough = (np.maximum(0, free).sum(axis=0) + released >= gang.needs).all(axis=1)
+    return int(np.argmax(enough)) if enough.any() else len(runs)
+
+
+def _released(free: IntArray, runs: list[Run]) -> IntArray:
+    after = free.copy()
+    if runs:
+        np.add.at(
+            after, np.concatenate([run.nodes for run in runs]), np.concatenate([run.requests for run in runs])
+        )
+    return after

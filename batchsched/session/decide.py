@@ -1,0 +1,241 @@
+"""`decide`: a snapshot in, a decision out. Everything else in batchsched is a shell around it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.registry import standard
+from batchsched.model.decision import (
+    Assignment,
+    Decision,
+    Nomination,
+    Refusal,
+    Reservation,
+    SolverAccount,
+    TierAccount,
+    Waiting,
+)
+from batchsched.model.meta import timestamp
+from batchsched.model.snapshot import HeldGang, Snapshot
+from batchsched.ordering import policy as policies
+from batchsched.ordering.batch import POLICIES
+from batchsched.ports.telemetry import Silence, Telemetry
+from batchsched.session.admission import Admission, without_pods
+from batchsched.session.backlog import Line
+from batchsched.session.diagnosis import Diagnosis, permit_refusal
+from batchsched.session.formulation import Scene, formulate
+from batchsched.session.frame import Frame
+from batchsched.session.gang import Gang, Members
+from batchsched.session.held import revisit
+from batchsched.session.joint import Joint
+from batchsched.session.levels import Levels
+from batchsched.session.ordered import Hopes, Ordered
+from batchsched.session.podwise import Podwise
+from batchsched.session.quotas import quotas
+from batchsched.session.survey import Survey
+from batchsched.session.walk import Walk, Walked
+from batchsched.settings.schema import Profile
+
+ALL = "all"
+"""The share of every tier while queues have no entitlements."""
+
+
+def decide(
+    snapshot: Snapshot, profile: Profile, now: float, seed: int, *, telemetry: Telemetry | None = None
+) -> Decision:
+    """Decide one session: pure, deterministic, without clock or I/O.
+
+    Args:
+      snapshot: everything the decision may depend on.
+      profile: how to schedule.
+      now: seconds since 1970.
+      seed: of everything that is drawn.
+      telemetry: a listener; it never changes the decision.
+
+    Raises:
+      InvalidInput: the profile names a plugin or a policy that does not exist, or arguments that it refuses.
+    """
+    return Sessions(snapshot, profile).decide(now, seed, telemetry=telemetry)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A decision in the making."""
+
+    walked: list[Walked] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
+    tiers: tuple[TierAccount, ...] = ()
+    gap: float = 0.0
+    guard: bool = False
+
+
+class Sessions:
+    """One session after the other over a cluster that is followed event by event.
+
+    A fresh object over a snapshot and an old one that followed the cluster there decide the same.
+    """
+
+    def __init__(self, snapshot: Snapshot, profile: Profile, pipeline: Pipeline | None = None) -> None:
+        self.profile = profile
+        self.frame = Frame(snapshot, pipeline or standard().pipeline(profile))
+        self.held: tuple[HeldGang, ...] = snapshot.held
+        self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
+        self._levels = Levels(snapshot, self.frame.table)
+        self._admission = Admission.of(self.frame, self._levels, snapshot)
+        self._hopes: Hopes = {}
+
+    def decide(
+        self, now: float, seed: int, *, telemetry: Telemetry | None = None, brief: bool = False
+    ) -> Decision:
+        """Decide the next session; the frame is left as it was found.
+
+        Args:
+          now: seconds since 1970.
+          seed: of everything that is drawn.
+          telemetry: a listener.
+          brief: leave out refusals that say only that a gang has to wait; a simulator reads none of them.
+        """
+        listener = telemetry or Silence()
+        draft = Draft()
+        self.frame.refresh()
+        with Walk(self.frame, now) as walk:
+            busy = self._revisit_held(walk, draft, now)
+            line = self.frame.backlog.order(self._policy, now).without(busy)
+            waiting = line.members
+            if not self.frame.table.nodes:
+                draft.refusals += [_no_nodes(one) for one in waiting]
+            elif not self.profile.solver.enabled:
+                self._podwise(walk, draft, waiting)
+            elif self.profile.selection == "ordered":
+                self._ordered(walk, draft, line, now, brief)
+            else:
+                self._joint(walk, draft, waiting, seed, listener)
+            walk.keep()
+            return self._decision(draft, brief)
+
+    def _revisit_held(self, walk: Walk, draft: Draft, now: float) -> frozenset[str]:
+        walked = revisit(self.frame, walk, self.held, now)
+        for one in walked:
+            if one.refusal.ok:
+                draft.walked.append(one)
+            else:
+                draft.refusals.append(permit_refusal(one, timed_out=now >= self._deadline(one)))
+        return frozenset(one.gang.members.identity for one in walked)
+
+    def _deadline(self, walked: Walked) -> float:
+        return next((one.until for one in self.held if one.pod_group == walked.gang.key), float("inf"))
+
+    def _scene(self) -> Scene:
+        return Scene(
+            self.frame,
+            self.profile,
+            self._levels,
+            quotas(self.frame, self.profile.scheduler_name),
+            Survey(self.frame),
+        )
+
+    def _joint(
+        self, walk: Walk, draft: Draft, waiting: Sequence[Members], seed: int, telemetry: Telemetry
+    ) -> None:
+        """Select by weight: all gangs of the window at once."""
+        with telemetry.stage("admit"):
+            gangs = self._admitted(draft, waiting)
+        scene = self._scene()
+        with telemetry.stage("pipeline"):
+            scene.survey.all(part.pod_class for gang in gangs for part in gang.parts)
+        with telemetry.stage("formulate"):
+            formulation = formulate(scene, gangs, self.frame.backlog.youngest())
+        outcome = Joint(formulation, self.profile.solver, seed, telemetry).select(walk)
+        draft.walked += outcome.walked
+        with telemetry.stage("explain"):
+            diagnosis = Diagnosis(scene, formulation, outcome, self.profile.solver, seed)
+            draft.refusals += diagnosis.refusals()
+        draft.guard = outcome.solution.guard
+        draft.tiers = tuple(
+            TierAccount(share=ALL, priority=priority, objective=float(objective), bound=float(bound))
+            for priority, objective, bound in zip(
+                formulation.priorities, outcome.objective, outcome.bound, strict=True
+            )
+        )
+        total = float(outcome.bound.sum())
+        draft.gap = max(0.0, 1.0 - float(outcome.objective.sum()) / total) if total > 0 else 0.0
+
+    def _admitted(self, draft: Draft, waiting: Sequence[Members]) -> list[Gang]:
+        """Admit gangs, the highest priority first and in the policy's order within it, up to the window."""
+        ranked = sorted(waiting, key=lambda one: -self.frame.gang(one).priority)
+        gangs: list[Gang] = []
+        for at, members in enumerate(ranked):
+            if len(gangs) == self.profile.session_window:
+                draft.refusals += [_outside(one, self.profile.session_window) for one in ranked[at:]]
+                break
+            admitted = self._admission.gang(members)
+            if isinstance(admitted, Refusal):
+                draft.refusals.append(admitted)
+            elif admitted.parts:
+                gangs.append(admitted)
+        return gangs
+
+    def _ordered(self, walk: Walk, draft: Draft, line: Line, now: float, brief: bool) -> None:
+        ordered = Ordered(self._scene(), self._admission, walk, now, self._hopes, brief=brief)
+        window = self.profile.session_window
+        ordered.select(line.first(window))
+        if not brief:
+            draft.refusals += [_outside(one, window) for one in line.members[window:]]
+        draft.walked += ordered.walked
+        draft.refusals += ordered.refusals
+        draft.reservations += ordered.reservations
+
+    def _podwise(self, walk: Walk, draft: Draft, waiting: Sequence[Members]) -> None:
+        podwise = Podwise(self.frame, self._admission, walk)
+        podwise.select(waiting)
+        draft.walked += podwise.walked
+        draft.refusals += podwise.refusals
+
+    def _decision(self, draft: Draft, brief: bool) -> Decision:
+        if not brief:
+            short = (without_pods(one) for one in self.frame.gangs.values())
+            draft.refusals += [refusal for refusal in short if refusal is not None]
+        names = self.frame.table.names
+        bound = [one for one in draft.walked if not one.held_by]
+        held = [one for one in draft.walked if one.held_by]
+        return Decision(
+            assignments=tuple(
+                Assignment(namespace=namespace, pod=pod, node=node)
+                for namespace, pod, node in _places(bound, names)
+            ),
+            nominations=tuple(
+                Nomination(namespace=namespace, pod=pod, node=node)
+                for namespace, pod, node in _places(held, names)
+            ),
+            waiting=tuple(
+                Waiting(pod_group=one.gang.key, plugin=one.held_by, until=timestamp(one.until))
+                for one in sorted(held, key=lambda one: one.gang.key)
+            ),
+            refusals=tuple(sorted(draft.refusals, key=lambda one: one.pod_group)),
+            reservations=tuple(draft.reservations),
+            set_aside=self.frame.snapshot.set_aside,
+            solver=SolverAccount(tiers=draft.tiers, gap=draft.gap, guard=draft.guard),
+        )
+
+
+def _places(walked: Iterable[Walked], names: Sequence[str]) -> list[tuple[str, str, str]]:
+    return sorted(
+        (placed.pod.namespace, placed.pod.name, names[placed.node]) for one in walked for placed in one.placed
+    )
+
+
+def _no_nodes(members: Members) -> Refusal:
+    return Refusal(
+        pod_group=members.key,
+        reason="NoNodes",
+        message="the cluster has no nodes; nothing can be placed until one joins",
+    )
+
+
+def _outside(members: Members, window: int) -> Refusal:
+    return Refusal(
+        pod_group=members.key,
+        reason="OutsideWindow",
+        message=f"{window} gangs are ahead, as many as a session looks at (sessionWindow); it waits for a later one",
+    )

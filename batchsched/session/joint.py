@@ -1,0 +1,149 @@
+"""Joint selection: the solver proposes for all gangs at once, the walk has the last word.
+
+What the walk refuses becomes a cut, and the session solves again; after a bounded number of rounds the best
+outcome stands, and gangs that the walk still refuses are refused, never split.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from batchsched.ports.telemetry import Telemetry
+from batchsched.session.formulation import Formulation
+from batchsched.session.walk import Share, Walk, Walked
+from batchsched.settings.schema import SolverSettings
+from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution
+from batchsched.solver.stage import solve
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a session's selection came to.
+
+    Args:
+      walked: gangs that were placed, or are held.
+      rejected: gang number → what the walk refused, of gangs that the solver had chosen.
+      solution: the solver's answer that was walked; its bounds hold for the problem without cuts.
+      objective: [T] weight that was placed, by tier.
+      bound: [T] upper bounds.
+    """
+
+    walked: tuple[Walked, ...]
+    rejected: dict[int, Walked]
+    solution: Solution
+    objective: FloatArray
+    bound: FloatArray
+
+
+def budget_of(settings: SolverSettings) -> Budget:
+    """Return the solver's budget as the profile states it."""
+    return Budget(
+        deterministic=settings.deterministic_budget,
+        rounds=settings.rounds,
+        gap=settings.gap,
+        guard_seconds=settings.guard_seconds,
+        exact_variables=settings.exact_variables,
+    )
+
+
+class Joint:
+    """Solve, walk and cut for one session."""
+
+    def __init__(
+        self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
+    ) -> None:
+        self._formulation = formulation
+        self._budget = budget_of(settings)
+        self._rounds = settings.rounds
+        self._seed = seed
+        self._telemetry = telemetry
+
+    def select(self, walk: Walk) -> Outcome:
+        """Return the best outcome of the rounds; its gangs are walked, and not yet kept."""
+        problem = self._formulation.problem
+        best: Outcome | None = None
+        start = walk.mark()
+        for _ in range(self._rounds + 1):
+            solution = solve(problem, self._budget, self._seed, self._telemetry)
+            with self._telemetry.stage("walk"):
+                outcome = self._walk(walk, solution, best)
+            if best is None or _better(outcome, best):
+                best, stands = outcome, True
+            else:
+                stands = False
+            if not outcome.rejected:
+                break
+            problem = self._cut(problem, outcome)
+            walk.undo(start)
+            stands = False
+        assert best is not None  # the loop runs at least once
+        if not stands:
+            walk.undo(start)
+            with self._telemetry.stage("walk"):
+                best = replace(self._walk(walk, best.solution, best), rejected=best.rejected)
+        return best
+
+    def _walk(self, walk: Walk, solution: Solution, before: Outcome | None) -> Outcome:
+        formulation = self._formulation
+        problem = formulation.problem
+        rejected: dict[int, Walked] = {}
+        shares = shares_of(formulation, solution)
+        placed: list[Walked] = []
+        objective = np.zeros(len(formulation.priorities))
+        weights = self._weight_by_class()
+        for number in sorted(shares, key=lambda g: (int(problem.tier[g]), int(problem.rank[g]))):
+            walked = walk.gang(formulation.gangs[number], shares[number])
+            if not walked.refusal.ok:
+                rejected[number] = walked
+            if walked.placed:
+                placed.append(walked)
+                objective[problem.tier[number]] += sum(
+                    weights[number, id(one.pod_class)] for one in walked.placed
+                )
+        bound = solution.bound if before is None else np.maximum(solution.bound, before.bound)
+        return Outcome(tuple(placed), rejected, solution, objective, np.maximum(bound, objective))
+
+    def _weight_by_class(self) -> dict[tuple[int, int], float]:
+        formulation = self._formulation
+        weight = formulation.problem.weight
+        return {
+            (number, id(part.pod_class)): float(weight[at])
+            for at, (number, part) in enumerate(formulation.parts)
+        }
+
+    def _cut(self, problem: Problem, outcome: Outcome) -> Problem:
+        """Forbid what the walk refused: the placement where a filter did, the gang where Reserve or Permit did."""
+        solution = outcome.solution
+        cuts: list[Cut] = []
+        allowed = problem.allowed.copy()
+        for number, walked in outcome.rejected.items():
+            if walked.final:
+                allowed[number] = False
+                continue
+            mine = self._formulation.problem.gang[solution.classes] == number
+            cuts.append(Cut(number, solution.classes[mine], solution.nodes[mine], solution.counts[mine]))
+        return replace(problem, cuts=(*problem.cuts, *cuts), allowed=allowed)
+
+
+def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[Share]]:
+    """Return what the solution gives to each gang, part by part, nodes in order."""
+    shares: dict[int, list[Share]] = {}
+    if not len(solution.classes):
+        return shares
+    edges = np.flatnonzero(np.diff(solution.classes)) + 1
+    starts = np.concatenate([[0], edges])
+    ends = np.concatenate([edges, [len(solution.classes)]])
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        number, part = formulation.parts[int(solution.classes[start])]
+        nodes = tuple(solution.nodes[start:end].tolist())
+        counts = tuple(solution.counts[start:end].tolist())
+        shares.setdefault(number, []).append(Share(part, nodes, counts))
+    return shares
+
+
+def _better(one: Outcome, other: Outcome) -> bool:
+    """Compare tier by tier; equal up to rounding, more gangs win."""
+    for mine, theirs in zip(one.objective, other.objective, strict=True):
+        if abs(mine - theirs) > 1e-9 * max(1.0, abs(theirs)):
+            return bool(mine > theirs)
+    return len(one.walked) > len(other.walked)
