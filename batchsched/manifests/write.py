@@ -1,11 +1,14 @@
-"""A Snapshot as Kubernetes manifests: one `List`, which `read` turns back into an equal Snapshot."""
+"""A Snapshot as Kubernetes manifests: one `List`, and an equal Snapshot from it."""
 
 from typing import Any, Final
 
 import msgspec
 from pydantic import BaseModel
 
-from batchsched.manifests.kinds import ALL, Kind
+from batchsched.errors import InvalidInput
+from batchsched.manifests.decode import Decoder, Refused
+from batchsched.manifests.documents import documents
+from batchsched.manifests.kinds import ALL, BY_GROUP_AND_NAME, Kind, group_of
 from batchsched.model.snapshot import Snapshot
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -24,6 +27,30 @@ def to_manifests(snapshot: Snapshot) -> dict[str, Any]:
     """Return the same `List` as plain values."""
     plain: dict[str, Any] = msgspec.json.decode(to_json(snapshot))
     return plain
+
+
+def from_json(data: bytes, file: str = "") -> Snapshot:
+    """Turn what `to_json` wrote back into an equal snapshot: nothing is filled in, left out or set aside.
+
+    Raises:
+      InvalidInput: it holds something that `to_json` does not write.
+    """
+    decoder = Decoder(trusted=True)
+    objects: dict[str, list[Any]] = {kind.field: [] for kind in ALL}
+    for found in documents(data, file):
+        if isinstance(found, InvalidInput):
+            raise found
+        envelope = found.envelope
+        if envelope.items is not None:
+            continue  # an empty list
+        kind = BY_GROUP_AND_NAME.get((group_of(envelope.api_version), envelope.kind))
+        if kind is None:
+            raise InvalidInput(f"{envelope.kind!r} has no place in a snapshot", file=file, object=found.place)
+        try:
+            objects[kind.field].append(decoder.decode(found, kind))
+        except Refused as refused:
+            raise InvalidInput(str(refused), file=file, object=f"{kind.name} ({found.place})") from refused
+    return Snapshot(**{name: tuple(values) for name, values in objects.items()})
 
 
 def _object(one: msgspec.Struct | BaseModel, kind: Kind) -> bytes:

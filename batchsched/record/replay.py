@@ -1,0 +1,94 @@
+"""The same session again: does the decision repeat, and if not, what differs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.model.decision import Decision, to_json, without_telemetry
+from batchsched.model.snapshot import Snapshot
+from batchsched.record.file import Record
+from batchsched.settings.schema import Profile
+
+Decide = Callable[[Snapshot, Profile, float, int], Decision]
+
+_IDENTITY: Final = {
+    "assignments": ("namespace", "pod"),
+    "evictions": ("namespace", "pod"),
+    "refusals": ("podGroup",),
+    "reservations": ("podGroup",),
+    "nominations": ("namespace", "pod"),
+    "waiting": ("podGroup",),
+    "setAside": ("file", "object", "field"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One place where the recorded and the new decision differ.
+
+    Args:
+      place: the list and the item, such as "assignments: team-a/bert-0".
+      recorded: what the file says, "" where it has nothing there.
+      now: what `decide` says now, "" where it has nothing there.
+    """
+
+    place: str
+    recorded: str
+    now: str
+
+
+def replay(record: Record, decide: Decide) -> tuple[Difference, ...]:
+    """Decide a recorded session again; nothing comes back when the decision repeats, byte for byte.
+
+    Args:
+      record: the session.
+      decide: takes snapshot, profile, now and seed.
+    """
+    again = decide(record.snapshot, record.profile, record.now, record.seed)
+    return differences(record.decision, again)
+
+
+def differences(recorded: Decision, now: Decision) -> tuple[Difference, ...]:
+    """Compare two decisions, telemetry apart."""
+    before, after = to_json(without_telemetry(recorded)), to_json(without_telemetry(now))
+    if before == after:
+        return ()
+    old, new = msgspec.json.decode(before), msgspec.json.decode(after)
+    found = [one for name in _IDENTITY for one in _in_list(name, old[name], new[name])]
+    found += [
+        Difference(f"solver.{field}", _text(old["solver"][field]), _text(new["solver"][field]))
+        for field in old["solver"]
+        if old["solver"][field] != new["solver"][field]
+    ]
+    return tuple(found) or (Difference("the order of items", "as recorded", "another"),)
+
+
+def _in_list(name: str, old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[Difference]:
+    before, after = _by_identity(name, old), _by_identity(name, new)
+    return [
+        Difference(f"{name}: {key}", _text(before.get(key)), _text(after.get(key)))
+        for key in dict.fromkeys((*before, *after))
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _by_identity(name: str, items: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for item in items:
+        key = "/".join(str(item[field]) for field in _IDENTITY[name])
+        rest = {field: value for field, value in item.items() if field not in _IDENTITY[name]}
+        found.setdefault(key, []).append(rest)
+    return found
+
+
+def _text(value: Any) -> str:
+    """Write a value for people: `node: n1`, and nothing for nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "; ".join(_text(one) for one in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{field}: {_text(part)}" for field, part in value.items())
+    return str(value)
