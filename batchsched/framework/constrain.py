@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.status import IndexArray
+from batchsched.framework.status import BoolArray, IndexArray
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, Row, Sense
 
 __all__ = ["ALL_NODES", "EVERY_NODE", "Batch", "Candidate", "Row", "Sense"]
@@ -27,6 +27,7 @@ class Candidate:
       gang: the gang's number in the problem.
       count: pods that wait.
       rigid: all of them are placed, or none: the gang has no surplus.
+      fits: [N] nodes that no lasting refusal keeps the pods from; None: nobody looked. It makes rows tighter.
     """
 
     index: int
@@ -34,6 +35,7 @@ class Candidate:
     gang: int
     count: int
     rigid: bool
+    fits: BoolArray | None = None
 
 
 class Batch:

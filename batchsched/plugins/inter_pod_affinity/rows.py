@@ -1,11 +1,238 @@
-"""Rows."""
+"""Rows: what required affinity and anti-affinity mean for counts of classes per domain.
 
-from collections.abc import Sequence
+Pods only come during a session, so that what keeps a pod away today keeps it away to the end, and two pods that
+exclude each other in whatever order they come are never together at the end.
+"""
 
-from batchsched.framework.constrain import Batch, Row
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from batchsched.framework.constrain import Batch, Candidate, Row
+from batchsched.framework.domains import RowDomains
+from batchsched.framework.label_index import LabelIndex, Selection, identity
 from batchsched.framework.nodes import NodeTable
+from batchsched.framework.status import BoolArray, IndexArray, IntArray
+from batchsched.model.affinity import PodAffinityTerm
+from batchsched.plugins.inter_pod_affinity.counts import Tally, all_of, keys_of
+from batchsched.plugins.inter_pod_affinity.terms import (
+    Term,
+    attraction_of,
+    means,
+    newcomer,
+    own_terms,
+    repulsion_of,
+)
+from batchsched.solver.problem import UNLIMITED
+
+PLUGIN = "InterPodAffinity"
+APART = "pods must not share a domain of {key}"
+TOGETHER = "pods must share a domain of {key} with pods that they need"
+CLOSED = "pods that are there keep the pod away, or the node lacks a topology key"
+
+
+@dataclass(slots=True, eq=False)
+class Scene:
+    """The candidates, found by their labels."""
+
+    batch: Batch
+    table: NodeTable
+    index: LabelIndex = field(default_factory=LabelIndex)
+
+    def __post_init__(self) -> None:
+        for candidate in self.batch.candidates:
+            self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
+
+    def meant(self, selection: Selection) -> list[Candidate]:
+        """Return the candidates that are selected."""
+        return [self.batch.candidates[at] for at in self.index.select(selection)]
+
+    def codes(self, key: str) -> IndexArray:
+        """[N] the domain of each node."""
+        return self.table.label(key)[0]
 
 
 def affinity_rows(batch: Batch, table: NodeTable) -> Sequence[Row]:
     """Return the rows of all candidates."""
-    return ()
+    scene = Scene(batch, table)
+    return [*_closed(scene), *_apart(scene), *_together(scene)]
+
+
+def _closed(scene: Scene) -> Iterator[Row]:
+    """Σ x ≤ 0 on nodes that refuse a class for good.
+
+    A node in a domain where a pod that is there matches the class's anti-affinity, or has an anti-affinity that means
+    the class; a node that lacks a key of its affinity: the Filter refuses these whatever lands.
+    """
+    refused: dict[int, BoolArray] = {}
+    for at, mask in (*_kept_away(scene), *_keep_away(scene), *_unlabelled(scene)):
+        refused[at] = refused[at] | mask if at in refused else mask
+    sharing: dict[bytes, tuple[BoolArray, list[int]]] = {}
+    for at, mask in sorted(refused.items(), key=lambda pair: pair[0]):
+        if mask.any():
+            sharing.setdefault(mask.tobytes(), (mask, []))[1].append(at)
+    for mask, classes in sharing.values():
+        yield Row(
+            partition=scene.batch.partition(np.where(mask, 0, -1).astype(np.int32)),
+            classes=np.asarray(classes, np.int32),
+            coefficients=np.ones(len(classes), np.int64),
+            right=np.zeros(1, np.int64),
+            plugin=PLUGIN,
+            reason=CLOSED,
+        )
+
+
+def _kept_away(scene: Scene) -> Iterator[tuple[int, BoolArray]]:
+    """Classes, and nodes where an existing pod's anti-affinity means them."""
+    for group in scene.table.pods.affinity_groups():
+        repulsion = group.affinity.pod_anti_affinity
+        for stated in repulsion.required if repulsion is not None else ():
+            tally: Tally | None = None
+            for one in scene.meant(Selection.of(stated.label_selector)):
+                if not means(stated, group.namespace, newcomer(one.pod_class.pod, scene.table)):
+                    continue
+                if tally is None:
+                    tally = Tally(scene.table)
+                    tally.add_group(stated.topology_key, group)
+                yield one.index, tally.of(stated.topology_key)[scene.codes(stated.topology_key)] > 0
+
+
+def _keep_away(scene: Scene) -> Iterator[tuple[int, BoolArray]]:
+    """Classes, and nodes where an existing pod matches their anti-affinity."""
+    for one in scene.batch.candidates:
+        pod = one.pod_class.pod
+        for term in own_terms(repulsion_of(pod).required, pod, scene.table):
+            tally = Tally(scene.table)
+            counts = scene.table.pods.count_selected(term.selection)
+            if tally.add_everywhere(term.topology_key, counts):
+                yield one.index, tally.of(term.topology_key)[scene.codes(term.topology_key)] > 0
+
+
+def _unlabelled(scene: Scene) -> Iterator[tuple[int, BoolArray]]:
+    """Classes, and nodes that lack a key of their affinity."""
+    for one in scene.batch.candidates:
+        for term in attraction_of(one.pod_class.pod).required:
+            yield one.index, scene.codes(term.topology_key) < 0
+
+
+def _apart(scene: Scene) -> Iterator[Row]:
+    """Rows for every different anti-affinity term of the candidates.
+
+    A pod is refused where its own term matches a pod that is there (as the newcomer reads it), and where the term of
+    a pod that is there means it (as the existing pod's term is read). Holders of the term that it matches refuse
+    each other in either order by their own reading: at most one of them is in a domain. A holder and another pod
+    exclude each other in either order when both readings mean that other pod, which is then a target.
+    """
+    holders: dict[Hashable, tuple[PodAffinityTerm, Term, list[Candidate]]] = {}
+    for one in scene.batch.candidates:
+        pod = one.pod_class.pod
+        stated = repulsion_of(pod).required
+        for raw, term in zip(stated, own_terms(stated, pod, scene.table), strict=True):
+            key = (
+                term.topology_key,
+                term.selection.identity,
+                raw.namespaces,
+                identity(raw.namespace_selector),
+                pod.namespace,
+            )
+            holders.setdefault(key, (raw, term, []))[2].append(one)
+    for raw, term, having in holders.values():
+        yield from _of_term(scene, raw, term, having)
+
+
+def _of_term(scene: Scene, raw: PodAffinityTerm, term: Term, having: list[Candidate]) -> Iterator[Row]:
+    """At most three kinds of pods per domain: exclusive holders P, other holders H, and targets that hold nothing D.
+
+    Σ_P x ≤ 1, and with P excluding D:       |D|·Σ_P x + Σ_D x ≤ |D|,           where |D| pods of D wait at most.
+    H excluding T, the targets in P and D:   |T|·Σ_H x + |H|·Σ_T x ≤ |H|·|T|,   |T| = 1 when all of T is in P.
+    Each holds when one side is 0 and when the other is, and never are both above 0.
+    """
+    namespace = having[0].pod_class.pod.namespace
+    matched = scene.meant(term.selection)
+    own = {one.index for one in having}
+    names = {one.index for one in matched}
+    exclusive = [one for one in having if one.index in names]
+    others = [one for one in having if one.index not in names]
+    targets = [one for one in matched if means(raw, namespace, newcomer(one.pod_class.pod, scene.table))]
+    free = [one for one in targets if one.index not in own]
+    codes = scene.codes(term.topology_key)
+    if not (codes >= 0).any():
+        return
+    domains = RowDomains.of(scene.batch, codes)
+    reason = APART.format(key=term.topology_key)
+    if exclusive and (free or _count(exclusive) > 1):
+        weight = max(1, _count(free))
+        yield _row(domains, [(exclusive, weight), (free, 1)], weight, reason)
+    if others and targets:
+        most = _count(targets) if free else 1
+        yield _row(domains, [(others, most), (targets, _count(others))], most * _count(others), reason)
+
+
+def _together(scene: Scene) -> Iterator[Row]:
+    """Rows for every different set of affinity terms of the candidates.
+
+    Let K be the candidates with the terms, F those that match all of them, and z a domain without such a pod now.
+    While something matches anywhere the exception for the first of a series is off, and stays off. A pod of K comes
+    into z only after a pod of F did; the first of F in z is not of K, by the same rule: Σ_K x ≤ |K|·Σ_(F without K) x.
+    While nothing matches, the exception is for pods that match themselves alone; for the others of K, those outside
+    F: Σ x ≤ |K|·Σ_F x. That the first and those like it end in one domain is no linear rule: replay sees to it.
+    """
+    sets: dict[Hashable, tuple[tuple[Term, ...], list[Candidate]]] = {}
+    for one in scene.batch.candidates:
+        pod = one.pod_class.pod
+        terms = own_terms(attraction_of(pod).required, pod, scene.table)
+        if terms:
+            asked = tuple((term.topology_key, term.selection.identity) for term in terms)
+            sets.setdefault(asked, (terms, []))[1].append(one)
+    for terms, having in sets.values():
+        friends = Tally(scene.table)
+        selection = all_of(terms)
+        counts = scene.table.pods.count_selected(selection)
+        for key in keys_of(terms):
+            friends.add_everywhere(key, counts)
+        matching = scene.meant(selection)
+        names, own = {one.index for one in matching}, {one.index for one in having}
+        if friends.any():
+            bound, seeds = having, [one for one in matching if one.index not in own]
+        else:
+            bound, seeds = [one for one in having if one.index not in names], matching
+        if not bound:
+            continue
+        for key in keys_of(terms):
+            codes = scene.codes(key)
+            if not (codes >= 0).any():
+                continue
+            right = np.where(friends.of(key)[:-1] > 0, _count(bound), 0)
+            yield _row(
+                RowDomains.of(scene.batch, codes),
+                [(bound, 1), (seeds, -_count(bound))],
+                right,
+                TOGETHER.format(key=key),
+            )
+
+
+def _count(candidates: Iterable[Candidate]) -> int:
+    return sum(one.count for one in candidates)
+
+
+def _row(
+    domains: RowDomains,
+    sides: Sequence[tuple[Sequence[Candidate], int]],
+    right: int | IntArray,
+    reason: str,
+) -> Row:
+    """Σ factor · Σ x of the side ≤ right in every domain; a candidate on two sides counts with both factors."""
+    factors: dict[int, int] = {}
+    for candidates, factor in sides:
+        for one in candidates:
+            factors[one.index] = factors.get(one.index, 0) + factor
+    values = np.full(int(domains.codes.max()) + 1, right) if isinstance(right, int) else right
+    return Row(
+        partition=domains.partition,
+        classes=np.fromiter(factors.keys(), np.int32, len(factors)),
+        coefficients=np.fromiter(factors.values(), np.int64, len(factors)),
+        right=domains.right(values.astype(np.int64), UNLIMITED),
+        plugin=PLUGIN,
+        reason=reason,
+    )

@@ -1,14 +1,268 @@
-"""Rows."""
+"""Rows: what hard spreading means for counts of classes per domain.
 
-from collections.abc import Sequence
+The pipeline judges a pod by the pods that are there when it comes; a row speaks of the end. What joins them: pods
+only come during a session, so that counts by domain, and with them the global minimum, never fall. In what follows
+e_z counts the matching pods of domain z at the start and n_z at the end, M is the global minimum at the end, s is
+maxSkew, and all counts are over the nodes that are eligible for the class, which is also the rows' partition.
+"""
 
-from batchsched.framework.constrain import Batch, Row
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate, Row, Sense
+from batchsched.framework.domains import RowDomains, by_domain
+from batchsched.framework.label_index import LabelIndex
 from batchsched.framework.nodes import NodeTable
+from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.model.affinity import TopologySpreadConstraint
+from batchsched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, Constraint, constraints_of
+from batchsched.plugins.pod_topology_spread.counts import eligible_nodes, labelled_nodes, matching_pods
+from batchsched.solver.problem import UNLIMITED
+
+PLUGIN = "PodTopologySpread"
+UNEVEN = "spread over {key} would exceed maxSkew"
+UNLABELLED = "node lacks a topology key of the pod's spread constraints"
+
+
+@dataclass(slots=True, eq=False)
+class Family:
+    """Candidates under one and the same constraint: equal selection, skew and eligible nodes.
+
+    Args:
+      codes: [N] domain of each eligible node, else -1.
+      strays: [N] nodes with all keys that do not count; only other plugins keep the pods off them.
+      itself: its members match the selector.
+      members, matching: candidates under the constraint; all candidates whose pods it counts.
+    """
+
+    constraint: Constraint
+    codes: IndexArray
+    strays: BoolArray
+    itself: bool
+    matching: tuple[Candidate, ...]
+    members: list[Candidate] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """Counts by domain, as far as domains have eligible nodes. Z domains.
+
+    Args:
+      seen: [D] domains with an eligible node.
+      existing: [D] matching pods there now.
+      landable: [D] domains where a pod that counts may land.
+    """
+
+    seen: BoolArray
+    existing: IntArray
+    landable: BoolArray
+
+    def highest(self, pods: int) -> int:
+        """The largest level that the emptiest domain can reach with so many more matching pods.
+
+        The pods that lift every domain to level M are at least Σ_z max(0, M - e_z), so no level for which that sum
+        exceeds their number is ever reached; a domain where none can land stays where it is.
+        """
+        closed = self.existing[self.seen & ~self.landable]
+        level = water_level(self.existing[self.seen & self.landable], pods)
+        return min(level, int(closed.min())) if len(closed) else level
+
+    def least(self, pods: int, skew: int) -> int:
+        """The smallest level at which so many pods of a class fit: Σ_z max(0, s + level - e_z) ≥ pods."""
+        open_ = self.existing[self.seen & self.landable]
+        if not len(open_):
+            return UNLIMITED
+        level = water_level(open_, pods)
+        if int(np.maximum(0, level - open_).sum()) < pods:
+            level += 1
+        return level - skew
+
+
+def water_level(existing: IntArray, pods: int) -> int:
+    """Return the largest level with Σ max(0, level - existing) ≤ pods; UNLIMITED over no domains."""
+    if not len(existing):
+        return UNLIMITED
+    rising = np.sort(existing)
+    width = np.arange(1, len(rising) + 1)
+    # Over the k emptiest domains the water stands at (pods + their sum) / k, if that does not spill into the next.
+    levels = (pods + np.cumsum(rising)) // width
+    following = np.append(rising[1:], UNLIMITED)
+    return int(levels[np.argmax(levels < following)])
 
 
 def spread_rows(
     batch: Batch, table: NodeTable, defaults: tuple[TopologySpreadConstraint, ...]
 ) -> Sequence[Row]:
-    """Return the rows of all candidates."""
-    return ()
+    """Return the rows of all candidates with hard constraints, their own or default ones."""
+    stated = [
+        (one, constraints_of(one.pod_class.pod, DO_NOT_SCHEDULE, defaults, table)) for one in batch.candidates
+    ]
+    rows = list(_unlabelled(batch, table, stated))
+    for family in _families(batch, table, stated):
+        rows.extend(_family_rows(batch, table, family))
+    return rows
+
+
+def _unlabelled(
+    batch: Batch, table: NodeTable, stated: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
+) -> Iterator[Row]:
+    """Σ x ≤ 0 on the nodes that lack a key: the Filter refuses them whatever lands."""
+    of_keys: dict[frozenset[str], list[int]] = {}
+    for candidate, constraints in stated:
+        if constraints:
+            keys = frozenset(one.topology_key for one in constraints)
+            of_keys.setdefault(keys, []).append(candidate.index)
+    for keys, classes in of_keys.items():
+        lacking = np.zeros(len(table.nodes), np.bool_)
+        for key in keys:
+            lacking |= table.label(key)[0] < 0
+        if lacking.any():
+            yield Row(
+                partition=batch.partition(np.where(lacking, 0, -1).astype(np.int32)),
+                classes=np.asarray(classes, np.int32),
+                coefficients=np.ones(len(classes), np.int64),
+                right=np.zeros(1, np.int64),
+                plugin=PLUGIN,
+                reason=UNLABELLED,
+            )
+
+
+def _families(
+    batch: Batch, table: NodeTable, stated: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
+) -> Iterable[Family]:
+    index = LabelIndex()
+    for candidate in batch.candidates:
+        index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
+    families: dict[Hashable, Family] = {}
+    for candidate, constraints in stated:
+        pod = candidate.pod_class.pod
+        labelled = labelled_nodes(table, constraints) if constraints else None
+        for one in constraints:
+            # Nothing counts for `{}`, so that the skew never exceeds 1.
+            if one.selection.empty or labelled is None:
+                continue
+            eligible = labelled & eligible_nodes(table, pod, one)
+            itself = one.selection.matches_labels(pod.labels)
+            asked = (one.selection.identity, one.topology_key, one.max_skew, one.min_domains)
+            key = (asked, itself, eligible.tobytes(), labelled.tobytes())
+            if key not in families:
+                codes = np.where(eligible, table.label(one.topology_key)[0], -1).astype(np.int32)
+                matching = tuple(batch.candidates[at] for at in index.select(one.selection))
+                families[key] = Family(one, codes, labelled & ~eligible, itself, matching)
+            families[key].members.append(candidate)
+    return families.values()
+
+
+def _family_rows(batch: Batch, table: NodeTable, family: Family) -> Iterator[Row]:
+    inside = family.codes >= 0
+    if not inside.any():
+        return
+    size = len(table.label(family.constraint.topology_key)[1])
+    existing = by_domain(family.codes, np.where(inside, matching_pods(table, family.constraint), 0), size)[
+        :-1
+    ]
+    seen, landable = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    seen[family.codes[inside]] = True
+    for candidate in family.matching:
+        landable[family.codes[inside & _fits(candidate)]] = True
+    levels = Levels(seen, existing, landable)
+    domains = RowDomains.of(batch, family.codes)
+    yield from _upper(family, levels, domains)
+    if family.itself and int(seen.sum()) >= family.constraint.min_domains:
+        for members in _rigid_gangs(family.members):
+            yield from _lower(family, levels, domains, members)
+
+
+def _upper(family: Family, levels: Levels, domains: RowDomains) -> Iterator[Row]:
+    """No domain rises more than maxSkew above the highest minimum.
+
+    Let the last pod of the members to come into z have found n pods there, and the minimum m. The Filter let it pass:
+    n + 1 ≤ s + m when members match themselves. All members' pods before it were counted, so that
+    e_z + Σ x_z - 1 ≤ n, and m ≤ M ≤ the highest level of all that may come: Σ x_z ≤ s + highest - e_z. Where none
+    came, Σ x_z = 0 satisfies max(0, …). Members that do not match themselves need n ≤ s + m alone: a domain with
+    e_z > s + highest stays closed to them. With fewer domains than minDomains m is 0 throughout.
+
+    Pods of a gang come only when it is taken, so that the right side may be multiplied by its y.
+    """
+    enough = int(levels.seen.sum()) >= family.constraint.min_domains
+    coming = sum(one.count for one in family.matching)
+    limit = family.constraint.max_skew + (levels.highest(coming) if enough else 0)
+    count = sum(one.count for one in family.members)
+    closed = np.where(levels.existing > limit, 0, count)
+    right = np.clip(limit - levels.existing, 0, count) if family.itself else closed
+    if (right[levels.seen] >= count).all():
+        return
+    gangs = {one.gang for one in family.members}
+    row_right = domains.right(right)
+    alone = len(gangs) == 1 and domains.partition != EVERY_NODE
+    yield Row(
+        partition=domains.partition,
+        classes=_indexes(family.members),
+        coefficients=np.ones(len(family.members), np.int64),
+        right=np.zeros(len(row_right), np.int64) if alone else row_right,
+        gangs=np.asarray(sorted(gangs) if alone else [], np.int32),
+        gang_coefficients=-row_right[:, np.newaxis] if alone else np.zeros((len(row_right), 0), np.int64),
+        plugin=PLUGIN,
+        reason=UNEVEN.format(key=family.constraint.topology_key),
+    )
+
+
+def _lower(
+    family: Family, levels: Levels, domains: RowDomains, members: Sequence[Candidate]
+) -> Iterator[Row]:
+    """A rigid gang fills the emptiest domains: it cannot be placed whole while one of them stays behind.
+
+    All T pods of `members`, of one gang, are placed when it is taken. As above e_z + x_z ≤ s + M wherever one of
+    them landed, so that T = Σ x_z ≤ Σ_z max(0, s + M - e_z) over the domains where they may land: M is at least the
+    least level that allows it. Every domain then ends with at least M matching pods, whoever's they are:
+    Σ_matching x_z ≥ (least - e_z)·y.
+
+    With maxSkew 1 and nobody else coming, each pod goes to a domain at the minimum, so that the order does not matter:
+    the T pods end at the water level itself. A pod on a node that does not count would break the sum T: with such
+    nodes in reach there is no row.
+    """
+    fitting = np.zeros(len(family.codes), np.bool_)
+    for candidate in members:
+        fitting |= _fits(candidate)
+    if (fitting & family.strays).any():
+        return
+    own = np.zeros_like(levels.landable)
+    own[family.codes[fitting & (family.codes >= 0)]] = True
+    reach = Levels(levels.seen, levels.existing, own)
+    placed = sum(one.count for one in members)
+    level = reach.least(placed, family.constraint.max_skew)
+    if family.constraint.max_skew == 1 and len(members) == len(family.matching):
+        level = max(level, reach.highest(placed))
+    if level >= UNLIMITED:
+        return
+    right = domains.right(np.maximum(0, level - levels.existing), 0)
+    if right.any():
+        yield Row(
+            partition=domains.partition,
+            classes=_indexes(family.matching),
+            coefficients=np.ones(len(family.matching), np.int64),
+            right=np.zeros(len(right), np.int64),
+            sense=Sense.AT_LEAST,
+            gangs=np.asarray([members[0].gang], np.int32),
+            gang_coefficients=-right[:, np.newaxis],
+            plugin=PLUGIN,
+            reason=UNEVEN.format(key=family.constraint.topology_key),
+        )
+
+
+def _rigid_gangs(members: Sequence[Candidate]) -> Iterable[list[Candidate]]:
+    of_gang: dict[int, list[Candidate]] = {}
+    for one in members:
+        if one.rigid:
+            of_gang.setdefault(one.gang, []).append(one)
+    return of_gang.values()
+
+
+def _fits(candidate: Candidate) -> BoolArray | np.bool_:
+    return np.True_ if candidate.fits is None else candidate.fits
+
+
+def _indexes(candidates: Iterable[Candidate]) -> IndexArray:
+    return np.asarray([one.index for one in candidates], np.int32)
