@@ -4,7 +4,6 @@ A gang that states no expected run time counts as one of `DEFAULT_ESTIMATE` seco
 of pods, the processors of the sources.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import numpy as np
@@ -55,7 +54,7 @@ class Sjf:
 
 
 class Saf:
-    """Smallest area first: key = estimate · size.
+    """Smallest area first: key = estimate · share, the share of the cluster that the gang takes.
 
     Source: Carastan-Santos et al., One Can Only Gain by Replacing EASY Backfilling, CCGrid 2019.
     """
@@ -63,12 +62,12 @@ class Saf:
     name: ClassVar[str] = "saf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Order by processor-seconds."""
-        return estimates(gangs) * gangs.size
+        """Order by resource-seconds."""
+        return estimates(gangs) * gangs.share
 
 
 class Wfp3:
-    """WFP3: key = -(wait / estimate)³ · size: the longer it waited for its length, the sooner.
+    """WFP3: key = -(wait / estimate)³ · share: the longer it waited for its length, the sooner.
 
     Source: Tang et al., Fault-aware utility-based job scheduling on Blue Gene/P systems, CLUSTER 2009.
     """
@@ -76,8 +75,8 @@ class Wfp3:
     name: ClassVar[str] = "wfp3"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Order by relative wait, weighed by size."""
-        return -(((now - gangs.created) / estimates(gangs)) ** 3) * gangs.size
+        """Order by relative wait, weighed by the share of the cluster."""
+        return -(((now - gangs.created) / estimates(gangs)) ** 3) * gangs.share
 
 
 class F1:
@@ -93,7 +92,3 @@ class F1:
         """Order by the learned formula; submissions count from 1 s on."""
         submitted = np.log10(np.maximum(gangs.created, SHORTEST))
         return np.log10(estimates(gangs)) * gangs.size + 870.0 * submitted
-
-
-POLICIES: Final[Mapping[str, type]] = {one.name: one for one in (Priority, Fcfs, Sjf, Saf, Wfp3, F1)}
-"""The policies that come with batchsched, by name."""

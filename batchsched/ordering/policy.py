@@ -8,7 +8,7 @@ between equal keys. Policies are classes behind one protocol, found by name here
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,20 @@ class Policy(Protocol):
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return [G] keys, the smallest is next; seconds and shares as in the columns."""
+        ...
+
+
+@runtime_checkable
+class RoomPolicy(Protocol):
+    """A policy that holds gangs back unless they leave room for those that come next."""
+
+    @property
+    def horizon(self) -> float:
+        """Seconds within which a running gang's expected end counts as room."""
+        ...
+
+    def room(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return [G] shares of the cluster that must stay free when a gang starts; 0 holds nobody back."""
         ...
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsched.ordering.policy import FloatArray, GangColumns, IntArray, Policy, order
+from batchsched.ordering.policy import FloatArray, GangColumns, IntArray, Policy, RoomPolicy, order
 from batchsched.session.gang import Gang, Members
 
 _PRIORITY, _CREATED, _ESTIMATE, _SIZE, _SHARE, _ARRIVAL = range(6)
@@ -23,22 +23,26 @@ class Line:
       members: W gangs.
       needs: [W, R] what the gangs must still have, all pods up to the minimum together.
       estimates: [W] expected run times in seconds, NaN where none is stated.
+      room: [W] share of the cluster that must stay free when the gang starts, by the policy.
     """
 
     members: list[Members]
     needs: IntArray
     estimates: FloatArray
+    room: FloatArray
 
     def first(self, count: int) -> "Line":
         """Return the first gangs of the line."""
-        return Line(self.members[:count], self.needs[:count], self.estimates[:count])
+        return Line(self.members[:count], self.needs[:count], self.estimates[:count], self.room[:count])
 
     def without(self, identities: frozenset[str]) -> "Line":
         """Return the line without some gangs."""
         if not identities:
             return self
         kept = [at for at, one in enumerate(self.members) if one.identity not in identities]
-        return Line([self.members[at] for at in kept], self.needs[kept], self.estimates[kept])
+        return Line(
+            [self.members[at] for at in kept], self.needs[kept], self.estimates[kept], self.room[kept]
+        )
 
 
 class Backlog:
@@ -84,9 +88,12 @@ class Backlog:
     def order(self, policy: Policy, now: float) -> Line:
         """Return the waiting gangs, next first."""
         slots = np.flatnonzero(self._alive[: len(self._members)])
-        places: IntArray = slots[order(policy, self._view(slots), now)] if len(slots) else slots
-        members = [one for at in places.tolist() if (one := self._members[at]) is not None]
-        return Line(members, self._needs[places], self._columns[_ESTIMATE, places])
+        columns = self._view(slots)
+        places = order(policy, columns, now) if len(slots) else slots
+        room = policy.room(columns, now)[places] if isinstance(policy, RoomPolicy) else np.zeros(len(slots))
+        slots = slots[places]
+        members = [one for at in slots.tolist() if (one := self._members[at]) is not None]
+        return Line(members, self._needs[slots], self._columns[_ESTIMATE, slots], room)
 
     def youngest(self) -> float:
         """Return when the youngest waiting gang was submitted, 0 when there is none."""

@@ -18,7 +18,8 @@ from batchsched.model.decision import (
 from batchsched.model.meta import timestamp
 from batchsched.model.snapshot import HeldGang, Snapshot
 from batchsched.ordering import policy as policies
-from batchsched.ordering.batch import POLICIES
+from batchsched.ordering.known import POLICIES
+from batchsched.ordering.policy import RoomPolicy
 from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.session.admission import Admission, without_pods
 from batchsched.session.backlog import Line
@@ -179,7 +180,9 @@ class Sessions:
     def _ordered(self, walk: Walk, draft: Draft, line: Line, now: float, brief: bool) -> None:
         ordered = Ordered(self._scene(), self._admission, walk, now, self._hopes, brief=brief)
         window = self.profile.session_window
-        ordered.select(line.first(window))
+        ordered.select(
+            line.first(window), self._policy.horizon if isinstance(self._policy, RoomPolicy) else 0.0
+        )
         if not brief:
             draft.refusals += [_outside(one, window) for one in line.members[window:]]
         draft.walked += ordered.walked

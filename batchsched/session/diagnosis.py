@@ -34,13 +34,14 @@ def unschedulable(gang: Gang, scan: Scan) -> Refusal:
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=scan.fit_error())
 
 
-def out_of_turn(members: Members, head: Gang) -> Refusal:
-    """A gang ahead blocks."""
-    return Refusal(
-        pod_group=members.key,
-        reason="OutOfTurn",
-        message=f"{head.key} is ahead and cannot start yet; it may not be delayed",
+def out_of_turn(members: Members, head: Gang | None) -> Refusal:
+    """A gang ahead blocks, or the policy holds this one back."""
+    message = (
+        f"{head.key} is ahead and cannot start yet; it may not be delayed"
+        if head is not None
+        else "the policy holds it back until it leaves enough of the cluster free for those that come next"
     )
+    return Refusal(pod_group=members.key, reason="OutOfTurn", message=message)
 
 
 def lone(scene: Scene, gang: Gang) -> Refusal:

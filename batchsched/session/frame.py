@@ -47,7 +47,7 @@ class Frame:
         self.backlog = Backlog(len(self.table.resources))
         self.running: dict[str, Members] = {}
         """Gangs with bound members, by identity."""
-        self.gpus = np.array(
+        self.weighed = np.array(
             [name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in self.table.resources],
             np.bool_,
         )
@@ -288,7 +288,7 @@ class Frame:
     def share(self, requests: IntArray) -> float:
         """Return the dominant share of a request: the largest over cpu, memory and GPUs of request ÷ all nodes."""
         total = self._total
-        counted = self.gpus & (total > 0)
+        counted = self.weighed & (total > 0)
         if not counted.any():
             return 0.0
         return float((requests[counted] / total[counted]).max())

@@ -63,23 +63,33 @@ class Ordered:
         self._now = now
         self._brief = brief
         self._hopes = hopes
+        self._soon: IntArray = np.zeros(len(self._table.resources), np.int64)
         self.walked: list[Walked] = []
         self.refusals: list[Refusal] = []
         self.reservations: list[Reservation] = []
 
-    def select(self, line: Line) -> None:
-        """Start gangs in order until the head blocks or the window is through."""
+    def select(self, line: Line, horizon: float = 0.0) -> None:
+        """Start gangs in order until the head blocks or the window is through.
+
+        Args:
+          line: the window.
+          horizon: seconds within which a running gang's end counts as room, where the policy wants room.
+        """
         profile = self._scene.profile
-        could = self._could_fit(line.needs)
+        self._soon = self._ending(horizon) if line.room.any() else self._soon
         for at, members in enumerate(line.members):
+            here = slice(at, at + 1)
+            if self._held_back(line, here)[0]:
+                self._leave_out(line.members[here], None)
+                continue
             gang = self._admitted(members)
             if gang is None:
                 continue
-            attempt = self._start(gang) if could[at] else self._full_or_stuck(gang)
+            could = self._could_fit(line.needs[here])[0]
+            attempt = self._start(gang) if could else self._full_or_stuck(gang)
             if attempt is Attempt.STARTED:
-                could[at + 1 :] &= self._could_fit(line.needs[at + 1 :])
                 continue
-            if not could[at] and not self._brief:
+            if not could and not self._brief:
                 self.refusals.append(lone(self._scene, gang))
             if attempt is Attempt.FULL and profile.backfill == "easy":
                 shadow = shadow_of(self._scene, gang, self._now)
@@ -91,30 +101,48 @@ class Ordered:
                 self._leave_out(line.members[at + 1 :], gang)
                 return
 
+    def _ending(self, horizon: float) -> IntArray:
+        """[R] what gangs hold that are expected to end within the horizon, as the session begins."""
+        frame = self._scene.frame
+        runs = (frame.run(members) for members in frame.running.values())
+        soon = [run.requests.sum(axis=0) for run in runs if run.end <= self._now + horizon]
+        return np.sum(soon, axis=0) if soon else self._soon
+
+    def _held_back(self, line: Line, some: slice) -> BoolArray:
+        """Tell which of some gangs the policy holds back: their needs and the room are not free, now or soon."""
+        room = line.room[some]
+        if not room.any() or not (self._scene.frame.running or self.walked):
+            return np.zeros(len(room), np.bool_)
+        table = self._table
+        there = np.maximum(0, table.allocatable - table.requested).sum(axis=0) + self._soon
+        wanted = line.needs[some] + room[:, np.newaxis] * table.allocatable.sum(axis=0)
+        short = (wanted > there) & (line.needs[some] > 0) & self._scene.frame.weighed
+        return np.asarray((room > 0) & short.any(axis=1))
+
     def _reserve(self, gang: Gang, shadow: Shadow) -> None:
         self.reservations.append(Reservation(pod_group=gang.key, start=timestamp(math.ceil(shadow.start))))
 
     def _backfill(self, line: Line, first: int, head: Gang, shadow: Shadow) -> None:
         """Start gangs behind the head, in order, that do not delay it."""
-        estimates = line.estimates
-        short = np.nan_to_num(estimates, nan=np.inf) + self._now <= shadow.start
-        total = np.maximum(0, shadow.free).sum(axis=0)
-        may = self._could_fit(line.needs) & (short | (line.needs + shadow.needs <= total).all(axis=1))
+        short = np.nan_to_num(line.estimates, nan=np.inf) + self._now <= shadow.start
         at = first
         while at < len(line.members):
-            behind = at + int(np.argmax(may[at:])) if may[at:].any() else len(line.members)
+            may = self._may_backfill(line, slice(at, None), short, shadow)
+            behind = at + (int(np.argmax(may)) if may.any() else len(may))
             self._leave_out(line.members[at:behind], head)
             if behind == len(line.members):
                 return
             gang = self._admitted(line.members[behind])
             at = behind + 1
-            if gang is None:
-                continue
-            if self._start(gang, None if short[behind] else shadow) is Attempt.STARTED:
-                may[at:] &= self._could_fit(line.needs[at:])
-                if not short[behind]:
-                    total = np.maximum(0, shadow.free).sum(axis=0)
-                    may[at:] &= short[at:] | (line.needs[at:] + shadow.needs <= total).all(axis=1)
+            if gang is not None:
+                self._start(gang, None if short[behind] else shadow)
+
+    def _may_backfill(self, line: Line, some: slice, short: BoolArray, shadow: Shadow) -> BoolArray:
+        """[w] gangs that could start by what is free in sum, now and beside the head at its start."""
+        needs = line.needs[some]
+        total = np.maximum(0, shadow.free).sum(axis=0)
+        beside = short[some] | (needs + shadow.needs <= total).all(axis=1)
+        return np.asarray(self._could_fit(needs) & beside & ~self._held_back(line, some))
 
     def _could_fit(self, needs: IntArray) -> BoolArray:
         """[W] gangs whose needs are free in sum: the others need not be tried."""
@@ -162,6 +190,6 @@ class Ordered:
             known = self._hopes[gang.members.identity] = (gang.members.gang, fits)
         return Attempt.FULL if known[1] else Attempt.STUCK
 
-    def _leave_out(self, members: Iterable[Members], head: Gang) -> None:
+    def _leave_out(self, members: Iterable[Members], head: Gang | None) -> None:
         if not self._brief:
             self.refusals += [out_of_turn(one, head) for one in members]
