@@ -81,8 +81,9 @@ def _images(table: NodeTable) -> dict[str, Image]:
     for at, node in enumerate(table.nodes):
         for image in node.status.images or ():
             for name in image.names or ():
-                sizes.setdefault(name, image.size_bytes)
-                there = nodes.setdefault(name, [])
-                if not there or there[-1] != at:
+                there = nodes.get(name)
+                if there is None:
+                    nodes[name], sizes[name] = [at], image.size_bytes
+                elif there[-1] != at:
                     there.append(at)
     return {name: Image(size, np.asarray(nodes[name], np.int32)) for name, size in sizes.items()}

@@ -1,0 +1,123 @@
+"""Small clusters for plugin tests: nodes and pods from a few words, and a plugin asked in one line."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from batchsched.framework.nodes import LEADING, Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Code, Verdict
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.requests import requests
+from batchsched.model.snapshot import Snapshot
+from batchsched.model.volume import PersistentVolumeClaim
+
+ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+
+
+def node(
+    name: str,
+    allocatable: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    images: Iterable[Mapping[str, Any]] = (),
+    **spec: Any,
+) -> Node:
+    """A node with plenty of room unless `allocatable` says otherwise; `spec` as Kubernetes writes it."""
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+            "spec": spec,
+            "status": {"allocatable": {**ROOM, **(allocatable or {})}, "images": list(images)},
+        },
+        Node,
+    )
+
+
+def pod(name: str = "x", requests: Mapping[str, str] | None = None, **spec: Any) -> Pod:
+    """A pod with one container unless `spec`, as Kubernetes writes it, has its own."""
+    container = {"name": "c", "image": "app:1", "resources": {"requests": dict(requests or {})}}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"containers": [container], **spec},
+        },
+        Pod,
+    )
+
+
+def with_ports(name: str, *ports: Mapping[str, Any]) -> Pod:
+    """A pod whose container takes ports of its host."""
+    return pod(name, containers=[{"name": "c", "ports": [{"containerPort": 80, **port} for port in ports]}])
+
+
+def claim(name: str, *modes: str) -> PersistentVolumeClaim:
+    """A claim with access modes."""
+    return msgspec.convert(
+        {"metadata": {"name": name, "namespace": "default"}, "spec": {"accessModes": modes}},
+        PersistentVolumeClaim,
+    )
+
+
+def table(
+    nodes: Iterable[Node],
+    bound: Mapping[str, Iterable[Pod]] | None = None,
+    extra: Iterable[str] = (),
+    claims: Iterable[PersistentVolumeClaim] = (),
+) -> NodeTable:
+    """A node table with `bound` pods by node name; `extra` names resources that only later pods ask for."""
+    nodes = tuple(nodes)
+    there = {name: tuple(pods) for name, pods in (bound or {}).items()}
+    named = {resource for one in nodes for resource in one.allocatable()} | set(extra)
+    named |= {resource for pods in there.values() for one in pods for resource in requests(one)}
+    snapshot = Snapshot(nodes=nodes, persistent_volume_claims=tuple(claims))
+    made = NodeTable(snapshot, (*LEADING, *sorted(named - set(LEADING))))
+    for name, pods in there.items():
+        for one in pods:
+            land(made, one, name)
+    return made
+
+
+def land(made: NodeTable, one: Pod, name: str) -> None:
+    """Put a pod on a node."""
+    made.add(one, made.index[name], *made.read_requests(one))
+
+
+def class_of(made: NodeTable, one: Pod) -> PodClass:
+    """The class of one pod."""
+    vector, nonzero = made.read_requests(one)
+    return PodClass.of(one, vector, (int(nonzero[0]), int(nonzero[1])))
+
+
+def filtered(plugin: Any, one: Pod, made: NodeTable, view: Nodes | None = None) -> Verdict:
+    """PreFilter, where there is one, and Filter."""
+    state = CycleState()
+    pod_class = class_of(made, one)
+    if hasattr(plugin, "prefilter"):
+        answer = plugin.prefilter(pod_class, made.all(), state)
+        if answer.status.code is Code.SKIP:
+            return Verdict.accept(len(view or made.all()))
+        assert answer.status.ok, answer
+    return plugin.filter(pod_class, view or made.all(), state)
+
+
+def refusals(plugin: Any, one: Pod, made: NodeTable) -> dict[str, tuple[str, ...]]:
+    """The reasons of every node that refuses."""
+    verdict = filtered(plugin, one, made)
+    return {name: verdict.reasons_at(at) for at, name in enumerate(made.names) if not verdict.fits[at]}
+
+
+def scores(plugin: Any, one: Pod, made: NodeTable) -> list[int]:
+    """PreScore, Score and NormalizeScore over all nodes."""
+    state = CycleState()
+    pod_class = class_of(made, one)
+    if hasattr(plugin, "prescore"):
+        assert plugin.prescore(pod_class, made.all(), state).code is Code.SUCCESS
+    found = plugin.score(pod_class, made.all(), state)
+    if hasattr(plugin, "normalize"):
+        found = plugin.normalize(found, pod_class, made.all(), state)
+    assert found.dtype == np.int64
+    return list(found.tolist())

@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from batchsched.framework.state import CycleState
+from batchsched.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs, broken_line
+from tests.plugins.cluster import class_of, filtered, node, pod, refusals, scores, table
+
+GPU = "nvidia.com/gpu"
+
+
+def fit(**arguments):
+    return NodeResourcesFit(NodeResourcesFitArgs.model_validate(arguments))
+
+
+def strategy(kind, *resources, **more):
+    listed = [{"name": name, "weight": weight} for name, weight in resources]
+    return fit(scoringStrategy={"type": kind, "resources": listed, **more})
+
+
+def test_every_missing_resource_is_named_in_the_order_of_the_table():
+    made = table([node("n", {"cpu": "1", "memory": "1Gi", GPU: "1"})])
+    wish = pod(requests={"cpu": "2", "memory": "2Gi", GPU: "2"})
+    assert refusals(fit(), wish, made) == {
+        "n": ("Insufficient cpu", "Insufficient memory", "Insufficient nvidia.com/gpu")
+    }
+
+
+def test_eviction_helps_where_the_node_is_full_and_not_where_it_is_too_small():
+    made = table([node("full", {"cpu": "2"}), node("small", {"cpu": "1"})], {"full": [pod("a", {"cpu": "2"})]})
+    verdict = filtered(fit(), pod(requests={"cpu": "2"}), made)
+    assert verdict.unresolvable.tolist() == [False, True]
+
+
+def test_the_pod_count_is_never_beyond_help():
+    made = table([node("n", {"pods": "0"})])
+    verdict = filtered(fit(), pod(), made)
+    assert verdict.reasons_at(0) == ("Too many pods",)
+    assert not verdict.unresolvable[0]
+
+
+def test_a_pod_without_requests_lands_on_an_overcommitted_node():
+    made = table([node("n", {"cpu": "1"})], {"n": [pod("a", {"cpu": "2"})]})
+    assert refusals(fit(), pod(), made) == {}
+
+
+def test_ignored_resources_and_groups_are_extended_ones_only():
+    made = table([node("n", {"cpu": "1"})], extra=[GPU, "example.com/fpga"])
+    wish = pod(requests={"cpu": "2", GPU: "1", "example.com/fpga": "1"})
+    plugin = fit(ignoredResources=[GPU, "cpu"], ignoredResourceGroups=["example.com"])
+    assert refusals(plugin, wish, made) == {"n": ("Insufficient cpu",)}
+
+
+def test_least_allocated_prefers_the_emptier_node():
+    made = table([node("used"), node("empty")], {"used": [pod("a", {"cpu": "4", "memory": "16Gi"})]})
+    assert scores(fit(), pod(requests={"cpu": "2", "memory": "8Gi"}), made) == [25, 75]
+
+
+def test_most_allocated_prefers_the_fuller_node_by_weight():
+    made = table([node("used"), node("empty")], {"used": [pod("a", {"cpu": "4"})]})
+    plugin = strategy("MostAllocated", ("cpu", 3), ("memory", 1))
+    assert scores(plugin, pod(requests={"cpu": "2", "memory": "8Gi"}), made) == [(3 * 75 + 25) // 4, 25]
+
+
+def test_a_scalar_resource_counts_only_where_the_pod_asks_for_it():
+    made = table([node("n", {GPU: "4"})])
+    plugin = strategy("MostAllocated", ("cpu", 1), (GPU, 1))
+    assert scores(plugin, pod(requests={"cpu": "4"}), made) == [50]
+    assert scores(plugin, pod(requests={"cpu": "4", GPU: "4"}), made) == [75]
+
+
+def test_a_node_without_the_resource_is_scored_by_the_others():
+    made = table([node("gpu", {GPU: "4"}), node("plain")])
+    plugin = strategy("LeastAllocated", ("cpu", 1), (GPU, 1))
+    assert scores(plugin, pod(requests={"cpu": "4", GPU: "1"}), made) == [(50 + 75) // 2, 50]
+
+
+def test_a_container_without_requests_is_scored_as_if_it_had_the_defaults():
+    made = table([node("n", {"cpu": "1", "memory": "400Mi"})])
+    assert scores(fit(), pod(), made) == [(90 + 50) // 2]
+
+
+def test_pod_level_requests_do_not_show_in_the_score_of_the_pod_itself():
+    made = table([node("n", {"cpu": "1", "memory": "400Mi"})])
+    wish = pod(resources={"requests": {"cpu": "900m", "memory": "300Mi"}})
+    assert scores(fit(), wish, made) == [(90 + 50) // 2]
+
+
+def test_requested_to_capacity_ratio_follows_its_line_and_drops_what_scores_nothing():
+    made = table([node("n")])
+    line = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
+    plugin = strategy("RequestedToCapacityRatio", ("cpu", 1), (GPU, 1), requestedToCapacityRatio=line)
+    assert scores(plugin, pod(requests={"cpu": "4"}), made) == [50]
+
+
+def test_a_falling_line_rounds_toward_zero():
+    shape = fit(
+        scoringStrategy={
+            "type": "RequestedToCapacityRatio",
+            "requestedToCapacityRatio": {
+                "shape": [{"utilization": 0, "score": 10}, {"utilization": 3, "score": 9}]
+            },
+        }
+    ).args.scoring_strategy.requested_to_capacity_ratio.shape
+    assert broken_line(shape)[:5].tolist() == [100, 97, 94, 90, 90]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"scoringStrategy": {"type": "RequestedToCapacityRatio"}}, "shape"),
+        ({"scoringStrategy": {"type": "Best"}}, "type"),
+        ({"ignored": ["cpu"]}, "ignored"),
+        ({"scoringStrategy": {"resources": [{"name": "cpu", "weight": 0}]}}, "weight"),
+        (
+            {
+                "scoringStrategy": {
+                    "type": "RequestedToCapacityRatio",
+                    "requestedToCapacityRatio": {"shape": [{"utilization": 5}, {"utilization": 5}]},
+                }
+            },
+            "must rise",
+        ),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused_by_name(arguments, word):
+    with pytest.raises(ValidationError, match=word):
+        fit(**arguments)
+
+
+def test_several_pods_are_admitted_as_long_as_all_of_them_fit():
+    made = table([node("a", {"cpu": "4"}), node("b", {"cpu": "2"})])
+    wish = class_of(made, pod(requests={"cpu": "1"}))
+    nodes = np.asarray([0, 1], np.int32)
+    assert fit().admits(wish, made, nodes, np.asarray([4, 2], np.int32))
+    assert not fit().admits(wish, made, nodes, np.asarray([4, 3], np.int32))
+
+
+def test_the_verdict_follows_the_pods_that_land():
+    made = table([node("n", {"cpu": "2"})])
+    plugin, state = fit(), CycleState()
+    wish = class_of(made, pod(requests={"cpu": "1"}))
+    plugin.prefilter(wish, made.all(), state)
+    for name in ("a", "b"):
+        assert plugin.filter(wish, made.one(0), state).fits[0]
+        made.add(pod(name, {"cpu": "1"}), 0, wish.requests, wish.nonzero)
+    assert plugin.filter(wish, made.one(0), state).reasons_at(0) == ("Insufficient cpu",)
