@@ -162,7 +162,8 @@ class NodeResourcesFit(
         amounts = self._need(pod, table).amounts
         asked = np.flatnonzero(amounts != NEVER)
         left = table.allocatable[nodes][:, asked] - table.requested[nodes][:, asked]
-        return bool((counts[:, np.newaxis] * amounts[asked] <= left).all())
+        wanted = counts[:, np.newaxis]
+        return bool(((wanted * amounts[asked] <= left) | (wanted == 0)).all())
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:

@@ -129,7 +129,7 @@ class VolumeRestrictions(
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
         disks = disks_of(pod.pod)
         claims = _once_pod(pod.pod, table)
-        if not disks and not claims:
+        if not counts.any() or not (disks or claims):
             return True
         if claims and (counts.sum() > 1 or any(table.pods.claim_users.get(claim) for claim in claims)):
             return False

@@ -38,11 +38,15 @@ def prefilter(wish, made, plugin=None):
     return (plugin or NodeAffinity()).prefilter(class_of(made, wish), made.all(), CycleState())
 
 
-ZONES = [node("a", labels={"zone": "z1", "gen": "3"}), node("b", labels={"zone": "z2", "gen": "10"}), node("c")]
+ZONES = [
+    node("a", labels={"zone": "z1", "gen": "3"}),
+    node("b", labels={"zone": "z2", "gen": "10"}),
+    node("c"),
+]
 
 
 @pytest.mark.parametrize(
-    ("terms", "fitting"),
+    "terms, fitting",
     [
         ([having(expression("zone", "In", "z1"))], "a"),
         ([having(expression("zone", "NotIn", "z1"))], "bc"),
@@ -106,7 +110,9 @@ def test_the_added_affinity_holds_for_every_pod_and_has_a_sentence_of_its_own():
 
 def test_preferences_add_up_and_are_normalised():
     wish = wanting(
-        preferring((20, having(expression("zone", "Exists"))), (60, having(expression("gen", "Gt", "5"))), (9, {}))
+        preferring(
+            (20, having(expression("zone", "Exists"))), (60, having(expression("gen", "Gt", "5"))), (9, {})
+        )
     )
     assert scores(NodeAffinity(), wish, table(ZONES)) == [25, 100, 0]
 

@@ -27,7 +27,9 @@ def test_every_missing_resource_is_named_in_the_order_of_the_table():
 
 
 def test_eviction_helps_where_the_node_is_full_and_not_where_it_is_too_small():
-    made = table([node("full", {"cpu": "2"}), node("small", {"cpu": "1"})], {"full": [pod("a", {"cpu": "2"})]})
+    made = table(
+        [node("full", {"cpu": "2"}), node("small", {"cpu": "1"})], {"full": [pod("a", {"cpu": "2"})]}
+    )
     verdict = filtered(fit(), pod(requests={"cpu": "2"}), made)
     assert verdict.unresolvable.tolist() == [False, True]
 
@@ -106,7 +108,7 @@ def test_a_falling_line_rounds_toward_zero():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"),
+    "arguments, word",
     [
         ({"scoringStrategy": {"type": "RequestedToCapacityRatio"}}, "shape"),
         ({"scoringStrategy": {"type": "Best"}}, "type"),

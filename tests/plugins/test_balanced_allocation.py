@@ -1,0 +1,54 @@
+import pytest
+from pydantic import ValidationError
+
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Code
+from batchsched.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
+from tests.plugins.cluster import class_of, node, pod, scores, table
+
+GPU = "nvidia.com/gpu"
+
+
+def balancing(*resources):
+    listed = [{"name": name} for name in resources]
+    return BalancedAllocation(BalancedAllocationArgs.model_validate({"resources": listed}))
+
+
+def test_a_pod_that_evens_out_a_node_scores_above_one_that_tilts_it():
+    lopsided = {"n": [pod("a", {"cpu": "4"})]}
+    made = table([node("n"), node("empty")], lopsided)
+    # Used half and nothing: 75 of 100 without the pod; half and half with it, 100. The empty node goes the other way.
+    assert scores(BalancedAllocation(), pod(requests={"memory": "16Gi"}), made) == [
+        50 + 75 // 2,
+        50 + 25 // 2,
+    ]
+
+
+def test_a_pod_that_changes_nothing_scores_in_the_middle():
+    assert scores(BalancedAllocation(), pod(requests={"cpu": "2", "memory": "8Gi"}), table([node("n")])) == [
+        75
+    ]
+
+
+def test_three_resources_are_measured_by_their_deviation():
+    made = table([node("n", {GPU: "2"})])
+    wish = pod(requests={"cpu": "8", "memory": "32Gi", GPU: "1"})
+    # Fractions 1, 1, 0.5: standard deviation 0.2357, so 76 against 100.
+    assert scores(balancing("cpu", "memory", GPU), wish, made) == [50 + (50 + 76 - 100) // 2]
+
+
+def test_a_resource_that_the_node_lacks_is_left_out():
+    made = table([node("n")], extra=[GPU])
+    wish = pod(requests={"cpu": "8", GPU: "1"})
+    assert scores(balancing("cpu", GPU), wish, made) == [75]
+
+
+def test_a_pod_without_requests_is_not_scored():
+    made = table([node("n")])
+    assert BalancedAllocation().prescore(class_of(made, pod()), made.all(), CycleState()).code is Code.SKIP
+    assert balancing(GPU).score(class_of(made, pod()), made.all(), CycleState()).tolist() == [75]
+
+
+def test_at_least_one_resource_is_needed():
+    with pytest.raises(ValidationError, match="resources"):
+        balancing()
