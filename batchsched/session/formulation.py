@@ -128,6 +128,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         quota_gangs=scene.quotas.gangs,
         partitions=tuple(batch.partitions),
         rows=rows,
+        pods=0,
         ordered=scene.profile.selection == "ordered",
         spread=scene.profile.placement == "spread",
     )

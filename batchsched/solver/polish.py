@@ -58,7 +58,7 @@ def prefer(model: Nodewise, values: IntArray) -> tuple[IntArray, IntArray, int]:
 
 
 def settle(model: Nodewise, values: IntArray) -> tuple[IntArray, IntArray]:
-    """The highest Σ node score; among equals pack onto few and full nodes, or spread over many and empty ones.
+    """Pack onto few and full nodes, or spread over many and empty ones; among equals the highest Σ node score.
 
     Returns the values and the objective over all V variables, old and new.
     """
@@ -80,7 +80,8 @@ def settle(model: Nodewise, values: IntArray) -> tuple[IntArray, IntArray]:
             linear.add_row(np.array([column, variable]), np.array([1, -int(model.upper[column])]), upper=0)
     score = problem.score[problem.kind[model.classes], model.nodes].astype(np.int64)
     objective = np.zeros(linear.variables, np.int64)
-    objective[:counts] = score * (int(price.sum()) + 1)
+    objective[:counts] = score
+    price *= int(score.max(axis=0, initial=0)) * int(problem.count.sum()) + 1
     objective[touched] = price if problem.spread else -price
     present = np.bincount(where, values[:counts], minlength=len(nodes)) > 0
     return np.concatenate([values, present.astype(np.int64)]), objective

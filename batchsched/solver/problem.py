@@ -82,6 +82,7 @@ class Problem:
     Nodes:
       free [N, R]         what is left on each node, never negative; one of the resources is the pod count.
       capacity [N, R]     allocatable, for telling node types apart.
+      pods                the column of the pod count, which is no device, or -1 where there is none.
       levels [L, N]       id of the node's domain at each topology level, 0..D_l-1; -1 where the label is missing.
       partitions          further partitions of the nodes for rows: each an int32 [N] of domain ids, -1 for none.
     Kinds:
@@ -150,6 +151,7 @@ class Problem:
     partitions: tuple[IndexArray, ...] = ()
     rows: tuple[Row, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    pods: int = NONE
     ordered: bool = False
     spread: bool = False
 

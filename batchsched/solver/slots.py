@@ -39,8 +39,8 @@ class Slots:
         self._ratio = problem.demand / self._total
         largest = problem.capacity.max(axis=0, initial=0)
         varied = np.array([len(np.unique(column[column > 0])) > 0 for column in problem.demand.T], np.bool_)
-        some_without = (problem.demand == 0).any(axis=0) | ((problem.demand.max(axis=0, initial=0)) > 1)
-        self.devices = [int(r) for r in np.flatnonzero((largest <= DEVICE_LIMIT) & varied & some_without)]
+        few = (largest <= DEVICE_LIMIT) & varied
+        self.devices = [int(r) for r in np.flatnonzero(few) if int(r) != problem.pods]
         self.device_of = [next((r for r in self.devices if row[r] > 0), -1) for row in problem.demand]
         sizes = {r: np.unique(problem.demand[:, r]) for r in self.devices}
         self._larger = [

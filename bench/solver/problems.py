@@ -30,6 +30,7 @@ def to_problem(instance: Instance) -> Problem:
     return Problem(
         free=capacity - used,
         capacity=capacity,
+        pods=3,
         mask=mask,
         score=np.zeros(mask.shape, np.int64),
         demand=demand,
