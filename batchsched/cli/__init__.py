@@ -6,3 +6,52 @@ it is the last of the three places with a broad catch.
 
 May import: every floor.
 """
+
+import os
+import sys
+import traceback
+from typing import Final
+
+from batchsched.cli.exit import ExitCode
+from batchsched.errors import BatchschedError, SolverFault
+
+TRACEBACK: Final = "BATCHSCHED_TRACEBACK"
+"""Set to 1, it shows where a failure came from."""
+
+
+def main() -> None:
+    """Run the command that the arguments name, and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command and return its exit code; whatever goes wrong becomes a sentence on standard error."""
+    from batchsched.cli.app import app
+
+    try:
+        app(args=arguments, prog_name="batchsched")
+    except SystemExit as leave:
+        return _code(leave)
+    except BrokenPipeError:
+        # The reader has gone (`| head`). Python would complain again when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BatchschedError as error:
+        _complain(str(error))
+        return ExitCode.DEFECT if isinstance(error, SolverFault) else ExitCode.UNUSABLE
+    except Exception as error:
+        _complain(f"this is a defect of batchsched: {type(error).__name__}: {error}")
+        return ExitCode.DEFECT
+    return ExitCode.OK
+
+
+def _code(leave: SystemExit) -> int:
+    return leave.code if isinstance(leave.code, int) else ExitCode.OK
+
+
+def _complain(sentence: str) -> None:
+    if os.environ.get(TRACEBACK) == "1":
+        traceback.print_exc()
+    print(f"error: {sentence}", file=sys.stderr)

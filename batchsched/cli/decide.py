@@ -1,0 +1,54 @@
+"""`batchsched decide`: one session over manifests."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed
+
+EXAMPLES = """Examples:
+
+batchsched decide examples/
+
+batchsched decide cluster.yaml jobs.json.gz -o json
+
+kubectl get nodes,pods,podgroups,queues -A -o json | batchsched decide -
+"""
+
+
+def decide(
+    files: Files,
+    config: Config = None,
+    profile: ProfileName = None,
+    seed: Seed = 0,
+    now: Now = None,
+    output: Format = Output.TABLE,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", metavar="FILE", help="Keep the session in this file, for replay.", dir_okay=False
+        ),
+    ] = None,
+) -> None:
+    """Decide one session over manifests, and print what to bind, evict, hold and refuse.
+
+    Nodes, bound and pending Pods, PodGroups, Queues, Topologies, PriorityClasses, PodDisruptionBudgets and
+    volumes are read; other kinds are passed over. Nothing is changed anywhere.
+    """
+    from batchsched.cli.run import run_session
+
+    session = run_session(files, config, profile, seed, now)
+    if record is not None:
+        from batchsched.cli.record import keep
+
+        keep(session, record)
+    if output is Output.TABLE:
+        from batchsched.cli.tables import print_decision
+
+        print_decision(session)
+    else:
+        from batchsched.cli.printing import print_data
+
+        print_data(session.decision, output)
+    raise typer.Exit(session.exit_code)

@@ -1,0 +1,68 @@
+"""Arguments that several commands take, stated once."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Output(StrEnum):
+    """How data is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def moment(text: str) -> float:
+    """Read RFC 3339 as seconds since 1970.
+
+    Raises:
+      BadParameter: it is no time, or one without a zone.
+    """
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r} is no time; expected RFC 3339 such as 2026-01-31T08:00:00Z"
+        ) from error
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...",
+        help="Kubernetes manifests: YAML, JSON, JSON Lines, lists, each possibly gzipped; "
+        "directories of them; - is standard input.",
+        exists=True,
+        allow_dash=True,
+        show_default=False,
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="A BatchSchedulerConfiguration.", exists=True, dir_okay=False
+    ),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", metavar="NAME", help="The schedulerName of the profile; default: the first one."
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")]
+Now = Annotated[
+    float | None,
+    typer.Option(
+        "--now",
+        parser=moment,
+        metavar="RFC3339",
+        help="The time of the session; default: now. With it a decision repeats.",
+        show_default=False,
+    ),
+]
+Format = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]

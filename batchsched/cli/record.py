@@ -1,0 +1,50 @@
+"""`batchsched record`: a session in a file."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchsched.cli.options import Config, Files, Now, ProfileName, Seed
+
+if TYPE_CHECKING:
+    from batchsched.cli.run import Session
+
+
+EXAMPLES = """Example:
+
+batchsched record examples/ --to monday.json.gz && batchsched replay monday.json.gz
+"""
+
+
+def record(
+    files: Files,
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FILE", help="The session file to write.", dir_okay=False)
+    ] = Path("session.json.gz"),
+    config: Config = None,
+    profile: ProfileName = None,
+    seed: Seed = 0,
+    now: Now = None,
+) -> None:
+    """Decide one session, and keep snapshot, profile, time, seed and decision in one compressed file."""
+    from batchsched.cli.run import run_session
+
+    session = run_session(files, config, profile, seed, now)
+    keep(session, to)
+    raise typer.Exit(session.exit_code)
+
+
+def keep(session: "Session", path: Path) -> None:
+    """Write a session, and say on standard error where it is.
+
+    Raises:
+      InvalidInput: the file cannot be written.
+    """
+    from batchsched.record.file import Record, write
+
+    digest = write(
+        path, Record(session.snapshot, session.profile, session.now, session.seed, session.decision)
+    )
+    print(f"recorded in {path} ({digest[:19]}…)", file=sys.stderr)

@@ -1,0 +1,113 @@
+"""One session from the command line: read, decide, and add what only the shell knows."""
+
+import gc
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchsched.cli.exit import ExitCode
+from batchsched.cli.stopwatch import Stopwatch
+from batchsched.errors import InvalidInput
+from batchsched.manifests.reading import read, sentence
+from batchsched.model.complaint import nearest
+from batchsched.model.decision import Decision
+from batchsched.model.snapshot import Snapshot
+from batchsched.settings.load import load
+from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
+
+_MOST_SHOWN = 50
+"""Set-aside objects and warnings on standard error; the decision itself has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session that was run: what went in, what came out.
+
+    Args:
+      now: seconds since 1970.
+    """
+
+    snapshot: Snapshot
+    profile: Profile
+    now: float
+    seed: int
+    decision: Decision
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3 where a part of the input was set aside, otherwise 0."""
+        return ExitCode.SET_ASIDE if self.decision.set_aside else ExitCode.OK
+
+
+def run_session(
+    files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
+) -> Session:
+    """Read manifests and decide one session over them; tell on standard error what was set aside.
+
+    Raises:
+      UnusableInput: nothing in the files can be used.
+      InvalidInput: the configuration cannot be used.
+    """
+    profile = chosen(load(config) if config else BatchSchedulerConfiguration(), profile_name, config)
+    stopwatch = Stopwatch()
+    moment = time.time() if now is None else now
+    with _without_garbage_collection():
+        try:
+            reading = read(files, stopwatch, scheduler_name=profile.scheduler_name)
+            decision = timed(reading.snapshot, profile, moment, seed, stopwatch)
+        finally:
+            stopwatch.close()
+    _tell([f"set aside: {sentence(one)}" for one in decision.set_aside])
+    _tell([f"warning: {warning}" for warning in reading.warnings])
+    return Session(reading.snapshot, profile, moment, seed, decision)
+
+
+def chosen(configuration: BatchSchedulerConfiguration, name: str | None, file: Path | None) -> Profile:
+    """Pick the profile of a scheduler name, or the first one.
+
+    Raises:
+      InvalidInput: there is none of that name.
+    """
+    if name is None:
+        return configuration.profiles[0]
+    for profile in configuration.profiles:
+        if profile.scheduler_name == name:
+            return profile
+    known = [profile.scheduler_name for profile in configuration.profiles]
+    raise InvalidInput(
+        f"there is no profile {name!r}; {nearest(name, known)}", file=str(file or ""), field="profiles"
+    )
+
+
+def timed(snapshot: Snapshot, profile: Profile, now: float, seed: int, stopwatch: Stopwatch) -> Decision:
+    """Decide, and add the seconds of the session and of its stages to the account."""
+    from msgspec.structs import replace
+
+    from batchsched.session.decide import decide
+
+    with stopwatch.stage("session"):
+        decision = decide(snapshot, profile, now, seed, telemetry=stopwatch)
+    account = replace(decision.solver, seconds=stopwatch.seconds("session"), stages=stopwatch.stages)
+    return replace(decision, solver=account)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Keep the collector off: a command lives for one session, and a cluster is millions of live objects."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _tell(lines: Sequence[str]) -> None:
+    for line in lines[:_MOST_SHOWN]:
+        print(line, file=sys.stderr)
+    if len(lines) > _MOST_SHOWN:
+        print(f"and {len(lines) - _MOST_SHOWN} more", file=sys.stderr)

@@ -1,0 +1,71 @@
+"""`batchsched schema`: JSON Schemas of what goes in and what comes out."""
+
+import json
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+INDENT = 2
+
+
+EXAMPLES = """Example:
+
+batchsched schema podgroup > podgroup.schema.json
+"""
+
+
+class Subject(StrEnum):
+    """What there is a schema of."""
+
+    SNAPSHOT = "snapshot"
+    DECISION = "decision"
+    CONFIG = "config"
+    PODGROUP = "podgroup"
+    QUEUE = "queue"
+    TOPOLOGY = "topology"
+
+
+def schema(
+    of: Annotated[
+        Subject,
+        typer.Argument(
+            metavar="OF",
+            help="snapshot (what decide reads), decision "
+            "(what it prints), config, podgroup, queue or topology.",
+        ),
+    ],
+) -> None:
+    """Print a JSON Schema."""
+    sys.stdout.write(schema_text(of))
+
+
+def schema_text(of: Subject) -> str:
+    """Return a JSON Schema as text, keys in the order of their declaration."""
+    return json.dumps(schema_of(of), indent=INDENT, ensure_ascii=False) + "\n"
+
+
+def schema_of(of: Subject) -> dict[str, Any]:
+    """Return a JSON Schema as plain values."""
+    import msgspec
+    from pydantic import BaseModel
+
+    from batchsched.manifests import schema as manifests
+    from batchsched.model.decision import Decision
+    from batchsched.model.podgroup import PodGroup
+    from batchsched.model.queue import Queue
+    from batchsched.model.topology import Topology
+    from batchsched.settings.schema import BatchSchedulerConfiguration
+
+    if of is Subject.SNAPSHOT:
+        return manifests.schema()
+    if of is Subject.DECISION:
+        return {"$schema": manifests.DIALECT, **msgspec.json.schema(Decision)}
+    models: dict[Subject, type[BaseModel]] = {
+        Subject.CONFIG: BatchSchedulerConfiguration,
+        Subject.PODGROUP: PodGroup,
+        Subject.QUEUE: Queue,
+        Subject.TOPOLOGY: Topology,
+    }
+    return {"$schema": manifests.DIALECT, **models[of].model_json_schema(by_alias=True)}

@@ -1,0 +1,116 @@
+"""A decision as tables for people."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from batchsched.cli.printing import add_row, console, table
+from batchsched.model.decision import Decision, Refusal
+from batchsched.model.pod import POD_GROUP_LABEL
+from batchsched.model.quantity import show
+from batchsched.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from batchsched.cli.run import Session
+
+MOST_ROWS = 60
+"""Rows of one table; -o json has all of them."""
+_MOST_NODES = 6
+
+
+def print_decision(session: "Session") -> None:
+    """Print what is to happen: placed, waiting, refused, evicted, and how good it is."""
+    decision = session.decision
+    gangs = placed_pods(decision, session.snapshot)
+    out = console()
+    for made in _tables(decision, gangs):
+        out.print(made)
+    out.print(_summary(decision, len(gangs), len(session.snapshot.nodes)))
+    out.print(_account(decision))
+
+
+def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
+    """Return (pod, node) of what is to be bound, by PodGroup; a pod alone stands for itself."""
+    groups = {pod.key: pod.labels.get(POD_GROUP_LABEL, "") for pod in snapshot.pods if not pod.node}
+    placed: dict[str, list[tuple[str, str]]] = {}
+    for one in decision.assignments:
+        pod = f"{one.namespace}/{one.pod}"
+        group = groups.get(pod, "")
+        placed.setdefault(f"{one.namespace}/{group}" if group else pod, []).append((one.pod, one.node))
+    return placed
+
+
+def nodes_of(pods: Iterable[tuple[str, str]], most: int = _MOST_NODES) -> str:
+    """Write where pods go: `n1 ×8, n2 ×4`."""
+    counts: dict[str, int] = {}
+    for _, node in pods:
+        counts[node] = counts.get(node, 0) + 1
+    shown = [node if count == 1 else f"{node} ×{count}" for node, count in list(counts.items())[:most]]
+    more = len(counts) - most
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def missing_of(refusal: Refusal) -> str:
+    """Write what is missing: `16 nvidia.com/gpu, 64Gi memory`."""
+    return ", ".join(f"{show(resource, amount)} {resource}" for resource, amount in refusal.missing.items())
+
+
+def _tables(decision: Decision, gangs: dict[str, list[tuple[str, str]]]) -> Iterable["Table"]:
+    if gangs:
+        rows = [(group, str(len(pods)), nodes_of(pods)) for group, pods in gangs.items()]
+        yield _filled("Placed", ("PodGroup", "Pods", "Nodes"), rows)
+    if decision.waiting:
+        held = [(one.pod_group, one.plugin, one.until) for one in decision.waiting]
+        yield _filled("Waiting at Permit", ("PodGroup", "Held by", "Until"), held)
+    if decision.refusals:
+        refused = [(one.pod_group, one.reason, _why(one)) for one in decision.refusals]
+        yield _filled("Refused", ("PodGroup", "Reason", "Why, and what would help"), refused)
+    if decision.evictions:
+        evicted = [(f"{one.namespace}/{one.pod}", one.for_, one.reason) for one in decision.evictions]
+        yield _filled("Evicted", ("Pod", "For", "Reason"), evicted)
+    if decision.reservations:
+        reserved = [(one.pod_group, one.start) for one in decision.reservations]
+        yield _filled("Reserved", ("PodGroup", "Earliest start"), reserved)
+    if decision.set_aside:
+        aside = [(one.object or one.file, one.field, one.message) for one in decision.set_aside]
+        yield _filled("Set aside", ("Object", "Field", "Why"), aside)
+
+
+def _filled(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> "Table":
+    made = table(title, *columns)
+    for row in rows[:MOST_ROWS]:
+        add_row(made, *row)
+    if len(rows) > MOST_ROWS:
+        add_row(made, f"and {len(rows) - MOST_ROWS} more", *("" for _ in columns[1:]))
+    return made
+
+
+def _why(refusal: Refusal) -> str:
+    parts = [refusal.message]
+    if refusal.missing:
+        parts.append(f"Missing: {missing_of(refusal)}.")
+    if refusal.relaxation:
+        parts.append(f"Would help: {refusal.relaxation}.")
+    return "\n".join(parts)
+
+
+def _summary(decision: Decision, gangs: int, nodes: int) -> str:
+    parts = [f"{gangs} placed ({len(decision.assignments)} pods)"]
+    if decision.waiting:
+        parts.append(f"{len(decision.waiting)} waiting")
+    parts.append(f"{len(decision.refusals)} refused")
+    if decision.set_aside:
+        parts.append(f"{len(decision.set_aside)} set aside")
+    return f"PodGroups: {', '.join(parts)}; {nodes} nodes"
+
+
+def _account(decision: Decision) -> str:
+    account = decision.solver
+    sentence = f"Solved in {account.seconds:.2f} s"
+    if account.tiers:
+        count = len(account.tiers)
+        sentence += f", {count} {'tier' if count == 1 else 'tiers'}, {account.gap:.2%} from the bound"
+    if account.guard:
+        sentence += "; the wall-clock guard fired, the decision may not repeat"
+    return sentence

@@ -1,0 +1,10 @@
+"""`batchsched version`."""
+
+import sys
+
+
+def version() -> None:
+    """Print the version."""
+    from batchsched import __version__
+
+    sys.stdout.write(f"batchsched {__version__}\n")

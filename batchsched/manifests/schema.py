@@ -1,0 +1,50 @@
+"""JSON Schema of what `read` takes: one object, or a `List` of them."""
+
+from typing import Any, Final
+
+import msgspec
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from batchsched.manifests.kinds import ALL, Kind
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_REFERENCE: Final = "#/$defs/{name}"
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of the input: any kind that is read, or lists of them."""
+    structs = [kind.type for kind in ALL if not issubclass(kind.type, BaseModel)]
+    _, components = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
+    models = [kind.type for kind in ALL if issubclass(kind.type, BaseModel)]
+    _, custom = models_json_schema(
+        [(model, "validation") for model in models], by_alias=True, ref_template="#/$defs/{model}"
+    )
+    definitions = {**components, **custom["$defs"]}
+    items = [_typed(kind) for kind in ALL]
+    return {
+        "$schema": DIALECT,
+        "title": "Snapshot",
+        "description": "Kubernetes manifests that batchsched reads: an object, or a List of objects.",
+        "anyOf": [*items, {"$ref": "#/$defs/List"}],
+        "$defs": {
+            **dict(sorted(definitions.items())),
+            "List": {
+                "type": "object",
+                "properties": {
+                    "apiVersion": {"const": "v1"},
+                    "kind": {"const": "List"},
+                    "items": {"type": "array", "items": {"anyOf": items}},
+                },
+                "required": ["apiVersion", "kind", "items"],
+            },
+        },
+    }
+
+
+def _typed(kind: Kind) -> dict[str, Any]:
+    return {
+        "allOf": [{"$ref": f"#/$defs/{kind.type.__name__}"}],
+        "properties": {"apiVersion": {"const": kind.api_version}, "kind": {"const": kind.name}},
+        "required": ["apiVersion", "kind", "metadata"],
+    }
