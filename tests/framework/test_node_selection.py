@@ -46,7 +46,7 @@ def test_labels_must_all_be_there():
 
 def test_an_affinity_without_terms_selects_nothing():
     made = table([node("a")])
-    must = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    must: dict[str, object] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
     assert required(made, pod(affinity={"nodeAffinity": must})).tolist() == [False]
     assert required(made, pod()).tolist() == [True]
 

@@ -99,9 +99,10 @@ def filtered(plugin: Any, one: Pod, made: NodeTable, view: Nodes | None = None) 
     if hasattr(plugin, "prefilter"):
         answer = plugin.prefilter(pod_class, made.all(), state)
         if answer.status.code is Code.SKIP:
-            return Verdict.accept(len(view or made.all()))
+            return Verdict.accept(len(made.all() if view is None else view))
         assert answer.status.ok, answer
-    return plugin.filter(pod_class, view or made.all(), state)
+    verdict: Verdict = plugin.filter(pod_class, made.all() if view is None else view, state)
+    return verdict
 
 
 def refusals(plugin: Any, one: Pod, made: NodeTable) -> dict[str, tuple[str, ...]]:

@@ -21,7 +21,7 @@ from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.plugins.volume_restrictions import VolumeRestrictions
 from tests.plugins.cluster import claim, class_of, filtered, land, node, pod, table
 
-FILTERS = (
+FILTERS: tuple[Any, ...] = (
     NodeName,
     NodeUnschedulable,
     TaintToleration,
@@ -30,9 +30,9 @@ FILTERS = (
     NodeResourcesFit,
     VolumeRestrictions,
 )
-SCORES = (TaintToleration, NodeAffinity, NodeResourcesFit, BalancedAllocation, ImageLocality)
-BULK = (NodePorts, NodeResourcesFit, VolumeRestrictions)
-CONSTRAINING = (NodePorts, VolumeRestrictions)
+SCORES: tuple[Any, ...] = (TaintToleration, NodeAffinity, NodeResourcesFit, BalancedAllocation, ImageLocality)
+BULK: tuple[Any, ...] = (NodePorts, NodeResourcesFit, VolumeRestrictions)
+CONSTRAINING: tuple[Any, ...] = (NodePorts, VolumeRestrictions)
 GPU = "nvidia.com/gpu"
 CLAIMS = (claim("once", "ReadWriteOncePod"), claim("many", "ReadWriteMany"))
 
@@ -50,18 +50,17 @@ PORTS = st.fixed_dictionaries(
     {"containerPort": st.just(1), "hostPort": st.sampled_from([0, 80, 81])},
     optional={"hostIP": st.sampled_from(["10.0.0.1", "10.0.0.2"]), "protocol": st.sampled_from(["UDP"])},
 )
-VOLUMES = st.sampled_from(
-    [
-        {"gcePersistentDisk": {"pdName": "d"}},
-        {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
-        {"awsElasticBlockStore": {"volumeID": "d"}},
-        {"rbd": {"monitors": ["m", "n"], "image": "i"}},
-        {"rbd": {"monitors": ["n"], "image": "i", "readOnly": True}},
-        {"persistentVolumeClaim": {"claimName": "once"}},
-        {"persistentVolumeClaim": {"claimName": "many"}},
-        {"emptyDir": {}},
-    ]
-).map(lambda source: {"name": "v", **source})
+VOLUME_SOURCES: list[dict[str, Any]] = [
+    {"gcePersistentDisk": {"pdName": "d"}},
+    {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
+    {"awsElasticBlockStore": {"volumeID": "d"}},
+    {"rbd": {"monitors": ["m", "n"], "image": "i"}},
+    {"rbd": {"monitors": ["n"], "image": "i", "readOnly": True}},
+    {"persistentVolumeClaim": {"claimName": "once"}},
+    {"persistentVolumeClaim": {"claimName": "many"}},
+    {"emptyDir": {}},
+]
+VOLUMES = st.sampled_from(VOLUME_SOURCES).map(lambda source: {"name": "v", **source})
 TERMS = st.sampled_from(["z0", "z1"]).map(
     lambda zone: {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
 )
@@ -71,8 +70,12 @@ TERMS = st.sampled_from(["z0", "z1"]).map(
 def nodes(draw: Any, number: int) -> Any:
     return node(
         f"n{number}",
-        {"cpu": draw(st.sampled_from(["1", "4"])), "memory": "8Gi", "pods": draw(st.sampled_from(["2", "9"]))}
-        | draw(st.sampled_from([{}, {GPU: "2"}])),
+        {
+            "cpu": draw(st.sampled_from(["1", "4"])),
+            "memory": "8Gi",
+            "pods": draw(st.sampled_from(["2", "9"])),
+            GPU: draw(st.sampled_from(["0", "2"])),
+        },
         {"zone": draw(st.sampled_from(["z0", "z1"]))} if draw(st.booleans()) else {},
         draw(st.sampled_from([(), ({"names": ["app:1"], "sizeBytes": 2**30},)])),
         taints=draw(st.lists(TAINTS, max_size=2)),
