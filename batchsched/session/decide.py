@@ -1,7 +1,9 @@
 """`decide`: a snapshot in, a decision out. Everything else in batchsched is a shell around it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.registry import standard
@@ -24,15 +26,15 @@ from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.session.admission import Admission, without_pods
 from batchsched.session.backlog import Line
 from batchsched.session.diagnosis import Diagnosis, permit_refusal
-from batchsched.session.formulation import Scene, formulate
+from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang, Members
 from batchsched.session.held import revisit
-from batchsched.session.joint import Joint
+from batchsched.session.joint import Joint, Outcome
 from batchsched.session.levels import Levels
 from batchsched.session.ordered import Hopes, Ordered
 from batchsched.session.podwise import Podwise
-from batchsched.session.quotas import quotas
+from batchsched.session.quotas import quotas, spend
 from batchsched.session.survey import Survey
 from batchsched.session.walk import Walk, Walked
 from batchsched.settings.schema import Profile
@@ -66,9 +68,36 @@ class Draft:
     walked: list[Walked] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     reservations: list[Reservation] = field(default_factory=list)
+    objective: dict[int, float] = field(default_factory=dict)
+    bound: dict[int, float] = field(default_factory=dict)
     tiers: tuple[TierAccount, ...] = ()
     gap: float = 0.0
     guard: bool = False
+
+    def account(self, formulation: Formulation, outcome: Outcome) -> None:
+        """Add a window's values to its tiers.
+
+        The bound of the first window holds for its gangs alone: what later ones want in all is added to it, unless
+        they got it.
+        """
+        problem = formulation.problem
+        wanted = np.bincount(
+            problem.tier[problem.gang], problem.weight * problem.count, minlength=len(formulation.priorities)
+        )
+        bound = np.maximum(wanted, outcome.objective) if self.bound else outcome.bound
+        for tier, priority in enumerate(formulation.priorities):
+            self.objective[priority] = self.objective.get(priority, 0.0) + float(outcome.objective[tier])
+            self.bound[priority] = self.bound.get(priority, 0.0) + float(bound[tier])
+        self.guard |= outcome.solution.guard
+
+    def close(self) -> None:
+        """Turn the values into the account."""
+        self.tiers = tuple(
+            TierAccount(share=ALL, priority=one, objective=self.objective[one], bound=self.bound[one])
+            for one in sorted(self.bound, reverse=True)
+        )
+        total = sum(self.bound.values())
+        self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
 
 
 class Sessions:
@@ -139,10 +168,20 @@ class Sessions:
     def _joint(
         self, walk: Walk, draft: Draft, waiting: Sequence[Members], seed: int, telemetry: Telemetry
     ) -> None:
-        """Select by weight: all gangs of the window at once."""
+        """Select by weight: all gangs of a window at once, window after window."""
         with telemetry.stage("admit"):
             gangs = self._admitted(draft, waiting)
         scene = self._scene()
+        window = self.profile.session_window
+        for first in range(0, len(gangs), window):
+            scene = self._window(walk, draft, scene, gangs[first : first + window], (seed, telemetry))
+        draft.close()
+
+    def _window(
+        self, walk: Walk, draft: Draft, scene: Scene, gangs: Sequence[Gang], context: tuple[int, Telemetry]
+    ) -> Scene:
+        """Select among the gangs of one window; returns the scene for the next."""
+        seed, telemetry = context
         with telemetry.stage("pipeline"):
             scene.survey.all(part.pod_class for gang in gangs for part in gang.parts)
         with telemetry.stage("formulate"):
@@ -150,26 +189,17 @@ class Sessions:
         outcome = Joint(formulation, self.profile.solver, seed, telemetry).select(walk)
         draft.walked += outcome.walked
         with telemetry.stage("explain"):
-            diagnosis = Diagnosis(scene, formulation, outcome, self.profile.solver, seed)
-            draft.refusals += diagnosis.refusals()
-        draft.guard = outcome.solution.guard
-        draft.tiers = tuple(
-            TierAccount(share=ALL, priority=priority, objective=float(objective), bound=float(bound))
-            for priority, objective, bound in zip(
-                formulation.priorities, outcome.objective, outcome.bound, strict=True
-            )
-        )
-        total = float(outcome.bound.sum())
-        draft.gap = max(0.0, 1.0 - float(outcome.objective.sum()) / total) if total > 0 else 0.0
+            draft.refusals += Diagnosis(scene, formulation, outcome, self.profile.solver, seed).refusals()
+        draft.account(formulation, outcome)
+        left = scene.quotas
+        for walked in outcome.walked:
+            left = spend(left, self.frame, walked)
+        return replace(scene, quotas=left, survey=Survey(self.frame))
 
     def _admitted(self, draft: Draft, waiting: Sequence[Members]) -> list[Gang]:
-        """Admit gangs, the highest priority first and in the policy's order within it, up to the window."""
-        ranked = sorted(waiting, key=lambda one: -self.frame.gang(one).priority)
+        """Admit gangs, the highest priority first and in the policy's order within it."""
         gangs: list[Gang] = []
-        for at, members in enumerate(ranked):
-            if len(gangs) == self.profile.session_window:
-                draft.refusals += [_outside(one, self.profile.session_window) for one in ranked[at:]]
-                break
+        for members in sorted(waiting, key=lambda one: -self.frame.gang(one).priority):
             admitted = self._admission.gang(members)
             if isinstance(admitted, Refusal):
                 draft.refusals.append(admitted)

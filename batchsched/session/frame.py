@@ -104,9 +104,10 @@ class Frame:
             members.pending[key] = pod
         self._touch(members)
 
-    def bind_pod(self, key: str, identity: str, bound: Pod) -> None:
+    def bind_pod(self, bound: Pod) -> None:
         """Turn a pod that waits into its bound version."""
-        members = self.gangs[identity]
+        key = bound.key
+        members = self.gangs[identity_of(bound)]
         del members.pending[key]
         node = self.table.index[bound.node]
         members.bound[key] = (bound, node)

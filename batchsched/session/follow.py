@@ -1,0 +1,56 @@
+"""The scheduler as a simulator knows it: `Sessions` behind the port."""
+
+from collections.abc import Sequence
+
+from batchsched.framework.pipeline import Pipeline
+from batchsched.model.decision import Decision
+from batchsched.model.pod import Pod
+from batchsched.model.podgroup import PodGroup
+from batchsched.model.snapshot import HeldGang, Snapshot
+from batchsched.session.decide import Sessions
+from batchsched.settings.schema import Profile
+
+
+class Follower:
+    """Follows one cluster and decides sessions over it; implements `ports.scheduler.Scheduler`.
+
+    Decisions leave out refusals that say only that a gang has to wait: a simulator asks thousands of times.
+
+    Raises:
+      InvalidInput: as for `decide`.
+    """
+
+    def __init__(self, snapshot: Snapshot, profile: Profile, pipeline: Pipeline | None = None) -> None:
+        self._sessions = Sessions(snapshot, profile, pipeline)
+        self._frame = self._sessions.frame
+
+    def add_group(self, group: PodGroup) -> None:
+        """Take in a PodGroup, or a new version of it."""
+        self._frame.add_group(group)
+
+    def remove_group(self, key: str) -> None:
+        """Forget the PodGroup `namespace/name`."""
+        self._frame.remove_group(key)
+
+    def add_pods(self, pods: Sequence[Pod]) -> None:
+        """Take in pods, bound or waiting."""
+        for pod in pods:
+            self._frame.add_pod(pod)
+
+    def bind_pods(self, pods: Sequence[Pod]) -> None:
+        """Take in the bound versions of pods that waited."""
+        for pod in pods:
+            self._frame.bind_pod(pod)
+
+    def remove_pods(self, pods: Sequence[Pod]) -> None:
+        """Forget pods that are gone or have finished."""
+        for pod in pods:
+            self._frame.remove_pod(pod)
+
+    def hold(self, held: tuple[HeldGang, ...]) -> None:
+        """Take in which gangs wait at Permit."""
+        self._sessions.held = held
+
+    def decide(self, now: float, seed: int) -> Decision:
+        """Decide the next session."""
+        return self._sessions.decide(now, seed, brief=True)
