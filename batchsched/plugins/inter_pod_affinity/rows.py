@@ -136,7 +136,9 @@ def _apart(scene: Scene) -> Iterator[Row]:
                 identity(raw.namespace_selector),
                 pod.namespace,
             )
-            holders.setdefault(key, (raw, term, []))[2].append(one)
+            having = holders.setdefault(key, (raw, term, []))[2]
+            if one not in having[-1:]:  # stated twice
+                having.append(one)
     for raw, term, having in holders.values():
         yield from _of_term(scene, raw, term, having)
 

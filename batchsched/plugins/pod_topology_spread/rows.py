@@ -151,7 +151,8 @@ def _families(
                 codes = np.where(eligible, table.label(one.topology_key)[0], -1).astype(np.int32)
                 matching = tuple(batch.candidates[at] for at in index.select(one.selection))
                 families[key] = Family(one, codes, labelled & ~eligible, itself, matching)
-            families[key].members.append(candidate)
+            if candidate not in families[key].members[-1:]:  # stated twice
+                families[key].members.append(candidate)
     return families.values()
 
 
@@ -180,14 +181,15 @@ def _upper(family: Family, levels: Levels, domains: RowDomains) -> Iterator[Row]
 
     Let the last pod of the members to come into z have found n pods there, and the minimum m. The Filter let it pass:
     n + 1 ≤ s + m when members match themselves. All members' pods before it were counted, so that
-    e_z + Σ x_z - 1 ≤ n, and m ≤ M ≤ the highest level of all that may come: Σ x_z ≤ s + highest - e_z. Where none
-    came, Σ x_z = 0 satisfies max(0, …). Members that do not match themselves need n ≤ s + m alone: a domain with
-    e_z > s + highest stays closed to them. With fewer domains than minDomains m is 0 throughout.
+    e_z + Σ x_z - 1 ≤ n, and m is at most the highest level of all other pods that may come: the last one did not lift
+    it. So Σ x_z ≤ s + highest - e_z; where none came, Σ x_z = 0 satisfies max(0, …). Members that do not match
+    themselves need n ≤ s + m alone: a domain with e_z > s + highest stays closed to them. With fewer domains than
+    minDomains m is 0 throughout.
 
     Pods of a gang come only when it is taken, so that the right side may be multiplied by its y.
     """
     enough = int(levels.seen.sum()) >= family.constraint.min_domains
-    coming = sum(one.count for one in family.matching)
+    coming = sum(one.count for one in family.matching) - int(family.itself)
     limit = family.constraint.max_skew + (levels.highest(coming) if enough else 0)
     count = sum(one.count for one in family.members)
     closed = np.where(levels.existing > limit, 0, count)

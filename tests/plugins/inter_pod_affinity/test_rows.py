@@ -1,0 +1,110 @@
+"""Rows of required affinity and anti-affinity: they never refuse what the Filter allows, and bite where they can."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.framework.constrain import EVERY_NODE
+from batchsched.model.pod import Pod
+from batchsched.plugins.inter_pod_affinity import InterPodAffinity
+from tests.plugins import neighbours as nb
+
+PLUGIN = InterPodAffinity()
+
+
+@pytest.mark.properties
+@given(nb.worlds(nb.social_pods), st.randoms(use_true_random=False))
+def test_whatever_the_filter_accepts_pod_by_pod_satisfies_every_row(world, random):
+    table = world.table()
+    batch = nb.batch_of(world, table)
+    rows = PLUGIN.constrain(batch, table.all())
+    anywhere = np.ones(len(world.nodes), np.bool_)
+    for _ in range(3):
+        placed, taken = nb.walk(PLUGIN, world, random, anywhere)
+        assert [row for row in rows if nb.broken(row, batch, placed, taken)] == []
+
+
+NODES = (
+    nb.node("n0", {nb.ZONE: "x"}),
+    nb.node("n1", {nb.ZONE: "x"}),
+    nb.node("n2", {nb.ZONE: "y"}),
+    nb.node("n3"),
+)
+
+
+def world_of(*classes: tuple[Pod, int], bound=()) -> nb.World:
+    gangs = tuple(nb.Gang((one,), rigid=False) for one in classes)
+    return nb.World(NODES, tuple(bound), gangs, ())
+
+
+def admitted(world: nb.World, *placed: list[int]) -> bool:
+    table = world.table()
+    batch = nb.batch_of(world, table)
+    rows = PLUGIN.constrain(batch, table.all())
+    return not any(
+        nb.broken(row, batch, np.asarray(placed), np.ones(len(world.gangs), np.int64)) for row in rows
+    )
+
+
+def apart(key: str, app: str, other: str) -> Pod:
+    return nb.pod(f"{app}-apart", {"app": app}, affinity=nb.required(apart=[nb.near(key, app=other)]))
+
+
+def together(key: str, app: str, other: str) -> Pod:
+    return nb.pod(f"{app}-near", {"app": app}, affinity=nb.required(together=[nb.near(key, app=other)]))
+
+
+def test_pods_that_repel_each_other_take_one_place_a_zone_and_any_where_there_is_no_zone():
+    world = world_of((apart(nb.ZONE, "a", "a"), 4))
+    assert admitted(world, [1, 0, 1, 2])
+    assert not admitted(world, [1, 1, 0, 0])
+
+
+def test_host_names_make_one_row_a_node():
+    world = world_of((apart(nb.HOST, "a", "a"), 4))
+    table = world.table()
+    (row,) = PLUGIN.constrain(nb.batch_of(world, table), table.all())
+    assert row.partition == EVERY_NODE
+    assert row.right.tolist() == [1, 1, 1, 1]
+
+
+def test_several_gangs_of_one_label_share_the_place():
+    world = world_of((apart(nb.HOST, "a", "a"), 2), (apart(nb.HOST, "a", "a"), 2))
+    assert not admitted(world, [1, 0, 0, 0], [1, 0, 0, 0])
+
+
+def test_classes_that_exclude_each_other_do_not_both_fill_a_zone():
+    world = world_of((apart(nb.ZONE, "a", "b"), 2), (nb.pod("b", {"app": "b"}), 3))
+    assert admitted(world, [1, 1, 0, 0], [0, 0, 3, 0])
+    assert not admitted(world, [1, 1, 0, 0], [3, 0, 0, 0])
+
+
+def test_a_domain_with_an_existing_foe_or_enemy_is_closed():
+    foe, enemy = nb.pod("b", {"app": "b"}), apart(nb.ZONE, "c", "a")
+    wary = world_of((apart(nb.ZONE, "a", "b"), 2), bound=[(foe, 0)])
+    assert not admitted(wary, [0, 1, 0, 0])
+    assert admitted(wary, [0, 0, 2, 0])
+    meek = world_of((nb.pod("a", {"app": "a"}), 2), bound=[(enemy, 0)])
+    assert not admitted(meek, [0, 1, 0, 0])
+    assert admitted(meek, [0, 0, 2, 0])
+
+
+def test_a_pod_comes_only_where_its_friends_come():
+    world = world_of((together(nb.ZONE, "a", "b"), 2), (nb.pod("b", {"app": "b"}), 1))
+    assert admitted(world, [1, 1, 0, 0], [1, 0, 0, 0])
+    assert not admitted(world, [0, 0, 1, 0], [1, 0, 0, 0])
+    assert not admitted(world, [0, 0, 0, 1], [0, 0, 0, 1])
+
+
+def test_the_first_of_a_series_may_go_anywhere_unless_one_of_it_is_there():
+    series = (together(nb.ZONE, "a", "a"), 2)
+    assert admitted(world_of(series), [0, 0, 2, 0])
+    there = world_of(series, bound=[(nb.pod("old", {"app": "a"}), 0)])
+    assert admitted(there, [1, 1, 0, 0])
+    assert not admitted(there, [0, 0, 2, 0])
+
+
+def test_a_term_stated_twice_counts_once():
+    twice = nb.pod("a", {"app": "a"}, affinity=nb.required(apart=[nb.near(nb.ZONE, app="a")] * 2))
+    assert admitted(world_of((twice, 2)), [1, 0, 1, 0])

@@ -1,0 +1,311 @@
+"""Small clusters with labels, and pods that care for each other: builders and hypothesis strategies."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+from hypothesis import strategies as st
+
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Candidate, Row, Sense
+from batchsched.framework.nodes import LEADING, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import BoolArray, Verdict
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.policy import Namespace, Service
+from batchsched.model.snapshot import Snapshot
+
+ZONE, HOST, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "rack"
+
+
+def node(
+    name: str, labels: Mapping[str, str] | None = None, taints: Sequence[Mapping[str, str]] = ()
+) -> Node:
+    content = {
+        "metadata": {"name": name, "labels": {HOST: name, **(labels or {})}},
+        "spec": {"taints": list(taints)},
+        "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
+    }
+    return msgspec.convert(content, Node)
+
+
+def pod(name: str, labels: Mapping[str, str] | None = None, namespace: str = "default", **spec: Any) -> Pod:
+    """A pod; `terminating=True` marks it deleted, all other arguments are fields of its spec in camelCase."""
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(labels or {})}
+    if spec.pop("terminating", False):
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
+
+
+def spread(key: str, app: str, skew: int = 1, **fields: Any) -> dict[str, Any]:
+    return {
+        "topologyKey": key,
+        "maxSkew": skew,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": app}},
+        **fields,
+    }
+
+
+def near(key: str, **labels: str) -> dict[str, Any]:
+    return {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
+
+
+def required(*, together: Iterable[Any] = (), apart: Iterable[Any] = ()) -> dict[str, Any]:
+    named = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"podAffinity": {named: list(together)}, "podAntiAffinity": {named: list(apart)}}
+
+
+def preferred(*, together: Iterable[Any] = (), apart: Iterable[Any] = ()) -> dict[str, Any]:
+    """(weight, term) pairs."""
+    named = "preferredDuringSchedulingIgnoredDuringExecution"
+
+    def weighted(pairs: Iterable[Any]) -> dict[str, Any]:
+        return {named: [{"weight": weight, "podAffinityTerm": term} for weight, term in pairs]}
+
+    return {"podAffinity": weighted(together), "podAntiAffinity": weighted(apart)}
+
+
+def table_of(
+    nodes: Sequence[Node],
+    bound: Iterable[tuple[Pod, int]] = (),
+    namespaces: Sequence[Namespace] = (),
+    services: Sequence[Service] = (),
+) -> NodeTable:
+    snapshot = Snapshot(nodes=tuple(nodes), namespaces=tuple(namespaces), services=tuple(services))
+    table = NodeTable(snapshot, LEADING)
+    for one, at in bound:
+        put(table, one, at)
+    return table
+
+
+def put(table: NodeTable, one: Pod, at: int) -> None:
+    table.add(one, at, *table.read_requests(one))
+
+
+def take(table: NodeTable, one: Pod) -> None:
+    table.remove(one, *table.read_requests(one))
+
+
+def class_of(table: NodeTable, one: Pod) -> PodClass:
+    vector, nonzero = table.read_requests(one)
+    return PodClass.of(one, vector, (int(nonzero[0]), int(nonzero[1])))
+
+
+def verdict(plugin: Any, table: NodeTable, one: Pod) -> Verdict:
+    """What a plugin says afresh about all nodes."""
+    state, pod_class = CycleState(), class_of(table, one)
+    if plugin.prefilter(pod_class, table.all(), state).status.code == "Skip":
+        return Verdict.accept(len(table.nodes))
+    answer: Verdict = plugin.filter(pod_class, table.all(), state)
+    return answer
+
+
+def fits(plugin: Any, table: NodeTable, one: Pod) -> list[str]:
+    """The names of the nodes that a plugin does not refuse."""
+    accepted = verdict(plugin, table, one).fits
+    return [name for name, good in zip(table.names, accepted, strict=True) if good]
+
+
+@dataclass(frozen=True)
+class Gang:
+    """Classes of equal pods: (a pod, how many)."""
+
+    classes: tuple[tuple[Pod, int], ...]
+    rigid: bool
+
+
+@dataclass(frozen=True)
+class World:
+    """A cluster, and gangs that wait."""
+
+    nodes: tuple[Node, ...]
+    bound: tuple[tuple[Pod, int], ...]
+    gangs: tuple[Gang, ...]
+    namespaces: tuple[Namespace, ...]
+
+    def table(self) -> NodeTable:
+        return table_of(self.nodes, self.bound, self.namespaces)
+
+
+def batch_of(world: World, table: NodeTable, reach: BoolArray | None = None) -> Batch:
+    candidates: list[Candidate] = []
+    for number, gang in enumerate(world.gangs):
+        for one, count in gang.classes:
+            candidates.append(
+                Candidate(len(candidates), class_of(table, one), number, count, gang.rigid, reach)
+            )
+    return Batch(candidates)
+
+
+def walk(plugin: Any, world: World, random: Random, reach: BoolArray) -> tuple[np.ndarray, np.ndarray]:
+    """Place pods one by one in some order, each on some node that the plugin accepts then.
+
+    A rigid gang of which a pod fits nowhere is left out, and the walk begins again without it.
+    Returns ([C, N] pods of each class on each node, [G] gangs taken).
+    """
+    classes = [(g, one, count) for g, gang in enumerate(world.gangs) for one, count in gang.classes]
+    taking = [g for g in range(len(world.gangs)) if random.random() < 0.8]
+    while True:
+        placed = np.zeros((len(classes), len(world.nodes)), np.int64)
+        table = world.table()
+        waiting = [c for c, (g, _, count) in enumerate(classes) if g in taking for _ in range(count)]
+        random.shuffle(waiting)
+        stuck = None
+        for number, c in enumerate(waiting):
+            gang, one, _ = classes[c]
+            free = np.flatnonzero(verdict(plugin, table, one).fits & reach)
+            if len(free):
+                at = int(random.choice(free.tolist()))
+                put(table, msgspec.structs.replace(one, metadata=_named(one, f"w{number}")), at)
+                placed[c, at] += 1
+            elif world.gangs[gang].rigid:
+                stuck = gang
+                break
+        if stuck is None:
+            break
+        taking.remove(stuck)
+    taken = np.zeros(len(world.gangs), np.int64)
+    for c, (g, _, _) in enumerate(classes):
+        taken[g] |= int(placed[c].any())
+    return placed, taken
+
+
+def _named(one: Pod, name: str) -> Any:
+    return msgspec.structs.replace(one.metadata, name=name)
+
+
+def broken(row: Row, batch: Batch, placed: np.ndarray, taken: np.ndarray) -> list[int]:
+    """The domains in which a row does not hold."""
+    size = placed.shape[1]
+    special = {ALL_NODES: np.zeros(size, np.int64), EVERY_NODE: np.arange(size)}
+    place = special[row.partition] if row.partition < 0 else batch.partitions[row.partition]
+    assert len(row.right) == place.max() + 1
+    left = np.zeros(len(row.right), np.int64)
+    for klass, coefficient in zip(row.classes, row.coefficients, strict=True):
+        np.add.at(left, place[place >= 0], coefficient * placed[klass][place >= 0])
+    if len(row.gangs):
+        left += row.gang_coefficients @ taken[row.gangs]
+    over = left > row.right if row.sense is Sense.AT_MOST else left < row.right
+    return [int(d) for d in np.flatnonzero(over)]
+
+
+APPS = ("a", "b", "c")
+SELECTORS = st.sampled_from(
+    [
+        {"matchLabels": {"app": "a"}},
+        {"matchLabels": {"app": "b"}},
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]},
+        {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]},
+        {"matchExpressions": [{"key": "rev", "operator": "Exists"}]},
+        {"matchExpressions": [{"key": "rev", "operator": "DoesNotExist"}]},
+        {},
+        None,
+    ]
+)
+KEYS = st.sampled_from([ZONE, ZONE, HOST, RACK])
+LABELS = st.fixed_dictionaries({"app": st.sampled_from(APPS)}, optional={"rev": st.just("1")})
+NAMESPACES = st.sampled_from(["default", "default", "default", "other"])
+POLICY = st.sampled_from([None, "Honor", "Ignore"])
+SPREADS = st.fixed_dictionaries(
+    {
+        "topologyKey": KEYS,
+        "maxSkew": st.integers(1, 3),
+        "whenUnsatisfiable": st.sampled_from(["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]),
+        "labelSelector": SELECTORS,
+    },
+    optional={
+        "minDomains": st.integers(1, 4),
+        "nodeAffinityPolicy": POLICY,
+        "nodeTaintsPolicy": POLICY,
+        "matchLabelKeys": st.just(["rev"]),
+    },
+)
+TERMS = st.fixed_dictionaries(
+    {"topologyKey": KEYS, "labelSelector": SELECTORS},
+    optional={
+        "namespaces": st.sampled_from([["other"], ["default", "other"]]),
+        "namespaceSelector": st.sampled_from(
+            [
+                {},
+                {"matchLabels": {"team": "x"}},
+                {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+            ]
+        ),
+    },
+)
+CLUSTER_NAMESPACES = st.sampled_from([(), ("default",), ("default", "other")]).map(
+    lambda names: tuple(
+        msgspec.convert(
+            {"metadata": {"name": one, "labels": {"team": "x"} if one == "other" else {}}}, Namespace
+        )
+        for one in names
+    )
+)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[Node, ...]:
+    found = []
+    for at in range(draw(st.integers(1, 5))):
+        labels = draw(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    ZONE: st.sampled_from(["x", "y", "z"]),
+                    RACK: st.sampled_from(["r1", "r2"]),
+                    "disk": st.just("ssd"),
+                },
+            )
+        )
+        taints = [{"key": "own", "effect": "NoSchedule"}] if draw(st.integers(0, 4)) == 0 else []
+        found.append(node(f"n{at}", labels, taints))
+    return tuple(found)
+
+
+@st.composite
+def spread_pods(draw: st.DrawFn, name: str) -> Pod:
+    fields: dict[str, Any] = {}
+    if draw(st.integers(0, 3)):
+        fields["topologySpreadConstraints"] = draw(st.lists(SPREADS, min_size=1, max_size=2))
+    if draw(st.integers(0, 4)) == 0:
+        fields["nodeSelector"] = {"disk": "ssd"}
+    return pod(name, draw(LABELS), draw(NAMESPACES), **fields)
+
+
+@st.composite
+def social_pods(draw: st.DrawFn, name: str) -> Pod:
+    fields: dict[str, Any] = {}
+    if draw(st.integers(0, 3)):
+        together = draw(st.lists(TERMS, max_size=2)) if draw(st.booleans()) else []
+        apart = draw(st.lists(TERMS, max_size=2))
+        fields["affinity"] = required(together=together, apart=apart)
+        if draw(st.booleans()):
+            pairs = st.lists(st.tuples(st.integers(1, 100), TERMS), max_size=2)
+            for kind, stated in preferred(together=draw(pairs), apart=draw(pairs)).items():
+                fields["affinity"][kind] |= stated
+    return pod(name, draw(LABELS), draw(NAMESPACES), **fields)
+
+
+@st.composite
+def worlds(draw: st.DrawFn, pods: Any) -> World:
+    nodes = draw(clusters())
+    bound = []
+    for number in range(draw(st.integers(0, 5))):
+        one = draw(pods(f"b{number}"))
+        if draw(st.integers(0, 5)) == 0:
+            gone = msgspec.structs.replace(one.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+            one = msgspec.structs.replace(one, metadata=gone)
+        bound.append((one, draw(st.integers(0, len(nodes) - 1))))
+    gangs = []
+    for number in range(draw(st.integers(1, 3))):
+        classes = tuple(
+            (draw(pods(f"g{number}-{part}")), draw(st.integers(1, 5)))
+            for part in range(draw(st.integers(1, 2)))
+        )
+        gangs.append(Gang(classes, draw(st.booleans())))
+    return World(nodes, tuple(bound), tuple(gangs), draw(CLUSTER_NAMESPACES))

@@ -1,0 +1,108 @@
+"""Rows of hard spreading: they never refuse what the Filter allows pod by pod, and they bite where they can."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.plugins.pod_topology_spread import PodTopologySpread
+from batchsched.plugins.pod_topology_spread.rows import water_level
+from tests.plugins import neighbours as nb
+
+PLUGIN = PodTopologySpread()
+
+
+@pytest.mark.properties
+@given(nb.worlds(nb.spread_pods), st.randoms(use_true_random=False), st.integers(0, 31), st.booleans())
+def test_whatever_the_filter_accepts_pod_by_pod_satisfies_every_row(world, random, closed, known):
+    table = world.table()
+    reach = np.asarray([not closed >> at & 1 for at in range(len(world.nodes))])
+    batch = nb.batch_of(world, table, reach if known else None)
+    rows = PLUGIN.constrain(batch, table.all())
+    for _ in range(3):
+        placed, taken = nb.walk(PLUGIN, world, random, reach)
+        assert [row for row in rows if nb.broken(row, batch, placed, taken)] == []
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 40))
+def test_water_level_is_the_largest_that_the_pods_can_lift_all_domains_to(existing, pods):
+    level = water_level(np.asarray(existing), pods)
+    lift = lambda to: sum(max(0, to - one) for one in existing)  # noqa: E731
+    assert lift(level) <= pods < lift(level + 1)
+
+
+def zones(*sizes: int) -> list[Node]:
+    return [
+        nb.node(f"{z}{at}", {nb.ZONE: z}) for z, size in zip("xyz", sizes, strict=False) for at in range(size)
+    ]
+
+
+def world_of(nodes, *gangs: nb.Gang, bound=()) -> nb.World:
+    return nb.World(tuple(nodes), tuple(bound), gangs, ())
+
+
+def admitted(world: nb.World, placed: list[list[int]]) -> bool:
+    table = world.table()
+    batch = nb.batch_of(world, table)
+    counts = np.asarray(placed)
+    taken = np.ones(len(world.gangs), np.int64)
+    return not any(nb.broken(row, batch, counts, taken) for row in PLUGIN.constrain(batch, table.all()))
+
+
+def spreading(key: str, skew: int = 1, **fields) -> Pod:
+    return nb.pod("w", {"app": "a"}, topologySpreadConstraints=[nb.spread(key, "a", skew, **fields)])
+
+
+def test_rigid_gang_of_seven_over_three_zones_ends_at_the_water_level_and_nowhere_else():
+    gang = nb.Gang(((spreading(nb.ZONE), 7),), rigid=True)
+    bound = [(nb.pod("old", {"app": "a"}), 0), (nb.pod("older", {"app": "a"}), 0)]
+    world = world_of(zones(1, 1, 1), gang, bound=bound)
+    level = [split for split in np.ndindex(8, 8, 8) if sum(split) == 7 and admitted(world, [list(split)])]
+    assert level == [(1, 3, 3)]
+
+
+def test_larger_skew_admits_every_end_that_some_order_reaches():
+    gang = nb.Gang(((spreading(nb.ZONE, skew=2), 4),), rigid=True)
+    world = world_of(zones(1, 1, 1), gang)
+    assert admitted(world, [[2, 2, 0]])
+    assert admitted(world, [[1, 1, 2]])
+    assert not admitted(world, [[4, 0, 0]])
+
+
+def test_hostname_key_caps_pods_node_by_node():
+    gang = nb.Gang(((spreading(nb.HOST), 4),), rigid=False)
+    world = world_of(zones(2, 2), gang)
+    assert admitted(world, [[1, 1, 1, 1]])
+    assert not admitted(world, [[3, 1, 0, 0]])
+
+
+def test_too_few_domains_keep_the_minimum_at_zero():
+    gang = nb.Gang(((spreading(nb.ZONE, minDomains=3), 4),), rigid=False)
+    world = world_of(zones(1, 1), gang)
+    assert admitted(world, [[1, 1]])
+    assert not admitted(world, [[2, 1]])
+
+
+def test_other_candidates_that_match_the_selector_raise_the_level_that_rows_allow():
+    alone = nb.Gang(((spreading(nb.ZONE), 1),), rigid=False)
+    friend = nb.Gang(((nb.pod("f", {"app": "a"}), 2),), rigid=False)
+    bound = [(nb.pod("old", {"app": "a"}), 0)]
+    assert not admitted(world_of(zones(1, 1), alone, bound=bound), [[1, 0]])
+    assert admitted(world_of(zones(1, 1), alone, friend, bound=bound), [[1, 0], [0, 1]])
+
+
+def test_nodes_without_a_key_are_closed():
+    gang = nb.Gang(((spreading(nb.ZONE), 1),), rigid=False)
+    world = world_of([*zones(1), nb.node("bare")], gang)
+    assert admitted(world, [[1, 0]])
+    assert not admitted(world, [[0, 1]])
+
+
+def test_empty_and_soft_constraints_make_no_rows():
+    empty = nb.pod("w", {"app": "a"}, topologySpreadConstraints=[nb.spread(nb.ZONE, "a", labelSelector={})])
+    soft = spreading(nb.ZONE, whenUnsatisfiable="ScheduleAnyway")
+    world = world_of(zones(1, 1), nb.Gang(((empty, 3), (soft, 3)), rigid=True))
+    table = world.table()
+    assert PLUGIN.constrain(nb.batch_of(world, table), table.all()) == []
