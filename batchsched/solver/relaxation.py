@@ -1,0 +1,215 @@
+"""Changes that admit more, as values: apply one to a problem, or take half of it.
+
+Shapes: C classes, G gangs, K kinds, L levels, N nodes, Q quotas, R resources.
+"""
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TypeVar
+
+import numpy as np
+
+from batchsched.solver.problem import (
+    EVERY_NODE,
+    NONE,
+    UNLIMITED,
+    IndexArray,
+    IntArray,
+    Problem,
+    Row,
+    Sense,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Bind a gang, or one subgroup of it, at another level instead of its required one; NONE: at none."""
+
+    gang: int
+    level: int
+    subgroup: int = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """More empty nodes.
+
+    Args:
+      count: so many of them.
+      like: each is as large as this node, bears its labels and passes the same filters.
+      level, domain: they lie in this domain of this level instead; NONE: where `like` lies.
+      passing: they pass the filters of this gang besides; NONE: only what `like` passes.
+      extra: [R] so much larger is each than `like`; () when none needs to be.
+    """
+
+    count: int
+    like: int
+    level: int = NONE
+    domain: int = NONE
+    passing: int = NONE
+    extra: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A quota leaves more: amounts [R] of resources, and so many gangs."""
+
+    quota: int
+    amounts: tuple[int, ...]
+    gangs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A row of a plugin's rule is looser by so much in each of its domains."""
+
+    row: int
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """So many more pods of a class."""
+
+    pod_class: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several changes at once; each by itself is not enough."""
+
+    parts: "tuple[Relaxation, ...]"
+
+
+_Array = TypeVar("_Array", IndexArray, IntArray)
+Relaxation = Level | Nodes | Quota | Rule | Pods | Together
+
+
+def apply(problem: Problem, relaxation: Relaxation) -> Problem:
+    """The problem with the change made. Added nodes come last, so that all numbers keep their meaning."""
+    match relaxation:
+        case Level():
+            return _level(problem, relaxation)
+        case Nodes():
+            return _nodes(problem, relaxation)
+        case Quota():
+            return _quota(problem, relaxation)
+        case Rule():
+            return _rule(problem, relaxation)
+        case Pods(pod_class, count):
+            counts = problem.count.copy()
+            counts[pod_class] += count
+            return replace(problem, count=counts)
+        case Together(parts):
+            return reduce(apply, parts, problem)
+
+
+def half(relaxation: Relaxation) -> Relaxation | None:
+    """Half of the change, rounded down; None when nothing is left of it."""
+    match relaxation:
+        case Level():
+            return None
+        case Nodes():
+            return _some(relaxation.count // 2, relaxation)
+        case Quota(quota, amounts, gangs):
+            smaller = Quota(quota, tuple(amount // 2 for amount in amounts), gangs // 2)
+            return smaller if any(smaller.amounts) or smaller.gangs else None
+        case Rule(row, by):
+            return Rule(row, by // 2) if by > 1 else None
+        case Pods(pod_class, count):
+            return Pods(pod_class, count // 2) if count > 1 else None
+        case Together(parts):
+            left = tuple(less for part in parts if (less := half(part)) is not None)
+            return Together(left) if left else None
+
+
+def _some(count: int, nodes: Nodes) -> Nodes | None:
+    return replace(nodes, count=count) if count else None
+
+
+def wider_levels(problem: Problem, level: int) -> tuple[int, ...]:
+    """The levels whose domains are unions of this level's, the finest first."""
+    own = problem.levels[level]
+    count = len(np.unique(own[own >= 0]))
+    found = []
+    for other in range(len(problem.levels)):
+        pairs = np.unique(np.stack([own, problem.levels[other]])[:, own >= 0], axis=1)
+        domains = len(np.unique(pairs[1]))
+        if other != level and pairs.shape[1] == count and domains < count and not np.any(pairs[1] < 0):
+            found.append((-domains, -other, other))
+    return tuple(other for _, _, other in sorted(found))
+
+
+def _level(problem: Problem, change: Level) -> Problem:
+    inside = change.subgroup != NONE
+    levels = (problem.sub_required if inside else problem.required).copy()
+    pins = (problem.sub_pinned if inside else problem.pinned).copy()
+    at = change.subgroup if inside else change.gang
+    if change.level == NONE:
+        pins[at] = NONE
+    elif pins[at] != NONE:
+        around = problem.levels[change.level][problem.levels[levels[at]] == pins[at]]
+        pins[at] = around[0] if len(around) else NONE
+    levels[at] = change.level
+    if inside:
+        return replace(problem, sub_required=levels, sub_pinned=pins)
+    return replace(problem, required=levels, pinned=pins)
+
+
+def _nodes(problem: Problem, change: Nodes) -> Problem:
+    like, count = change.like, change.count
+    size = problem.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
+    mask = np.repeat(problem.mask[:, like : like + 1], count, axis=1)
+    if change.passing != NONE:
+        mask[problem.kind[problem.gang == change.passing]] = True
+    model, levels = like, change.level
+    if levels != NONE and problem.levels[levels, like] != change.domain:
+        inside = np.flatnonzero(problem.levels[levels] == change.domain)
+        if len(inside):
+            # the best labelled of them, so that finer levels are labelled too
+            model = int(inside[np.argmax((problem.levels[:, inside] >= 0).sum(axis=0))])
+    labels = _again(problem.levels, model, count)
+    if levels != NONE:
+        labels[levels, len(problem.free) :] = change.domain
+    return replace(
+        problem,
+        free=np.concatenate([problem.free, np.repeat(size[None], count, axis=0)]),
+        capacity=np.concatenate([problem.capacity, np.repeat(size[None], count, axis=0)]),
+        mask=np.concatenate([problem.mask, mask], axis=1),
+        score=_again(problem.score, like, count),
+        levels=labels,
+        partitions=tuple(_again(ids, model, count) for ids in problem.partitions),
+        rows=tuple(_grown(row, like, count) for row in problem.rows),
+    )
+
+
+def _again(values: _Array, like: int, count: int) -> _Array:
+    """Values [..., N] with the one of node `like` repeated at the end."""
+    return np.concatenate([values, np.repeat(values[..., like : like + 1], count, axis=-1)], axis=-1)
+
+
+def _grown(row: Row, like: int, count: int) -> Row:
+    if row.partition != EVERY_NODE:
+        return row
+    gangs = row.gang_coefficients
+    if len(row.gangs):
+        gangs = np.concatenate([gangs, np.repeat(gangs[like : like + 1], count, axis=0)])
+    return replace(row, right=_again(row.right, like, count), gang_coefficients=gangs)
+
+
+def _quota(problem: Problem, change: Quota) -> Problem:
+    free, gangs = problem.quota_free.copy(), problem.quota_gangs.copy()
+    more = np.array(change.amounts, np.int64)
+    free[change.quota] = np.minimum(np.maximum(free[change.quota], 0) + more, UNLIMITED)
+    if change.gangs:
+        gangs[change.quota] = max(0, int(gangs[change.quota])) + change.gangs
+    return replace(problem, quota_free=free, quota_gangs=gangs)
+
+
+def _rule(problem: Problem, change: Rule) -> Problem:
+    row = problem.rows[change.row]
+    by = change.by if row.sense == Sense.AT_MOST else -change.by
+    rows = list(problem.rows)
+    rows[change.row] = replace(row, right=np.minimum(row.right + by, UNLIMITED))
+    return replace(problem, rows=tuple(rows))
