@@ -41,10 +41,11 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     code: str = Code.SUCCESS.value
     reasons: tuple[str, ...] = ()
     nodes: tuple[str, ...] | None = None
+    plugin: str = ""
 
 
 class Expected(msgspec.Struct, frozen=True, rename="camel"):
-    """The recorded answers that a plugin gives by itself."""
+    """The recorded answers of the plugins by themselves, and of the whole cycle."""
 
     pre_filter: dict[str, Answer] = {}
     filter: dict[str, dict[str, Answer]] = {}
@@ -52,6 +53,9 @@ class Expected(msgspec.Struct, frozen=True, rename="camel"):
     feasible: tuple[str, ...] | None = None
     raw: dict[str, tuple[int, ...]] = {}
     normalized: dict[str, tuple[int, ...]] = {}
+    total: tuple[int, ...] = ()
+    node_status: dict[str, Answer] = {}
+    fit_error: str = ""
 
 
 class Case(msgspec.Struct, frozen=True, rename="camel"):
