@@ -61,7 +61,7 @@ class Pipeline:
         self.moving = tuple(one for one in self.filters if landing(one) is not Landing.STATIC)
         """Filters to be asked again for a node when pods may have landed since the scan."""
         self._bulk: dict[object, Any] = {one: one.admits for one in self.moving if hasattr(one, "admits")}
-        self.steady = tuple(one for one in self.filters if landing(one) is not Landing.SHIFTS)
+        self.steady = tuple(one for one in self.filters if landing(one) in (Landing.STATIC, Landing.NARROWS))
         """Filters whose refusals stay true whatever lands: what the solver's masks are made of."""
 
     def _having(self, protocol: Any) -> tuple[Any, ...]:

@@ -25,11 +25,13 @@ class Landing(Enum):
 
     STATIC: nothing; the verdict follows from pod and node objects alone.
     NARROWS: a node that refuses goes on refusing; one that accepts may come to refuse.
+    COUNTED: as NARROWS, and the capacities of the solver's problem say all of it: it stays out of the masks.
     SHIFTS: either way. What a plugin does not declare is taken for this.
     """
 
     STATIC = "static"
     NARROWS = "narrows"
+    COUNTED = "counted"
     SHIFTS = "shifts"
 
 

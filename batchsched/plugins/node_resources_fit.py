@@ -112,7 +112,7 @@ class NodeResourcesFit(
     """
 
     name: ClassVar[str] = "NodeResourcesFit"
-    landing: ClassVar[Landing] = Landing.NARROWS
+    landing: ClassVar[Landing] = Landing.COUNTED
     Args: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:

@@ -1,17 +1,28 @@
 """Diagnosis: why a gang is not placed, what is missing, and what would unblock it."""
 
-from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
 
 from batchsched.errors import PluginError
-from batchsched.framework.scan import Scan, fit_error
+from batchsched.framework.scan import Scan
 from batchsched.model.decision import Refusal
 from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.gang import Gang, Members
-from batchsched.session.joint import Outcome
+from batchsched.session.joint import Outcome, budget_of
 from batchsched.session.walk import Walked
+from batchsched.session.wording import REASON_OF, Wording
 from batchsched.settings.schema import SolverSettings
+from batchsched.solver.explain import Explainer
 from batchsched.solver.greedy import greedy
-from batchsched.solver.problem import Solution
+from batchsched.solver.problem import Problem, Solution
+from batchsched.solver.stage import solve
+
+THOROUGH_GANGS: Final = 8
+"""With more refused gangs than this nobody solves the session again for each of them."""
+THOROUGH_PAIRS: Final = 400
+"""Nor with more pairs of a class and a node."""
 
 
 def failed(gang: Gang, error: PluginError) -> Refusal:
@@ -52,11 +63,16 @@ def lone(scene: Scene, gang: Gang) -> Refusal:
 
 def by_itself(scene: Scene, formulation: Formulation, solution: Solution) -> Refusal:
     """Say why the only gang of a formulation is refused."""
-    return _refusal(scene, formulation, solution, 0)
+    explainer = Explainer(formulation.problem, solution, wider=scene.levels.wider)
+    return _refusal(scene, formulation, explainer, 0)
 
 
 class Diagnosis:
-    """The refusals of a joint session."""
+    """The refusals of a joint session.
+
+    Where the session is small, the changes that it names were tried by solving all of it again; where it is not, the
+    other gangs stay where they are.
+    """
 
     def __init__(
         self, scene: Scene, formulation: Formulation, outcome: Outcome, settings: SolverSettings, seed: int
@@ -67,29 +83,67 @@ class Diagnosis:
         self._settings = settings
         self._seed = seed
 
-    def refusals(self) -> Iterable[Refusal]:
+    def refusals(self) -> list[Refusal]:
         """Say of every gang of the session that was not placed why."""
         placed = {walked.gang.members.identity for walked in self._outcome.walked}
-        for number, gang in enumerate(self._formulation.gangs):
-            if gang.members.identity in placed or gang.need == 0:
-                continue
-            rejected = self._outcome.rejected.get(number)
-            if rejected is not None:
-                yield permit_refusal(rejected, timed_out=False)
-            else:
-                yield _refusal(self._scene, self._formulation, self._outcome.solution, number)
+        numbers = [
+            number
+            for number, gang in enumerate(self._formulation.gangs)
+            if gang.members.identity not in placed and gang.need > 0
+        ]
+        explainer = Explainer(
+            self._formulation.problem,
+            self._standing(),
+            resolve=self._resolve if self._small(len(numbers)) else None,
+            wider=self._scene.levels.wider,
+        )
+        return [self._refusal(explainer, number) for number in numbers]
+
+    def _refusal(self, explainer: Explainer, number: int) -> Refusal:
+        rejected = self._outcome.rejected.get(number)
+        if rejected is not None:
+            return permit_refusal(rejected, timed_out=False)
+        return _refusal(self._scene, self._formulation, explainer, number)
+
+    def _small(self, refused: int) -> bool:
+        problem = self._formulation.problem
+        return refused <= THOROUGH_GANGS and problem.mask.shape[1] * len(problem.kind) <= THOROUGH_PAIRS
+
+    def _resolve(self, problem: Problem) -> Solution:
+        return solve(problem, budget_of(self._settings), self._seed)
+
+    def _standing(self) -> Solution:
+        """The solution without the gangs that the walk refused."""
+        solution = self._outcome.solution
+        if not self._outcome.rejected:
+            return solution
+        gang = self._formulation.problem.gang[solution.classes]
+        kept = ~np.isin(gang, list(self._outcome.rejected))
+        taken = solution.taken.copy()
+        taken[list(self._outcome.rejected)] = False
+        return replace(
+            solution,
+            classes=solution.classes[kept],
+            nodes=solution.nodes[kept],
+            counts=solution.counts[kept],
+            taken=taken,
+        )
 
 
-def _refusal(scene: Scene, formulation: Formulation, solution: Solution, number: int) -> Refusal:
+def _refusal(scene: Scene, formulation: Formulation, explainer: Explainer, number: int) -> Refusal:
     gang = formulation.gangs[number]
     for part in gang.parts:
         surveyed = scene.survey.of(part.pod_class)
         if surveyed.failure:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
-        if surveyed.scan is not None and not surveyed.mask.any():
+        if surveyed.scan is not None and not surveyed.scan.status.ok:
             return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error())
+    evidence = explainer.gang(number)
+    wording = Wording(scene, formulation)
     return Refusal(
         pod_group=gang.key,
-        reason="InsufficientResources",
-        message=fit_error(len(scene.frame.table.nodes), ()),
+        reason=REASON_OF[evidence.cause],
+        message=wording.message(evidence),
+        missing=wording.missing(evidence),
+        relaxation=wording.relaxation(evidence.relaxation),
     )
