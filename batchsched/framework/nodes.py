@@ -81,6 +81,7 @@ class PodTable:
         self._groups: list[LabelGroup] = []
         self._group_of: dict[tuple[str, tuple[tuple[str, str], ...], bool], int] = {}
         self._index = LabelIndex()
+        self._leaving: list[int] = []
         # Pod by pod in any order: a pod that leaves is replaced by the last, so that counting never rebuilds.
         self._slot: dict[str, int] = {}
         self._keys: list[str] = []
@@ -167,6 +168,8 @@ class PodTable:
         if group == len(self._groups):
             self._groups.append(LabelGroup(pod.namespace, dict(labels), pod.terminating))
             self._index.add(pod.namespace, self._groups[group].labels)
+            if pod.terminating:
+                self._leaving.append(group)
         return group
 
     def _affinity_group(self, pod: Pod) -> AffinityGroup | None:
@@ -208,8 +211,9 @@ class PodTable:
     def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
         """[N] how many pods on each node are selected; `terminating`: those being deleted count as well."""
         chosen = np.zeros(len(self._groups), np.bool_)
-        for group in self._index.select(selection):
-            chosen[group] = terminating or not self._groups[group].terminating
+        chosen[self._index.select(selection)] = True
+        if not terminating:
+            chosen[self._leaving] = False
         return self._count_in(chosen)
 
     def _count_in(self, chosen: BoolArray) -> IntArray:

@@ -109,20 +109,15 @@ class InterPodAffinity(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         needs = count_needs(nodes.table, pod.pod)
-        state.write(NEEDS, needs)
         if not needs.affinity and not needs.anti_affinity and not needs.enemies.any():
             return PreFilterAnswer(SKIP)
+        state.write(NEEDS, needs)
         return PreFilterAnswer(SUCCESS)
 
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        if not state.has(NEEDS):
-            return
-        needs = state.read(NEEDS)
-        needs.change(added, node, 1)
-        if needs.enemies.by_key:
-            # A class that nobody kept away was skipped; somebody who does has landed.
-            state.skip_filter.discard(self.name)
+        if state.has(NEEDS):
+            state.read(NEEDS).change(added, node, 1)
 
     @override
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
