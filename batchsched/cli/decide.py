@@ -36,7 +36,7 @@ def decide(
     Nodes, bound and pending Pods, PodGroups, Queues, Topologies, PriorityClasses, PodDisruptionBudgets and
     volumes are read; other kinds are passed over. Nothing is changed anywhere.
     """
-    from batchsched.cli.run import run_session
+    from batchsched.cli.session import run_session
 
     session = run_session(files, config, profile, seed, now)
     if record is not None:

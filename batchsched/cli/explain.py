@@ -7,7 +7,7 @@ import typer
 from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed
 
 if TYPE_CHECKING:
-    from batchsched.cli.run import Session
+    from batchsched.cli.session import Session
 
 EXAMPLES = """Examples:
 
@@ -41,7 +41,7 @@ def explain(
     """
     from batchsched.cli.explanation import explained, print_explanation
     from batchsched.cli.printing import print_data
-    from batchsched.cli.run import run_session
+    from batchsched.cli.session import run_session
 
     session = run_session(files, config, profile, seed, now)
     found = explained(session, _key(pod_group, session))

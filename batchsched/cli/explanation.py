@@ -15,7 +15,7 @@ from batchsched.session.outlook import LevelOutlook, Outlook, PartOutlook, outlo
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from batchsched.cli.run import Session
+    from batchsched.cli.session import Session
 
 _MOST_DOMAINS = 8
 

@@ -9,7 +9,7 @@ import typer
 from batchsched.cli.options import Config, Files, Now, ProfileName, Seed
 
 if TYPE_CHECKING:
-    from batchsched.cli.run import Session
+    from batchsched.cli.session import Session
 
 
 EXAMPLES = """Example:
@@ -29,7 +29,7 @@ def record(
     now: Now = None,
 ) -> None:
     """Decide one session, and keep snapshot, profile, time, seed and decision in one compressed file."""
-    from batchsched.cli.run import run_session
+    from batchsched.cli.session import run_session
 
     session = run_session(files, config, profile, seed, now)
     keep(session, to)

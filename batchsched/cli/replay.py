@@ -30,7 +30,7 @@ def replay(
     printed, and the differences go to standard error.
     """
     from batchsched.cli.printing import print_data
-    from batchsched.cli.run import timed
+    from batchsched.cli.session import timed
     from batchsched.cli.stopwatch import Stopwatch
     from batchsched.record.file import read
     from batchsched.record.replay import differences

@@ -12,7 +12,7 @@ from batchsched.model.snapshot import Snapshot
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from batchsched.cli.run import Session
+    from batchsched.cli.session import Session
 
 MOST_ROWS = 60
 """Rows of one table; -o json has all of them."""

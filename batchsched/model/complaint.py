@@ -103,14 +103,18 @@ def _sentence(detail: ErrorDetails) -> str:
     if kind == "literal_error":
         return f"expected {context['expected']}, {found}"
     if kind == "greater_than_equal":
-        return f"expected {context['ge']} or more, {found}"
+        return f"expected {_number(context['ge'])} or more, {found}"
     if kind == "greater_than":
-        return f"expected more than {context['gt']}, {found}"
+        return f"expected more than {_number(context['gt'])}, {found}"
     if kind == "less_than_equal":
-        return f"expected {context['le']} or less, {found}"
+        return f"expected {_number(context['le'])} or less, {found}"
     if kind == "less_than":
-        return f"expected less than {context['lt']}, {found}"
+        return f"expected less than {_number(context['lt'])}, {found}"
     return f"{detail['msg']}, {found}"
+
+
+def _number(bound: float) -> str:
+    return str(int(bound)) if float(bound).is_integer() else str(bound)
 
 
 def _shown(value: object) -> str:

@@ -8,6 +8,8 @@ from pydantic.alias_generators import to_camel
 from batchsched.errors import InvalidQuantity
 from batchsched.model.quantity import base_units
 
+LARGEST_INT32 = 2**31 - 1
+"""The largest number that Kubernetes' own fields of this kind hold; seconds, too, stay inside the calendar."""
 GROUP = "scheduling.batchsched.dev"
 API_VERSION = f"{GROUP}/v1alpha1"
 

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from batchsched.model.custom import CustomMeta, Part, Resources
+from batchsched.model.custom import LARGEST_INT32, CustomMeta, Part, Resources
 from batchsched.model.meta import seconds
 
 DEFAULT_QUEUE = "default"
@@ -34,14 +34,14 @@ class SubGroup(Part):
     """A part of a gang with a minimum and a topology of its own."""
 
     name: str = Field(min_length=1)
-    min_member: int = Field(default=1, ge=0)
+    min_member: int = Field(default=1, ge=0, le=LARGEST_INT32)
     topology: SubGroupTopology | None = None
 
 
 class PodGroupSpec(Part):
     """What a gang needs."""
 
-    min_member: int = Field(default=1, ge=1)
+    min_member: int = Field(default=1, ge=1, le=LARGEST_INT32)
     queue: str = Field(default=DEFAULT_QUEUE, min_length=1)
     priority_class_name: str = ""
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
@@ -49,9 +49,9 @@ class PodGroupSpec(Part):
     stranded_policy: Literal["Complete", "Rollback"] = "Complete"
     disruption_mode: Literal["Gang", "Elastic"] = "Gang"
     min_resources: Resources | None = None
-    schedule_timeout_seconds: int = Field(default=SCHEDULE_TIMEOUT, ge=1)
-    expected_runtime_seconds: int | None = Field(default=None, ge=0)
-    min_runtime_seconds: int = Field(default=0, ge=0)
+    schedule_timeout_seconds: int = Field(default=SCHEDULE_TIMEOUT, ge=1, le=LARGEST_INT32)
+    expected_runtime_seconds: int | None = Field(default=None, ge=0, le=LARGEST_INT32)
+    min_runtime_seconds: int = Field(default=0, ge=0, le=LARGEST_INT32)
     topology: TopologyRequest | None = None
     sub_groups: tuple[SubGroup, ...] = ()
 

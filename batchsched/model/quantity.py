@@ -15,7 +15,9 @@ from typing import Final
 
 from batchsched.errors import InvalidQuantity
 
-_GRAMMAR: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?\d+|[numkMGTPE]|)")
+_GRAMMAR: Final = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?\d+|[numkMGTPE]|)", re.ASCII
+)
 _SUFFIXES: Final = {
     "": Decimal(1),
     "n": Decimal("1e-9"),
@@ -36,7 +38,7 @@ def parse(text: str | int | float) -> Decimal:
     Raises:
       InvalidQuantity: the text is not a quantity, or its value does not fit in 63 bits.
     """
-    match = _GRAMMAR.fullmatch(str(text).strip())
+    match = _GRAMMAR.fullmatch(str(text))
     if match is None:
         raise InvalidQuantity(str(text), "expected a number with a suffix such as 500m, 4, 1.5Gi or 2e3")
     number, suffix = match.groups()

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from batchsched.model.custom import CustomMeta, Part, Resources
+from batchsched.model.custom import LARGEST_INT32, CustomMeta, Part, Resources
 
 
 class PolicyChoice(Part):
@@ -18,16 +18,16 @@ class QueueSpec(Part):
     """Where a queue stands in the tree, and what it may use."""
 
     parent: str | None = None
-    weight: float = Field(default=1.0, ge=0)
-    priority: int = 0
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    priority: int = Field(default=0, ge=-LARGEST_INT32 - 1, le=LARGEST_INT32)
     guarantee: Resources | None = None
     limit: Resources | None = None
     lending_limit: Resources | None = None
     borrowing_limit: Resources | None = None
     user_limits: Resources | None = None
-    reclaim_min_runtime_seconds: int = Field(default=0, ge=0)
+    reclaim_min_runtime_seconds: int = Field(default=0, ge=0, le=LARGEST_INT32)
     policy: PolicyChoice | None = None
-    max_running_pod_groups: int | None = Field(default=None, ge=0)
+    max_running_pod_groups: int | None = Field(default=None, ge=0, le=LARGEST_INT32)
 
 
 class QueueStatus(Part):
