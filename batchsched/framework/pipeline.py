@@ -57,7 +57,8 @@ class Pipeline:
         self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
         self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
         judging = {*self.prefilters, *self.filters, *self.scores}
-        self._reads_all = bool(judging - set(self._signing))
+        self.reads_all = bool(judging - set(self._signing))
+        """Some plugin does not say what of a pod it looks at: it may look at all of the spec and the labels."""
         self.moving = tuple(one for one in self.filters if landing(one) is not Landing.STATIC)
         """Filters to be asked again for a node when pods may have landed since the scan."""
         self._bulk: dict[object, Any] = {one: one.admits for one in self.moving if hasattr(one, "admits")}
@@ -70,7 +71,7 @@ class Pipeline:
     def signature(self, pod: Pod) -> Hashable:
         """Return what makes pods one class: what every plugin looks at."""
         parts: list[Hashable] = [ask(one, "Signature", one.signature, pod) for one in self._signing]
-        if self._reads_all:
+        if self.reads_all:
             parts.append((repr(pod.spec), tuple(sorted(pod.labels.items()))))
         return tuple(parts)
 

@@ -15,13 +15,13 @@ from batchsched.framework.nodes import LEADING, NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.status import IntArray
-from batchsched.model.meta import seconds
+from batchsched.model.meta import ObjectMeta, seconds
 from batchsched.model.pod import SUB_GROUP_LABEL, Pod
 from batchsched.model.podgroup import PodGroup
 from batchsched.model.snapshot import Snapshot
 from batchsched.ordering.tree import QueueTree
 from batchsched.session.backlog import Backlog
-from batchsched.session.facts import SpecBook
+from batchsched.session.facts import SpecBook, resized
 from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of
 
 GPU_SUFFIX = "/gpu"
@@ -42,7 +42,7 @@ class Frame:
         self.specs = SpecBook(pipeline)
         self.queues = QueueTree(snapshot.queues)
         self.table = NodeTable(snapshot, self._columns(snapshot))
-        self.table.gang_of = self.count_of
+        self.table.gang_of = self._gang_of
         self.gangs: dict[str, Members] = {}
         self.backlog = Backlog(len(self.table.resources))
         self.running: dict[str, Members] = {}
@@ -168,14 +168,14 @@ class Frame:
         """Return ([R] requests with the pod count, [2] requests for scoring) of a pod."""
         facts = self.specs.of(pod)
         known = self._vectors.get(id(facts.spec))
-        if known is not None and (not pod.node or pod.status.container_statuses is None):
+        if known is not None and not resized(pod):
             return known
         vector = np.zeros(len(self.table.resources), np.int64)
         vector[0] = 1
         for resource, amount in self.specs.requests(pod).items():
             vector[self.table.column[resource]] += amount
         made = (vector, np.asarray(self.specs.nonzero(pod), np.int64))
-        if not pod.node:
+        if not resized(pod):
             self._vectors[id(facts.spec)] = made
         return made
 
@@ -186,6 +186,10 @@ class Frame:
         if count is None:
             count = self._counts[identity] = self.gangs[identity].count()
         return count
+
+    def _gang_of(self, pod: Pod) -> GangCount | None:
+        """As `count_of`; None for what stands for the pods of several gangs."""
+        return self.count_of(pod) if pod.metadata.name else None
 
     def priority_of(self, pod: Pod) -> int:
         """Resolve a pod's own priority."""
@@ -206,13 +210,14 @@ class Frame:
         known = self._classes.get(identity)
         if known is None:
             requests, _ = self.vectors(pod)
-            known = self._classes[identity] = PodClass.of(pod, requests, facts.nonzero, priority)
+            example = pod if identity[-1] or self.pipeline.reads_all else _nobody(pod, seen)
+            known = self._classes[identity] = PodClass.of(example, requests, facts.nonzero, priority)
         return known
 
     def _gang_matters(self, pod: Pod) -> str:
         """A gang that cannot reach its minimum is refused by its own PreFilter: it shares no class."""
         members = self.gangs.get(identity_of(pod))
-        return "" if members is None or members.count().possible else members.identity
+        return "" if members is None or self.count_of(pod).possible else members.identity
 
     def gang(self, members: Members) -> Gang:
         """Return a gang as the session sees it; made once for each change of its members."""
@@ -293,3 +298,12 @@ class Frame:
         if not counted.any():
             return 0.0
         return float((requests[counted] / total[counted]).max())
+
+
+def _nobody(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:
+    """Return what equal pods of several gangs have in common: no name, and of labels those that a selector reads.
+
+    The gang of the first of them may end while the class lives on.
+    """
+    labels = {key: value for key, value in seen if value is not None}
+    return Pod(metadata=ObjectMeta(namespace=pod.metadata.namespace, labels=labels or None), spec=pod.spec)

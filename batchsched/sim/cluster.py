@@ -1,0 +1,179 @@
+"""The simulated cluster: gangs that come and go, nodes that fail, pods that are bound as a decision says.
+
+Whatever changes is told to the scheduler at once, object by object; only a change of nodes makes a new scheduler
+from the cluster as it stands then.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from batchsched.model.decision import Decision
+from batchsched.model.meta import seconds
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.ports.scheduler import SchedulerFactory
+from batchsched.sim.kubelet import Kubelet
+from batchsched.sim.life import Life
+from batchsched.sim.meter import Meter
+from batchsched.sim.workload import Workload
+
+
+class Cluster:
+    """A cluster in virtual time.
+
+    Args:
+      workload: what it is made of, and which gangs will come.
+      scheduler: makes the scheduler from a cluster as it stands.
+    """
+
+    def __init__(self, workload: Workload, scheduler: SchedulerFactory) -> None:
+        self._start = workload.cluster
+        self._make = scheduler
+        self.scheduler = scheduler(workload.cluster)
+        self.meter = Meter(workload.cluster.nodes)
+        self.meter.add(pod for pod in workload.cluster.pods if pod.node)
+        self.lives = tuple(
+            Life(number, arrival, self.meter.gpus(arrival.pods))
+            for number, arrival in enumerate(workload.arrivals)
+        )
+        self.waiting = self.running = self.finished = self.failures = 0
+        self._there: dict[int, None] = {}
+        self._gang_of: dict[str, Life] = {}
+        self._down: set[str] = set()
+        self._lasting = list(workload.cluster.pods)
+        self._kubelet = Kubelet()
+        self._held: tuple[HeldGang, ...] = ()
+
+    @property
+    def anybody_waits(self) -> bool:
+        """True while some pod waits."""
+        return bool(self._gang_of)
+
+    def arrive(self, life: Life, now: int) -> bool:
+        """Let a gang come; True when it runs already."""
+        life.arrive()
+        arrival = life.arrival
+        self._there[life.number] = None
+        if arrival.group is not None:
+            self.scheduler.add_group(arrival.group)
+        self.scheduler.add_pods(arrival.pods)
+        for key in life.pending:
+            self._gang_of[key] = life
+        self.meter.add(life.bound.values())
+        self.waiting += 1
+        return self._starts(life, now)
+
+    def end(self, life: Life, now: int) -> None:
+        """Let a gang finish: its pods and its PodGroup are gone."""
+        gone = life.end(now)
+        self.meter.add((pod for pod in gone if pod.node), -1)
+        for pod in gone:
+            self._gang_of.pop(pod.key, None)
+        self.scheduler.remove_pods(gone)
+        if life.arrival.group is not None:
+            self.scheduler.remove_group(life.arrival.group.key)
+        del self._there[life.number]
+        self.running -= 1
+        self.finished += 1
+
+    def bind(self, decision: Decision, now: int) -> list[Life]:
+        """Do what a decision says; returns the gangs that begin to run."""
+        self._evict(decision)
+        if decision.waiting or self._held:
+            self._hold(decision)
+        touched: dict[int, tuple[Life, list[Pod]]] = {}
+        for one in decision.assignments:
+            key = f"{one.namespace}/{one.pod}"
+            life = self._gang_of.pop(key)
+            pod = self._kubelet.start(life.pending[key], one.node, now)
+            life.bind(pod, key)
+            touched.setdefault(life.number, (life, []))[1].append(pod)
+        for _, pods in touched.values():
+            self.meter.add(pods)
+            self.scheduler.bind_pods(pods)
+        return [life for life, _ in touched.values() if self._starts(life, now)]
+
+    def _starts(self, life: Life, now: int) -> bool:
+        started = life.start(now)
+        if started:
+            self.waiting -= 1
+            self.running += 1
+        if started or life.started is not None:
+            life.placements = self.meter.units(life.bound.values())
+        return started
+
+    def _evict(self, decision: Decision) -> None:
+        """Kill the gangs that lose a pod; one that keeps its minimum loses that pod only."""
+        lost: dict[int, tuple[Life, list[str]]] = {}
+        keys = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
+        for number in self._there if keys else ():
+            mine = [key for key in self.lives[number].bound if key in keys]
+            if mine:
+                lost[number] = (self.lives[number], mine)
+        for life, mine in lost.values():
+            self._lose(life, mine)
+
+    def _lose(self, life: Life, keys: Iterable[str]) -> None:
+        gone = set(keys)
+        if len(life.bound) - len(gone) < life.arrival.minimum:
+            gone = set(life.bound)
+            if life.started is not None:
+                self.running -= 1
+                self.waiting += 1
+            life.kill()
+        removed = [life.bound.pop(key) for key in list(life.bound) if key in gone]
+        self.meter.add(removed, -1)
+        self.scheduler.remove_pods(removed)
+        fresh = [self._kubelet.anew(pod) for pod in removed]
+        for pod in fresh:
+            life.pending[pod.key] = pod
+            self._gang_of[pod.key] = life
+        self.scheduler.add_pods(fresh)
+
+    def _hold(self, decision: Decision) -> None:
+        """Remember who waits at Permit, on which nodes."""
+        places: dict[str, list[HeldPod]] = {}
+        for one in decision.nominations:
+            key = f"{one.namespace}/{one.pod}"
+            life = self._gang_of.get(key)
+            if life is not None:
+                places.setdefault(life.arrival.key, []).append(HeldPod(key, one.node))
+        self._held = tuple(
+            HeldGang(one.pod_group, one.plugin, seconds(one.until), tuple(places.get(one.pod_group, ())))
+            for one in decision.waiting
+        )
+        self.scheduler.hold(self._held)
+
+    # Nodes
+
+    def fail(self, node: str) -> None:
+        """Take a node down: the gangs on it are killed whole and wait again, pods that stayed for good are gone."""
+        if node in self._down:
+            return
+        self._down.add(node)
+        self.failures += 1
+        for number in list(self._there):
+            life = self.lives[number]
+            if any(pod.node == node for pod in life.bound.values()):
+                self._lose(life, tuple(life.bound))
+        lost = [pod for pod in self._lasting if pod.node == node]
+        self.meter.add(lost, -1)
+        self._lasting = [pod for pod in self._lasting if pod.node != node]
+
+    def repair(self, node: str) -> None:
+        """Bring a node back."""
+        self._down.discard(node)
+
+    def lay_out(self) -> None:
+        """Make a new scheduler from the nodes that are up and everything on them."""
+        nodes = tuple(node for node in self._start.nodes if node.name not in self._down)
+        self.meter.offer(nodes)
+        self.scheduler = self._make(self._snapshot(nodes))
+        self.scheduler.hold(self._held)
+
+    def _snapshot(self, nodes: tuple[Node, ...]) -> Snapshot:
+        there = [self.lives[number] for number in self._there]
+        groups = tuple(life.arrival.group for life in there if life.arrival.group is not None)
+        pods = tuple(pod for life in there for pod in (*life.bound.values(), *life.pending.values()))
+        return replace(self._start, nodes=nodes, pod_groups=groups, pods=(*self._lasting, *pods))
