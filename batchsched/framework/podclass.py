@@ -1,6 +1,6 @@
 """Pod classes: pods whose scheduling-relevant specs are equal share every mask and score."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,10 @@ class PodClass:
     nonzero: IntArray
     asked: IndexArray
     priority: int = 0
+
+    def showing(self, pod: Pod) -> "PodClass":
+        """Return the class with another of its pods as the one that plugins look at."""
+        return replace(self, pod=pod)
 
     @classmethod
     def of(cls, pod: Pod, requests: IntArray, nonzero: tuple[int, int], priority: int = 0) -> "PodClass":

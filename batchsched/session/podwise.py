@@ -60,11 +60,12 @@ class Podwise:
     def _pod(self, walked: Walked, part: GangPart, pod: Pod) -> Scan | None:
         """Place one pod on the node of the highest score, the first of them; returns the scan when none fits."""
         frame = self._frame
-        scan = frame.pipeline.scan(part.pod_class, frame.table)
+        pod_class = part.pod_class.showing(pod) if frame.pipeline.reads_all else part.pod_class
+        scan = frame.pipeline.scan(pod_class, frame.table)
         feasible = np.flatnonzero(scan.fits).astype(np.int32)
         if not len(feasible) or walked.final:
             return scan
-        total = frame.pipeline.score(part.pod_class, feasible, frame.table, scan.state)
+        total = frame.pipeline.score(pod_class, feasible, frame.table, scan.state)
         node = int(feasible[int(np.argmax(total))])
         share = Share(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
         self._walk.add(walked, share, scan.state)

@@ -182,21 +182,35 @@ class Walk:
                 if not status.ok:
                     return status, wanted[at:]
             return SUCCESS, []
+        return self._one_by_one(walked, pod_class, wanted, state)
+
+    def _one_by_one(
+        self, walked: Walked, pod_class: PodClass, wanted: list[tuple[Pod, int]], state: CycleState
+    ) -> tuple[Status, list[tuple[Pod, int]]]:
+        """Place pod after pod, each on the first of the nodes left that still takes it."""
+        frame = self._frame
         nodes = deque(node for _, node in wanted)
         pods = [pod for pod, _ in wanted]
         at = refused = 0
+        status = SUCCESS
         while nodes and refused < len(nodes):
             node = nodes.popleft()
-            status = frame.pipeline.refusal_at(pod_class, node, frame.table, state)
+            seen = pod_class
+            if frame.pipeline.reads_all:  # some plugin may look at the pod itself: nothing is shared
+                seen = pod_class.showing(pods[at])
+                state, status = frame.pipeline.prepare(seen, frame.table)
+            if status.ok:
+                status = frame.pipeline.refusal_at(seen, node, frame.table, state)
             if not status.ok:
                 nodes.append(node)
                 refused += 1
+                status = status if refused == len(nodes) else SUCCESS
                 continue
             status = self._reserve(walked, pods[at], node, pod_class, state)
             if not status.ok:
                 nodes.appendleft(node)
                 break
-            frame.pipeline.landed(pod_class, pods[at], node, frame.table, state)
+            frame.pipeline.landed(seen, pods[at], node, frame.table, state)
             at, refused = at + 1, 0
         return status, list(zip(pods[at:], nodes, strict=True))
 

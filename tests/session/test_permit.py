@@ -1,0 +1,201 @@
+"""Reserve and Permit: what plugins see of placed pods, who waits, and what stays when somebody says no."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.registry import standard
+from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
+from batchsched.model.decision import Decision
+from batchsched.model.pod import POD_GROUP_LABEL
+from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.session.decide import Sessions
+from tests.session.scenario import NOW, cluster, gang, nodes, placed, profile, reasons
+
+
+class Recorder:
+    """Has every point up to Permit, allows everything, and writes down what it is asked.
+
+    It states no signature: nothing is known of what it reads, so it is shown every pod by itself.
+    """
+
+    name: ClassVar[str] = "Recorder"
+
+    def __init__(self, permit: Callable[[str], PermitAnswer] | None = None) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self._permit = permit or (lambda _: PermitAnswer())
+
+    def saw(self, point: str) -> list[str]:
+        return [pod for at, pod in self.calls if at == point]
+
+    def preenqueue(self, pod):
+        self.calls.append(("PreEnqueue", pod.name))
+        return SUCCESS
+
+    def key(self, pod, priority, queued):
+        self.calls.append(("QueueSort", pod.name))
+        return (-priority, queued)
+
+    def prefilter(self, pod, nodes, state):
+        self.calls.append(("PreFilter", pod.pod.name))
+        return PreFilterAnswer()
+
+    def filter(self, pod, nodes, state):
+        self.calls.append(("Filter", pod.pod.name))
+        return Verdict.accept(len(nodes))
+
+    def prescore(self, pod, nodes, state):
+        self.calls.append(("PreScore", pod.pod.name))
+        return SUCCESS
+
+    def score(self, pod, nodes, state):
+        self.calls.append(("Score", pod.pod.name))
+        return np.zeros(len(nodes), np.int64)
+
+    def reserve(self, pod, node, nodes, state):
+        self.calls.append(("Reserve", pod.name))
+        return SUCCESS
+
+    def unreserve(self, pod, node, nodes, state):
+        self.calls.append(("Unreserve", pod.name))
+
+    def permit(self, pod, node, nodes, state):
+        self.calls.append(("Permit", pod.name))
+        return self._permit(pod.name)
+
+
+def wait(_: str) -> PermitAnswer:
+    return PermitAnswer(Status(Code.WAIT), 30.0)
+
+
+def refuse(name: str) -> Callable[[str], PermitAnswer]:
+    no = PermitAnswer(Status(Code.UNSCHEDULABLE, ("no licence",)))
+    return lambda pod: no if pod == name else PermitAnswer()
+
+
+def decide_with(
+    recorder: Any, snapshot: Snapshot, now: float = NOW, **settings: Any
+) -> tuple[Decision, Sessions]:
+    chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
+    usual = standard().pipeline(chosen)
+    sessions = Sessions(snapshot, chosen, Pipeline((*usual.plugins, recorder), usual.weights))
+    return sessions.decide(now, 0), sessions
+
+
+WAYS = [
+    pytest.param({}, id="joint"),
+    pytest.param({"selection": "ordered"}, id="ordered"),
+    pytest.param({"solver": {"enabled": False}}, id="pod-by-pod"),
+]
+
+
+@pytest.mark.parametrize("settings", WAYS)
+def test_every_placed_pod_goes_through_every_point_in_order(settings):
+    recorder = Recorder()
+    decision, _ = decide_with(recorder, cluster(nodes(4, gpu=2), gang("bert", 3), gang("gpt", 2)), **settings)
+    assert len(placed(decision)) == 5
+    for pod in placed(decision):
+        seen = [point for point, name in recorder.calls if name == pod and point not in ("PreScore", "Score")]
+        assert list(dict.fromkeys(seen)) == [
+            "QueueSort",
+            "PreEnqueue",
+            "PreFilter",
+            "Filter",
+            "Reserve",
+            "Permit",
+        ]
+    assert recorder.saw("PreScore")
+    assert recorder.saw("Score")
+
+
+@pytest.mark.parametrize("settings", WAYS)
+def test_members_reserve_one_by_one_and_are_released_together(settings):
+    recorder = Recorder()
+    decision, sessions = decide_with(recorder, cluster(nodes(3, gpu=1), gang("bert", 3)), **settings)
+    assert len(placed(decision)) == 3
+    assert recorder.saw("Reserve") == recorder.saw("Permit")
+    assert decision.waiting == ()
+    assert sessions.frame.table.waiting.released("team/bert")
+
+
+@pytest.mark.parametrize("settings", WAYS)
+def test_refused_member_unreserves_the_gang_in_reverse_and_nothing_stays(settings):
+    recorder = Recorder(refuse("bert-2"))
+    decision, sessions = decide_with(
+        recorder, cluster(nodes(4, gpu=1), gang("bert", 3), gang("solo", 1)), **settings
+    )
+    assert set(placed(decision)) == {"solo-0"}
+    assert reasons(decision) == {"team/bert": "PermitRejected"}
+    assert "no licence" in decision.refusals[0].message
+    mine = [(point, pod) for point, pod in recorder.calls if pod.startswith("bert")]
+    reserved = [pod for point, pod in mine if point == "Reserve"]
+    unreserved = [pod for point, pod in mine if point == "Unreserve"]
+    assert unreserved == list(reversed(reserved))
+    assert not sessions.frame.table.requested.any()
+    assert sessions.frame.gangs["team/bert"].count().placed == 0
+
+
+def test_gang_that_a_plugin_makes_wait_is_held_on_its_nodes():
+    decision, _ = decide_with(Recorder(wait), cluster(nodes(2, gpu=1), gang("bert", 2)))
+    assert decision.assignments == ()
+    (waiting,) = decision.waiting
+    assert (waiting.pod_group, waiting.plugin, waiting.until) == (
+        "team/bert",
+        "Recorder",
+        "2023-11-14T22:13:50Z",
+    )
+    assert sorted(one.node for one in decision.nominations) == ["n0", "n1"]
+
+
+def held(snapshot: Snapshot, until: float) -> Snapshot:
+    pods = (HeldPod("team/bert-0", "n0"), HeldPod("team/bert-1", "n1"))
+    return Snapshot(
+        nodes=snapshot.nodes,
+        pods=snapshot.pods,
+        pod_groups=snapshot.pod_groups,
+        held=(HeldGang("team/bert", "Recorder", until, pods),),
+    )
+
+
+def test_held_gang_keeps_its_capacity_from_others():
+    snapshot = cluster(nodes(2, gpu=1), gang("bert", 2), gang("late", 1, priorityClassName=""))
+    decision, _ = decide_with(Recorder(wait), held(snapshot, NOW + 10))
+    assert set(reasons(decision)) == {"team/late"}
+    assert decision.waiting[0].until == "2023-11-14T22:13:30Z"
+
+
+def test_held_gang_is_let_go_where_it_waited_once_the_plugin_allows_it():
+    decision, _ = decide_with(Recorder(), held(cluster(nodes(2, gpu=1), gang("bert", 2)), NOW + 10))
+    assert placed(decision) == {"bert-0": "n0", "bert-1": "n1"}
+
+
+def test_held_gang_past_its_time_is_unreserved_in_reverse_and_nothing_stays():
+    recorder = Recorder(wait)
+    decision, sessions = decide_with(recorder, held(cluster(nodes(2, gpu=1), gang("bert", 2)), NOW))
+    assert reasons(decision) == {"team/bert": "PermitTimeout"}
+    assert decision.waiting == ()
+    assert recorder.saw("Unreserve") == list(reversed(recorder.saw("Reserve")))
+    assert not sessions.frame.table.requested.any()
+
+
+@pytest.mark.parametrize("point", ["prefilter", "filter", "score", "reserve", "permit"])
+def test_plugin_that_breaks_fails_its_gang_and_is_named(point):
+    class Broken(Recorder):
+        name = "Broken"
+
+    def broken(self, pod, *rest):
+        labels = pod.labels if hasattr(pod, "labels") else pod.pod.labels
+        if labels[POD_GROUP_LABEL] == "bert":
+            raise RuntimeError("out of cheese")
+        return getattr(Recorder, point)(self, pod, *rest)
+
+    setattr(Broken, point, broken)
+    decision, sessions = decide_with(Broken(), cluster(nodes(4, gpu=1), gang("bert", 2), gang("gpt", 2)))
+    assert {name.split("-")[0] for name in placed(decision)} == {"gpt"}
+    assert reasons(decision) == {"team/bert": "PluginFailed"}
+    assert "plugin Broken" in decision.refusals[0].message
+    assert "out of cheese" in decision.refusals[0].message
+    assert not sessions.frame.table.requested.any()
