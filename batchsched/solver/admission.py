@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.counting import Room, minimum, room
+from batchsched.solver.counting import Room, hopeful, minimum, room
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.nodewise import fitting
 from batchsched.solver.packing import Packing
@@ -15,8 +15,10 @@ from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, IntArr
 from batchsched.solver.relaxation import Quota
 from batchsched.solver.worth import needs
 
-_SMALL: Final = 300
-"""Up to so many (class, node) pairs the exact model is asked; beyond, the packing."""
+_SMALL: Final = 100
+"""Up to so many nodes the exact model is asked; beyond, the packing."""
+_PAIRS: Final = 300
+"""Up to so many pairs of class and node, too."""
 _BUDGET: Final = Budget(deterministic=0.5)
 
 
@@ -24,19 +26,20 @@ def fits_alone(problem: Problem) -> bool:
     """Whether the only gang of a problem (`leftover.alone`) can be taken.
 
     Yes is always true: a placement was found. No is exact for gangs of one class without rows and subgroups'
-    levels, and for small problems; otherwise it says that the packing finds no way.
+    levels, and for small problems; otherwise it says that filling the largest pods first finds no way.
     """
     if np.any(shortage_of_pods(problem)) or quotas_short(problem):
         return False
     plain = not problem.rows and np.all(problem.sub_required == NONE)
-    counted = room(problem).fits
-    if plain and (counted or len(problem.count) == 1):
-        return counted
-    if not counted and len(problem.count) == 1:
+    found = room(problem)
+    if plain and (found.fits or len(problem.count) == 1):
+        return found.fits
+    rigid = int(needs(problem)[0]) == int(problem.count.sum())
+    if not found.fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
         return False
-    if int(np.count_nonzero(fitting(problem))) <= _SMALL:
+    if len(problem.free) <= _SMALL and int(np.count_nonzero(fitting(problem))) <= _PAIRS:
         return bool(solve_exact(problem, _BUDGET, seed=0).taken[0])
-    return Packing(problem).try_gang(0) is not None
+    return found.fits if plain else Packing(problem).try_gang(0) is not None
 
 
 def shortage_of_pods(problem: Problem) -> IntArray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem
+from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, Problem
 from batchsched.solver.worth import needs
 
 
@@ -57,7 +57,9 @@ def _first(problem: Problem, order: IntArray, need: int, taken: IntArray) -> Int
 
 
 def _size(problem: Problem) -> FloatArray:
-    """The dominant share of each class's pod [C]."""
+    """The dominant share of each class's pod [C]; there is nothing to compare when there is one."""
+    if len(problem.demand) == 1:
+        return np.zeros(1)
     total = np.maximum(problem.capacity.sum(axis=0), 1)
     share: FloatArray = problem.demand / total
     return np.asarray(share.max(axis=1, initial=0.0), np.float64)
@@ -70,29 +72,57 @@ def room(problem: Problem) -> Room:
     not. Exact for a gang of one class.
     """
     level, pinned = int(problem.required[0]), int(problem.pinned[0])
-    cell = problem.levels[level] if level != NONE else np.zeros(len(problem.free), np.int32)
-    nodes = np.flatnonzero(cell >= 0 if pinned == NONE else cell == pinned)
-    nodes = nodes[np.argsort(cell[nodes], kind="stable")]
-    found, first = np.unique(cell[nodes], return_index=True)
+    nodes, found, first = _cells(problem, level, pinned)
     wanted = minimum(problem)
     if level != NONE and not len(found):
-        return Room(np.array([max(pinned, 0)]), np.zeros((1, len(wanted)), np.int64), wanted)
+        return Room(
+            np.array([max(pinned, 0)]), np.zeros((1, len(wanted)), np.int64), wanted, np.zeros(1, np.bool_)
+        )
     ends = np.append(first, len(nodes))
     placed = np.zeros((len(found), len(wanted)), np.int64)
-    free = problem.free[nodes].copy()
+    free = problem.free[nodes]
     owner = np.repeat(np.arange(len(found)), np.diff(ends))
     for index in np.argsort(-_size(problem), kind="stable").tolist():
         want = int(wanted[index])
-        if want == 0:
+        if want == 0 or not len(nodes):
             continue
         fits = fitting(problem, index, free, nodes, want)
         before = np.cumsum(fits) - fits
-        before -= before[first][owner] if len(nodes) else 0
+        before -= before[first][owner]
         take = np.clip(want - before, 0, fits)
-        placed[:, index] = np.add.reduceat(take, first) if len(nodes) else 0
-        free -= take[:, None] * problem.demand[index]
+        placed[:, index] = np.add.reduceat(take, first)
+        free = free - take[:, None] * problem.demand[index]
     domains = found.astype(np.int64) if level != NONE else np.full(len(found), NONE, np.int64)
     return Room(domains, placed, wanted)
+
+
+def hopeful(problem: Problem) -> bool:
+    """Whether in some domain each class fits by itself and the sums of all resources suffice.
+
+    What is not hopeful does not fit, however it is packed, if the gang needs all of its pods.
+    """
+    nodes, _, first = _cells(problem, int(problem.required[0]), int(problem.pinned[0]))
+    if not len(nodes):
+        return False
+    wanted, free = minimum(problem), problem.free[nodes]
+    hope: BoolArray = np.all(np.add.reduceat(free, first) >= wanted @ problem.demand, axis=1)
+    for index in np.flatnonzero(wanted).tolist():
+        if hope.any():
+            fits = fitting(problem, index, free, nodes, int(wanted[index]))
+            hope = hope & (np.add.reduceat(fits, first) >= wanted[index])
+    return bool(hope.any())
+
+
+def _cells(problem: Problem, level: int, pinned: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Nodes sorted by their domain of a level, the domains, and where in the nodes each begins."""
+    if level == NONE:
+        nodes = np.arange(len(problem.free))
+        return nodes, np.zeros(min(1, len(nodes)), np.int64), np.zeros(min(1, len(nodes)), np.int64)
+    cell = problem.levels[level]
+    nodes = np.flatnonzero(cell >= 0 if pinned == NONE else cell == pinned)
+    nodes = nodes[np.argsort(cell[nodes], kind="stable")]
+    found, first = np.unique(cell[nodes], return_index=True)
+    return nodes, found.astype(np.int64), first
 
 
 def fitting(problem: Problem, index: int, free: IntArray, nodes: NDArray[np.integer], most: int) -> IntArray:

@@ -23,7 +23,7 @@ from batchsched.solver.admission import (
 from batchsched.solver.counting import room
 from batchsched.solver.leftover import Alone, alone, leftover
 from batchsched.solver.problem import NONE, IntArray, Problem, Solution
-from batchsched.solver.relaxation import Relaxation, Rule, Together, apply
+from batchsched.solver.relaxation import Relaxation, Rule, Together, apply, wider_levels
 from batchsched.solver.unblock import Cause, Family, Probe, families, smallest
 from batchsched.solver.worth import needs
 
@@ -87,6 +87,7 @@ class Explainer:
         self._resolve = resolve
         self._wider = wider
         self._types = _types(problem)
+        self._known: dict[int, tuple[int, ...]] = {}
 
     def gang(self, gang: int) -> Evidence:
         """Explain why a gang was refused."""
@@ -96,7 +97,7 @@ class Explainer:
         quick = Probe(lambda change: fits_alone(apply(own.problem, change)), _QUICK)
         thorough = Probe(lambda change: self._admits(own.named(change), gang), _THOROUGH)
         blamed: Cause | None = None
-        for family in families(own.problem, self._types, self._wider):
+        for family in families(own.problem, self._types, self._above):
             blamed = blamed or (family.cause if family.cause in _FIRST else None)
             found = smallest(family, quick)
             if self._resolve is not None:
@@ -105,13 +106,28 @@ class Explainer:
                 return self._evidence(own, blamed or family.cause, found)
         return self._evidence(own, blamed or Cause.CAPACITY, None)
 
+    def _above(self, level: int) -> tuple[int, ...]:
+        """The levels wider than this one, the finest first."""
+        if level not in self._known:
+            self._known[level] = (
+                wider_levels(self._problem, level) if self._wider is None else self._chain(level)
+            )
+        return self._known[level]
+
+    def _chain(self, level: int) -> tuple[int, ...]:
+        assert self._wider is not None
+        chain = []
+        while (level := self._wider[level]) != NONE:
+            chain.append(level)
+        return tuple(chain)
+
     def _admits(self, change: Relaxation, gang: int) -> bool:
         assert self._resolve is not None
         return bool(self._resolve(apply(self._problem, change)).taken[gang])
 
     def _again(self, family: Family, quick: Relaxation | None, thorough: Probe) -> Relaxation | None:
-        """The smallest member when others may move; rules that do not help alone are not tried again."""
-        if quick is None and family.cause == Cause.ROW:
+        """The smallest member when others may move; only a level can help then that does not help alone."""
+        if quick is None and family.cause != Cause.TOPOLOGY:
             return None
         return smallest(family, thorough)
 

@@ -178,8 +178,9 @@ class Nodewise:
     def _share(self) -> None:
         """Nobody takes more of a node than is free."""
         problem = self.problem
-        for node in range(problem.free.shape[0]):
-            here = np.flatnonzero(self.nodes == node)
+        order = np.argsort(self.nodes, kind="stable")
+        nodes, first = np.unique(self.nodes[order], return_index=True)
+        for node, here in zip(nodes.tolist(), np.split(order, first[1:]), strict=False):
             asks = problem.demand[self.classes[here]]
             tight = asks.T @ self.upper[here] > problem.free[node]
             for resource in np.flatnonzero(tight).tolist():

@@ -15,7 +15,7 @@ from batchsched.solver.nodewise import Nodewise
 from batchsched.solver.problem import NONE, IntArray
 from batchsched.solver.worth import preferring
 
-_LARGEST: Final = 2**60
+_LARGEST: Final = 2**52
 """What the objective of gangs and preferred levels may sum to."""
 _FULLNESS: Final = 100
 """How much of a node's packing cost, beside the node itself, depends on how empty it was."""

@@ -130,13 +130,17 @@ def _some(count: int, nodes: Nodes) -> Nodes | None:
 
 def wider_levels(problem: Problem, level: int) -> tuple[int, ...]:
     """The levels whose domains are unions of this level's, the finest first."""
-    own = problem.levels[level]
-    count = len(np.unique(own[own >= 0]))
+    labelled = problem.levels[level] >= 0
+    own = problem.levels[level][labelled].astype(np.int64)
+    count = len(np.unique(own))
     found = []
     for other in range(len(problem.levels)):
-        pairs = np.unique(np.stack([own, problem.levels[other]])[:, own >= 0], axis=1)
-        domains = len(np.unique(pairs[1]))
-        if other != level and pairs.shape[1] == count and domains < count and not np.any(pairs[1] < 0):
+        around = problem.levels[other][labelled]
+        if other == level or np.any(around < 0):
+            continue
+        domains = len(np.unique(around))
+        pairs = len(np.unique(own * (int(around.max(initial=0)) + 1) + around))
+        if pairs == count and domains < count:
             found.append((-domains, -other, other))
     return tuple(other for _, _, other in sorted(found))
 

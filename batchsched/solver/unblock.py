@@ -24,7 +24,6 @@ from batchsched.solver.relaxation import (
     Together,
     apply,
     half,
-    wider_levels,
 )
 
 EIGHTHS: Final = 8
@@ -110,13 +109,15 @@ def _pruned(change: Relaxation, admits: Probe) -> Relaxation:
     return together(*kept)
 
 
-def families(problem: Problem, types: Sequence[IntArray], wider: Sequence[int] | None) -> Iterator[Family]:
+def families(
+    problem: Problem, types: Sequence[IntArray], above: Callable[[int], Sequence[int]]
+) -> Iterator[Family]:
     """What may admit the only gang of a problem (`leftover.alone`), the gentlest kind of change first.
 
     Args:
       problem: the gang's own problem on what is left.
       types: node numbers by type, equal in size.
-      wider: by level the next wider one, -1 for none; None: levels whose domains contain the level's.
+      above: the levels wider than a level, the finest first.
     """
     lacking = shortage_of_pods(problem)
     pods = tuple(Pods(c, int(lacking[c])) for c in np.flatnonzero(lacking).tolist())
@@ -127,7 +128,7 @@ def families(problem: Problem, types: Sequence[IntArray], wider: Sequence[int] |
     if quotas:
         yield Family(Cause.QUOTA, partial(_loosened, pods, quotas), EIGHTHS, EIGHTHS * 64)
     first: tuple[Relaxation, ...] = (*pods, *quotas)
-    for change in _levels(problem, wider):
+    for change in _levels(problem, above):
         yield Family(Cause.TOPOLOGY, partial(_always, together(*first, change)))
     limits = [_reach(problem, at) for at in range(len(problem.rows))]
     for at, limit in enumerate(limits):
@@ -153,10 +154,20 @@ def _wider(fixed: tuple[Relaxation, ...], more: Nodes, size: int) -> Relaxation:
     return together(*fixed, replace(more, count=size))
 
 
-def _plenty(fixed: tuple[Relaxation, ...], quotas: tuple[Quota, ...], more: Nodes, size: int) -> Relaxation:
-    return together(
-        *fixed, *(_eighths(q, EIGHTHS * size) for q in quotas), replace(more, count=size * more.count)
-    )
+def _plenty(parts: tuple[Relaxation, ...], size: int) -> Relaxation:
+    return together(*(_times(part, size) for part in parts))
+
+
+def _times(part: Relaxation, size: int) -> Relaxation:
+    match part:
+        case Quota():
+            return _eighths(part, EIGHTHS * size)
+        case Rule(row, by):
+            return Rule(row, by * size)
+        case Nodes(count):
+            return replace(part, count=count * size)
+        case _:
+            return part
 
 
 def together(*parts: Relaxation) -> Relaxation:
@@ -169,26 +180,18 @@ def _eighths(quota: Quota, eighths: int) -> Quota:
     return Quota(quota.quota, amounts, -(-quota.gangs * eighths // EIGHTHS))
 
 
-def _levels(problem: Problem, wider: Sequence[int] | None) -> Iterator[Relaxation]:
+def _levels(problem: Problem, above: Callable[[int], Sequence[int]]) -> Iterator[Relaxation]:
     """The gang at ever wider levels and at none; then its subgroups; then all of them at none."""
     loose: list[Relaxation] = []
     bound = [(NONE, int(problem.required[0])), *enumerate(problem.sub_required.tolist())]
     for subgroup, level in bound:
         if level == NONE:
             continue
-        for other in (*_above(problem, level, wider), NONE):
+        for other in (*above(level), NONE):
             yield Level(0, other, subgroup)
         loose.append(Level(0, NONE, subgroup))
     if len(loose) > 1:
         yield together(*loose)
-
-
-def _above(problem: Problem, level: int, wider: Sequence[int] | None) -> Iterator[int]:
-    if wider is None:
-        yield from wider_levels(problem, level)
-        return
-    while (level := wider[level]) != NONE:
-        yield level
 
 
 def _reach(problem: Problem, at: int) -> int:
@@ -217,10 +220,13 @@ def _nodes(problem: Problem, first: tuple[Relaxation, ...], types: Sequence[IntA
     # others may take what is added, so that there must be enough for them too
     asked = tuple((minimum(problem) @ problem.demand).tolist())
     quotas = tuple(Quota(quota, asked, 1) for quota in range(len(problem.quota_gangs)))
-    for loose in (first, fixed) if quotas else ():
-        more = _more(apply(problem, Together(loose)), types)
+    pods = tuple(part for part in first if isinstance(part, Pods))
+    stages = ((), rules, (*rules, *levels))
+    for loose in stages:
+        fixed = (*pods, *quotas, *loose)
+        more = _more(apply(problem, Together(fixed)), types)
         if more is not None:
-            yield Family(Cause.CAPACITY, partial(_plenty, loose, quotas, more), 1, 64)
+            yield Family(Cause.CAPACITY, partial(_plenty, (*fixed, more)), 1, 64)
 
 
 def _more(problem: Problem, types: Sequence[IntArray]) -> Nodes | None:
