@@ -144,6 +144,12 @@ class Packing:
             nodes = inner if nodes is None else np.intersect1d(nodes, inner, assume_unique=True)
         return nodes, True
 
+    def cell_of(self, klass: int) -> IntArray | None:
+        """The nodes that a class may use by the domains its gang and part have taken; None: all."""
+        gang = int(self.problem.gang[klass])
+        part = next(part for part in self.members(gang).parts if klass in part.classes)
+        return self._cell(gang, part)[0]
+
     def _surplus_where_most_fit(self, gang: int, part: Part, klass: int, want: int) -> int:
         """Settle open domains for surplus pods: the domain that takes the most of them."""
         level = int(self.problem.required[gang])

@@ -10,6 +10,7 @@ import numpy as np
 
 from batchsched.solver.aggregate import OPEN, Aggregate
 from batchsched.solver.greedy import fill
+from batchsched.solver.moves import Mover
 from batchsched.solver.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 
@@ -46,16 +47,20 @@ def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, first: fr
     packing = Packing(aggregate.problem)
     chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
     lost = {g for g in chosen if not _begin(packing, g)}
+    mover = Mover(packing)
     shortages = []
     for order in _orders(aggregate, values, first):
         if order.gang in lost:
             continue
         placed = _place(packing, aggregate, order, split[order.klass])
+        if 0 < order.pods - placed:
+            placed += mover.make_room(order.klass, order.pods - placed, order.cell)
         if placed < order.pods:
             shortages.append(Shortage(order.gang, order.klass, order.pods - placed))
             if aggregate.rigid[order.gang]:
                 lost.add(order.gang)
                 packing.withdraw({order.gang})
+                mover.rewind()
     failed = {g for g in chosen if g not in lost and not _holds(packing, g)}
     packing.withdraw(failed)
     fill(packing)

@@ -3,8 +3,8 @@
 The order, stated once:
 
 1. *Slots.* Devices come in few sizes (1, 2, 4, 8 GPUs). A pod takes the slot that destroys the fewest larger
-   slots: a one-GPU pod prefers the odd GPU of a node to breaking a pair, a pair to breaking a quad. A pod
-   without devices first takes the CPU and memory that a node's free devices will not need.
+   slots: a one-GPU pod prefers the odd GPU of a node to breaking a pair, a pair to breaking a quad. Before that,
+   a pod takes CPU and memory that a node's free devices will not need, so that no device is left without.
 2. *Packing* (fewest free devices, then the fullest node; for pods without devices the node whose free
    resources look most like the request), or with `Problem.spread` the emptiest node. Coarse, on purpose.
 3. *Score* of the pipeline, higher first.
@@ -77,24 +77,42 @@ class Slots:
           arrays [M], each at least the one before, the last equal to `fit`.
         """
         device = self.device_of[klass]
-        if not self._plain and device >= 0:
-            size = int(self.demand[klass, device])
-            cap: IntArray | None = None
-            for larger in self._larger[klass]:
-                step = np.minimum(fit, free[device] % larger // size)
+        cap: IntArray | None = None
+        if not self._plain and self._beside:
+            spare = self._spare(klass, free, fit)
+            for step in self._steps(klass, device, free, spare) if spare is not fit else ():
                 cap = step if cap is None else np.maximum(cap, step)
                 yield cap
-        elif not self._plain and self._beside:
-            spare = fit
-            for r, amount in self.needs[klass]:
-                if r >= len(self._total):
-                    continue
-                kept = sum(company[r] * free[d] for d, company in self._beside if company[r])
-                if not isinstance(kept, int):
-                    spare = np.minimum(spare, np.maximum(0, free[r] - kept) // amount)
-            if spare is not fit:
-                yield spare
+        if not self._plain and device >= 0:
+            for step in self._steps(klass, device, free, fit):
+                cap = step if cap is None else np.maximum(cap, step)
+                yield cap
+        else:
+            yield fit
+
+    def _steps(self, klass: int, device: int, free: list[IntArray], fit: IntArray) -> Iterator[IntArray]:
+        """For each larger slot what goes without breaking it, and in the end all that fits."""
+        if device >= 0:
+            size = int(self.demand[klass, device])
+            for larger in self._larger[klass]:
+                yield np.minimum(fit, free[device] % larger // size)
         yield fit
+
+    def _spare(self, klass: int, free: list[IntArray], fit: IntArray) -> IntArray:
+        """Pods that go before a node's free devices lack the CPU and memory that usually come with them."""
+        spare = fit
+        for r, amount in self.needs[klass]:
+            if r >= len(self._total) or r in self.devices:
+                continue
+            kept: IntArray | None = None
+            for d, company in self._beside:
+                if company[r]:
+                    amount -= int(company[r]) * int(self.demand[klass, d])
+                    part = company[r] * free[d]
+                    kept = part if kept is None else kept + part
+            if kept is not None and amount > 0:
+                spare = np.minimum(spare, np.maximum(0, free[r] - kept) // amount)
+        return spare
 
     def order(self, klass: int, free: list[IntArray], at: IntArray, nodes: IntArray) -> IntArray:
         """Positions `at` (into the nodes looked at) in the order in which they are taken.

@@ -24,7 +24,7 @@ from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, FloatArray, In
 
 _SHORT = 1e-6
 """A shortage below this is rounding."""
-_CUT_SCALE = 2.0**40
+_CUT_SCALE = 2.0**34
 """What a cut's coefficients sum to as integers."""
 
 
@@ -103,7 +103,8 @@ class Transport:
                 nodes = aggregate.cells[cell].nodes
                 fit = pools.fit[kind][nodes]
                 limits[load] = np.bincount(pools.of_node[nodes], weights=fit, minlength=pools.size).astype(np.int64)
-            limits[load] = np.minimum(limits[load], self._row_caps(klass, cell))
+            most = np.minimum(self._row_caps(klass, cell), int(problem.count[klass]))
+            limits[load] = np.minimum(limits[load], most)
         return limits
 
     def _row_caps(self, klass: int, cell: int) -> IntArray:
@@ -170,7 +171,8 @@ class Transport:
         problem, model = self._aggregate.problem, LinearModel()
         classes = len(problem.count)
         model.add_variables(np.zeros(len(self.klass), np.int64), self._upper)
-        short = model.add_variables(np.zeros(classes, np.int64), problem.count.astype(np.int64))
+        # No upper limit that could bind: the price of a shortage belongs to its class's row alone.
+        short = model.add_variables(np.zeros(classes, np.int64), 2 * problem.count.astype(np.int64) + 1)
         for columns, factors, right in zip(rows.column, rows.factor, rows.right, strict=True):
             model.add_row(columns, factors, -HIGHEST, right)
         order = np.argsort(self.klass, kind="stable")
@@ -237,7 +239,7 @@ class Transport:
         short = -vertex.worth
         if short <= _SHORT:
             return Split(spread, 0.0), True
-        cut = self._cut(vertex.duals, pods)
+        cut = self._cut(vertex.duals, pods, values)
         return Split(spread, short), not cut
 
     def _limit(self, on: IntArray) -> IntArray:
@@ -249,7 +251,7 @@ class Transport:
         upper[moving] = np.minimum(upper[moving], total[self.klass[moving], self.pool[moving]])
         return upper
 
-    def _cut(self, duals: FloatArray, pods: IntArray) -> bool:
+    def _cut(self, duals: FloatArray, pods: IntArray, values: IntArray) -> bool:
         """Add the Benders cut of these duals to the model; False when it would cut nothing."""
         aggregate, classes = self._aggregate, len(pods)
         price_of_row = np.maximum(duals[: len(self._right)], 0.0)
@@ -271,10 +273,9 @@ class Transport:
         scale = _CUT_SCALE / max(float(np.abs(coefficient).sum()), abs(right), 1e-9)
         whole = np.floor(coefficient * scale + 1e-9).astype(np.int64)
         used = np.flatnonzero(whole)
-        # Duals are floats: half a unit of slack in 2^20 keeps rounding from cutting off what fits.
-        slack = max(1, int(_CUT_SCALE * 2.0**-30))
+        slack = int(_CUT_SCALE * 1e-8)  # duals are floats: rounding must not cut off what fits
         limit = int(np.floor(right * scale)) + slack
-        if not used.size:
+        if int(whole @ values) <= limit:
             return False
         row = aggregate.model.add_row(used, whole[used], -HIGHEST, limit)
         if self.tightened:

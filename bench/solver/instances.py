@@ -131,7 +131,7 @@ def _nodes(count: int, rng: np.random.Generator) -> tuple[Node, ...]:
         rack = index // RACK
         kind = TYPES[int(kinds[rack])]
         used = (0, 0, 0)
-        if rng.random() < 0.6:
+        if rng.random() < 0.8:
             gpu = int(rng.integers(0, kind.gpu + 1)) if kind.gpu else 0
             filled = gpu / kind.gpu if kind.gpu else float(rng.random())
             cpu = int(min(0.95, max(0.02, 0.8 * filled * rng.uniform(0.5, 1.2))) * kind.cpu) // 10 * 10
@@ -209,7 +209,7 @@ def _gpu_templates(gpus: float, rng: np.random.Generator) -> tuple[Template, ...
     parts = rng.dirichlet(np.ones(int(rng.choice(4, p=[0.5, 0.25, 0.15, 0.1])) + 1)) * gpus
     result = []
     for part in parts:
-        size = int(rng.choice([1, 2, 4, 8], p=[0.35, 0.2, 0.2, 0.25]))
+        size = int(rng.choice([1, 2, 4, 8], p=[0.25, 0.2, 0.25, 0.3]))
         cpu = size * int(rng.choice([4_000, 6_000, 8_000, 10_000]))
         memory = size * int(rng.choice([24, 32, 48, 64])) * GIB
         result.append(Template(max(1, round(part / size)), cpu, memory, size))
@@ -227,6 +227,6 @@ def _cpu_templates(cpus: float, rng: np.random.Generator) -> tuple[Template, ...
 
 
 def _queues(free_cpu: int, free_gpu: int) -> tuple[Queue, ...]:
-    departments = [Queue(f"dept-{i}", -1, int(free_cpu * 0.42), int(free_gpu * 0.42)) for i in range(3)]
-    queues = [Queue(f"team-{i}", i // 3, int(free_cpu * 0.18), int(free_gpu * 0.18)) for i in range(9)]
+    departments = [Queue(f"dept-{i}", -1, int(free_cpu * 0.5), int(free_gpu * 0.5)) for i in range(3)]
+    queues = [Queue(f"team-{i}", i // 3, int(free_cpu * 0.25), int(free_gpu * 0.25)) for i in range(9)]
     return (*departments, *queues)
