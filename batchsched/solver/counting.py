@@ -1,9 +1,12 @@
 """How many pods of one gang fit, in each domain at once: the quick answer that explanations are made from.
 
+What is asked of the same problem again is remembered: answers are not to be written to.
+
 Shapes: C classes, D domains, N nodes, R resources.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +40,7 @@ class Room:
         return bool(np.any(self.placed.sum(axis=1) >= self.wanted.sum()))
 
 
+@lru_cache(maxsize=8)
 def minimum(problem: Problem) -> IntArray:
     """Pods of each class [C] that make the minimum of a problem's only gang, the smallest pods first."""
     wanted = np.zeros(len(problem.count), np.int64)
@@ -56,6 +60,7 @@ def _first(problem: Problem, order: IntArray, need: int, taken: IntArray) -> Int
     return more
 
 
+@lru_cache(maxsize=8)
 def _size(problem: Problem) -> FloatArray:
     """The dominant share of each class's pod [C]; there is nothing to compare when there is one."""
     if len(problem.demand) == 1:
@@ -65,6 +70,7 @@ def _size(problem: Problem) -> FloatArray:
     return np.asarray(share.max(axis=1, initial=0.0), np.float64)
 
 
+@lru_cache(maxsize=8)
 def room(problem: Problem) -> Room:
     """Fill every domain with the minimum of the problem's only gang, the largest pods first.
 
@@ -75,9 +81,7 @@ def room(problem: Problem) -> Room:
     nodes, found, first = _cells(problem, level, pinned)
     wanted = minimum(problem)
     if level != NONE and not len(found):
-        return Room(
-            np.array([max(pinned, 0)]), np.zeros((1, len(wanted)), np.int64), wanted, np.zeros(1, np.bool_)
-        )
+        return Room(np.array([max(pinned, 0)]), np.zeros((1, len(wanted)), np.int64), wanted)
     ends = np.append(first, len(nodes))
     placed = np.zeros((len(found), len(wanted)), np.int64)
     free = problem.free[nodes]
