@@ -101,7 +101,7 @@ class _Cluster:
             return
         envelope = found.envelope
         kind = BY_GROUP_AND_NAME.get((group_of(envelope.api_version), envelope.kind))
-        if kind is None:
+        if kind is None or not envelope.api_version:
             self._put_strange(found)
             return
         try:

@@ -15,7 +15,7 @@ _REFERENCE: Final = "#/$defs/{name}"
 def schema() -> dict[str, Any]:
     """Return the schema of the input: any kind that is read, or lists of them."""
     structs = [kind.type for kind in ALL if not issubclass(kind.type, BaseModel)]
-    _, components = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
+    _, components = msgspec.json.schema_components(structs, schema_hook=_anything, ref_template=_REFERENCE)
     models = [kind.type for kind in ALL if issubclass(kind.type, BaseModel)]
     _, custom = models_json_schema(
         [(model, "validation") for model in models], by_alias=True, ref_template="#/$defs/{model}"
@@ -40,6 +40,17 @@ def schema() -> dict[str, Any]:
             },
         },
     }
+
+
+def _anything(kind: type) -> dict[str, Any]:
+    """Give the schema of what is passed through unread.
+
+    Raises:
+      NotImplementedError: the type is not `object`; msgspec then complains in its own words.
+    """
+    if kind is not object:
+        raise NotImplementedError
+    return {"description": "Anything; it is not looked at."}
 
 
 def _typed(kind: Kind) -> dict[str, Any]:

@@ -72,4 +72,4 @@ def test_file_that_is_missing_or_binary_is_refused(tmp_path):
 def test_profile_cannot_change_under_a_session():
     profile = BatchSchedulerConfiguration().profiles[0]
     with pytest.raises(ValueError, match="frozen"):
-        profile.session_window = 3
+        setattr(profile, "session_window", 3)  # noqa: B010 - mypy knows that it cannot be set

@@ -1,0 +1,140 @@
+"""Snapshots drawn at random, in every kind that is read."""
+
+from hypothesis import strategies as st
+
+from batchsched.model.affinity import Toleration
+from batchsched.model.meta import ObjectMeta
+from batchsched.model.node import Node, NodeSpec, NodeStatus, Taint
+from batchsched.model.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from batchsched.model.podgroup import PodGroup
+from batchsched.model.policy import (
+    DisruptionBudgetSpec,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    Service,
+    StatefulSet,
+    WorkloadSpec,
+)
+from batchsched.model.queue import Queue
+from batchsched.model.selector import LabelSelector
+from batchsched.model.snapshot import Snapshot
+from batchsched.model.topology import Topology
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+
+NAMES = st.sampled_from(["a", "b", "c-1", "d.e", "ü"])
+NAMESPACES = st.sampled_from(["", "default", "team-a"])
+AMOUNTS = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]),
+    st.sampled_from(["0", "500m", "1.5Gi", "8", 4, 0.5]),
+    max_size=2,
+)
+LABELS = st.none() | st.dictionaries(
+    st.sampled_from(["app", "zone"]), st.sampled_from(["", "x", "<&>"]), max_size=2
+)
+SELECTORS = st.none() | st.builds(LabelSelector, match_labels=LABELS)
+
+
+def metas(namespaced):
+    return st.builds(
+        ObjectMeta,
+        name=NAMES,
+        namespace=NAMESPACES if namespaced else st.just(""),
+        labels=LABELS,
+        creation_timestamp=st.none() | st.just("2026-01-01T00:00:00Z"),
+    )
+
+
+NODES = st.builds(
+    Node,
+    metadata=metas(namespaced=False),
+    spec=st.builds(
+        NodeSpec,
+        unschedulable=st.booleans(),
+        taints=st.none() | st.just((Taint(key="k", value="v", effect="NoSchedule"),)),
+    ),
+    status=st.builds(NodeStatus, allocatable=st.none() | AMOUNTS),
+)
+CONTAINERS = st.builds(
+    Container, name=NAMES, resources=st.none() | st.builds(ResourceRequirements, requests=st.none() | AMOUNTS)
+)
+SPECS = st.builds(
+    PodSpec,
+    node_name=st.sampled_from(["", "a"]),
+    scheduler_name=st.just("batchsched"),
+    containers=st.lists(CONTAINERS, max_size=2).map(tuple),
+    init_containers=st.none() | st.lists(CONTAINERS, min_size=1, max_size=1).map(tuple),
+    node_selector=LABELS,
+    tolerations=st.none() | st.just((Toleration(key="k", operator="Exists"),)),
+    priority=st.none() | st.integers(-(2**31), 2**31 - 1),
+)
+PODS = st.builds(
+    Pod,
+    metadata=metas(namespaced=True),
+    spec=SPECS,
+    status=st.builds(PodStatus, phase=st.sampled_from(["", "Pending", "Running"])),
+)
+
+
+def custom(model, specs, namespaced=False):
+    metadata = {"name": NAMES, "labels": LABELS.map(lambda labels: labels or {})}
+    if namespaced:
+        metadata["namespace"] = NAMESPACES
+    return st.builds(
+        lambda meta, spec: model.model_validate({"metadata": meta, "spec": spec}),
+        st.fixed_dictionaries(metadata),
+        specs,
+    )
+
+
+POD_GROUPS = custom(
+    PodGroup,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "minMember": st.integers(3, 9),
+            "queue": NAMES,
+            "minResources": AMOUNTS,
+            "topology": st.just({"required": "rack"}),
+            "subGroups": st.just(
+                [{"name": "a", "minMember": 2}, {"name": "b", "topology": {"preferred": "rack"}}]
+            ),
+        },
+    ),
+    namespaced=True,
+)
+QUEUES = custom(Queue, st.fixed_dictionaries({}, optional={"weight": st.floats(0, 9), "limit": AMOUNTS}))
+TOPOLOGIES = custom(Topology, st.just({"levels": [{"name": "rack", "nodeLabel": "zone"}]}))
+
+
+def distinct(objects):
+    """Draw up to three objects, no two of one namespace and name."""
+    return st.lists(
+        objects, max_size=3, unique_by=lambda one: (one.metadata.namespace or "default", one.metadata.name)
+    ).map(tuple)
+
+
+def plain(kind, namespaced=True, **fields):
+    return distinct(st.builds(kind, metadata=metas(namespaced), **fields))
+
+
+SNAPSHOTS = st.builds(
+    Snapshot,
+    nodes=distinct(NODES),
+    pods=distinct(PODS),
+    pod_groups=distinct(POD_GROUPS),
+    queues=distinct(QUEUES),
+    topologies=distinct(TOPOLOGIES),
+    priority_classes=plain(PriorityClass, namespaced=False, value=st.integers(-9, 9)),
+    pod_disruption_budgets=plain(
+        PodDisruptionBudget, spec=st.builds(DisruptionBudgetSpec, selector=SELECTORS)
+    ),
+    namespaces=plain(Namespace, namespaced=False),
+    services=plain(Service),
+    replica_sets=plain(ReplicaSet, spec=st.builds(WorkloadSpec, selector=SELECTORS)),
+    stateful_sets=plain(StatefulSet),
+    persistent_volumes=plain(PersistentVolume, namespaced=False),
+    persistent_volume_claims=plain(PersistentVolumeClaim),
+    storage_classes=plain(StorageClass, namespaced=False, provisioner=NAMES),
+)
