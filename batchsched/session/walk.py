@@ -17,6 +17,7 @@ from batchsched.framework.gangs import WaitingPod
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import SUCCESS, Code, Status
+from batchsched.model.life import Move, State, after
 from batchsched.model.pod import Pod
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang, GangPart
@@ -52,6 +53,7 @@ class Walked:
       failure: a plugin broke.
       final: Reserve or Permit refused a member; no other placement is to be tried.
       held_by: the plugin that makes it wait, and until when; "" when it may be bound.
+      state: where the walk has brought it.
     """
 
     gang: Gang
@@ -61,6 +63,7 @@ class Walked:
     failure: bool = False
     held_by: str = ""
     until: float = 0.0
+    state: State = State.PENDING
 
 
 class Walk:
@@ -146,6 +149,7 @@ class Walk:
         holders = [(until, plugin) for one in waiting.of(key) for plugin, until in one.until.items()]
         if holders:
             walked.until, walked.held_by = min(holders)
+        walked.state = after(walked.state, Move.HOLD if holders else Move.ALLOW)
         waiting.drop(key)
 
     def _place(self, walked: Walked, shares: Sequence[Share]) -> Status:
@@ -234,6 +238,7 @@ class Walk:
         frame.table.add(pod, node, *frame.vectors(pod))
         frame.count_of(pod).count(pod, 1)
         walked.placed.append(Placed(pod, node, pod_class, state))
+        walked.state = after(walked.state, Move.RESERVE)
         answers = frame.pipeline.permit(pod, node, frame.table, state)
         if answers and answers[0].status.code is not Code.WAIT:
             walked.final = True
@@ -259,6 +264,8 @@ class Walk:
     def _roll_back(self, walked: Walked) -> None:
         """Unreserve the gang's pods, the last one first, and take them off the table."""
         broken: PluginError | None = None
+        if walked.state is not State.PENDING:
+            walked.state = after(walked.state, Move.ROLL_BACK)
         while walked.placed:
             try:
                 self._take_back(walked.placed.pop())

@@ -1,0 +1,78 @@
+"""The life of a gang: one table of states and moves.
+
+A move that the table does not have raises and changes nothing. The diagram in the documentation is drawn from this
+table.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from batchsched.errors import IllegalMove
+
+
+class State(StrEnum):
+    """Where a gang is. All but Reserved are phases that a PodGroup's status shows."""
+
+    PENDING = "Pending"
+    RESERVED = "Reserved"
+    HELD = "Held"
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Move(StrEnum):
+    """What happens to a gang.
+
+    reserve: a member passed Reserve. hold: a Permit plugin says Wait when the minimum has a place. allow: nobody
+    says Wait any more. roll back: a refusal, a timeout or a failed bind gives every place back. bind: the minimum is
+    bound. finish and fail: its pods ended. evict: it lost its places after it ran.
+    """
+
+    RESERVE = "reserve"
+    HOLD = "hold"
+    ALLOW = "allow"
+    ROLL_BACK = "roll back"
+    BIND = "bind"
+    FINISH = "finish"
+    FAIL = "fail"
+    EVICT = "evict"
+
+
+MOVES: Final = {
+    (State.PENDING, Move.RESERVE): State.RESERVED,
+    (State.RESERVED, Move.RESERVE): State.RESERVED,
+    (State.RESERVED, Move.ALLOW): State.SCHEDULED,
+    (State.RESERVED, Move.HOLD): State.HELD,
+    (State.RESERVED, Move.ROLL_BACK): State.PENDING,
+    (State.HELD, Move.ALLOW): State.SCHEDULED,
+    (State.HELD, Move.ROLL_BACK): State.PENDING,
+    (State.SCHEDULED, Move.BIND): State.RUNNING,
+    (State.SCHEDULED, Move.ROLL_BACK): State.PENDING,
+    (State.RUNNING, Move.FINISH): State.SUCCEEDED,
+    (State.RUNNING, Move.FAIL): State.FAILED,
+    (State.RUNNING, Move.EVICT): State.PENDING,
+}
+"""(state, move) → state; what is not here is illegal."""
+
+
+def after(state: State, move: Move) -> State:
+    """Return the state after a move.
+
+    Raises:
+      IllegalMove: the table has no such move.
+    """
+    following = MOVES.get((state, move))
+    if following is None:
+        legal = ", ".join(one for at, one in MOVES if at is state) or "none"
+        raise IllegalMove(f"a gang that is {state} cannot {move}; its moves are: {legal}")
+    return following
+
+
+def diagram() -> str:
+    """Return the table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> Pending"]
+    lines += [f"    {start} --> {end}: {move}" for (start, move), end in MOVES.items()]
+    lines += [f"    {end} --> [*]" for end in (State.SUCCEEDED, State.FAILED)]
+    return "\n".join(lines)
