@@ -6,7 +6,7 @@ from batchsched.errors import IllegalMove
 from batchsched.model.life import MOVES, Move, State, after, diagram
 
 
-@pytest.mark.parametrize(("state", "move"), [(state, move) for state in State for move in Move])
+@pytest.mark.parametrize("state, move", [(state, move) for state in State for move in Move])
 def test_a_move_is_in_the_table_or_raises(state, move):
     if (state, move) in MOVES:
         assert after(state, move) is MOVES[state, move]
