@@ -1,0 +1,77 @@
+"""The pods on nodes, counted: by labels, and in groups that state the same affinity."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.framework.label_index import Selection
+from batchsched.framework.nodes import PodTable
+from batchsched.model.selector import LabelSelector
+from tests.plugins import neighbours as nb
+
+MOVES = st.lists(
+    st.tuples(
+        st.integers(0, 9),
+        st.integers(0, 3),
+        st.sampled_from("ab"),
+        st.booleans(),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+
+
+@given(MOVES)
+def test_counts_follow_pods_that_come_and_go(moves):
+    table = PodTable(4)
+    there: dict[str, tuple] = {}
+    for number, at, app, terminating, social in moves:
+        affinity = nb.required(apart=[nb.near(nb.HOST, app=app)]) if social else None
+        one = nb.pod(f"p{number}", {"app": app}, terminating=terminating, affinity=affinity)
+        if one.key in there:
+            assert table.remove(one) == there.pop(one.key)[1]
+        else:
+            table.add(one, at)
+            there[one.key] = (one, at)
+    for app in "ab":
+        selection = Selection.of(LabelSelector(match_labels={"app": app}))
+        for leaving in (True, False):
+            asked = Counter(
+                at
+                for one, at in there.values()
+                if one.labels["app"] == app and (leaving or not one.terminating)
+            )
+            assert table.count_selected(selection, terminating=leaving).tolist() == [
+                asked[at] for at in range(4)
+            ]
+    grouped = Counter(
+        {
+            (str(group.affinity), at): count
+            for group in table.affinity_groups()
+            for at, count in group.on.items()
+        }
+    )
+    assert grouped == Counter((str(one.spec.affinity), at) for one, at in there.values() if one.spec.affinity)
+    assert {key: at for key, (_, at) in table.with_affinity.items()} == {
+        key: at for key, (one, at) in there.items() if one.spec.affinity
+    }
+    assert {one.key: at for one, at in table.everyone()} == {key: at for key, (_, at) in there.items()}
+
+
+def test_equal_terms_of_many_pods_are_one_group():
+    table = PodTable(2)
+    for number in range(5):
+        one = nb.pod(
+            f"p{number}", {"id": str(number)}, affinity=nb.required(apart=[nb.near(nb.HOST, app="a")])
+        )
+        table.add(one, number % 2)
+    (group,) = table.affinity_groups()
+    nodes, counts = group.places()
+    assert dict(zip(nodes.tolist(), counts.tolist(), strict=True)) == {0: 3, 1: 2}
+
+
+def test_a_pod_that_is_not_there_cannot_be_taken_away():
+    with pytest.raises(KeyError):
+        PodTable(1).remove(nb.pod("nobody"))

@@ -1,0 +1,180 @@
+"""InterPodAffinity at its points."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Code
+from batchsched.model.pod import Pod
+from batchsched.plugins.inter_pod_affinity import InterPodAffinity
+from batchsched.plugins.inter_pod_affinity.plugin import A_FOE, AN_ENEMY, NO_FRIEND
+from tests.plugins import neighbours as nb
+
+PLUGIN = InterPodAffinity()
+NODES = [
+    nb.node("n0", {nb.ZONE: "x"}),
+    nb.node("n1", {nb.ZONE: "x"}),
+    nb.node("n2", {nb.ZONE: "y"}),
+    nb.node("n3"),
+]
+
+
+def apart(app: str, other: str, key: str = nb.ZONE, name: str = "w") -> Pod:
+    return nb.pod(name, {"app": app}, affinity=nb.required(apart=[nb.near(key, app=other)]))
+
+
+def together(app: str, other: str, key: str = nb.ZONE) -> Pod:
+    return nb.pod("w", {"app": app}, affinity=nb.required(together=[nb.near(key, app=other)]))
+
+
+def plain(app: str, name: str = "e", **fields) -> Pod:
+    return nb.pod(name, {"app": app}, **fields)
+
+
+def scores(table, pod, plugin=PLUGIN) -> list[int] | None:
+    one, state = nb.class_of(table, pod), CycleState()
+    if plugin.prescore(one, table.all(), state).code is Code.SKIP:
+        return None
+    raw = plugin.score(one, table.all(), state)
+    return [int(points) for points in plugin.normalize(raw, one, table.all(), state)]
+
+
+def test_a_pod_keeps_out_of_the_zone_of_its_foe():
+    answer = nb.verdict(PLUGIN, nb.table_of(NODES, [(plain("b"), 0)]), apart("a", "b"))
+    assert answer.fits.tolist() == [False, False, True, True]
+    assert answer.reasons_at(1) == (A_FOE,)
+    assert not answer.unresolvable[1]
+
+
+def test_a_pod_keeps_out_of_the_zone_of_a_pod_that_does_not_want_it():
+    answer = nb.verdict(PLUGIN, nb.table_of(NODES, [(apart("b", "a"), 2)]), plain("a"))
+    assert answer.fits.tolist() == [True, True, False, True]
+    assert answer.reasons_at(2) == (AN_ENEMY,)
+
+
+def test_a_pod_goes_only_where_its_friends_are():
+    answer = nb.verdict(PLUGIN, nb.table_of(NODES, [(plain("b"), 2)]), together("a", "b"))
+    assert answer.fits.tolist() == [False, False, True, False]
+    assert answer.reasons_at(3) == (NO_FRIEND,)
+    assert answer.unresolvable[[0, 1, 3]].all()
+
+
+def test_all_terms_must_match_one_and_the_same_pod():
+    both = nb.required(together=[nb.near(nb.ZONE, app="b"), nb.near(nb.HOST, tier="front")])
+    one = nb.pod("w", affinity=both)
+    split = [(nb.pod("e", {"app": "b"}), 0), (nb.pod("f", {"tier": "front"}), 0)]
+    assert nb.fits(PLUGIN, nb.table_of(NODES, split), one) == []
+    whole = [(nb.pod("e", {"app": "b", "tier": "front"}), 0)]
+    assert nb.fits(PLUGIN, nb.table_of(NODES, whole), one) == ["n0"]
+
+
+def test_the_first_of_a_series_may_go_wherever_the_label_is():
+    assert nb.fits(PLUGIN, nb.table_of(NODES), together("a", "a")) == ["n0", "n1", "n2"]
+    assert nb.fits(PLUGIN, nb.table_of(NODES), together("a", "b")) == []
+    assert nb.fits(PLUGIN, nb.table_of(NODES, [(plain("a"), 2)]), together("a", "a")) == ["n2"]
+
+
+def test_terminating_pods_count():
+    gone = plain("b", terminating=True)
+    assert nb.fits(PLUGIN, nb.table_of(NODES, [(gone, 0)]), apart("a", "b")) == ["n2", "n3"]
+
+
+def test_terms_mean_their_own_namespace_unless_they_name_others():
+    other = nb.pod("e", {"app": "b"}, namespace="other")
+    table = nb.table_of(NODES, [(other, 2)])
+    assert nb.fits(PLUGIN, table, apart("a", "b")) == ["n0", "n1", "n2", "n3"]
+    extras: list[dict[str, object]] = [{"namespaces": ["other"]}, {"namespaceSelector": {}}]
+    for extra in extras:
+        one = nb.pod("w", affinity=nb.required(apart=[nb.near(nb.ZONE, app="b") | extra]))
+        assert nb.fits(PLUGIN, table, one) == ["n0", "n1", "n3"]
+
+
+def test_a_pod_for_which_nothing_stands_skips_the_filter():
+    table = nb.table_of(NODES, [(apart("b", "c"), 0)])
+    assert (
+        PLUGIN.prefilter(nb.class_of(table, plain("a")), table.all(), CycleState()).status.code is Code.SKIP
+    )
+
+
+def test_preferred_terms_pull_and_push():
+    table = nb.table_of(NODES, [(plain("b"), 0), (plain("c", "f"), 2)])
+    pulled = nb.pod("w", affinity=nb.preferred(together=[(10, nb.near(nb.ZONE, app="b"))]))
+    assert scores(table, pulled) == [100, 100, 0, 0]
+    pushed = nb.pod("w", affinity=nb.preferred(apart=[(10, nb.near(nb.ZONE, app="b"))]))
+    assert scores(table, pushed) == [0, 0, 100, 100]
+    assert scores(table, plain("x")) is None
+
+
+def test_existing_pods_wishes_count_and_may_be_ignored():
+    fond = nb.pod("e", affinity=nb.preferred(together=[(10, nb.near(nb.ZONE, app="a"))]))
+    bound = nb.pod("f", affinity=nb.required(together=[nb.near(nb.HOST, app="a")]))
+    table = nb.table_of(NODES, [(fond, 0), (bound, 2)])
+    assert scores(table, plain("a")) == [100, 100, 10, 0]
+    heavy = InterPodAffinity(InterPodAffinity.Args(hard_pod_affinity_weight=20))
+    assert scores(table, plain("a"), heavy) == [50, 50, 100, 0]
+    none = InterPodAffinity(InterPodAffinity.Args(hard_pod_affinity_weight=0))
+    assert scores(table, plain("a"), none) == [100, 100, 0, 0]
+    deaf = InterPodAffinity(InterPodAffinity.Args(ignore_preferred_terms_of_existing_pods=True))
+    assert scores(table, plain("a"), deaf) is None
+
+
+@pytest.mark.parametrize(
+    "args", [{"hardPodAffinityWeight": 101}, {"hardPodAffinityWeight": -1}, {"weight": 1}]
+)
+def test_arguments_that_make_no_sense_are_refused(args):
+    with pytest.raises(ValidationError):
+        InterPodAffinity.Args.model_validate(args)
+
+
+@pytest.mark.properties
+@given(nb.worlds(nb.social_pods), st.data())
+def test_all_nodes_at_once_are_judged_as_one_by_one(world, data):
+    table = world.table()
+    one = nb.class_of(table, world.gangs[0].classes[0][0])
+    state = CycleState()
+    assume(PLUGIN.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
+    whole = PLUGIN.filter(one, table.all(), state)
+    chosen = np.asarray(data.draw(st.permutations(range(len(world.nodes)))), np.int32)
+    some = PLUGIN.filter(one, table.some(chosen), state)
+    for place, at in enumerate(chosen.tolist()):
+        alone = PLUGIN.filter(one, table.one(at), state)
+        assert alone.reasons_at(0) == whole.reasons_at(at) == some.reasons_at(place)
+        assert alone.unresolvable[0] == whole.unresolvable[at] == some.unresolvable[place]
+
+
+@pytest.mark.properties
+@given(nb.worlds(nb.social_pods), st.randoms(use_true_random=False))
+def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, random):
+    table = world.table()
+    asking = world.gangs[0].classes[0][0]
+    one, state = nb.class_of(table, asking), CycleState()
+    assume(PLUGIN.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
+    present = list(world.bound)
+    for number in range(8):
+        if present and random.random() < 0.4:
+            pod, at = present.pop(random.randrange(len(present)))
+            nb.take(table, pod)
+            PLUGIN.remove_pod(one, pod, at, table, state)
+        else:
+            pod = random.choice([pod for gang in world.gangs for pod, _ in gang.classes])
+            meta = msgspec.structs.replace(pod.metadata, name=f"late{number}")
+            pod, at = msgspec.structs.replace(pod, metadata=meta), random.randrange(len(world.nodes))
+            nb.put(table, pod, at)
+            present.append((pod, at))
+            PLUGIN.add_pod(one, pod, at, table, state)
+        kept, afresh = PLUGIN.filter(one, table.all(), state), nb.verdict(PLUGIN, table, asking)
+        assert kept.fits.tolist() == afresh.fits.tolist()
+
+
+def test_pods_differ_in_their_terms_and_name_the_labels_that_these_look_at():
+    assert PLUGIN.signature(apart("a", "b")) == PLUGIN.signature(apart("c", "b"))
+    assert PLUGIN.signature(apart("a", "b")) != PLUGIN.signature(together("a", "b"))
+    assert PLUGIN.signature(plain("a")) == ()
+    assert PLUGIN.label_keys(apart("a", "b")) == {"app"}
+    assert PLUGIN.label_keys(nb.pod("w", affinity=nb.preferred(apart=[(1, nb.near(nb.ZONE, tier="x"))]))) == {
+        "tier"
+    }

@@ -1,0 +1,180 @@
+"""PodTopologySpread at its points."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Code
+from batchsched.model.pod import Pod
+from batchsched.plugins.pod_topology_spread import PodTopologySpread
+from batchsched.plugins.pod_topology_spread.plugin import NO_LABEL, NOT_SPREAD, SPREADS
+from tests.plugins import neighbours as nb
+
+PLUGIN = PodTopologySpread()
+
+
+def zones(*names: str) -> list:
+    return [nb.node(f"n{at}", {nb.ZONE: name}) for at, name in enumerate(names)]
+
+
+def wants(**fields) -> Pod:
+    return nb.pod("w", {"app": "a"}, topologySpreadConstraints=[nb.spread(nb.ZONE, "a", **fields)])
+
+
+def existing(*places: int) -> list[tuple[Pod, int]]:
+    return [(nb.pod(f"e{number}", {"app": "a"}), at) for number, at in enumerate(places)]
+
+
+def test_a_zone_with_one_more_than_the_emptiest_is_refused():
+    table = nb.table_of(zones("x", "y", "y"), existing(0))
+    assert nb.fits(PLUGIN, table, wants()) == ["n1", "n2"]
+    answer = nb.verdict(PLUGIN, table, wants())
+    assert answer.reasons_at(0) == (NOT_SPREAD,)
+    assert not answer.unresolvable[0]
+
+
+def test_a_node_without_the_label_is_refused_for_good():
+    table = nb.table_of([*zones("x"), nb.node("bare")])
+    answer = nb.verdict(PLUGIN, table, wants())
+    assert answer.reasons_at(1) == (NO_LABEL,)
+    assert answer.unresolvable.tolist() == [False, True]
+
+
+def test_a_larger_skew_lets_a_zone_run_ahead():
+    table = nb.table_of(zones("x", "y"), existing(0, 0))
+    assert nb.fits(PLUGIN, table, wants(skew=2)) == ["n1"]
+    assert nb.fits(PLUGIN, table, wants(skew=3)) == ["n0", "n1"]
+
+
+def test_too_few_domains_count_the_emptiest_as_empty():
+    table = nb.table_of(zones("x", "y"), existing(0, 1))
+    assert nb.fits(PLUGIN, table, wants()) == ["n0", "n1"]
+    assert nb.fits(PLUGIN, table, wants(minDomains=3)) == []
+
+
+def test_terminating_pods_and_pods_of_other_namespaces_do_not_count():
+    gone = nb.pod("gone", {"app": "a"}, terminating=True)
+    other = nb.pod("other", {"app": "a"}, namespace="other")
+    table = nb.table_of(zones("x", "y"), [(gone, 0), (other, 0)])
+    assert nb.fits(PLUGIN, table, wants()) == ["n0", "n1"]
+
+
+def test_an_empty_selector_counts_no_pod_and_a_missing_one_matches_none():
+    table = nb.table_of(zones("x", "y"), existing(0, 0, 0))
+    assert nb.fits(PLUGIN, table, wants(labelSelector={})) == ["n0", "n1"]
+    assert nb.fits(PLUGIN, table, wants(labelSelector=None)) == ["n0", "n1"]
+
+
+def test_match_label_keys_spread_each_revision_by_itself():
+    old = nb.pod("old", {"app": "a", "rev": "1"})
+    new = nb.pod(
+        "new",
+        {"app": "a", "rev": "2"},
+        topologySpreadConstraints=[nb.spread(nb.ZONE, "a", matchLabelKeys=["rev"])],
+    )
+    assert nb.fits(PLUGIN, nb.table_of(zones("x", "y"), [(old, 0)]), new) == ["n0", "n1"]
+
+
+def test_policies_say_which_nodes_count():
+    nodes = [
+        nb.node("n0", {nb.ZONE: "x", "disk": "ssd"}),
+        nb.node("n1", {nb.ZONE: "y"}),
+        nb.node("n2", {nb.ZONE: "z", "disk": "ssd"}, [{"key": "own", "effect": "NoSchedule"}]),
+    ]
+    table = nb.table_of(nodes, existing(0))
+
+    def placed(**policies) -> list[str]:
+        constraints = [nb.spread(nb.ZONE, "a", **policies)]
+        one = nb.pod("w", {"app": "a"}, nodeSelector={"disk": "ssd"}, topologySpreadConstraints=constraints)
+        return nb.fits(PLUGIN, table, one)
+
+    assert placed() == ["n1", "n2"]
+    assert placed(nodeTaintsPolicy="Honor") == ["n0", "n1", "n2"]
+    assert placed(nodeTaintsPolicy="Honor", nodeAffinityPolicy="Ignore") == ["n1", "n2"]
+
+
+def test_soft_constraints_skip_the_filter_and_hard_ones_the_score():
+    table = nb.table_of(zones("x"))
+    state = CycleState()
+    soft = nb.class_of(table, wants(whenUnsatisfiable="ScheduleAnyway"))
+    assert PLUGIN.prefilter(soft, table.all(), state).status.code is Code.SKIP
+    assert PLUGIN.prescore(soft, table.all(), state).code is Code.SUCCESS
+    assert PLUGIN.prescore(nb.class_of(table, wants()), table.all(), state).code is Code.SKIP
+
+
+def test_the_emptiest_zone_scores_highest_and_unlabelled_nodes_nothing():
+    table = nb.table_of([*zones("x", "y"), nb.node("bare")], existing(0, 0, 1))
+    one, state = nb.class_of(table, wants(whenUnsatisfiable="ScheduleAnyway")), CycleState()
+    PLUGIN.prescore(one, table.all(), state)
+    scores = PLUGIN.normalize(PLUGIN.score(one, table.all(), state), one, table.all(), state)
+    assert scores.tolist() == [33, 100, 0]
+
+
+@pytest.mark.properties
+@given(nb.worlds(nb.spread_pods), st.data())
+def test_all_nodes_at_once_are_judged_as_one_by_one(world, data):
+    table = world.table()
+    one = nb.class_of(table, world.gangs[0].classes[0][0])
+    state = CycleState()
+    assume(PLUGIN.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
+    together = PLUGIN.filter(one, table.all(), state)
+    chosen = np.asarray(data.draw(st.permutations(range(len(world.nodes)))), np.int32)
+    some = PLUGIN.filter(one, table.some(chosen), state)
+    for place, at in enumerate(chosen.tolist()):
+        alone = PLUGIN.filter(one, table.one(at), state)
+        assert alone.reasons_at(0) == together.reasons_at(at) == some.reasons_at(place)
+        assert alone.unresolvable[0] == together.unresolvable[at] == some.unresolvable[place]
+
+
+@pytest.mark.properties
+@given(nb.worlds(nb.spread_pods), st.randoms(use_true_random=False))
+def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, random):
+    table = world.table()
+    asking = world.gangs[0].classes[0][0]
+    one, state = nb.class_of(table, asking), CycleState()
+    assume(PLUGIN.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
+    # Where kube-scheduler counts otherwise than at first: the selector `{}`, and pods that are being deleted.
+    assume(not any(spread.constraint.selection.empty for spread in state.read(SPREADS)))
+    present = [(pod, at) for pod, at in world.bound if not pod.terminating]
+    for number in range(8):
+        if present and random.random() < 0.4:
+            pod, at = present.pop(random.randrange(len(present)))
+            nb.take(table, pod)
+            PLUGIN.remove_pod(one, pod, at, table, state)
+        else:
+            pod = random.choice([pod for gang in world.gangs for pod, _ in gang.classes])
+            meta = msgspec.structs.replace(pod.metadata, name=f"late{number}")
+            pod, at = msgspec.structs.replace(pod, metadata=meta), random.randrange(len(world.nodes))
+            nb.put(table, pod, at)
+            present.append((pod, at))
+            PLUGIN.add_pod(one, pod, at, table, state)
+        kept, afresh = PLUGIN.filter(one, table.all(), state), nb.verdict(PLUGIN, table, asking)
+        assert kept.refused.tolist() == afresh.refused.tolist()
+
+
+def test_quirk_a_terminating_pod_is_subtracted_though_it_was_never_counted():
+    gone = nb.pod("gone", {"app": "a"}, terminating=True)
+    table = nb.table_of(zones("x", "y"), [(gone, 0)])
+    one, state = nb.class_of(table, wants()), CycleState()
+    PLUGIN.prefilter(one, table.all(), state)
+    PLUGIN.remove_pod(one, gone, 0, table, state)
+    assert PLUGIN.filter(one, table.all(), state).fits.tolist() == [True, False]
+
+
+def test_pods_differ_in_what_they_ask_for_and_in_nothing_else():
+    assert PLUGIN.signature(wants()) == PLUGIN.signature(
+        nb.pod("x", topologySpreadConstraints=[nb.spread(nb.ZONE, "a")])
+    )
+    assert PLUGIN.signature(wants()) != PLUGIN.signature(wants(skew=2))
+    assert PLUGIN.signature(wants()) != PLUGIN.signature(nb.pod("x"))
+    assert hash(PLUGIN.signature(wants(nodeAffinityPolicy="Ignore"))) is not None
+
+
+def test_the_labels_that_constraints_look_at_are_named():
+    one = wants(
+        matchLabelKeys=["rev"], labelSelector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    )
+    assert PLUGIN.label_keys(one) == {"app", "rev"}
