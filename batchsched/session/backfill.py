@@ -6,13 +6,16 @@ fits beside it: on a cluster of equal one-slot nodes that is EASY's rule of the 
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.session.formulation import Scene, formulate
+from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang, Run
+from batchsched.session.walk import Walked
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Problem
 
@@ -57,10 +60,19 @@ def fits(problem: Problem, free: IntArray) -> bool:
     return bool(greedy(replace(problem, free=available)).taken[0])
 
 
-def shadow_of(scene: Scene, gang: Gang, now: float) -> Shadow | None:
-    """Return the reservation of a gang that does not fit now; None when no running gang's end lets it in."""
+def shadow_of(scene: Scene, gang: Gang, started: Iterable[Walked], now: float) -> Shadow | None:
+    """Return the reservation of a gang that does not fit now; None when no running gang's end lets it in.
+
+    Args:
+      scene: the tables of the session.
+      gang: the head.
+      started: gangs that this session has started so far: they will end, too.
+      now: seconds since 1970.
+    """
     frame = scene.frame
-    runs = sorted((frame.run(members) for members in frame.running.values()), key=lambda run: run.end)
+    runs = [frame.run(members) for members in frame.running.values()]
+    runs += [_run_of(frame, walked, now) for walked in started]
+    runs.sort(key=lambda run: run.end)
     runs = [run for run in runs if math.isfinite(run.end)]
     free = frame.table.allocatable - frame.table.requested
     problem = formulate(scene, [gang], gang.created, lasting=True).problem
@@ -71,6 +83,17 @@ def shadow_of(scene: Scene, gang: Gang, now: float) -> Shadow | None:
     while first + 1 < len(runs) and max(now, runs[first + 1].end) <= start:
         first += 1
     return Shadow(start, _released(free, runs[: first + 1]), problem, gang.needs)
+
+
+def _run_of(frame: Frame, walked: Walked, now: float) -> Run:
+    """What a gang that this session started holds; it counts from now on."""
+    gang = walked.gang
+    end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
+    return Run(
+        end=end if gang.fresh else frame.run(gang.members).end,
+        nodes=np.array([placed.node for placed in walked.placed], np.int32),
+        requests=np.array([frame.vectors(placed.pod)[0] for placed in walked.placed], np.int64),
+    )
 
 
 def _first_fit(problem: Problem, free: IntArray, runs: list[Run], gang: Gang) -> int | None:

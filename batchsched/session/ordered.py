@@ -92,7 +92,7 @@ class Ordered:
             if not could and not self._brief:
                 self.refusals.append(lone(self._scene, gang))
             if attempt is Attempt.FULL and profile.backfill == "easy":
-                shadow = shadow_of(self._scene, gang, self._now)
+                shadow = shadow_of(self._scene, gang, self.walked, self._now)
                 if shadow is not None:
                     self._reserve(gang, shadow)
                     self._backfill(line, at + 1, gang, shadow)
