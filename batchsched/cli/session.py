@@ -15,6 +15,7 @@ from batchsched.manifests.reading import read, sentence
 from batchsched.model.complaint import nearest
 from batchsched.model.decision import Decision
 from batchsched.model.snapshot import Snapshot
+from batchsched.ordering.tree import without_effect
 from batchsched.settings.load import load
 from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
 
@@ -61,7 +62,8 @@ def run_session(
         finally:
             stopwatch.close()
     _tell([f"set aside: {sentence(one)}" for one in decision.set_aside])
-    _tell([f"warning: {warning}" for warning in reading.warnings])
+    unused = without_effect(reading.snapshot.queues)
+    _tell([f"warning: {warning}" for warning in (*reading.warnings, *([unused] if unused else []))])
     return Session(reading.snapshot, profile, moment, seed, decision)
 
 

@@ -8,14 +8,24 @@ from dataclasses import dataclass
 from typing import Final
 
 import networkx as nx
+from pydantic.alias_generators import to_camel
 
 from batchsched.errors import InvalidInput
 from batchsched.model.custom import in_base_units
 from batchsched.model.podgroup import DEFAULT_QUEUE
 from batchsched.model.queue import Queue
 
-UNUSED_YET: Final = ("guarantee", "lending_limit", "borrowing_limit", "user_limits", "policy")
-"""Settings of a Queue that are validated and have no effect while queues have no entitlements."""
+WITHOUT_EFFECT: Final = (
+    "weight",
+    "priority",
+    "guarantee",
+    "lending_limit",
+    "borrowing_limit",
+    "user_limits",
+    "reclaim_min_runtime_seconds",
+    "policy",
+)
+"""Settings of a Queue that are validated, and set aside while queues have no entitlements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +92,17 @@ def cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def set_aside_settings(queues: Iterable[Queue]) -> tuple[str, ...]:
-    """Name the settings of queues that have no effect yet, as `Queue a: spec.guarantee`."""
-    return tuple(
-        f"Queue {queue.name}: spec.{field}"
+def without_effect(queues: Iterable[Queue]) -> str:
+    """Say in one sentence which settings of queues have no effect yet; "" when none is stated."""
+    stated = [
+        f"{queue.name} {to_camel(field)}"
         for queue in queues
-        for field in UNUSED_YET
-        if getattr(queue.spec, field) is not None
+        for field in WITHOUT_EFFECT
+        if field in queue.spec.model_fields_set
+    ]
+    if not stated:
+        return ""
+    return (
+        f"these settings of queues are checked and have no effect yet: {', '.join(stated)}; "
+        "limit and maxRunningPodGroups count"
     )
