@@ -62,7 +62,7 @@ class Domains:
         level, pinned = int(problem.required[gang]), int(problem.pinned[gang])
         need = packing.needs[gang]
         if pinned != NONE:
-            chosen = [pinned]
+            chosen = [pinned] if self._packing.domain_nodes(level, pinned).size else []
         else:
             fitting = packing.fitting_domains(
                 members, max(need, 1) if need < members.pods else need, level, None
@@ -78,7 +78,7 @@ class Domains:
         within = None if outer is None else outer.nodes
         domain = NONE if outer is None else outer.domain
         if part.pinned != NONE:
-            chosen = [part.pinned]
+            chosen = [part.pinned] if packing.domain_nodes(part.required, part.pinned).size else []
         else:
             pods = int(self._problem.count[list(part.classes)].sum())
             members = Members(part.classes, (part,), pods, levelled=True)

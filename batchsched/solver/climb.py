@@ -33,6 +33,7 @@ class Spending:
 
     def __init__(self, budget: Budget, seed: int) -> None:
         """Start with all of it."""
+        self.budget = budget
         self.left = budget.deterministic
         self.guard = False
         self._guard_seconds, self._seed = budget.guard_seconds, seed

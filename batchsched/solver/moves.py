@@ -63,12 +63,12 @@ class Mover:
 
     def _sources(self, klass: int, other: int, together: int, nodes: IntArray | None) -> IntArray:
         """Nodes where the class fits once so many pods of the other have left."""
-        room, problem = self._packing.room, self._packing.problem
+        room = self._packing.room
         self._catch_up()
         where = np.flatnonzero(self._counts[other] >= together) if nodes is None else (
             nodes[self._counts[other][nodes] >= together]
         )  # fmt: skip
-        where = where[problem.mask[problem.kind[klass]][where]]
+        where = where[room.usable(klass)[where]]
         demand, gain = room.slots.demand[klass], room.slots.demand[other] * together
         for r, amount in room.slots.needs[klass]:
             where = where[room.free[r][where] + gain[r] >= amount]

@@ -114,14 +114,14 @@ class Packing:
                     placed += self._surplus(gang, part, klass, want)
         return placed
 
-    def _surplus(self, gang: int, part: Part, klass: int, want: int) -> int:
+    def _surplus(self, gang: int, part: Part, klass: int, want: int, check: bool = True) -> int:
         mark = self.room.mark()
         cell, settled = self._cell(gang, part)
         if settled:
             got = self.room.place(klass, want, cell)
         else:
-            got = self._surplus_where_most_fit(gang, part, klass, want)
-        if self.room.rows.rows and got and not self.room.rows.holds(gang):
+            got = self._surplus_where_most_fit(gang, part, klass, want, check)
+        if check and self.room.rows.rows and got and not self.room.rows.holds(gang):
             self.room.rollback(mark)
             return 0
         return got
@@ -150,7 +150,7 @@ class Packing:
         part = next(part for part in self.members(gang).parts if klass in part.classes)
         return self._cell(gang, part)[0]
 
-    def _surplus_where_most_fit(self, gang: int, part: Part, klass: int, want: int) -> int:
+    def _surplus_where_most_fit(self, gang: int, part: Part, klass: int, want: int, check: bool) -> int:
         """Settle open domains for surplus pods: the domain that takes the most of them."""
         level = int(self.problem.required[gang])
         cell, _ = self._cell(gang, part)
@@ -163,12 +163,12 @@ class Packing:
             if not capacity.any():
                 return 0
             self.domain_of[gang] = int(np.argmax(np.minimum(capacity, want)))
-            return self._surplus(gang, part, klass, want)
+            return self._surplus(gang, part, klass, want, check)
         capacity = self._capacity(klass, part.required, cell)
         if not capacity.any():
             return 0
         self.domain_of_part[part.index] = int(np.argmax(np.minimum(capacity, want)))
-        return self._surplus(gang, part, klass, want)
+        return self._surplus(gang, part, klass, want, check)
 
     # ------------------------------------------------------------------------------------ minimum
 
@@ -212,29 +212,29 @@ class Packing:
 
     def _in_cell(self, gang: int, members: Members, need: int, cell: IntArray | None) -> bool:
         """Place a minimum inside a cell of nodes, parts with levels of their own first."""
+        own = [part for part in members.parts if part.required != NONE or part.preferred != NONE]
+        if not own:
+            return self._preferring(int(self.problem.preferred[gang]), gang, -1, members, need, cell)
         placed = 0
-        for part in members.parts:
-            if part.required == NONE and part.preferred == NONE:
-                continue
+        for part in own:
             least = sum(self.room.waiting[c] for c in part.classes) if need == members.pods else part.need
             if least and not self._part(gang, part, least, cell):
                 return False
             placed += least
-        rest = [part for part in members.parts if part.required == NONE and part.preferred == NONE]
-        if placed == 0:
-            return self._preferring(int(self.problem.preferred[gang]), gang, -1, members, need, cell)
-        for part in rest:
-            if self._some(part.classes, part.need, cell) < part.need:
-                return False
-            placed += part.need
-        return placed >= need or self._beyond(gang, members, need - placed, cell)
+        for part in members.parts:
+            if part not in own:
+                least = sum(self.room.waiting[c] for c in part.classes) if need == members.pods else part.need
+                if self._some(part.classes, least, cell) < least:
+                    return False
+                placed += least
+        return placed >= need or self._beyond(gang, members, need - placed)
 
-    def _beyond(self, gang: int, members: Members, want: int, cell: IntArray | None) -> bool:
+    def _beyond(self, gang: int, members: Members, want: int) -> bool:
         """The members that the minimum asks for beyond the parts' own needs: any that go."""
         for part in members.parts:
-            nodes, settled = self._cell(gang, part)
-            if want > 0 and settled:
-                want -= self._some(part.classes, want, nodes if nodes is not None else cell)
+            for klass in part.classes:
+                if want > 0 and self.room.waiting[klass]:
+                    want -= self._surplus(gang, part, klass, min(want, self.room.waiting[klass]), check=False)
         return want <= 0
 
     def _part(self, gang: int, part: Part, least: int, cell: IntArray | None) -> bool:
@@ -340,6 +340,32 @@ class Packing:
                 share += np.minimum(self._capacity(c, level, cell), waiting)
         order = np.argsort(-share, kind="stable")
         return [int(d) for d in order if share[d] > 0]
+
+    def gather(self, klass: int, want: int, level: int, cell: IntArray | None) -> int:
+        """Place up to `want` pods of a class on few domains of a level; returns how many.
+
+        Domains where its gang has pods come first, then the tightest that holds the rest, else the roomiest.
+        """
+        gang, sub = int(self.problem.gang[klass]), int(self.problem.subgroup[klass])
+        used = self._used(gang, sub, level) + self._used(gang, NONE, level)
+        for entry in self.room.trail:
+            if entry.gang == gang and entry.klass >= 0:
+                used.extend(np.unique(self.problem.levels[level][entry.nodes]).tolist())
+        left, known = want, [d for d in dict.fromkeys(used) if d != NONE]
+        for domain in known:
+            if left > 0:
+                left -= self.room.place(klass, left, self._inside(level, [domain], cell))
+        while left > 0:
+            capacity = self._capacity(klass, level, cell)
+            if not capacity.any():
+                break
+            enough = np.flatnonzero(capacity >= left)
+            tightest = int(enough[np.argmin(capacity[enough])]) if enough.size else int(np.argmax(capacity))
+            placed = self.room.place(klass, left, self._inside(level, [tightest], cell))
+            if placed == 0:
+                break
+            left -= placed
+        return want - left
 
     def _used(self, gang: int, part: int, level: int) -> list[int]:
         problem = self.problem

@@ -77,7 +77,8 @@ def _number(rows: IntArray) -> IntArray:
 
 def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
     problem, room = packing.problem, packing.room
-    keys = np.hstack([room.slots.demand, problem.kind[:, None].astype(np.int64)])
+    own = np.array([c + 1 if c in room.banned else 0 for c in range(len(problem.count))], np.int64)
+    keys = np.hstack([room.slots.demand, problem.kind[:, None].astype(np.int64), own[:, None]])
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     fit = np.empty((len(first), len(problem.free)), np.int64)
     for row, klass in enumerate(first.tolist()):

@@ -42,8 +42,18 @@ class _Order:
     cell: IntArray | None
 
 
-def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, first: frozenset[int]) -> Realised:
-    """Place the choice `values` [V] with its spread over pools [C, P], the gangs `first` before all others."""
+def realise(
+    aggregate: Aggregate, values: IntArray, split: FloatArray, first: frozenset[int], prefer: bool
+) -> Realised:
+    """Place a choice on nodes, and in the end whatever else fits.
+
+    Args:
+      aggregate: the model.
+      values: [V] the choice.
+      split: [C, P] its spread over pools.
+      first: gangs to place before all others.
+      prefer: keep to few domains of preferred levels, before the plan's pools.
+    """
     packing = Packing(aggregate.problem)
     chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
     lost = {g for g in chosen if not _begin(packing, g)}
@@ -52,7 +62,7 @@ def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, first: fr
     for order in _orders(aggregate, values, first):
         if order.gang in lost:
             continue
-        placed = _place(packing, aggregate, order, split[order.klass])
+        placed = _place(packing, aggregate, order, split[order.klass], prefer)
         if 0 < order.pods - placed:
             placed += mover.make_room(order.klass, order.pods - placed, order.cell)
         if placed < order.pods:
@@ -100,7 +110,7 @@ def _orders(aggregate: Aggregate, values: IntArray, first: frozenset[int]) -> li
     return [order for _, order in found]
 
 
-def _place(packing: Packing, aggregate: Aggregate, order: _Order, share: FloatArray) -> int:
+def _place(packing: Packing, aggregate: Aggregate, order: _Order, share: FloatArray, prefer: bool) -> int:
     """Place one order along the plan's pools, then wherever its cell still has room; returns how many went."""
     problem, room = aggregate.problem, packing.room
     placed = 0
@@ -108,7 +118,11 @@ def _place(packing: Packing, aggregate: Aggregate, order: _Order, share: FloatAr
     nodes, settled = order.cell, True
     if problem.required[gang] != NONE or (part != NONE and problem.sub_required[part] != NONE):
         settled = _settle(packing, order)
-    if nodes is None and settled:
+    level = int(problem.sub_preferred[part]) if part != NONE else NONE
+    level = int(problem.preferred[gang]) if level == NONE else level
+    if prefer and level != NONE and settled:
+        placed += packing.gather(order.klass, order.pods, level, nodes)
+    if nodes is None and settled and placed < order.pods:
         for p, pods in _whole(share, order.pods):
             placed += room.place(order.klass, min(pods, order.pods - placed), aggregate.pools.nodes[p])
     if placed < order.pods and settled:

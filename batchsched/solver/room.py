@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsched.solver.ledger import Quotas, RowLedger
-from batchsched.solver.problem import UNLIMITED, IndexArray, IntArray, Problem
+from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem
 from batchsched.solver.slots import Slots, augmented_free
 
 _NOWHERE = np.zeros(0, np.int64)
@@ -38,10 +38,16 @@ class Room:
         self.trail: list[Entry] = []
         self._gang = [int(g) for g in problem.gang]
         self._kind = [int(k) for k in problem.kind]
+        self.banned = _banned(problem)
+
+    def usable(self, klass: int) -> BoolArray:
+        """The nodes that a class may use by mask and cuts, [N]."""
+        mask = self.mask[self._kind[klass]]
+        return mask & self.banned[klass] if klass in self.banned else mask
 
     def fit(self, klass: int, nodes: IntArray | None = None) -> IntArray:
         """Pods of a class that fit on each node by capacity and mask alone, [N] or [M] for given nodes."""
-        mask = self.mask[self._kind[klass]]
+        mask = self.usable(klass)
         if nodes is not None:
             mask = mask[nodes]
         fit: IntArray | None = None
@@ -187,6 +193,15 @@ class Room:
         np.add.at(total, inverse, counts)
         keys, total = keys[total > 0], total[total > 0]
         return (keys // width).astype(np.int32), (keys % width).astype(np.int32), total.astype(np.int32)
+
+
+def _banned(problem: Problem) -> dict[int, BoolArray]:
+    """For the classes of cuts, the nodes they may still use, [N]: not those where the pipeline refused them."""
+    result: dict[int, BoolArray] = {}
+    for cut in problem.cuts:
+        for klass, node in zip(cut.classes.tolist(), cut.nodes.tolist(), strict=True):
+            result.setdefault(klass, np.ones(len(problem.free), np.bool_))[node] = False
+    return result
 
 
 def _level(caps: IntArray, want: int) -> IntArray:

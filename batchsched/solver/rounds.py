@@ -15,9 +15,9 @@ from batchsched.solver.climb import Climber, Peak, Spending
 from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.packing import Packing
 from batchsched.solver.pools import divide
-from batchsched.solver.problem import NONE, Budget, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solution
 from batchsched.solver.realise import Realised, realise
-from batchsched.solver.worth import TOLERANCE
+from batchsched.solver.worth import TOLERANCE, preferred_cost
 
 TRIES: Final = 4
 """So many orders of placing a round tries: gangs that fell short go first in the next."""
@@ -34,24 +34,37 @@ class Floors:
 class Rounds:
     """The aggregated stage for one problem."""
 
-    def __init__(self, problem: Problem, budget: Budget, seed: int, floors: Floors, telemetry: Telemetry) -> None:
-        """Build both models."""
-        self._problem, self._budget, self._telemetry = problem, budget, telemetry
-        self._spending = Spending(budget, seed)
+    def __init__(
+        self, problem: Problem, uncut: Problem, spending: Spending, floors: Floors, telemetry: Telemetry
+    ) -> None:
+        """Build both models.
+
+        Args:
+          problem: what to solve.
+          uncut: the same without cuts and with every gang that they cost; `problem` itself when there are none.
+          spending: the budget.
+          floors: what the answer may not fall behind.
+          telemetry: hears how long each step takes.
+        """
+        self._problem, self._spending, self._telemetry = problem, spending, telemetry
         self._floors, self.best = floors, floors.best
         with telemetry.stage("build"):
             packing = Packing(problem)
             pools = divide(packing)
-            self._loose = Climber(Aggregate(packing, pools, None, relaxed=True), self._spending)
             bound = bool((problem.required != NONE).any() or (problem.sub_required != NONE).any())
-            full = Aggregate(packing, pools, floors.best) if bound else None
+            full = Aggregate(packing, pools, floors.best) if bound or uncut is not problem else None
+            if uncut is not problem:  # bounds hold for the session, whatever the cuts have taken from the search
+                packing = Packing(uncut)
+                pools = divide(packing)
+            self._loose = Climber(Aggregate(packing, pools, None, relaxed=True), self._spending)
             self._full = Climber(full, self._spending) if full is not None else self._loose
         self._peak: Peak | None = None
+        self._preferring = bool((problem.preferred != NONE).any() or (problem.sub_preferred != NONE).any())
 
     def run(self) -> Solution:
         """Rounds until the gap is met, nothing falls short, or the budget ends."""
         done = 0
-        for number in range(self._budget.rounds):
+        for number in range(self._spending.budget.rounds):
             done = number + 1
             with self._telemetry.stage("choose"):
                 plan = self._choose()
@@ -62,7 +75,7 @@ class Rounds:
             if better or number == 0:
                 with self._telemetry.stage("bound"):
                     self.best = replace(self.best, bound=self._bound(self.best))
-            if self.best.gap <= self._budget.gap or not realised.shortages or self._spending.left <= 0:
+            if self.best.gap <= self._spending.budget.gap or not realised.shortages or self._spending.left <= 0:
                 break
             self._learn(plan, realised)
         return replace(self.best, stage="aggregated", rounds=done, guard=self._spending.guard)
@@ -93,19 +106,28 @@ class Rounds:
     def _realise(self, plan: Peak) -> tuple[Realised, bool]:
         """Try a few orders; returns the first try, and whether the best answer so far was beaten."""
         first: frozenset[int] = frozenset()
+        prefer = self._preferring
         attempts: list[Realised] = []
         better = False
         for _ in range(TRIES):
-            attempt = realise(self._full.aggregate, plan.values, plan.split.pods, first)
+            attempt = realise(self._full.aggregate, plan.values, plan.split.pods, first, prefer)
             attempts.append(attempt)
             solution = to_solution(attempt.packing, "aggregated")
-            if compare(solution, self.best) > 0:
+            if self._beats(solution):
                 self.best, better = solution, True
             short = frozenset(shortage.gang for shortage in attempt.shortages)
-            if not short or short <= first:
+            if not short or (short <= first and not prefer):
                 break
-            first |= short
+            first = first | short if not prefer else first
+            prefer = False
         return min(attempts, key=lambda attempt: sum(s.pods for s in attempt.shortages)), better
+
+    def _beats(self, solution: Solution) -> bool:
+        """Whether a solution is better than the best so far; among equals the one with fewer preferred domains."""
+        order = compare(solution, self.best)
+        if order or not self._preferring:
+            return order > 0
+        return preferred_cost(self._problem, solution) < preferred_cost(self._problem, self.best)
 
     def _learn(self, plan: Peak, realised: Realised) -> None:
         """Take what fell short off the pools where the plan had it, and forbid the domains that were too full."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.ports.telemetry import Silence, Telemetry
+from batchsched.solver.climb import Spending
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import greedy, job_by_job
 from batchsched.solver.outcome import compare, placed_per_class
@@ -35,7 +36,7 @@ def solve(
       SolverFault: OR-Tools calls a model invalid.
     """
     telemetry = telemetry or Silence()
-    problem = without_cut_gangs(problem)
+    given, problem = problem, without_cut_gangs(problem)
     with telemetry.stage("greedy"):
         floor = greedy(problem)
     if problem.ordered:
@@ -45,11 +46,11 @@ def solve(
         return replace(floor, bound=floor.objective.copy())
     if small:
         with telemetry.stage("exact"):
-            answer = solve_exact(problem, budget, seed, floor)
+            answer = solve_exact(given, budget, seed, floor)
     else:
-        answer = _aggregated(problem, budget, seed, floor, telemetry)
+        answer = _aggregated(given, Spending(budget, seed), floor, telemetry)
     with telemetry.stage("verify"):
-        faults = verify(problem, answer)
+        faults = verify(given, answer)
     if faults:
         _LOG.error("a %s answer is discarded, the greedy's stands: %s", answer.stage, "; ".join(faults))
         return replace(floor, guard=answer.guard)
@@ -79,9 +80,12 @@ def _pairs(problem: Problem) -> int:
     return int(problem.mask.sum(axis=1)[problem.kind].sum()) if len(problem.kind) else 0
 
 
-def _aggregated(problem: Problem, budget: Budget, seed: int, floor: Solution, telemetry: Telemetry) -> Solution:
+def _aggregated(given: Problem, spending: Spending, floor: Solution, telemetry: Telemetry) -> Solution:
+    """The aggregated stage over a session, its cuts included."""
+    problem = without_cut_gangs(given)
+    uncut = replace(given, cuts=()) if given.cuts else problem
     with telemetry.stage("greedy"):
         peers = job_by_job(problem)
     best = peers if compare(peers, floor) > 0 else floor
     placed = tuple(placed_per_class(problem, s.classes, s.counts) for s in (floor, peers))
-    return Rounds(problem, budget, seed, Floors(best, placed), telemetry).run()
+    return Rounds(problem, uncut, spending, Floors(best, placed), telemetry).run()
