@@ -1,0 +1,117 @@
+"""A figure of a report: what plotly.js draws, its heading and what the reader is to see in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MINUTE = 60.0
+HOUR = 3600.0
+DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One plot.
+
+    Args:
+      key: names it in the page, [a-z-]+.
+      title: the heading.
+      caption: a sentence on what is drawn and in which units; also what a screen reader says.
+      data: plotly traces, colours by the names of `theme`.
+      layout: what the plot's layout has beyond `frame`.
+      height: pixels.
+    """
+
+    key: str
+    title: str
+    caption: str
+    data: tuple[dict[str, Any], ...]
+    layout: Mapping[str, Any]
+    height: int = 380
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUnit:
+    """A unit in which a span of seconds reads well."""
+
+    name: str
+    seconds: float
+
+
+def time_unit(span: float) -> TimeUnit:
+    """Choose minutes, hours or days for an axis of `span` seconds."""
+    if span <= 2 * HOUR:
+        return TimeUnit("minutes", MINUTE)
+    return TimeUnit("hours", HOUR) if span <= 5 * DAY else TimeUnit("days", DAY)
+
+
+def duration(seconds: float) -> str:
+    """Write a duration as people do: 0.4 s, 42 s, 3.5 min, 2.1 h, 12.0 d."""
+    if seconds < MINUTE:
+        return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{seconds:.0f} s"
+    for name, size, top in (("min", MINUTE, HOUR), ("h", HOUR, 2 * DAY)):
+        if seconds < top:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds / DAY:.1f} d"
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """Return a plotly axis that is labelled and legible."""
+    return {
+        "title": {"text": title, "standoff": 12},
+        "gridcolor": "$grid",
+        "linecolor": "$grid",
+        "zeroline": False,
+        "automargin": True,
+        "tickcolor": "$grid",
+        **more,
+    }
+
+
+def frame() -> dict[str, Any]:
+    """Return the layout that all figures share: fonts, colours, margins, a legend above the plot."""
+    return {
+        "font": {
+            "family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
+            "size": 13,
+            "color": "$ink",
+        },
+        "paper_bgcolor": "$paper",
+        "plot_bgcolor": "$paper",
+        "margin": {"l": 64, "r": 24, "t": 44, "b": 56},
+        "hoverlabel": {
+            "bgcolor": "$paper",
+            "bordercolor": "$muted",
+            "font": {"color": "$ink"},
+            "align": "left",
+        },
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "$muted", "activecolor": "$ink"},
+        "autosize": True,
+    }
+
+
+# Ticks of a logarithmic axis of time, in seconds.
+_CLOCK = (
+    (1.0, "1 s"),
+    (10.0, "10 s"),
+    (MINUTE, "1 min"),
+    (10 * MINUTE, "10 min"),
+    (HOUR, "1 h"),
+    (6 * HOUR, "6 h"),
+    (DAY, "1 d"),
+    (7 * DAY, "7 d"),
+    (30 * DAY, "30 d"),
+    (300 * DAY, "300 d"),
+)
+
+
+def clock_axis(title: str) -> dict[str, Any]:
+    """Return a logarithmic axis of durations in seconds, with ticks that people read."""
+    return axis(
+        title,
+        type="log",
+        tickmode="array",
+        tickvals=[value for value, _ in _CLOCK],
+        ticktext=[text for _, text in _CLOCK],
+    )

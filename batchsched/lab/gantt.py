@@ -1,0 +1,300 @@
+"""Gangs on nodes over time: a row a node, as high as the node has units, a bar a gang."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from batchsched.lab.distributions import size_bounds, size_class
+from batchsched.lab.figure import Figure, TimeUnit, axis, duration, time_unit
+from batchsched.lab.theme import SERIES, series
+from batchsched.lab.trial import GPUS, Trial
+from batchsched.model.node import Node
+from batchsched.sim.result import GangRecord
+
+ROWS = 64
+"""Nodes that are drawn: more rows are too thin to read."""
+
+BARS = 3000
+"""Bars a policy: a browser draws these within a second, and the page stays small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A gang on a run of neighbouring lanes, from `start` to `end` seconds."""
+
+    gang: int
+    first: int
+    lanes: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The nodes that are drawn, in their order.
+
+    Args:
+      names: of the nodes.
+      lanes: of each node, a lane for each unit that it holds.
+      of: how many nodes there are, drawn or not.
+    """
+
+    names: tuple[str, ...]
+    lanes: Mapping[str, range]
+    of: int
+
+    @property
+    def total(self) -> int:
+        """Lanes of all drawn nodes."""
+        return self.lanes[self.names[-1]].stop if self.names else 0
+
+
+@dataclass(slots=True)
+class _Lanes:
+    """When each lane becomes free."""
+
+    free_at: list[float] = field(default_factory=list)
+
+    def take(self, among: range, units: int, start: float, end: float) -> list[int]:
+        """Choose lanes, next to each other where that goes, and occupy them until `end`."""
+        free = [lane for lane in among if self.free_at[lane] <= start + 1e-6]
+        chosen = next(_runs(free, units), None) or free[:units]
+        if len(chosen) < units:
+            rest = sorted((lane for lane in among if lane not in chosen), key=lambda lane: self.free_at[lane])
+            chosen = sorted([*chosen, *rest[: units - len(chosen)]])
+        for lane in chosen:
+            self.free_at[lane] = end
+        return chosen
+
+
+def rows(capacities: Mapping[str, int], limit: int = ROWS) -> Rows:
+    """Return the first nodes by name, n2 before n10, with a lane for each unit they hold."""
+    names = tuple(sorted(capacities, key=_natural)[:limit])
+    lanes, first = {}, 0
+    for name in names:
+        lanes[name] = range(first, first + max(capacities[name], 1))
+        first = lanes[name].stop
+    return Rows(names, lanes, len(capacities))
+
+
+def capacities(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, int]:
+    """Return how many units each node holds: its GPUs; where gangs are measured in pods, the most at one time."""
+    if all(trial.unit == GPUS for trial in trials):
+        offered = ((node.name, node.allocatable()) for node in nodes)
+        return {
+            name: sum(amount for resource, amount in held.items() if resource.endswith("/gpu"))
+            for name, held in offered
+        }
+    held = dict.fromkeys((node.name for node in nodes), 1)
+    for trial in trials:
+        for name, most in _peaks(trial).items():
+            held[name] = max(most, held.get(name, 1))
+    return held
+
+
+def _peaks(trial: Trial) -> dict[str, int]:
+    """Return the most units that were on each node at one time."""
+    changes = []
+    for gang, start, end in zip(trial.gangs, trial.started.tolist(), trial.ended.tolist(), strict=True):
+        if not np.isnan(start):
+            for node, units in occupied(gang, trial.unit):
+                changes += [(start, units, node), (trial.end if np.isnan(end) else end, -units, node)]
+    level: Counter[str] = Counter()
+    peak: dict[str, int] = {}
+    for _, change, node in sorted(changes):
+        level[node] += change
+        peak[node] = max(level[node], peak.get(node, 0))
+    return peak
+
+
+def lay_out(trial: Trial, drawn: Rows) -> list[Bar]:
+    """Give each gang on the drawn nodes lanes of its own while it runs; neighbouring lanes make one bar.
+
+    Returns:
+      Bars by start.
+    """
+    lanes = _Lanes([0.0] * drawn.total)
+    bars = []
+    for gang in np.argsort(trial.started, kind="stable").tolist():
+        start, end = float(trial.started[gang]), float(trial.ended[gang])
+        if np.isnan(start):
+            continue
+        end = trial.end if np.isnan(end) else end
+        taken: list[int] = []
+        for name, units in occupied(trial.gangs[gang], trial.unit):
+            node = drawn.lanes.get(name, range(0))
+            taken += lanes.take(node, min(units, len(node)), start, end)
+        bars += [Bar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
+    return bars
+
+
+def gantts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]:
+    """Draw each policy's gangs, all over the same nodes, the same span and with the same colours."""
+    if not trials or not nodes:
+        return ()
+    drawn = rows(capacities(trials, nodes))
+    bars = [lay_out(trial, drawn) for trial in trials]
+    end = max(trial.end for trial in trials)
+    until = min([mine[BARS].start for mine in bars if len(mine) > BARS], default=end)
+    colours = _Colours.of(trials)
+    return tuple(
+        replace(
+            _gantt(trial, drawn, [bar for bar in mine if bar.start < until], colours, until),
+            key=f"gantt-{number}",
+        )
+        for number, (trial, mine) in enumerate(zip(trials, bars, strict=True))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Colours:
+    """What the colour of a bar says: its queue where there are several, else its size."""
+
+    names: tuple[str, ...]
+    by_queue: bool
+    bounds: tuple[int, ...]
+
+    @staticmethod
+    def of(trials: Sequence[Trial]) -> "_Colours":
+        area: Counter[str] = Counter()
+        for trial in trials:
+            area.update({gang.queue: 0 for gang in trial.gangs})
+        if len(area) > 1:
+            for trial in trials:
+                for gang, units in zip(trial.gangs, trial.units.tolist(), strict=True):
+                    area[gang.queue] += units
+            largest = sorted(area, key=lambda queue: (-area[queue], queue))
+            kept = sorted(largest[: SERIES - 1] if len(largest) > SERIES else largest, key=_natural)
+            return _Colours((*kept, "other queues") if len(largest) > SERIES else tuple(kept), True, ())
+        bounds = size_bounds(trials)[-SERIES:]
+        return _Colours(tuple(size_class(bound, bounds) for bound in bounds), False, bounds)
+
+    def index(self, trial: Trial, gang: int) -> int:
+        if self.by_queue:
+            queue = trial.gangs[gang].queue
+            return self.names.index(queue) if queue in self.names else len(self.names) - 1
+        return self.names.index(size_class(int(trial.units[gang]), self.bounds))
+
+
+def _gantt(trial: Trial, drawn: Rows, bars: Sequence[Bar], colours: _Colours, until: float) -> Figure:
+    unit = time_unit(until)
+    groups: list[list[Bar]] = [[] for _ in colours.names]
+    for bar in bars:
+        groups[colours.index(trial, bar.gang)].append(bar)
+    data = [
+        _trace(trial, group, name if colours.by_queue else f"{name} {trial.unit}", index, unit)
+        for index, (name, group) in enumerate(zip(colours.names, groups, strict=True))
+        if group
+    ]
+    every = max(1, len(drawn.names) // 22)
+    labelled = drawn.names[::every]
+    layout = {
+        "barmode": "overlay",
+        "bargap": 0,
+        "xaxis": axis(f"time since start ({unit.name})", range=[0, until / unit.seconds]),
+        "yaxis": axis(
+            "node",
+            range=[drawn.total, 0],
+            tickvals=[(drawn.lanes[name].start + drawn.lanes[name].stop) / 2 for name in labelled],
+            ticktext=list(labelled),
+            showgrid=False,
+        ),
+        "shapes": [_rule(drawn.lanes[name].start) for name in drawn.names[1:]],
+        "legend": {"title": {"text": "queue " if colours.by_queue else "gang size "}},
+    }
+    return Figure(
+        "gantt",
+        f"Gangs on nodes: {trial.policy}",
+        _caption(trial, drawn, until),
+        tuple(data),
+        layout,
+        height=int(min(1100, max(280, 120 + 14 * len(drawn.names)))),
+    )
+
+
+def _trace(trial: Trial, group: Sequence[Bar], name: str, index: int, unit: TimeUnit) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "base": [round(bar.start / unit.seconds, 4) for bar in group],
+        "x": [round((bar.end - bar.start) / unit.seconds, 4) for bar in group],
+        "y": [bar.first + bar.lanes / 2 for bar in group],
+        "width": [bar.lanes for bar in group],
+        "customdata": [
+            [
+                trial.gangs[bar.gang].key,
+                int(trial.units[bar.gang]),
+                duration(bar.end - bar.start),
+                duration(float(trial.wait[bar.gang])),
+            ]
+            for bar in group
+        ],
+        "hovertemplate": (
+            f"<b>%{{customdata[0]}}</b><br>%{{customdata[1]}} {trial.unit}, runs %{{customdata[2]}}"
+            f"<br>waited %{{customdata[3]}}<extra>{name}</extra>"
+        ),
+        "marker": {
+            "color": series(index),
+            "line": {"color": "$paper", "width": 0.5},
+        },
+    }
+
+
+def _caption(trial: Trial, drawn: Rows, until: float) -> str:
+    text = f"A row is a node, as high as it has {trial.unit}; a bar is a gang, gaps are idle."
+    if len(drawn.names) < drawn.of:
+        text += f" The first {len(drawn.names)} of {drawn.of} nodes are drawn."
+    if until < trial.end:
+        text += f" Drawn until {duration(until)} of {duration(trial.end)}."
+    return text
+
+
+def _rule(lane: int) -> dict[str, Any]:
+    """Return a thin line between two nodes."""
+    return {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": lane,
+        "y1": lane,
+        "line": {"color": "$grid", "width": 0.5},
+    }
+
+
+def occupied(gang: GangRecord, unit: str) -> tuple[tuple[str, int], ...]:
+    """Return how many units of a gang each of its nodes holds; nothing where it has none of that unit."""
+    if unit == GPUS and not gang.gpus:
+        return ()
+    return tuple((node, units) for node, units in gang.placements if units)
+
+
+def _runs(lanes: Sequence[int], length: int) -> Iterator[list[int]]:
+    """Yield the runs of `length` neighbouring lanes."""
+    for at in range(len(lanes) - length + 1):
+        if lanes[at + length - 1] - lanes[at] == length - 1:
+            yield list(lanes[at : at + length])
+
+
+def _stretches(lanes: Sequence[int]) -> Iterator[list[int]]:
+    """Split ascending lanes where a neighbour is missing."""
+    stretch: list[int] = []
+    for lane in lanes:
+        if stretch and lane != stretch[-1] + 1:
+            yield stretch
+            stretch = []
+        stretch.append(lane)
+    if stretch:
+        yield stretch
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Order names as people do: n2 before n10."""
+    return tuple(
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
+    )

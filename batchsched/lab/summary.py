@@ -1,0 +1,130 @@
+"""The figures by which policies are compared, as a table and as bars."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from batchsched.lab.figure import Figure, axis, duration
+from batchsched.lab.theme import series
+from batchsched.lab.timelines import resource_label
+from batchsched.lab.trial import Trial
+from batchsched.sim.result import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a policy is judged by.
+
+    Args:
+      key: names it in the page.
+      title: what it is called.
+      better: "lower" or "higher".
+      value: computes it.
+      show: writes it for people.
+    """
+
+    key: str
+    title: str
+    better: str
+    value: Callable[[Metrics], float]
+    show: Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy's line in the table: texts, and which of them are the best of their column."""
+
+    policy: str
+    texts: tuple[str, ...]
+    best: tuple[bool, ...]
+
+
+def metrics(resource: str) -> tuple[Metric, ...]:
+    """Return what policies are compared by; `resource` is the one whose utilisation counts."""
+    label = f"Mean {resource_label(resource)} utilisation"
+    return (
+        Metric("mean-wait", "Mean wait", "lower", lambda figures: figures.mean_wait, duration),
+        Metric("worst-wait", "Worst wait", "lower", lambda figures: figures.worst_wait, duration),
+        Metric(
+            "mean-slowdown", "Mean bounded slowdown", "lower", lambda figures: figures.mean_slowdown, _times
+        ),
+        Metric(
+            "worst-slowdown",
+            "Worst bounded slowdown",
+            "lower",
+            lambda figures: figures.worst_slowdown,
+            _times,
+        ),
+        Metric(
+            "utilisation", label, "higher", lambda figures: figures.utilisation.get(resource, 0.0), _percent
+        ),
+        Metric("makespan", "Makespan", "lower", lambda figures: figures.makespan, duration),
+        Metric("done", "Gangs done", "higher", lambda figures: figures.gangs - figures.unfinished, _count),
+    )
+
+
+def table(trials: Sequence[Trial], columns: Sequence[Metric]) -> tuple[Row, ...]:
+    """Return one row a policy."""
+    values = [[metric.value(trial.metrics) for metric in columns] for trial in trials]
+    return tuple(
+        Row(
+            trial.policy,
+            tuple(metric.show(value) for metric, value in zip(columns, mine, strict=True)),
+            tuple(
+                len(trials) > 1 and _is_best(metric, value, [row[at] for row in values])
+                for at, (metric, value) in enumerate(zip(columns, mine, strict=True))
+            ),
+        )
+        for trial, mine in zip(trials, values, strict=True)
+    )
+
+
+def bars(trials: Sequence[Trial], metric: Metric) -> Figure:
+    """Draw one metric, one bar a policy."""
+    values = [metric.value(trial.metrics) for trial in trials]
+    top = max(values, default=0.0)
+    bar = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [trial.policy for trial in trials],
+        "x": values,
+        "text": [metric.show(value) for value in values],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "marker": {"color": [series(index) for index in range(len(trials))]},
+        "hovertemplate": "%{y}: %{text}<extra></extra>",
+    }
+    layout = {
+        "xaxis": axis(
+            "", showticklabels=False, showgrid=False, range=[0, top * 1.6 or 1], ticks="", fixedrange=True
+        ),
+        "yaxis": axis("", autorange="reversed", ticksuffix=" ", fixedrange=True, showgrid=False, ticks=""),
+        "showlegend": False,
+        "bargap": 0.35,
+        "margin": {"l": 8, "r": 8, "t": 6, "b": 6},
+    }
+    return Figure(
+        f"bars-{metric.key}",
+        metric.title,
+        f"{metric.better} is better",
+        (bar,),
+        layout,
+        height=30 + 34 * len(trials),
+    )
+
+
+def _is_best(metric: Metric, value: float, rivals: Sequence[float]) -> bool:
+    if len(set(rivals)) < 2:
+        return False
+    return value == (min(rivals) if metric.better == "lower" else max(rivals))
+
+
+def _times(value: float) -> str:
+    return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"

@@ -1,0 +1,120 @@
+"""Utilisation and queue length over time, one line per policy."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from batchsched.lab.figure import Figure, axis, duration, time_unit
+from batchsched.lab.theme import dash, series
+from batchsched.lab.trial import Floats, Trial
+
+BINS = 600
+"""Points of a line: more cannot be told apart on a screen."""
+
+
+def step_means(times: Floats, values: Floats, edges: Floats) -> Floats:
+    """Average a step function over bins, weighted by time, so that nothing short is lost or blown up.
+
+    Args:
+      times: where the function changes, ascending, T.
+      values: from each time on, T; it is 0 before the first.
+      edges: of the bins, ascending, B + 1.
+
+    Returns:
+      The mean in each bin, B.
+    """
+    knots = np.union1d(times, edges)
+    at = np.searchsorted(times, knots, side="right") - 1
+    level = np.where(at < 0, 0.0, values[np.maximum(at, 0)]) if len(values) else np.zeros(len(knots))
+    integral = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(knots))))
+    area = np.diff(integral[np.searchsorted(knots, edges)])
+    return np.asarray(area / np.diff(edges), dtype=np.float64)
+
+
+def utilisation(trials: Sequence[Trial], resource: str) -> Figure:
+    """Draw how much of a resource was in use."""
+    label, several = resource_label(resource), resource_label(resource, plural=True)
+    return _lines(
+        trials,
+        [trial.used.get(resource, np.zeros(len(trial.times))) * 100 for trial in trials],
+        Figure(
+            key=f"utilisation-{slug(resource)}",
+            title=f"{label} utilisation over time",
+            caption=f"Share of all {several} that is allocated to running gangs, in percent.",
+            data=(),
+            layout={"yaxis": axis(f"{several} in use (%)", range=[0, 102])},
+        ),
+    )
+
+
+def queue_length(trials: Sequence[Trial]) -> Figure:
+    """Draw how many gangs waited."""
+    return _lines(
+        trials,
+        [trial.waiting for trial in trials],
+        Figure(
+            key="queue-length",
+            title="Queue length over time",
+            caption="Gangs that have been submitted and have not started.",
+            data=(),
+            layout={"yaxis": axis("gangs waiting", rangemode="tozero")},
+        ),
+    )
+
+
+def resource_label(resource: str, *, plural: bool = False) -> str:
+    """Return what people call a resource: nvidia.com/gpu is GPU, or GPUs."""
+    name = resource.rpartition("/")[2]
+    known = {"gpu": "GPU", "cpu": "CPU"}.get(name)
+    return f"{known}s" if known and plural else known or name
+
+
+def slug(text: str) -> str:
+    """Return a name that can stand in an id."""
+    return "".join(letter if letter.isalnum() else "-" for letter in text.lower()).strip("-")
+
+
+def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) -> Figure:
+    """Add one line a policy to a figure that has its heading and its y axis."""
+    end = max((trial.end for trial in trials), default=0.0)
+    shown = _eventful(trials, end)
+    unit = time_unit(shown)
+    edges = np.linspace(0.0, shown, BINS + 1)
+    if shown < end:
+        edges = np.concatenate((edges, np.linspace(shown, end, BINS // 4)[1:]))
+    data = []
+    for index, (trial, line) in enumerate(zip(trials, values, strict=True)):
+        mine = edges[edges <= trial.end] if trial.end > edges[1] else edges[:2]
+        means = step_means(trial.times, line, mine)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": trial.policy,
+                "x": _short(mine[:-1] / unit.seconds),
+                "y": _short(means),
+                "line": {"color": series(index), "width": 2, "shape": "hv", "dash": dash(index)},
+                "hovertemplate": f"%{{y:.1f}}<extra>{trial.policy}</extra>",
+            }
+        )
+    layout = {
+        "xaxis": axis(f"time since start ({unit.name})", range=[0, shown / unit.seconds]),
+        "hovermode": "x unified",
+    }
+    caption = figure.caption
+    if shown < end:
+        caption += f" The last gangs run until {duration(end)}: double-click to see all."
+    return Figure(figure.key, figure.title, caption, tuple(data), {**figure.layout, **layout}, figure.height)
+
+
+def _eventful(trials: Sequence[Trial], end: float) -> float:
+    """Return until when something still starts, and a little more: a long tail would squeeze the rest."""
+    starts = [float(np.nanmax(trial.started)) for trial in trials if not np.isnan(trial.started).all()]
+    if any(np.isnan(trial.started).any() for trial in trials):
+        return max(end, 1.0)
+    shown = 1.1 * max(starts, default=end)
+    return max(shown if shown < 0.8 * end else end, 1.0)
+
+
+def _short(values: Floats) -> list[float]:
+    return [float(f"{value:.5g}") for value in values]

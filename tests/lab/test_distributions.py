@@ -1,0 +1,36 @@
+import pytest
+
+from batchsched.lab.distributions import size_bounds, size_class, slowdown_by_size, wait_by_size
+from batchsched.lab.trial import trials
+from tests.lab.runs import played
+
+
+@pytest.mark.parametrize("units, name", [(0, "0"), (1, "1"), (2, "2"), (3, "3–4"), (8, "5–8"), (9, "9–16")])
+def test_size_classes_are_powers_of_two(units, name):
+    assert size_class(units, (0, 1, 2, 4, 8, 16)) == name
+
+
+def test_the_largest_gang_has_a_class():
+    runs = trials([played("a")])
+    bounds = size_bounds(runs)
+    assert all(size_class(int(units), bounds) for units in runs[0].units)
+
+
+def test_boxes_hold_quartiles_and_the_worst_but_no_samples():
+    run = trials([played("a", gangs=300)])
+    for figure in (wait_by_size(run), slowdown_by_size(run)):
+        box = figure.data[0]
+        assert len(box["x"]) == len(box["median"]) == len(box["y"])
+        for low, first, middle, third, high, worst in zip(
+            *(box[name] for name in ("lowerfence", "q1", "median", "q3", "upperfence", "y")), strict=True
+        ):
+            assert low <= first <= middle <= third <= high <= worst[0]
+
+
+def test_a_wait_of_nothing_can_be_drawn_on_a_log_scale():
+    assert min(wait_by_size(trials([played("a", nodes=512)])).data[0]["lowerfence"]) == 1.0
+
+
+def test_size_classes_stand_in_ascending_order():
+    order = wait_by_size(trials([played("a", gangs=300)])).layout["xaxis"]["categoryarray"]
+    assert order == sorted(order, key=lambda name: int(name.split("–")[0]))

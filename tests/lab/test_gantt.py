@@ -1,0 +1,82 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.lab import gantt
+from batchsched.lab.gantt import ROWS, capacities, gantts, lay_out, rows
+from batchsched.lab.trial import trials
+from tests.lab.runs import cluster, played
+
+
+@pytest.mark.properties
+@given(st.integers(0, 2**16), st.integers(1, 6), st.integers(1, 8), st.booleans())
+def test_no_two_gangs_share_a_lane_at_one_time(seed, nodes, gpus, shortest_first):
+    trial = trials([played("a", gangs=40, nodes=nodes, gpus=gpus, seed=seed, shortest_first=shortest_first)])[
+        0
+    ]
+    bars = lay_out(trial, rows(capacities([trial], cluster(nodes, gpus))))
+    cells: dict[int, list[tuple[float, float]]] = {}
+    for bar in bars:
+        for lane in range(bar.first, bar.first + bar.lanes):
+            cells.setdefault(lane, []).append((bar.start, bar.end))
+    for spans in cells.values():
+        ordered = sorted(spans)
+        assert all(end <= start for (_, end), (start, _) in pairwise(ordered))
+
+
+def test_every_device_of_a_gang_is_drawn():
+    trial = trials([played("a", gangs=60)])[0]
+    lanes = [0] * len(trial.gangs)
+    for bar in lay_out(trial, rows(capacities([trial], cluster(16)))):
+        lanes[bar.gang] += bar.lanes
+    assert lanes == trial.units.tolist()
+
+
+def test_a_gang_on_whole_neighbouring_nodes_is_one_bar():
+    run = played("a", gangs=1)
+    gang = replace(run.gangs[0], gpus=16, placements=(("node-0", 8), ("node-1", 8)))
+    trial = trials([replace(run, gangs=(gang,))])[0]
+    assert [(bar.first, bar.lanes) for bar in lay_out(trial, rows({"node-0": 8, "node-1": 8}))] == [(0, 16)]
+
+
+def test_nodes_stand_in_the_order_in_which_people_count_and_not_too_many():
+    drawn = rows({f"n{number}": 8 for number in range(ROWS + 40)})
+    assert drawn.names[:3] == ("n0", "n1", "n2")
+    assert (len(drawn.names), drawn.of) == (ROWS, ROWS + 40)
+
+
+def test_a_node_without_gpus_is_as_high_as_most_pods_ran_on_it_at_one_time():
+    run = played("a", gangs=1)
+    gangs = tuple(
+        replace(run.gangs[0], key=f"ml/{number}", gpus=0, size=2, placements=(("node-0", 2),))
+        for number in (1, 2)
+    )
+    trial = trials([replace(run, gangs=gangs)])[0]
+    assert capacities([trial], cluster(2, gpus=0)) == {"node-0": 4, "node-1": 1}
+
+
+def test_a_long_run_is_cut_at_the_same_moment_for_every_policy(monkeypatch):
+    monkeypatch.setattr(gantt, "BARS", 100)
+    results = [played("a", nodes=4), played("b", nodes=4, shortest_first=True)]
+    figures = gantts(trials(results), cluster(4))
+    drawn = [sum(len(trace["x"]) for trace in figure.data) for figure in figures]
+    assert max(drawn) <= 100
+    assert len({tuple(figure.layout["xaxis"]["range"]) for figure in figures}) == 1
+    assert all("Drawn until" in figure.caption for figure in figures)
+
+
+def test_a_single_queue_is_coloured_by_size_and_many_queues_by_the_largest():
+    single = gantts(trials([played("a", queues=1)]), cluster(16))[0]
+    assert single.data[0]["name"].endswith("GPUs")
+    run = played("a", gangs=60)
+    many = replace(run, gangs=tuple(replace(gang, queue=f"q{at % 12}") for at, gang in enumerate(run.gangs)))
+    names = [trace["name"] for trace in gantts(trials([many]), cluster(16))[0].data]
+    assert "other queues" in names
+    assert len(names) <= 8
+
+
+def test_nothing_is_drawn_without_nodes():
+    assert gantts(trials([played("a")]), ()) == ()

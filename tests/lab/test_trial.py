@@ -1,0 +1,41 @@
+from dataclasses import replace
+
+import numpy as np
+
+from batchsched.lab.trial import GPUS, PODS, resources, trials
+from batchsched.sim.result import RunResult, Series
+from tests.lab.runs import GPU, START, played
+
+
+def test_all_trials_share_the_clock_of_the_first_thing_that_happened():
+    early, late = played("a", seed=1), played("b", seed=2)
+    first = min(gang.submitted for run in (early, late) for gang in run.gangs)
+    runs = trials([early, late])
+    assert min(float(trial.submitted.min()) for trial in runs) == 0
+    assert runs[0].submitted[0] == early.gangs[0].submitted - first
+
+
+def test_a_gang_that_never_started_has_no_wait_and_no_slowdown():
+    run = played("a", gangs=3)
+    waiting = replace(run.gangs[0], started=None, ended=None, placements=())
+    trial = trials([replace(run, gangs=(waiting, *run.gangs[1:]))])[0]
+    assert np.isnan([trial.wait[0], trial.slowdown[0]]).all()
+    assert not np.isnan(trial.wait[1:]).any()
+
+
+def test_gangs_are_measured_in_pods_where_nothing_asks_for_gpus():
+    run = played("a", gangs=5)
+    plain = replace(run, gangs=tuple(replace(gang, gpus=0, size=4) for gang in run.gangs))
+    assert trials([run])[0].unit == GPUS
+    assert trials([plain])[0].unit == PODS
+    assert trials([plain])[0].units.tolist() == [4] * 5
+
+
+def test_gpus_come_first_among_the_resources_and_unused_ones_are_left_out():
+    assert resources(trials([played("a")])) == (GPU, "cpu")
+
+
+def test_a_run_in_which_nothing_happened_is_laid_out_too():
+    empty = RunResult("nothing", "a", (), Series((), {}, {}, (), ()), sessions=0)
+    trial = trials([empty])[0]
+    assert (trial.end, len(trial.units), START > 0) == (0.0, 0, True)
