@@ -6,7 +6,6 @@ that the same lines judge ten thousand nodes at once and one node again.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -14,9 +13,9 @@ import numpy as np
 
 from batchsched.framework.gangs import GangCount, WaitingPods
 from batchsched.framework.host_ports import HostPort, host_ports
-from batchsched.framework.label_index import LabelIndex, Selection
+from batchsched.framework.label_index import Selection
+from batchsched.framework.pod_groups import AffinityGroup, LabelGroup, LabelGroups
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.model.affinity import Affinity
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.requests import nonzero_requests, requests
@@ -29,59 +28,13 @@ LEADING: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelGroup:
-    """Existing pods with one namespace and equal labels, terminating or not."""
-
-    namespace: str
-    labels: dict[str, str]
-    terminating: bool
-
-
-@dataclass(slots=True, eq=False)
-class AffinityGroup:
-    """Existing pods of one namespace that state the same pod affinity and anti-affinity.
-
-    Args:
-      namespace, affinity: what they share.
-      on: node → how many of them are there.
-    """
-
-    namespace: str
-    affinity: Affinity
-    on: dict[int, int] = field(default_factory=dict)
-    _arrays: tuple[IndexArray, IntArray] | None = None
-
-    def change(self, node: int, by: int) -> None:
-        """Count pods that come to a node or leave it."""
-        left = self.on.get(node, 0) + by
-        if left:
-            self.on[node] = left
-        else:
-            del self.on[node]
-        self._arrays = None
-
-    def places(self) -> tuple[IndexArray, IntArray]:
-        """Return ([k] nodes, [k] how many of the pods are there)."""
-        if self._arrays is None:
-            size = len(self.on)
-            self._arrays = (
-                np.fromiter(self.on.keys(), np.int32, size),
-                np.fromiter(self.on.values(), np.int64, size),
-            )
-        return self._arrays
-
-
 class PodTable:
     """The pods on nodes: added, removed, and counted by what their labels say."""
 
     def __init__(self, nodes: int) -> None:
         self._count = nodes
         self._pods: dict[str, tuple[Pod, int]] = {}
-        self._groups: list[LabelGroup] = []
-        self._group_of: dict[tuple[str, tuple[tuple[str, str], ...], bool], int] = {}
-        self._index = LabelIndex()
-        self._leaving: list[int] = []
+        self._groups = LabelGroups()
         # Pod by pod in any order: a pod that leaves is replaced by the last, so that counting never rebuilds.
         self._slot: dict[str, int] = {}
         self._keys: list[str] = []
@@ -109,11 +62,8 @@ class PodTable:
             self._node_at = np.resize(self._node_at, 2 * slot)
             self._group_at = np.resize(self._group_at, 2 * slot)
         self._node_at[slot] = node
-        self._group_at[slot] = self._group(pod)
-        group = self._affinity_group(pod)
-        if group is not None:
-            self.with_affinity[key] = (pod, node)
-            group.change(node, 1)
+        self._group_at[slot] = self._groups.enter(pod)
+        self._state(pod, node, 1)
         ports = host_ports(pod)
         if ports:
             self.ports_on.setdefault(node, {})[key] = ports
@@ -145,42 +95,42 @@ class PodTable:
         key = pod.key
         there, node = self._pods.pop(key)
         del self._on[node][key]
-        slot = self._slot.pop(key)
-        last = self._keys.pop()
-        if last != key:
-            self._keys[slot] = last
-            self._slot[last] = slot
-            self._node_at[slot] = self._node_at[len(self._keys)]
-            self._group_at[slot] = self._group_at[len(self._keys)]
-        group = self._affinity_group(there)
-        if group is not None:
-            del self.with_affinity[key]
-            group.change(node, -1)
+        self._leave_group(key)
+        self._state(there, node, -1)
         if node in self.ports_on:
             self.ports_on[node].pop(key, None)
         if there.spec.volumes:
             self._unmount(there, node)
         return node
 
-    def _group(self, pod: Pod) -> int:
-        labels = tuple(sorted(pod.labels.items()))
-        group = self._group_of.setdefault((pod.namespace, labels, pod.terminating), len(self._groups))
-        if group == len(self._groups):
-            self._groups.append(LabelGroup(pod.namespace, dict(labels), pod.terminating))
-            self._index.add(pod.namespace, self._groups[group].labels)
-            if pod.terminating:
-                self._leaving.append(group)
-        return group
+    def _leave_group(self, key: str) -> None:
+        slot = self._slot.pop(key)
+        self._groups.leave(int(self._group_at[slot]))
+        last = self._keys.pop()
+        size = len(self._keys)
+        if last != key:
+            self._keys[slot] = last
+            self._slot[last] = slot
+            self._node_at[slot] = self._node_at[size]
+            self._group_at[slot] = self._group_at[size]
+        numbers = self._groups.renumber()
+        if numbers is not None:
+            self._group_at[:size] = numbers[self._group_at[:size]]
 
-    def _affinity_group(self, pod: Pod) -> AffinityGroup | None:
+    def _state(self, pod: Pod, node: int, by: int) -> None:
+        """Count what a pod that comes (by 1) or leaves (by -1) states of others."""
         affinity = pod.spec.affinity
         if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
-            return None
+            return
         key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
-        group = self._stated.get(key)
-        if group is None:
-            group = self._stated[key] = AffinityGroup(pod.namespace, affinity)
-        return group
+        if by > 0:
+            self.with_affinity[pod.key] = (pod, node)
+            self._stated.setdefault(key, AffinityGroup(pod.namespace, affinity)).change(node, by)
+            return
+        del self.with_affinity[pod.key]
+        self._stated[key].change(node, by)
+        if not self._stated[key].on:
+            del self._stated[key]
 
     def on(self, node: int) -> Iterable[Pod]:
         """The pods on a node, in the order in which they came."""
@@ -200,21 +150,15 @@ class PodTable:
 
     def affinity_groups(self) -> Iterable[AffinityGroup]:
         """The pods that state pod affinity or anti-affinity, equal ones together."""
-        return (group for group in self._stated.values() if group.on)
+        return self._stated.values()
 
     def count(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
         """[N] how many pods on each node belong to a label group that `matches`."""
-        return self._count_in(
-            np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
-        )
+        return self._count_in(self._groups.matching(matches))
 
     def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
         """[N] how many pods on each node are selected; `terminating`: those being deleted count as well."""
-        chosen = np.zeros(len(self._groups), np.bool_)
-        chosen[self._index.select(selection)] = True
-        if not terminating:
-            chosen[self._leaving] = False
-        return self._count_in(chosen)
+        return self._count_in(self._groups.selected(selection, terminating=terminating))
 
     def _count_in(self, chosen: BoolArray) -> IntArray:
         if not chosen.any():

@@ -75,3 +75,18 @@ def test_equal_terms_of_many_pods_are_one_group():
 def test_a_pod_that_is_not_there_cannot_be_taken_away():
     with pytest.raises(KeyError):
         PodTable(1).remove(nb.pod("nobody"))
+
+
+def test_groups_without_pods_are_forgotten_and_counts_stay():
+    table = PodTable(2)
+    table.add(nb.pod("stays", {"app": "a"}), 1)
+    for number in range(2000):
+        passing = nb.pod(f"p{number}", {"app": "a", "id": str(number)}, terminating=number % 2 == 0)
+        table.add(passing, 0)
+        table.remove(passing)
+    assert len(table._groups) < 600
+    again = nb.pod("again", {"app": "a", "id": "1"})
+    table.add(again, 0)
+    selection = Selection.of(LabelSelector(match_labels={"app": "a"}))
+    assert table.count_selected(selection).tolist() == [1, 1]
+    assert table.count_selected(selection, terminating=False).tolist() == [1, 1]

@@ -7,7 +7,8 @@ import numpy as np
 
 from batchsched.framework.domains import by_domain
 from batchsched.framework.label_index import Selection
-from batchsched.framework.nodes import AffinityGroup, NodeTable
+from batchsched.framework.nodes import NodeTable
+from batchsched.framework.pod_groups import AffinityGroup
 from batchsched.framework.status import IntArray
 from batchsched.model.affinity import PodAffinityTerm
 from batchsched.model.pod import Pod
