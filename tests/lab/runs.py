@@ -14,9 +14,7 @@ SIZES = (1, 1, 1, 1, 2, 4, 8, 8, 16, 32, 64)
 
 
 def cluster(count, gpus=8):
-    allocatable: dict[str, str | int | float] = {"cpu": "96", "memory": "768Gi", "pods": "110"} | (
-        {GPU: str(gpus)} if gpus else {}
-    )
+    allocatable: dict[str, str | int | float] = {"cpu": "96", "memory": "768Gi", "pods": "110"}
     if gpus:
         allocatable[GPU] = str(gpus)
     return tuple(
