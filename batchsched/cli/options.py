@@ -31,14 +31,25 @@ def moment(text: str) -> float:
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
+def existing(files: list[Path]) -> list[Path]:
+    """Check that there are such files; `-`, standard input, always is.
+
+    Raises:
+      BadParameter: there is no such file.
+    """
+    for file in files:
+        if str(file) != "-" and not file.exists():
+            raise typer.BadParameter(f"there is no file {str(file)!r}")
+    return files
+
+
 Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE...",
         help="Kubernetes manifests: YAML, JSON, JSON Lines, lists, each possibly gzipped; "
         "directories of them; - is standard input.",
-        exists=True,
-        allow_dash=True,
+        callback=existing,
         show_default=False,
     ),
 ]

@@ -90,5 +90,7 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(_text(one) for one in value)
     if isinstance(value, dict):
-        return ", ".join(f"{field}: {_text(part)}" for field, part in value.items() if part not in ("", {}, []))
+        return ", ".join(
+            f"{field}: {_text(part)}" for field, part in value.items() if part not in ("", {}, [])
+        )
     return str(value)

@@ -1,0 +1,136 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from batchsched.cli.schema import Subject, schema_of
+from tests.cli.conftest import NOW, group, pod
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_json_is_the_decision_and_nothing_else(command, cluster):
+    result = command("decide", cluster, "-o", "json", "--now", NOW)
+    assert result.code == 0
+    assert result.err == ""
+    assert list(result.data) == [
+        "assignments", "evictions", "refusals", "reservations", "nominations", "waiting", "setAside", "solver"
+    ]  # fmt: skip
+    jsonschema.validate(result.data, schema_of(Subject.DECISION))
+
+
+def test_account_has_the_seconds_of_the_session_and_of_its_stages(command, cluster):
+    account = command("decide", cluster, "-o", "json", "--now", NOW).data["solver"]
+    assert account["seconds"] > 0
+    assert account["stages"]["session"] == account["seconds"]
+    assert account["stages"]["read"] > 0
+
+
+def test_yaml_says_the_same_as_json(command, cluster):
+    as_json = command("decide", cluster, "-o", "json", "--now", NOW).data
+    as_yaml = yaml.safe_load(command("decide", cluster, "-o", "yaml", "--now", NOW).out)
+    for data in (as_json, as_yaml):
+        data["solver"].update(seconds=0, stages={})
+    assert as_yaml == as_json
+
+
+def test_table_fits_a_terminal_and_names_what_is_placed_and_refused(command):
+    result = command("decide", EXAMPLES, "--now", NOW)
+    assert result.code == 0
+    assert max(map(len, result.out.splitlines())) <= 80
+    for name in (
+        "research/bert",
+        "research/llama",
+        "research/tuning",
+        "product/evaluation",
+        "research/long-context",
+    ):
+        assert name in result.out
+    assert "PodGroups: 4 placed (12 pods), 2 refused; 8 nodes" in result.out
+
+
+def test_names_cannot_pass_for_markup(command, cluster, tmp_path):
+    (tmp_path / "odd.yaml").write_text(pod('"[red]x[/red]"'))
+    result = command("decide", cluster, tmp_path / "odd.yaml", "--now", NOW)
+    assert "team-a/[red]x[/red]" in result.out
+
+
+def test_standard_input_is_read(cluster):
+    done = subprocess.run(
+        [sys.executable, "-c", "import batchsched.cli; batchsched.cli.main()", "decide", "-", "-o", "json"],
+        input=cluster.read_bytes(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert len(json.loads(done.stdout)["assignments"]) == 2
+
+
+def test_same_input_decides_the_same_in_every_process(cluster):
+    decisions = set()
+    for hash_seed in ("0", "1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", "import batchsched.cli; batchsched.cli.main()",
+             "decide", str(EXAMPLES), "-o", "json", "--now", NOW],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        )  # fmt: skip
+        data = json.loads(done.stdout)
+        data["solver"].update(seconds=0, stages={})
+        decisions.add(json.dumps(data))
+    assert len(decisions) == 1
+
+
+def test_configuration_is_obeyed_and_its_mistakes_are_named(command, cluster, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("profiles: [{solver: {enabled: false}}, {schedulerName: other}]")
+    assert command("decide", cluster, "--config", config, "-o", "json").code == 0
+    # The second profile looks at the pods of another scheduler name, and there are none.
+    other = command("decide", cluster, "--config", config, "--profile", "other", "-o", "json")
+    assert other.data["assignments"] == []
+    unknown = command("decide", cluster, "--config", config, "--profile", "batchshed")
+    assert unknown.code == 1
+    assert "did you mean batchsched?" in unknown.err
+    config.write_text("profiles: [{solvr: {}}]")
+    broken = command("decide", cluster, "--config", config)
+    assert broken.code == 1
+    assert "profiles[0].solvr: unknown field; did you mean solver?" in broken.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["decide"],
+        ["decide", "no-such-file.yaml"],
+        ["decide", str(EXAMPLES), "--now", "yesterday"],
+        ["decide", str(EXAMPLES), "--seed", "-1"],
+        ["decide", str(EXAMPLES), "-o", "xml"],
+        ["decide", str(EXAMPLES), "--nonsense"],
+        ["nonsense"],
+    ],
+)
+def test_wrong_usage_is_told_on_standard_error(command, arguments):
+    result = command(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err
+
+
+def test_warnings_go_to_standard_error_and_change_no_exit_code(command, cluster, tmp_path):
+    (tmp_path / "more.yaml").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}")
+    result = command("decide", cluster, tmp_path / "more.yaml", "-o", "json")
+    assert result.code == 0
+    assert result.err == "warning: Secret of v1 is not read: 1 passed over\n"
+
+
+def test_set_aside_objects_are_in_the_table_too(command, cluster, tmp_path):
+    (tmp_path / "bad.yaml").write_text(group("bad", "{minMember: 0}"))
+    result = command("decide", cluster, tmp_path / "bad.yaml", "--now", NOW)
+    assert result.code == 3
+    assert "PodGroup team-a/bad" in result.out

@@ -1,0 +1,101 @@
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli.conftest import NOW
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def session(command, tmp_path):
+    file = tmp_path / "session.json.gz"
+    result = command("record", EXAMPLES, "--to", file, "--now", NOW, "--seed", "3")
+    assert result.code == 0
+    assert result.out == ""
+    assert f"recorded in {file}" in result.err
+    return file
+
+
+def rewritten(file, change):
+    """Change a session file and keep its digest."""
+    content = json.loads(gzip.decompress(file.read_bytes()))
+    change(content["session"])
+    file.write_bytes(gzip.compress(json.dumps(content).encode()))
+
+
+def sealed_anew(file, change):
+    """Change a session file and give it the digest of what it holds now."""
+    content = json.loads(gzip.decompress(file.read_bytes()))
+    change(content["session"])
+    body = msgspec.json.encode(content["session"], order="sorted")
+    content["digest"] = f"sha256:{hashlib.sha256(body).hexdigest()}"
+    file.write_bytes(gzip.compress(json.dumps(content).encode()))
+
+
+def test_recorded_session_repeats(command, session):
+    result = command("replay", session)
+    assert result.code == 0
+    assert "the decision repeats, byte for byte" in result.out
+
+
+def test_recorded_session_repeats_in_a_process_with_another_hash_seed(session):
+    for hash_seed in ("1", "4242"):
+        done = subprocess.run(
+            [sys.executable, "-c", "import batchsched.cli; batchsched.cli.main()", "replay", str(session)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_decide_records_the_session_that_it_prints(command, tmp_path):
+    file = tmp_path / "session.json.gz"
+    decided = command("decide", EXAMPLES, "--now", NOW, "--record", file, "-o", "json")
+    replayed = command("replay", file, "-o", "json")
+    assert replayed.code == 0
+    assert replayed.data["assignments"] == decided.data["assignments"]
+
+
+def test_tampered_session_is_refused(command, session):
+    rewritten(session, lambda content: content.update(seed=4))
+    result = command("replay", session)
+    assert result.code == 1
+    assert "does not match its digest" in result.err
+
+
+def test_replay_that_differs_says_where(command, session):
+    def change(content):
+        moved = content["decision"]["assignments"][0]
+        moved["node"] = "gpu-99"
+        del content["decision"]["refusals"][0]
+
+    sealed_anew(session, change)
+    result = command("replay", session)
+    assert result.code == 4
+    assert "the decision differs in 2 places" in result.out
+    assert "assignments: product/evaluation\n  - node: gpu-99\n  + node: gpu-" in result.out
+    assert "refusals: product/ranking\n  + reason: " in result.out
+
+
+def test_session_of_another_version_draws_a_warning(command, session):
+    sealed_anew(session, lambda content: content.update(batchsched="0.0.1"))
+    result = command("replay", session)
+    assert result.code == 0
+    assert "recorded by batchsched 0.0.1" in result.err
+
+
+@pytest.mark.parametrize("content", [b"junk", gzip.compress(b"{}"), gzip.compress(b"junk")])
+def test_file_that_is_no_session_is_refused(command, tmp_path, content):
+    (tmp_path / "session").write_bytes(content)
+    result = command("replay", tmp_path / "session")
+    assert result.code == 1
+    assert "is no session file" in result.err
