@@ -1,0 +1,105 @@
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.errors import InvalidInput, RecordTampered
+from batchsched.model.decision import Assignment, Decision, SetAside, SolverAccount, TierAccount
+from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.record.file import Record, read, write
+from batchsched.settings.schema import Profile
+from tests.manifests.snapshots import SNAPSHOTS
+
+DECISION = Decision(
+    assignments=(Assignment(namespace="a", pod="p", node="n"),),
+    solver=SolverAccount(
+        tiers=(TierAccount(share="all", priority=0, objective=0.1, bound=1e-05),), seconds=1.5
+    ),
+)
+HELD = HeldGang(pod_group="a/g", plugin="Quota", until=1e9, pods=(HeldPod(pod="a/p", node="n"),))
+
+
+def record(snapshot=None, **fields):
+    given_fields = {
+        "profile": Profile(session_window=7),
+        "now": 1767603600.25,
+        "seed": 3,
+        "decision": DECISION,
+    }
+    return Record(snapshot=snapshot or Snapshot(), **{**given_fields, **fields})
+
+
+@given(snapshot=SNAPSHOTS, now=st.floats(0, 4e9), seed=st.integers(0, 2**62))
+def test_session_survives_its_file(tmp_path_factory, snapshot, now, seed):
+    path = tmp_path_factory.mktemp("record") / "session"
+    kept = record(snapshot, now=now, seed=seed)
+    write(path, kept)
+    assert read(path) == kept
+
+
+def test_held_gangs_and_set_aside_objects_are_kept(tmp_path):
+    aside = SetAside(file="f", object="Pod a/p", field="spec", message="m")
+    kept = record(Snapshot(held=(HELD,), set_aside=(aside,)))
+    write(tmp_path / "session", kept)
+    assert read(tmp_path / "session").snapshot == kept.snapshot
+
+
+def test_equal_sessions_make_equal_files(tmp_path):
+    assert write(tmp_path / "a", record()) == write(tmp_path / "b", record())
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_layout_of_the_file_does_not_matter(tmp_path):
+    import json
+
+    write(tmp_path / "a", record())
+    content = json.loads(gzip.decompress((tmp_path / "a").read_bytes()))
+    (tmp_path / "b").write_bytes(gzip.compress(json.dumps(content, indent=2).encode()))
+    assert read(tmp_path / "b") == record()
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        (b'"seed":3', b'"seed":4'),
+        (b'"pod":"p"', b'"pod":"q"'),
+        (b'"sessionWindow":7', b'"sessionWindow":8'),
+        (b'"now":1', b'"now":2'),
+    ],
+)
+def test_session_that_was_changed_is_refused(tmp_path, old, new):
+    path = tmp_path / "session"
+    write(path, record())
+    content = gzip.decompress(path.read_bytes())
+    assert old in content
+    path.write_bytes(gzip.compress(content.replace(old, new)))
+    with pytest.raises(RecordTampered, match="does not match its digest"):
+        read(path)
+
+
+def test_session_that_was_cut_off_is_refused(tmp_path):
+    path = tmp_path / "session"
+    write(path, record())
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InvalidInput, match="damaged"):
+        read(path)
+
+
+def test_session_of_another_format_is_refused(tmp_path):
+    import hashlib
+    import json
+
+    body = b'{"format":"batchsched.session/9"}'
+    digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+    content = json.dumps({"digest": digest, "session": json.loads(body)})
+    (tmp_path / "session").write_bytes(gzip.compress(content.encode()))
+    with pytest.raises(InvalidInput, match=r"expected the format batchsched\.session/1"):
+        read(tmp_path / "session")
+
+
+def test_place_that_cannot_be_written_or_read_is_named(tmp_path):
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        write(tmp_path / "none" / "session", record())
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read(tmp_path / "none")
