@@ -29,6 +29,7 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.model.pod import Pod
+from batchsched.model.snapshot import Snapshot
 
 
 class Pipeline:
@@ -80,6 +81,13 @@ class Pipeline:
         keys: frozenset[str] = frozenset()
         for plugin in self._label_reading:
             keys |= ask(plugin, "Signature", plugin.label_keys, pod)
+        return keys
+
+    def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+        """Name the labels, on any pod, that are read because of other objects of the snapshot."""
+        keys: frozenset[str] = frozenset()
+        for plugin in self._having(points.SnapshotLabelsPlugin):
+            keys |= ask(plugin, "Signature", plugin.snapshot_label_keys, snapshot)
         return keys
 
     def preenqueue(self, pod: Pod) -> Status:

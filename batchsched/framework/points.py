@@ -18,6 +18,7 @@ from batchsched.framework.podclass import PodClass
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import IndexArray, IntArray, PermitAnswer, PreFilterAnswer, Status, Verdict
 from batchsched.model.pod import Pod
+from batchsched.model.snapshot import Snapshot
 
 
 class Landing(Enum):
@@ -59,6 +60,15 @@ class LabelReadingPlugin(Protocol):
 
     def label_keys(self, pod: Pod) -> frozenset[str]:
         """Return the keys of the labels, on any pod, that selectors of this pod look at."""
+        ...
+
+
+@runtime_checkable
+class SnapshotLabelsPlugin(Protocol):
+    """Says which labels are read of all pods because of other objects, such as Services that select them."""
+
+    def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the keys of the labels, on any pod, that selectors of the snapshot's objects look at."""
         ...
 
 

@@ -78,15 +78,22 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
     choices = [scene.levels.of(gang.members.group) for gang in gangs]
     bonus = [age_bonus(gang.created, youngest) for gang in gangs]
     used = _used_domains(scene, gangs, choices)
+    kind = [kinds.number(part.pod_class) for _, part in parts]
+    mask, score = kinds.arrays(len(frame.table.nodes), lasting)
     batch = Batch(
         [
-            Candidate(at, part.pod_class, number, len(part.pods), gangs[number].size == gangs[number].need)
+            Candidate(
+                at,
+                part.pod_class,
+                number,
+                len(part.pods),
+                gangs[number].size == gangs[number].need,
+                mask[kind[at]],
+            )
             for at, (number, part) in enumerate(parts)
         ]
     )
     rows = frame.pipeline.constrain(batch, frame.table)
-    kind = [kinds.number(part.pod_class) for _, part in parts]
-    mask, score = kinds.arrays(len(frame.table.nodes), lasting)
     problem = Problem(
         free=np.maximum(0, frame.table.allocatable - frame.table.requested),
         capacity=frame.table.allocatable,

@@ -60,7 +60,7 @@ class Frame:
         self._vectors: dict[int, tuple[IntArray, IntArray]] = {}
         self._counts: dict[str, GangCount] = {}
         self._dirty: dict[str, None] = {}
-        self._label_keys: frozenset[str] = frozenset()
+        self._label_keys = pipeline.snapshot_label_keys(snapshot)
         self._arrivals = 0
         for group in snapshot.pod_groups:
             self.add_group(group)

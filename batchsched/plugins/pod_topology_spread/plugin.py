@@ -21,6 +21,7 @@ from batchsched.framework.points import (
     PreScorePlugin,
     ScorePlugin,
     SignaturePlugin,
+    SnapshotLabelsPlugin,
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import SKIP, SUCCESS, IntArray, PreFilterAnswer, Status, Verdict
@@ -46,6 +47,7 @@ PREFERENCES: Final = StateKey[Preferences]("PreScorePodTopologySpread")
 class PodTopologySpread(
     SignaturePlugin,
     LabelReadingPlugin,
+    SnapshotLabelsPlugin,
     PreFilterPlugin,
     PreFilterExtensionsPlugin,
     FilterPlugin,
@@ -94,8 +96,8 @@ class PodTopologySpread(
                 keys |= one.label_selector.keys()
         return frozenset(keys)
 
+    @override
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Name the labels that default constraints look at: those that Services and workloads select by."""
         return wishes.default_label_keys(snapshot) if self._defaults else frozenset()
 
     @override
