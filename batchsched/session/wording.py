@@ -65,8 +65,13 @@ class Wording:
     def _domain(self, evidence: Evidence) -> str:
         if evidence.level == NONE or evidence.domain == NONE:
             return "any domain"
-        _, level = self._scene.levels.names[evidence.level]
-        return f"{level} {self._scene.levels.values[evidence.level][evidence.domain]}"
+        return self._named_domain(evidence.level, evidence.domain)
+
+    def _named_domain(self, level: int, domain: int) -> str:
+        """Name a domain; one beyond those that nodes lie in is one to be made."""
+        _, name = self._scene.levels.names[level]
+        values = self._scene.levels.values[level]
+        return f"{name} {values[domain]}" if domain < len(values) else f"a new {name}"
 
     def _filters(self, evidence: Evidence) -> str:
         for part in self._formulation.gangs[evidence.gang].parts:
@@ -137,8 +142,7 @@ class Wording:
                 offered[resource] = offered.get(resource, 0) + int(amount)
         where = ""
         if change.level != NONE and change.domain != NONE:
-            _, level = self._scene.levels.names[change.level]
-            where = f" in {level} {self._scene.levels.values[change.level][change.domain]}"
+            where = f" in {self._named_domain(change.level, change.domain)}"
         noun = "node" if change.count == 1 else "nodes"
         larger = " but larger" if any(change.extra) else ""
         return f"{change.count} more {noun} like {table.names[change.like]}{larger} ({self._amounts(offered)}){where}"
