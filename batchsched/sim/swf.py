@@ -72,9 +72,7 @@ def _row(text: str, place: str) -> SwfRow | None:
     except ValueError as error:
         raise InvalidInput("expected numbers only", object=place) from error
     if len(fields) < 5:
-        raise InvalidInput(
-            f"expected the {FIELDS} fields of the format, found {len(fields)}", object=place
-        )
+        raise InvalidInput(f"expected the {FIELDS} fields of the format, found {len(fields)}", object=place)
     fields += [-1.0] * (FIELDS - len(fields))
     runtime, size = fields[3], fields[4] if fields[4] > 0 else fields[7]
     if runtime < 0 or size <= 0:

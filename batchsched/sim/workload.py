@@ -145,7 +145,7 @@ def rigid(shape: GangShape, at: int, runtime: int) -> Arrival:
         ),
     )
     labels = {POD_GROUP_LABEL: shape.name}
-    pods = []
+    pods: list[Pod] = []
     for spec, count in shape.pods:
         for _ in range(count):
             meta = ObjectMeta(

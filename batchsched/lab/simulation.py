@@ -1,0 +1,90 @@
+"""Simulated runs with the real scheduler: the simulator is handed sessions that follow its cluster.
+
+Runs do not depend on each other, so that several go at once, each in a process of its own; results come in the order
+in which the runs were stated, whatever process was first.
+"""
+
+import gc
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
+
+from batchsched.model.snapshot import Snapshot
+from batchsched.session.follow import Follower
+from batchsched.settings.schema import Profile
+from batchsched.sim.result import RunResult, Series
+from batchsched.sim.run import Progress, RunSettings, run
+from batchsched.sim.workload import Workload
+
+_YOUNG_OBJECTS = 50_000
+"""Objects between two looks of the garbage collector: most objects of a run die without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One run, before it is made.
+
+    Args:
+      workload: makes the workload, in the process that runs it.
+      profile: how to schedule.
+      settings: how to run.
+      detail: keep gangs' placements and the series; without, a result is small enough to have hundreds.
+    """
+
+    workload: Callable[[], Workload]
+    profile: Profile
+    settings: RunSettings
+    detail: bool = True
+
+
+def simulate(
+    workload: Workload, profile: Profile, settings: RunSettings, progress: Progress | None = None
+) -> RunResult:
+    """Run a workload under a profile.
+
+    Raises:
+      InvalidInput: the profile names a plugin or a policy that does not exist, or arguments that it refuses.
+    """
+    return run(workload, partial(_follow, profile=profile), settings, progress)
+
+
+def simulate_all(
+    experiments: Sequence[Experiment], processes: int, progress: Progress | None = None
+) -> tuple[RunResult, ...]:
+    """Make many runs, `processes` at a time; `progress` is told how many are through.
+
+    Raises:
+      InvalidInput: as `simulate`.
+    """
+    results = []
+    if processes <= 1 or len(experiments) <= 1:
+        for experiment in experiments:
+            results.append(_make(experiment))
+            if progress is not None:
+                progress(len(results), len(experiments))
+        return tuple(results)
+    with ProcessPoolExecutor(min(processes, len(experiments)), get_context("spawn")) as pool:
+        for result in pool.map(_make, experiments):
+            results.append(result)
+            if progress is not None:
+                progress(len(results), len(experiments))
+    return tuple(results)
+
+
+def _follow(snapshot: Snapshot, profile: Profile) -> Follower:
+    return Follower(snapshot, profile)
+
+
+def _make(experiment: Experiment) -> RunResult:
+    before = gc.get_threshold()
+    gc.set_threshold(_YOUNG_OBJECTS, *before[1:])
+    try:
+        result = simulate(experiment.workload(), experiment.profile, experiment.settings)
+    finally:
+        gc.set_threshold(*before)
+    if experiment.detail:
+        return result
+    gangs = tuple(replace(one, placements=()) for one in result.gangs)
+    return replace(result, gangs=gangs, series=Series((), {}, {}, (), ()))

@@ -1,0 +1,152 @@
+"""Microsoft's Philly trace: GPU jobs of deep-learning teams on nodes of eight GPUs.
+
+Files as prepared by the Helios project: a CSV (possibly gzipped) with timestamp, duration, num_gpus and cluster (the
+virtual cluster, our queue). Up to eight GPUs are one pod; more are pods of eight and one with the remainder, together
+one gang.
+
+Source: Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads, ATC 2019.
+"""
+
+import csv
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TextIO
+
+from batchsched.errors import InvalidInput
+from batchsched.model.custom import CustomMeta
+from batchsched.model.pod import PodSpec
+from batchsched.model.queue import Queue
+from batchsched.model.snapshot import Snapshot
+from batchsched.sim.workload import Arrival, GangShape, Workload, nodes, pod_spec, rigid
+
+GPU: Final = "nvidia.com/gpu"
+COLUMNS: Final = ("timestamp", "duration", "num_gpus", "cluster")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PhillyRow:
+    """One job: seconds since 1970, seconds, devices, and its virtual cluster."""
+
+    submit: int
+    duration: int
+    gpus: int
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The arrivals that count: from one moment to another, both included, seconds since 1970."""
+
+    first: float = float("-inf")
+    last: float = float("inf")
+
+
+def read(path: Path, queues: Sequence[str] = (), period: Period = Period()) -> tuple[PhillyRow, ...]:
+    """Read a trace, sorted by submission, then duration, then size: the file itself is not in order.
+
+    Args:
+      path: the CSV, or a gzipped one.
+      queues: virtual clusters that count; all of them for ().
+      period: when a job has to arrive to count.
+
+    Raises:
+      InvalidInput: a column is missing, or a line cannot be read.
+    """
+    kept = frozenset(queues)
+    with _open(path) as text:
+        return tuple(
+            sorted(
+                row
+                for row in _rows(text, path.name)
+                if (not kept or row.queue in kept) and period.first <= row.submit <= period.last
+            )
+        )
+
+
+def read_queues(path: Path) -> tuple[str, ...]:
+    """Read the names of virtual clusters: the first column of a CSV with a header.
+
+    Raises:
+      InvalidInput: the file is empty.
+    """
+    with _open(path) as text:
+        lines = list(csv.reader(text))
+    if len(lines) < 2:
+        raise InvalidInput("expected a header and a line for each virtual cluster", object=path.name)
+    return tuple(line[0] for line in lines[1:] if line)
+
+
+def _open(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
+    lines = csv.DictReader(text)
+    missing = [column for column in COLUMNS if column not in (lines.fieldnames or ())]
+    if missing:
+        raise InvalidInput(f"has no column {', '.join(missing)}", object=name)
+    for line in lines:
+        if not line["timestamp"] or not line["num_gpus"]:
+            continue
+        try:
+            moment = datetime.fromisoformat(line["timestamp"])
+            row = PhillyRow(
+                int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()),
+                int(float(line["duration"])),
+                int(line["num_gpus"]),
+                line["cluster"],
+            )
+        except ValueError as error:
+            raise InvalidInput(str(error), object=f"{name}:{lines.line_num}") from error
+        if row.gpus > 0:
+            yield row
+
+
+def workload(
+    rows: Sequence[PhillyRow], node_count: int, gpus_per_node: int, name: str, *, pooled: bool = True
+) -> Workload:
+    """Make a workload of rows on equal nodes, with the duration as the estimate.
+
+    Args:
+      rows: by submission.
+      node_count: nodes of the cluster.
+      gpus_per_node: devices of each.
+      name: how reports call it.
+      pooled: all gangs in one queue; else each virtual cluster is a queue.
+    """
+    maker = _Maker(gpus_per_node, pooled)
+    arrivals = tuple(maker.arrival(number, row) for number, row in enumerate(rows))
+    names = () if pooled else tuple(sorted({row.queue for row in rows}))
+    cluster = Snapshot(
+        nodes=nodes(node_count, {GPU: str(gpus_per_node)}),
+        queues=tuple(Queue(metadata=CustomMeta(name=f"vc-{one}")) for one in names),
+    )
+    return Workload(name, cluster, arrivals)
+
+
+class _Maker:
+    """Makes gangs; pods of one size share a spec."""
+
+    def __init__(self, gpus_per_node: int, pooled: bool) -> None:
+        self._whole = gpus_per_node
+        self._pooled = pooled
+        self._specs: dict[int, PodSpec] = {}
+
+    def arrival(self, number: int, row: PhillyRow) -> Arrival:
+        whole, rest = divmod(row.gpus, self._whole)
+        pods = []
+        if whole:
+            pods.append((self._spec(self._whole), whole))
+        if rest:
+            pods.append((self._spec(rest), 1))
+        queue: Mapping[str, str] = {} if self._pooled else {"queue": f"vc-{row.queue}"}
+        shape = GangShape(f"p{number}", tuple(pods), row.duration, **queue)
+        return rigid(shape, row.submit, row.duration)
+
+    def _spec(self, gpus: int) -> PodSpec:
+        return self._specs.setdefault(gpus, pod_spec({GPU: str(gpus)}))
