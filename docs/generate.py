@@ -14,6 +14,14 @@ DOCS = Path(__file__).parent
 
 PAGES: dict[str, str] = {
     # page below docs/: "module:function", a function without arguments that returns the whole text
+    "reference/cli.md": "batchsched.cli.page:page",
+    "reference/configuration.md": "batchsched.settings.page:page",
+    "reference/schemas/config.json": "batchsched.cli.page:config_schema",
+    "reference/schemas/decision.json": "batchsched.cli.page:decision_schema",
+    "reference/schemas/podgroup.json": "batchsched.cli.page:pod_group_schema",
+    "reference/schemas/queue.json": "batchsched.cli.page:queue_schema",
+    "reference/schemas/snapshot.json": "batchsched.cli.page:snapshot_schema",
+    "reference/schemas/topology.json": "batchsched.cli.page:topology_schema",
 }
 
 

@@ -1,0 +1,11 @@
+from batchsched.cli import page as pages
+from batchsched.cli.app import app
+
+
+def test_page_has_every_command_with_its_options_and_examples():
+    page = pages.page()
+    for command in app.registered_commands:
+        assert f"## `batchsched {command.name or command.callback.__name__}`" in page
+    assert "| `-o`, `--output` table or json or yaml | How to print. | `table` |" in page
+    assert "| `FILE...` |" in page
+    assert "$ batchsched decide examples/" in page
