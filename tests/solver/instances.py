@@ -1,6 +1,7 @@
 """Random small problems: everything the contract knows, on few nodes."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -88,9 +89,13 @@ def _levels(rng: np.random.Generator, size: int) -> np.ndarray:
     return rng.choice([-1, -1, -1, 0, 1], size).astype(np.int32)
 
 
-def _parts(rng: np.random.Generator, gangs: int) -> dict[str, np.ndarray]:
+def _parts(rng: np.random.Generator, gangs: int) -> dict[str, Any]:
     """Classes and subgroups of each gang: one or two classes of 1 to 3 pods."""
-    gang, subgroup, count, sub_gang, sub_need = [], [], [], [], []
+    gang: list[int] = []
+    subgroup: list[int] = []
+    count: list[int] = []
+    sub_gang: list[int] = []
+    sub_need: list[int] = []
     for g in range(gangs):
         sizes = rng.integers(1, 4, rng.integers(1, 3)).tolist()
         grouped = len(sizes) == 2 and rng.random() < 0.6

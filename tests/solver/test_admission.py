@@ -1,5 +1,7 @@
 """Whether one gang fits, and what it lacks."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -36,7 +38,11 @@ def test_large_problems_with_rules_are_asked_of_the_packing():
 
 def test_what_is_short_is_named_in_its_own_measure():
     member, limits = np.ones((1, 1), np.bool_), np.array([UNLIMITED])
-    quota = {"quota_member": member, "quota_free": np.array([[-2, UNLIMITED]]), "quota_gangs": limits}
+    quota: dict[str, Any] = {
+        "quota_member": member,
+        "quota_free": np.array([[-2, UNLIMITED]]),
+        "quota_gangs": limits,
+    }
     problem = problem_of(
         [[4, 9], [5, 9]],
         [{"pods": 3, "need": 5, "demand": [6, 1]}],

@@ -24,6 +24,7 @@ def test_a_knapsack_is_filled_to_its_proved_optimum():
     model, worth = knapsack()
     answer = maximise(model, worth, EFFORT)
     assert (answer.objective, answer.bound, answer.proved, answer.guard) == (10, 10, True, False)
+    assert answer.values is not None
     assert answer.values.tolist() == [0, 1, 1]
 
 
@@ -37,7 +38,9 @@ def test_rows_and_bounds_that_come_later_count_in_the_next_solve():
     model.set_bounds(np.array([1]), np.array([0]), np.array([0]))
     assert maximise(model, worth, EFFORT).objective == 9
     fresh = model.add_variables(np.array([0]), np.array([1]))
-    assert maximise(model, np.append(worth, 5), EFFORT).values[fresh[0]] == 1
+    values = maximise(model, np.append(worth, 5), EFFORT).values
+    assert values is not None
+    assert values[fresh[0]] == 1
 
 
 def test_a_row_with_a_switch_holds_only_when_it_is_on():

@@ -1,6 +1,7 @@
 """Explanations: the cause, what is missing, and a relaxation that admits while half of it does not."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def test_more_nodes_come_in_one_domain_of_the_required_level():
 
 def test_a_quota_names_the_amount_that_it_lacks():
     gangs = [{"pods": 4, "demand": [2]}]
-    quota = {
+    quota: dict[str, Any] = {
         "quota_member": np.ones((2, 1), np.bool_),
         "quota_free": np.array([[UNLIMITED], [5]]),
         "quota_gangs": np.full(2, UNLIMITED),
@@ -116,7 +117,7 @@ def test_a_quota_names_the_amount_that_it_lacks():
 
 
 def test_a_quota_of_gangs_lacks_one_gang():
-    quota = {
+    quota: dict[str, Any] = {
         "quota_member": np.ones((1, 1), np.bool_),
         "quota_free": np.array([[UNLIMITED]]),
         "quota_gangs": np.zeros(1, np.int64),

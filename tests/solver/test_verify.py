@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -234,7 +235,7 @@ def tier_missing(problem: Problem, solution: Solution) -> Planted:
 
 
 def triple_named_twice(problem: Problem, solution: Solution) -> Planted:
-    twice = {
+    twice: dict[str, Any] = {
         name: np.append(getattr(solution, name), getattr(solution, name)[-1:])
         for name in ("classes", "nodes", "counts")
     }
@@ -306,16 +307,11 @@ def test_the_fault_is_caught_in_a_session_of_plain_gangs(plant: Callable):
         gang=np.array([0, 1, 2, 0], np.int32),
         subgroup=np.array([0, -1, -1, 1], np.int32),
         need=np.array([2, 9, 0, 9], np.int32),
-        **{
-            name: np.array(values, np.int32)
-            for name, values in {
-                "sub_gang": [0, 0],
-                "sub_need": [1, 1],
-                "sub_required": [-1, -1],
-                "sub_preferred": [-1, -1],
-                "sub_pinned": [-1, -1],
-            }.items()
-        },
+        sub_gang=np.zeros(2, np.int32),
+        sub_need=np.ones(2, np.int32),
+        sub_required=np.full(2, -1, np.int32),
+        sub_preferred=np.full(2, -1, np.int32),
+        sub_pinned=np.full(2, -1, np.int32),
     )
     solution = solution_of(problem, [(0, 0, 1), (0, 1, 1), (2, 2, 1), (3, 1, 1)], [True, False, True, False])
     assert verify(problem, solution) == ()
