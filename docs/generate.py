@@ -16,6 +16,9 @@ PAGES: dict[str, str] = {
     # page below docs/: "module:function", a function without arguments that returns the whole text
     "reference/cli.md": "batchsched.cli.page:page",
     "reference/configuration.md": "batchsched.settings.page:page",
+    "reference/gang-life.md": "batchsched.model.life:page",
+    "reference/policies.md": "batchsched.ordering.page:page",
+    "reference/reasons.md": "batchsched.model.decision:page",
     "reference/schemas/config.json": "batchsched.cli.page:config_schema",
     "reference/schemas/decision.json": "batchsched.cli.page:decision_schema",
     "reference/schemas/podgroup.json": "batchsched.cli.page:pod_group_schema",

@@ -48,7 +48,7 @@ class Headroom:
     the order of arrival, and needs no room. A gang with room > 0 is passed over, neither head nor backfill, unless
     its own needs and the room are free now or held by gangs that end within H, or nothing runs at all.
 
-    Source: derived in docs/policies; measured against EASY-SAF in docs/performance.
+    Source: our own; how it was found and what it costs stands in the decision record on headroom.
     """
 
     name: ClassVar[str] = "headroom"
