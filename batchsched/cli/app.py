@@ -2,16 +2,24 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import typer
 
-from batchsched.cli import decide, explain, record, replay, schema, version
+from batchsched.cli import decide, explain, record, replay, schema, simulate, version
 
 
 def told(command: Callable[..., object]) -> str:
     """Return a command's docstring with each paragraph on one line: the terminal breaks the lines."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
+
+
+def _group(commands: Iterable[tuple[Callable[..., None], str]]) -> typer.Typer:
+    """Put commands with their examples under one name."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+    for command, examples in commands:
+        group.command(help=told(command), epilog=examples)(command)
+    return group
 
 
 app = typer.Typer(
@@ -30,4 +38,5 @@ app.command(help=told(explain.explain), epilog=explain.EXAMPLES)(explain.explain
 app.command(help=told(record.record), epilog=record.EXAMPLES)(record.record)
 app.command(help=told(replay.replay), epilog=replay.EXAMPLES)(replay.replay)
 app.command(help=told(schema.schema), epilog=schema.EXAMPLES)(schema.schema)
+app.add_typer(_group(simulate.COMMANDS), name="simulate", help=simulate.HELP)
 app.command(help=told(version.version))(version.version)
