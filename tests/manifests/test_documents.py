@@ -1,0 +1,63 @@
+"""Formats at their edges; what whole files come to is in test_reading."""
+
+import pytest
+
+from batchsched.errors import InvalidInput
+from batchsched.manifests.documents import documents
+
+NODE = b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}'
+
+
+def found(data, file="x.json"):
+    """Return the kinds of what is found, and the messages of what is wrong."""
+    return [
+        one.message if isinstance(one, InvalidInput) else one.envelope.kind for one in documents(data, file)
+    ]
+
+
+def test_byte_order_mark_is_passed_over():
+    assert found(b"\xef\xbb\xbf" + NODE) == ["Node"]
+
+
+def test_several_texts_are_read_up_to_the_broken_one():
+    text = b'{\n"apiVersion": "v1",\n"kind": "Node"\n}\n'
+    *good, last = found(text + text + b"{")
+    assert good == ["Node", "Node"]
+    assert last.startswith("line 9, column 2: is not JSON")
+
+
+def test_broken_json_is_named_by_line_and_column():
+    (message,) = found(b'{\n "kind": "Node",\n "metadata": {]\n}')
+    assert message.startswith("line 3, column 15: is not JSON")
+
+
+@pytest.mark.parametrize("file", ["x.json", "x.yaml"])
+def test_json_that_is_not_utf8_is_named_by_its_byte(file):
+    (message,) = found(b'{"kind": "\xff', file)
+    assert "is not UTF-8 text (byte 10)" in message
+
+
+def test_item_that_is_no_object_costs_itself_only():
+    data = b'{"apiVersion": "v1", "kind": "List", "items": [7, ' + NODE + b', {"kind": 7}]}'
+    first, second, third = found(data)
+    assert "expected a Kubernetes object" in first
+    assert second == "Node"
+    assert "expected a Kubernetes object" in third
+
+
+def test_object_whose_kind_is_no_text_is_named_by_its_place():
+    (one,) = documents(b'{"kind": 7}', "x.json")
+    assert isinstance(one, InvalidInput)
+    assert one.object == "(document 1)"
+
+
+@pytest.mark.parametrize("text", [b"d: {[1, 2]: x}", b"d: !!python/object:os.system {}", b"d: *nowhere"])
+def test_yaml_that_is_more_than_data_is_refused(text):
+    (message,) = found(text, "x.yaml")
+    assert message.startswith("line 1: is not YAML")
+
+
+def test_empty_list_is_told_from_nothing():
+    assert found(b'{"apiVersion": "v1", "kind": "PodList", "items": null}') == ["List"]
+    assert found(b"") == []
+    assert found(b"[]") == []
