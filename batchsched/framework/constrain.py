@@ -44,6 +44,8 @@ class Batch:
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self.candidates = tuple(candidates)
         self.partitions: list[IndexArray] = []
+        self.gathered: dict[int, str] = {}
+        """Gangs all of whose pods end in one domain of a node label, whatever their order: by number, the label."""
         self._known: dict[bytes, int] = {}
 
     def partition(self, domains: IndexArray) -> int:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -94,6 +94,9 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         ]
     )
     rows = frame.pipeline.constrain(batch, frame.table)
+    for number, key in batch.gathered.items():
+        if choices[number].required == NONE and gangs[number].fresh:
+            choices[number] = replace(choices[number], required=scene.levels.of_label(key, frame.table))
     problem = Problem(
         free=np.maximum(0, frame.table.allocatable - frame.table.requested),
         capacity=frame.table.allocatable,
@@ -114,7 +117,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         preferred=_ints([choice.preferred for choice in choices]),
         pinned=_ints(
             [
-                _pinned(scene, gang.members, choice.required, "")
+                pinned(scene, gang.members, choice.required, "")
                 for gang, choice in zip(gangs, choices, strict=True)
             ]
         ),
@@ -189,7 +192,7 @@ class _Subgroups:
                 self.gang.append(number)
                 self.need.append(max(0, sub.min_member - bound))
                 self.choices.append(choice)
-                self.pinned.append(_pinned(scene, gang.members, choice.required, sub.name))
+                self.pinned.append(pinned(scene, gang.members, choice.required, sub.name))
 
     def number(self, gang: int, subgroup: int) -> int:
         return self._first[gang] + subgroup if subgroup >= 0 else NONE
@@ -205,8 +208,15 @@ def _domains_of(scene: Scene, members: Members, level: int, subgroup: str) -> Co
     )
 
 
-def _pinned(scene: Scene, members: Members, level: int, subgroup: str) -> int:
-    """The domain where members run already; where they run in several, that of most of them."""
+def pinned(scene: Scene, members: Members, level: int, subgroup: str) -> int:
+    """Return the domain where members run already; where they run in several, that of most of them.
+
+    Args:
+      scene: the levels.
+      members: of the gang.
+      level: the required level, NONE for none.
+      subgroup: the subGroup whose members count, "" for all.
+    """
     if level == NONE or not members.bound:
         return NONE
     domains = _domains_of(scene, members, level, subgroup)

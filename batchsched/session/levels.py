@@ -81,6 +81,17 @@ class Levels:
                 choices.append(self._choice(name, sub.topology.required, sub.topology.preferred))
         return tuple(choices)
 
+    def of_label(self, key: str, table: NodeTable) -> int:
+        """Return the level whose domains are the values of a node label; it belongs to no topology."""
+        if ("", key) not in self._index:
+            domains, values = table.label(key)
+            self._index["", key] = len(self.names)
+            self.names.append(("", key))
+            self.values.append(values)
+            self.wider.append(NONE)
+            self.domains = np.vstack([self.domains, domains[np.newaxis]])
+        return self._index["", key]
+
     def _choice(self, topology: str, required: str | None, preferred: str | None) -> LevelChoice:
         return LevelChoice(self._level(topology, required), self._level(topology, preferred))
 

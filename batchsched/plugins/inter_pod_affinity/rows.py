@@ -178,7 +178,7 @@ def _together(scene: Scene) -> Iterator[Row]:
     While something matches anywhere the exception for the first of a series is off, and stays off. A pod of K comes
     into z only after a pod of F did; the first of F in z is not of K, by the same rule: Σ_K x ≤ |K|·Σ_(F without K) x.
     While nothing matches, the exception is for pods that match themselves alone; for the others of K, those outside
-    F: Σ x ≤ |K|·Σ_F x. That the first and those like it end in one domain is no linear rule: replay sees to it.
+    F: Σ x ≤ |K|·Σ_F x. The first of a series and those like it: see `_gather`.
     """
     sets: dict[Hashable, tuple[tuple[Term, ...], list[Candidate]]] = {}
     for one in scene.batch.candidates:
@@ -199,6 +199,8 @@ def _together(scene: Scene) -> Iterator[Row]:
             bound, seeds = having, [one for one in matching if one.index not in own]
         else:
             bound, seeds = [one for one in having if one.index not in names], matching
+            if own >= names:
+                _gather(scene, terms, having)
         if not bound:
             continue
         for key in keys_of(terms):
@@ -212,6 +214,20 @@ def _together(scene: Scene) -> Iterator[Row]:
                 right,
                 TOGETHER.format(key=key),
             )
+
+
+def _gather(scene: Scene, terms: tuple[Term, ...], having: Sequence[Candidate]) -> None:
+    """Say that gangs end in one domain: that is no linear row, but it is the solver's required level.
+
+    Nothing matches anywhere now, and nobody but K itself will: the first pod of K takes the exception, and every
+    later one needs a pod of K in its own domain, so that all of K ends where the first one went. It is said of gangs
+    that lie in K with all their classes, and for the key with the most domains.
+    """
+    own = {one.index for one in having}
+    split = {one.gang for one in scene.batch.candidates if one.index not in own}
+    finest = max(keys_of(terms), key=lambda key: len(scene.table.label(key)[1]))
+    for gang in sorted({one.gang for one in having} - split):
+        scene.batch.gathered.setdefault(gang, finest)
 
 
 def _count(candidates: Iterable[Candidate]) -> int:

@@ -23,6 +23,10 @@ def test_whatever_the_filter_accepts_pod_by_pod_satisfies_every_row(world, rando
     for _ in range(3):
         placed, taken = nb.walk(PLUGIN, world, random, anywhere)
         assert [row for row in rows if nb.broken(row, batch, placed, taken)] == []
+        for gang, key in batch.gathered.items():
+            own = [one.index for one in batch.candidates if one.gang == gang]
+            there = placed[own].sum(axis=0) > 0
+            assert len(set(table.label(key)[0][there].tolist())) <= 1
 
 
 NODES = (
@@ -108,3 +112,18 @@ def test_the_first_of_a_series_may_go_anywhere_unless_one_of_it_is_there():
 def test_a_term_stated_twice_counts_once():
     twice = nb.pod("a", {"app": "a"}, affinity=nb.required(apart=[nb.near(nb.ZONE, app="a")] * 2))
     assert admitted(world_of((twice, 2)), [1, 0, 1, 0])
+
+
+def test_a_series_that_nobody_began_is_gathered_in_one_domain():
+    series = nb.Gang(((together(nb.ZONE, "a", "a"), 2),), rigid=True)
+    mixed = nb.Gang(((together(nb.ZONE, "b", "b"), 2), (nb.pod("c", {"app": "c"}), 1)), rigid=True)
+    world = nb.World(NODES, (), (series, mixed), ())
+    table = world.table()
+    batch = nb.batch_of(world, table)
+    PLUGIN.constrain(batch, table.all())
+    assert batch.gathered == {0: nb.ZONE}
+    begun = nb.World(NODES, ((nb.pod("old", {"app": "a"}), 0),), (series,), ())
+    table = begun.table()
+    batch = nb.batch_of(begun, table)
+    PLUGIN.constrain(batch, table.all())
+    assert batch.gathered == {}
