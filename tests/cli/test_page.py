@@ -5,6 +5,7 @@ from batchsched.cli.app import app
 def test_page_has_every_command_with_its_options_and_examples():
     page = pages.page()
     for command in app.registered_commands:
+        assert command.callback is not None
         assert f"## `batchsched {command.name or command.callback.__name__}`" in page
     assert "| `-o`, `--output` table or json or yaml | How to print. | `table` |" in page
     assert "| `FILE...` |" in page

@@ -24,4 +24,5 @@ def test_toleration_matches_as_upstream_does(toleration, tolerates):
 
 
 def test_terms_that_are_not_stated_are_none_at_all():
-    assert PodAffinity().required == PodAffinity().preferred == ()
+    assert PodAffinity().required == ()
+    assert PodAffinity().preferred == ()
