@@ -20,7 +20,7 @@ class Room:
     """What of a gang's minimum fits.
 
     Args:
-      domains: [D] domains of the required level, at least one; only NONE when there is no such level.
+      domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
       placed: [D, C] pods that fit into each, when placed there as a whole.
       wanted: [C] pods that make the minimum.
     """
@@ -77,18 +77,16 @@ def room(problem: Problem) -> Room:
     Masks, free capacity, the gang's required level and pinned domain count. Quotas, rows and subgroups' levels do
     not. Exact for a gang of one class.
     """
-    level, pinned = int(problem.required[0]), int(problem.pinned[0])
-    nodes, found, first = _cells(problem, level, pinned)
+    nodes, domains, first = _cells(problem)
     wanted = minimum(problem)
-    if level != NONE and not len(found):
-        return Room(np.array([max(pinned, 0)]), np.zeros((1, len(wanted)), np.int64), wanted)
-    ends = np.append(first, len(nodes))
-    placed = np.zeros((len(found), len(wanted)), np.int64)
+    placed = np.zeros((len(domains), len(wanted)), np.int64)
+    if not len(nodes):
+        return Room(domains, placed, wanted)
     free = problem.free[nodes]
-    owner = np.repeat(np.arange(len(found)), np.diff(ends))
+    owner = np.repeat(np.arange(len(domains)), np.diff(np.append(first, len(nodes))))
     for index in np.argsort(-_size(problem), kind="stable").tolist():
         want = int(wanted[index])
-        if want == 0 or not len(nodes):
+        if want == 0:
             continue
         fits = fitting(problem, index, free, nodes, want)
         before = np.cumsum(fits) - fits
@@ -96,7 +94,6 @@ def room(problem: Problem) -> Room:
         take = np.clip(want - before, 0, fits)
         placed[:, index] = np.add.reduceat(take, first)
         free = free - take[:, None] * problem.demand[index]
-    domains = found.astype(np.int64) if level != NONE else np.full(len(found), NONE, np.int64)
     return Room(domains, placed, wanted)
 
 
@@ -105,7 +102,7 @@ def hopeful(problem: Problem) -> bool:
 
     What is not hopeful does not fit, however it is packed, if the gang needs all of its pods.
     """
-    nodes, _, first = _cells(problem, int(problem.required[0]), int(problem.pinned[0]))
+    nodes, _, first = _cells(problem)
     if not len(nodes):
         return False
     wanted, free = minimum(problem), problem.free[nodes]
@@ -117,16 +114,34 @@ def hopeful(problem: Problem) -> bool:
     return bool(hope.any())
 
 
-def _cells(problem: Problem, level: int, pinned: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Nodes sorted by their domain of a level, the domains, and where in the nodes each begins."""
+@lru_cache(maxsize=8)
+def _cells(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
+    """Nodes with room for a pod, sorted by their domain, the domains, and where in the nodes each begins.
+
+    When there is no such node there is still one domain: the pinned one, or the first.
+    """
+    level, pinned = int(problem.required[0]), int(problem.pinned[0])
+    useful = _useful(problem)
     if level == NONE:
-        nodes = np.arange(len(problem.free))
-        return nodes, np.zeros(min(1, len(nodes)), np.int64), np.zeros(min(1, len(nodes)), np.int64)
+        return np.flatnonzero(useful), np.full(1, NONE, np.int64), np.zeros(1, np.int64)
     cell = problem.levels[level]
-    nodes = np.flatnonzero(cell >= 0 if pinned == NONE else cell == pinned)
+    nodes = np.flatnonzero(useful & (cell >= 0 if pinned == NONE else cell == pinned))
+    if not len(nodes):
+        return nodes, np.full(1, max(pinned, 0), np.int64), np.zeros(1, np.int64)
     nodes = nodes[np.argsort(cell[nodes], kind="stable")]
     found, first = np.unique(cell[nodes], return_index=True)
     return nodes, found.astype(np.int64), first
+
+
+def _useful(problem: Problem) -> BoolArray:
+    """Which nodes [N] have room for a pod of a class that the minimum needs."""
+    useful = np.zeros(len(problem.free), np.bool_)
+    for index in np.flatnonzero(minimum(problem)).tolist():
+        fits = problem.mask[problem.kind[index]]
+        for resource in np.flatnonzero(problem.demand[index]).tolist():
+            fits = fits & (problem.free[:, resource] >= problem.demand[index, resource])
+        useful |= fits
+    return useful
 
 
 def fitting(problem: Problem, index: int, free: IntArray, nodes: NDArray[np.integer], most: int) -> IntArray:
