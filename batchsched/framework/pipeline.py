@@ -57,6 +57,13 @@ class Pipeline:
         self.postbinds: tuple[points.PostBindPlugin, ...] = self._having(points.PostBindPlugin)
         self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
         self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
+        # Asking a protocol whether it is met is slow; these two are asked for each pod and each class.
+        self._following: dict[object, points.PreFilterExtensionsPlugin] = {
+            one: one for one in self._having(points.PreFilterExtensionsPlugin)
+        }
+        self._normalizing: dict[object, points.NormalizeScorePlugin] = {
+            one: one for one in self._having(points.NormalizeScorePlugin)
+        }
         judging = {*self.prefilters, *self.filters, *self.scores}
         self.reads_all = bool(judging - set(self._signing))
         """Some plugin does not say what of a pod it looks at: it may look at all of the spec and the labels."""
@@ -187,11 +194,9 @@ class Pipeline:
     def landed(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
         """Tell the plugins' state of a class that a pod was put on a node."""
         for plugin in self.prefilters:
-            if (
-                isinstance(plugin, points.PreFilterExtensionsPlugin)
-                and name_of(plugin) not in state.skip_filter
-            ):
-                ask(plugin, "AddPod", plugin.add_pod, pod, added, node, table, state)
+            following = self._following.get(plugin)
+            if following is not None and name_of(plugin) not in state.skip_filter:
+                ask(plugin, "AddPod", following.add_pod, pod, added, node, table, state)
 
     def score(self, pod: PodClass, feasible: IndexArray, table: NodeTable, state: CycleState) -> IntArray:
         """[n] total score, Σ weight · normalised score, of the nodes that fit.
@@ -209,8 +214,9 @@ class Pipeline:
             if name in state.skip_score:
                 continue
             scores = ask(plugin, "Score", plugin.score, pod, nodes, state)
-            if isinstance(plugin, points.NormalizeScorePlugin):
-                scores = ask(plugin, "NormalizeScore", plugin.normalize, scores, pod, nodes, state)
+            normalizing = self._normalizing.get(plugin)
+            if normalizing is not None:
+                scores = ask(plugin, "NormalizeScore", normalizing.normalize, scores, pod, nodes, state)
             scores = np.asarray(scores)
             if scores.shape != (len(nodes),) or (
                 len(scores) and not 0 <= scores.min() <= scores.max() <= 100

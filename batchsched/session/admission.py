@@ -4,8 +4,9 @@ References to objects that do not exist, gates, and too few pods. What is refuse
 solver nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from batchsched.errors import PluginError
 from batchsched.framework.status import SUCCESS, Status
@@ -25,6 +26,8 @@ class Admission:
     frame: Frame
     levels: Levels
     set_aside: frozenset[str]
+    _known: dict[str, tuple[Gang, Gang | Refusal]] = field(default_factory=dict, repr=False)
+    """By identity: a gang, and what came of queueing it; both stay the same until a member comes or goes."""
 
     @classmethod
     def of(cls, frame: Frame, levels: Levels, snapshot: Snapshot) -> "Admission":
@@ -37,10 +40,14 @@ class Admission:
         if refusal is not None:
             return refusal
         gang = self.frame.gang(members)
-        try:
-            return self._queued(gang)
-        except PluginError as error:
-            return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
+        known = self._known.get(members.identity)
+        if known is None or known[0] is not gang:
+            try:
+                known = (gang, self._queued(gang))
+            except PluginError as error:
+                return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
+            self._known[members.identity] = known
+        return known[1]
 
     def _references(self, members: Members) -> Refusal | None:
         key = members.key
@@ -80,10 +87,12 @@ class Admission:
                     left_out += 1
             if pods:
                 parts.append(GangPart(part.pod_class, part.subgroup, tuple(pods)))
+        if gang.members.alone and not gang.parts:  # the pod is being deleted
+            return gang
         count = self.frame.count_of(next(iter(gang.members.pending.values())))
         if not count.possible:
             return Refusal(pod_group=gang.key, reason="NotEnoughPods", message=_not_enough(gang.members))
-        if left_out and sum(len(part.pods) for part in parts) < max(1, gang.need):
+        if left_out and not _enough(gang, parts):
             reasons = ", ".join(gated.reasons)
             return Refusal(
                 pod_group=gang.key,
@@ -102,9 +111,21 @@ class Admission:
         )
 
 
+def _enough(gang: Gang, parts: Iterable[GangPart]) -> bool:
+    """Tell whether these parts bring the gang, and every subGroup of it, to its minimum."""
+    left: Counter[int] = Counter()
+    for part in parts:
+        left[part.subgroup] += len(part.pods)
+    count = gang.members.count()
+    return left.total() >= max(1, gang.need) and all(
+        left[at] + count.sub_placed[name] >= least
+        for at, (name, least) in enumerate(count.sub_minimum.items())
+    )
+
+
 def without_pods(members: Members) -> Refusal | None:
     """Refuse a PodGroup of which too few pods exist and none waits."""
-    if members.group is None or members.pending or len(members.bound) >= members.minimum:
+    if members.group is None or members.pending or members.count().possible:
         return None
     return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
 

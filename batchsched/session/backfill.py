@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.framework.status import IndexArray, IntArray
-from batchsched.session.formulation import Scene, formulate
+from batchsched.session.formulation import Scene, lasting_problem
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang, Run
 from batchsched.session.walk import Walked
@@ -75,7 +75,7 @@ def shadow_of(scene: Scene, gang: Gang, started: Iterable[Walked], now: float) -
     runs.sort(key=lambda run: run.end)
     runs = [run for run in runs if math.isfinite(run.end)]
     free = frame.table.allocatable - frame.table.requested
-    problem = formulate(scene, [gang], gang.created, lasting=True).problem
+    problem = lasting_problem(scene, gang)
     first = _first_fit(problem, free, runs, gang)
     if first is None:
         return None
@@ -89,10 +89,11 @@ def _run_of(frame: Frame, walked: Walked, now: float) -> Run:
     """What a gang that this session started holds; it counts from now on."""
     gang = walked.gang
     end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
-    return Run(
-        end=end if gang.fresh else frame.run(gang.members).end,
-        nodes=np.array([placed.node for placed in walked.placed], np.int32),
-        requests=np.array([frame.vectors(placed.pod)[0] for placed in walked.placed], np.int64),
+    return Run.of(
+        end if gang.fresh else frame.run(gang.members).end,
+        [placed.node for placed in walked.placed],
+        [frame.vectors(placed.pod)[0] for placed in walked.placed],
+        len(frame.table.resources),
     )
 
 
@@ -114,7 +115,7 @@ def _least(free: IntArray, runs: list[Run], gang: Gang) -> int:
     """The first end after which enough is free in sum: none before it can do."""
     if not runs:
         return 0
-    released = np.cumsum([run.requests.sum(axis=0) for run in runs], axis=0)
+    released = np.cumsum([run.total for run in runs], axis=0)
     enough = (np.maximum(0, free).sum(axis=0) + released >= gang.needs).all(axis=1)
     return int(np.argmax(enough)) if enough.any() else len(runs)
 

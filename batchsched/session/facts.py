@@ -69,10 +69,10 @@ class SpecBook:
 
 def resized(pod: Pod) -> bool:
     """Tell whether a bound pod's status may count for more, or less, than its spec."""
+    if not pod.spec.node_name:
+        return False
     status = pod.status
-    return bool(pod.node) and (
-        status.resources is not None
-        or status.allocated_resources is not None
-        or any(one.resources is not None for one in status.container_statuses or ())
-        or any(one.resources is not None for one in status.init_container_statuses or ())
-    )
+    if status.resources is not None or status.allocated_resources is not None:
+        return True
+    containers = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return bool(containers) and any(one.resources is not None for one in containers)

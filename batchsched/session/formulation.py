@@ -145,6 +145,21 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
     return Formulation(problem, tuple(gangs), parts, priorities, scene.quotas)
 
 
+def lasting_problem(scene: Scene, gang: Gang) -> Problem:
+    """Return the problem of a gang by itself that stays true when running gangs end; `free` is not to be used.
+
+    It is kept with the gang where nothing in it follows from what others do.
+    """
+    members = gang.members
+    if members.lasting is not None and members.lasting[0] is members.gang and not scene.quotas.limits:
+        return members.lasting[1]
+    problem = formulate(scene, [gang], gang.created, lasting=True).problem
+    steady = all(scene.survey.of(part.pod_class).steady for part in gang.parts)
+    if steady and members.gang is not None and not problem.rows and not scene.quotas.limits:
+        members.lasting = (members.gang, problem)
+    return problem
+
+
 class _Kinds:
     """Distinct classes, numbered as they come."""
 

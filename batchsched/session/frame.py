@@ -166,10 +166,10 @@ class Frame:
 
     def vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R] requests with the pod count, [2] requests for scoring) of a pod."""
-        facts = self.specs.of(pod)
-        known = self._vectors.get(id(facts.spec))
+        known = self._vectors.get(id(pod.spec))
         if known is not None and not resized(pod):
             return known
+        facts = self.specs.of(pod)
         vector = np.zeros(len(self.table.resources), np.int64)
         vector[0] = 1
         for resource, amount in self.specs.requests(pod).items():
@@ -228,16 +228,17 @@ class Frame:
         priority = self._priority(members, pods)
         parts = self._parts(members, pods, priority)
         estimate = group.spec.expected_runtime_seconds if group is not None else None
+        need = members.need
         members.gang = Gang(
             members=members,
             queue=members.queue,
             priority=priority,
             created=members.created,
             estimate=math.nan if estimate is None else float(estimate),
-            need=max(0, members.minimum - len(members.bound)),
+            need=need,
             parts=parts,
             share=sum(self.share(part.pod_class.requests) * len(part.pods) for part in parts),
-            needs=self._needs(parts, max(0, members.minimum - len(members.bound))),
+            needs=self._needs(parts, need),
         )
         return members.gang
 
@@ -261,12 +262,11 @@ class Frame:
             placed = [(pod, node) for pod, node in members.bound.values() if node >= 0]
             estimate = members.group.spec.expected_runtime_seconds if members.group is not None else None
             started = [seconds(pod.status.start_time, math.inf) for pod, _ in placed]
-            members.run = Run(
-                end=min(started, default=math.inf) + estimate if estimate is not None else math.inf,
-                nodes=np.array([node for _, node in placed], np.int32),
-                requests=np.array([self.vectors(pod)[0] for pod, _ in placed], np.int64).reshape(
-                    len(placed), len(self.table.resources)
-                ),
+            members.run = Run.of(
+                min(started, default=math.inf) + estimate if estimate is not None else math.inf,
+                [node for _, node in placed],
+                [self.vectors(pod)[0] for pod, _ in placed],
+                len(self.table.resources),
             )
         return members.run
 

@@ -1,7 +1,10 @@
 """Gangs as a session sees them: the pods that wait, what they still need, and what stands in their way."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from batchsched.framework.gangs import GangCount
 from batchsched.framework.podclass import PodClass
@@ -9,6 +12,7 @@ from batchsched.framework.status import IndexArray, IntArray
 from batchsched.model.meta import seconds
 from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.model.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
+from batchsched.solver.problem import Problem
 
 ALONE: Final = "pod/"
 """The prefix of the identity of a pod that is a gang of one."""
@@ -25,6 +29,7 @@ class Members:
       arrival: grows with the order in which gangs were first seen.
       slot: the gang's place in the backlog's columns, -1 outside.
       gang, run: what was worked out of this record, until a member comes or goes.
+      lasting: a gang, and its problem by itself, as it stays when running gangs end.
     """
 
     identity: str
@@ -35,6 +40,7 @@ class Members:
     slot: int = -1
     gang: "Gang | None" = None
     run: "Run | None" = None
+    lasting: "tuple[Gang, Problem] | None" = None
 
     @property
     def alone(self) -> bool:
@@ -61,6 +67,17 @@ class Members:
         return self.group.min_member if self.group is not None else 1
 
     @property
+    def need(self) -> int:
+        """Members that must still be placed before the gang, and every subGroup of it, is at its minimum."""
+        least = max(0, self.minimum - len(self.bound))
+        if self.group is None or not self.group.spec.sub_groups:
+            return least
+        count = self.count()
+        return max(
+            least, sum(max(0, most - count.sub_placed[name]) for name, most in count.sub_minimum.items())
+        )
+
+    @property
     def created(self) -> float:
         """Seconds since 1970 at which the gang was submitted."""
         if self.group is not None:
@@ -71,11 +88,12 @@ class Members:
         """Count the members for plugins: those that are bound have a place."""
         group = self.group
         subs = group.spec.sub_groups if group is not None else ()
-        names = {sub.name for sub in subs}
+        names = [sub.name for sub in subs]
+        staying = [pod for pod in self.pending.values() if not pod.terminating]
         existing = dict.fromkeys(names, 0)
         placed = dict.fromkeys(names, 0)
         if names:
-            for pod in self.pending.values():
+            for pod in staying:
                 _count(existing, pod)
             for pod, _ in self.bound.values():
                 _count(existing, pod)
@@ -83,7 +101,7 @@ class Members:
         return GangCount(
             key=self.identity,
             minimum=self.minimum,
-            existing=len(self.pending) + len(self.bound),
+            existing=len(staying) + len(self.bound),
             placed=len(self.bound),
             timeout_seconds=float(group.spec.schedule_timeout_seconds if group else SCHEDULE_TIMEOUT),
             sub_minimum={sub.name: sub.min_member for sub in subs},
@@ -161,11 +179,19 @@ class Run:
       end: seconds since 1970 at which it is expected to end, infinity where nobody said.
       nodes: [P] where its pods are.
       requests: [P, R] what they hold there.
+      total: [R] their sum.
     """
 
     end: float
     nodes: IndexArray
     requests: IntArray
+    total: IntArray
+
+    @classmethod
+    def of(cls, end: float, nodes: Sequence[int], requests: Sequence[IntArray], resources: int) -> "Run":
+        """Make a run of P pods over R resources."""
+        rows = np.array(requests, np.int64).reshape(len(nodes), resources)
+        return cls(end, np.array(nodes, np.int32), rows, rows.sum(axis=0))
 
 
 def identity_of(pod: Pod) -> str:

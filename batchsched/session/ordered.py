@@ -21,7 +21,7 @@ from batchsched.session.admission import Admission
 from batchsched.session.backfill import Shadow, shadow_of
 from batchsched.session.backlog import Line
 from batchsched.session.diagnosis import by_itself, lone, out_of_turn, permit_refusal
-from batchsched.session.formulation import Formulation, Scene, formulate
+from batchsched.session.formulation import Formulation, Scene, formulate, lasting_problem
 from batchsched.session.gang import Gang, Members
 from batchsched.session.joint import shares_of
 from batchsched.session.quotas import spend
@@ -105,7 +105,7 @@ class Ordered:
         """[R] what gangs hold that are expected to end within the horizon, as the session begins."""
         frame = self._scene.frame
         runs = (frame.run(members) for members in frame.running.values())
-        soon = [run.requests.sum(axis=0) for run in runs if run.end <= self._now + horizon]
+        soon = [run.total for run in runs if run.end <= self._now + horizon]
         return np.sum(soon, axis=0) if soon else self._soon
 
     def _held_back(self, line: Line, some: slice) -> BoolArray:
@@ -177,6 +177,8 @@ class Ordered:
         return shadow.take(solution.nodes, demand)
 
     def _refused(self, gang: Gang, formulation: Formulation, solution: Solution) -> Attempt:
+        if gang.need == 0:  # it runs, and its surplus waits for room without being in anybody's way
+            return Attempt.STUCK
         if not self._brief:
             self.refusals.append(by_itself(self._scene, formulation, solution))
         return self._full_or_stuck(gang)
@@ -185,7 +187,7 @@ class Ordered:
         """Tell whether an empty cluster would take the gang: only then does it wait for running gangs to end."""
         known = self._hopes.get(gang.members.identity)
         if known is None or known[0] is not gang.members.gang:
-            problem = formulate(self._scene, [gang], gang.created, lasting=True).problem
+            problem = lasting_problem(self._scene, gang)
             fits = len(greedy(replace(problem, free=problem.capacity)).counts) > 0
             known = self._hopes[gang.members.identity] = (gang.members.gang, fits)
         return Attempt.FULL if known[1] else Attempt.STUCK

@@ -20,6 +20,7 @@ class Surveyed:
     Args:
       scan: PreFilter's and Filter's answers as things are.
       mask: [N] nodes that no filter refuses for good: those that refuse only until a pod lands stay in.
+      steady: True when `lasting` follows from node and pod objects alone, and stays while they do.
       lasting: [N] nodes that nothing but capacity and neighbours stands against: pods that end may clear them.
       score: [N] total score where mask holds, 0 elsewhere.
       failure: what broke, "" when nothing did; then the mask is empty.
@@ -32,6 +33,7 @@ class Surveyed:
     score: IntArray
     failure: str = ""
     plugin: str = ""
+    steady: bool = False
 
 
 class Survey:
@@ -76,6 +78,6 @@ class Survey:
             if self._scores and mask.any():
                 feasible = np.flatnonzero(mask).astype(np.int32)
                 score[feasible] = frame.pipeline.score(pod_class, feasible, frame.table, scan.state)
-            return Surveyed(scan, mask, lasting, score)
+            return Surveyed(scan, mask, lasting, score, steady=self._static.issuperset(scan.narrowed_by))
         except PluginError as error:
             return Surveyed(None, nothing, nothing, no_score, str(error), error.plugin)
