@@ -220,7 +220,7 @@ class Sessions:
         draft.reservations += ordered.reservations
 
     def _podwise(self, walk: Walk, draft: Draft, waiting: Sequence[Members]) -> None:
-        podwise = Podwise(self.frame, self._admission, walk)
+        podwise = Podwise(self._scene(), self._admission, walk)
         podwise.select(waiting)
         draft.walked += podwise.walked
         draft.refusals += podwise.refusals

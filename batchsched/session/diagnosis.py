@@ -45,6 +45,20 @@ def unschedulable(gang: Gang, scan: Scan) -> Refusal:
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=scan.fit_error())
 
 
+def over_limit(gang: Gang, queue: str) -> Refusal:
+    """A queue does not allow the gang, pod by pod."""
+    message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
+    return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
+
+
+def no_domain(gang: Gang) -> Refusal:
+    """No domain of a required level takes the gang, pod by pod."""
+    message = (
+        "no domain of the required level takes all the pods it needs, each on the best node that is left"
+    )
+    return Refusal(pod_group=gang.key, reason="InsufficientTopologyCapacity", message=message)
+
+
 def out_of_turn(members: Members, head: Gang | None) -> Refusal:
     """A gang ahead blocks, or the policy holds this one back."""
     message = (

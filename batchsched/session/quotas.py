@@ -31,6 +31,14 @@ class Quotas:
         rows = [[limit.name in chains[name] for name in queues] for limit in self.limits]
         return np.array(rows, np.bool_).reshape(len(self.limits), len(queues))
 
+    def lacking(self, frame: Frame, queue: str, requests: IntArray, gangs: int) -> str:
+        """Return the name of a queue that does not allow more requests [R] and gangs in `queue`, "" when all do."""
+        if not self.limits:
+            return ""
+        member = self.members(frame, [queue])[:, 0]
+        over = ((requests > self.free) & (requests > 0)).any(axis=1) | (gangs > self.gangs)
+        return next((self.limits[at].name for at in np.flatnonzero(over & member)), "")
+
 
 def quotas(frame: Frame, scheduler_name: str) -> Quotas:
     """Measure what every limiting queue still allows; only pods that are ours count against queues."""

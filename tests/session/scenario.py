@@ -12,6 +12,7 @@ from batchsched.model.node import Node, NodeStatus
 from batchsched.model.pod import (
     POD_GROUP_LABEL,
     SUB_GROUP_LABEL,
+    Amounts,
     Container,
     Pod,
     PodSpec,
@@ -29,12 +30,12 @@ NOW = 1_700_000_000.0
 GPU = "nvidia.com/gpu"
 
 
-def amounts(**requests: Any) -> dict[str, str]:
+def amounts(**requests: Any) -> Amounts:
     return {GPU if name == "gpu" else name: str(amount) for name, amount in requests.items()}
 
 
 def node(name: str, labels: dict[str, str] | None = None, **allocatable: Any) -> Node:
-    offered = {"cpu": "64", "memory": "256Gi", "pods": "110"} | amounts(**allocatable)
+    offered: Amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"} | amounts(**allocatable)
     return Node(
         metadata=ObjectMeta(name=name, labels={"kubernetes.io/hostname": name} | (labels or {})),
         status=NodeStatus(allocatable=offered),

@@ -1,0 +1,101 @@
+"""What holds of every decision, on random small clusters and in all four ways of selecting."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from batchsched.model.decision import REASONS, Decision, to_json
+from batchsched.model.snapshot import Snapshot
+from tests.session import audit
+from tests.session.clusters import clusters, random_cluster
+from tests.session.scenario import profile, schedule
+
+WAYS = {
+    "joint": profile(),
+    "ordered": profile(selection="ordered"),
+    "easy": profile(selection="ordered", policy={"name": "fcfs"}, backfill="easy"),
+    "pod-by-pod": profile(solver={"enabled": False}),
+}
+
+every_way = pytest.mark.parametrize("way", WAYS)
+pytestmark = pytest.mark.properties
+
+
+def places(decision: Decision) -> dict[str, str]:
+    return {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+
+
+@every_way
+@given(cluster=clusters())
+def test_no_gang_is_split_no_node_overcommitted_and_no_filter_level_or_limit_passed_over(
+    way: str, cluster: Snapshot
+):
+    decision = schedule(cluster, WAYS[way])
+    assert audit.violations(cluster, places(decision)) == []
+    assert len(places(decision)) == len(decision.assignments)
+    assert set(places(decision)) <= {pod.key for pod in cluster.pods if not pod.node}
+
+
+@every_way
+@given(cluster=clusters())
+def test_every_gang_that_waits_is_placed_whole_or_refused_once_for_a_stated_reason(
+    way: str, cluster: Snapshot
+):
+    decision = schedule(cluster, WAYS[way])
+    assert {one.reason for one in decision.refusals} <= set(REASONS)
+    assert all(one.message for one in decision.refusals)
+    refused = [one.pod_group for one in decision.refusals]
+    assert len(set(refused)) == len(refused)
+    there = places(decision)
+    for key, (group, pods) in audit.gangs(cluster).items():
+        placed = any(pod.key in there for pod in pods)
+        stands = audit.complete(group, pods, there) and (group is not None or audit.alone(pods))
+        assert not (placed and key in refused)
+        assert stands or key in refused
+
+
+@every_way
+@given(cluster=clusters())
+def test_the_same_cluster_gets_the_same_bytes(way: str, cluster: Snapshot):
+    assert to_json(schedule(cluster, WAYS[way])) == to_json(schedule(cluster, WAYS[way]))
+
+
+@given(cluster=clusters())
+def test_what_a_tier_reached_is_never_above_its_bound(cluster: Snapshot):
+    account = schedule(cluster).solver
+    assert all(tier.objective <= tier.bound * (1 + 1e-9) + 1e-12 for tier in account.tiers)
+    assert 0 <= account.gap <= 1
+    assert not account.guard
+
+
+def digest(count: int) -> str:
+    """One digest of what all ways decide over the first clusters."""
+    found = hashlib.sha256()
+    for seed in range(count):
+        cluster = random_cluster(seed)
+        for way in WAYS.values():
+            found.update(to_json(schedule(cluster, way)))
+    return found.hexdigest()
+
+
+def test_every_process_and_hash_seed_decides_the_same_bytes():
+    root = Path(__file__).parents[2]
+    count = settings().max_examples // 2
+    program = f"from tests.session.test_properties import digest; print(digest({count}))"
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            cwd=root,
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("0", "4711")
+    }
+    assert len(seen) == 1
