@@ -48,6 +48,8 @@ def replay(
     else:
         _print(str(session), [(one.place, one.recorded, one.now) for one in found], stream)
     _warn_of_version(recorded.version)
+    if recorded.decision.solver.guard:
+        print("warning: the wall-clock guard fired when this was decided: it may not repeat", file=sys.stderr)
     if output is not Output.TABLE:
         print_data(again, output)
     raise typer.Exit(ExitCode.DIFFERS if found else ExitCode.OK)

@@ -126,7 +126,7 @@ class Decoder:
             try:
                 return decoder.decode(raw)
             except msgspec.ValidationError:
-                # Kubernetes takes null for "not stated" everywhere; msgspec only where a field says so.
+                # msgspec takes null only where a field says so.
                 return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), kind)
         except msgspec.DecodeError as error:
             raise Refused((_complaint(error, field),)) from error
@@ -136,7 +136,7 @@ class Decoder:
 
 def _custom(document: Document, kind: type[BaseModel]) -> BaseModel:
     try:
-        return kind.model_validate(msgspec.json.decode(document.raw))
+        return kind.model_validate(_without_nulls(msgspec.json.decode(document.raw)))
     except ValidationError as error:
         raise Refused(complaints(error, kind)) from error
     except (msgspec.DecodeError, RecursionError) as error:
@@ -173,6 +173,7 @@ def _complaint(error: msgspec.DecodeError, field: str) -> Complaint:
 
 
 def _without_nulls(value: Any) -> Any:
+    """Leave nulls out: Kubernetes takes null for "not stated" everywhere."""
     if isinstance(value, dict):
         return {key: _without_nulls(part) for key, part in value.items() if part is not None}
     if isinstance(value, list):

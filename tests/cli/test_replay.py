@@ -93,6 +93,14 @@ def test_session_of_another_version_draws_a_warning(command, session):
     assert "recorded by batchsched 0.0.1" in result.err
 
 
+def test_session_that_the_guard_cut_short_draws_a_warning(command, session):
+    sealed_anew(session, lambda content: content["decision"]["solver"].update(guard=True))
+    result = command("replay", session)
+    assert result.code == 4
+    assert "solver.guard\n  - True\n  + False" in result.out
+    assert "the wall-clock guard fired" in result.err
+
+
 @pytest.mark.parametrize("content", [b"junk", gzip.compress(b"{}"), gzip.compress(b"junk")])
 def test_file_that_is_no_session_is_refused(command, tmp_path, content):
     (tmp_path / "session").write_bytes(content)

@@ -241,6 +241,14 @@ def test_null_means_not_stated(reading):
     assert found.snapshot.pods[0].key == "default/p"
 
 
+def test_null_means_not_stated_in_custom_resources_too(reading):
+    group = custom("PodGroup", "g", minMember=None, queue=None, subGroups=[{"name": "a", "minMember": 2}])
+    group["metadata"]["labels"] = None
+    found = reading(group)
+    assert found.set_aside == ()
+    assert found.snapshot.pod_groups[0].min_member == 2
+
+
 def test_empty_list_is_an_empty_cluster(reading):
     found = reading(listed())
     assert found.snapshot.nodes == ()
