@@ -35,7 +35,8 @@ def amounts(**requests: Any) -> Amounts:
 
 
 def node(name: str, labels: dict[str, str] | None = None, **allocatable: Any) -> Node:
-    offered: Amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"} | amounts(**allocatable)
+    offered: Amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    offered |= amounts(**allocatable)
     return Node(
         metadata=ObjectMeta(name=name, labels={"kubernetes.io/hostname": name} | (labels or {})),
         status=NodeStatus(allocatable=offered),
