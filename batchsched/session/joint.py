@@ -4,6 +4,7 @@ What the walk refuses becomes a cut, and the session solves again; after a bound
 outcome stands, and gangs that the walk still refuses are refused, never split.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -85,23 +86,34 @@ class Joint:
 
     def _walk(self, walk: Walk, solution: Solution, before: Outcome | None) -> Outcome:
         formulation = self._formulation
-        problem = formulation.problem
-        rejected: dict[int, Walked] = {}
-        shares = shares_of(formulation, solution)
-        placed: list[Walked] = []
+        walked = self._walk_in_order(walk, shares_of(formulation, solution))
         objective = np.zeros(len(formulation.priorities))
         weights = self._weight_by_class()
-        for number in sorted(shares, key=lambda g: (int(problem.tier[g]), int(problem.rank[g]))):
-            walked = walk.gang(formulation.gangs[number], shares[number])
-            if not walked.refusal.ok:
-                rejected[number] = walked
-            if walked.placed:
-                placed.append(walked)
-                objective[problem.tier[number]] += sum(
-                    weights[number, id(one.pod_class)] for one in walked.placed
-                )
+        for number, one in walked.items():
+            worth = sum(weights[number, id(placed.pod_class)] for placed in one.placed)
+            objective[formulation.problem.tier[number]] += worth
         bound = solution.bound if before is None else np.maximum(solution.bound, before.bound)
-        return Outcome(tuple(placed), rejected, solution, objective, np.maximum(bound, objective))
+        return Outcome(
+            walked=tuple(one for one in walked.values() if one.placed),
+            rejected={number: one for number, one in walked.items() if not one.refusal.ok},
+            solution=solution,
+            objective=objective,
+            bound=np.maximum(bound, objective),
+        )
+
+    def _walk_in_order(self, walk: Walk, shares: Mapping[int, Sequence[Share]]) -> dict[int, Walked]:
+        """Walk gang after gang; one that needs another's pods near it is asked again once they are there."""
+        problem = self._formulation.problem
+        walked: dict[int, Walked] = {}
+        left = sorted(shares, key=lambda g: (int(problem.tier[g]), int(problem.rank[g])))
+        while left:
+            for number in left:
+                walked[number] = walk.gang(self._formulation.gangs[number], shares[number])
+            again = [number for number in left if not walked[number].placed and not walked[number].final]
+            if len(again) == len(left):
+                break
+            left = again
+        return walked
 
     def _weight_by_class(self) -> dict[tuple[int, int], float]:
         formulation = self._formulation
