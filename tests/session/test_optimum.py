@@ -1,0 +1,142 @@
+"""Joint sessions against brute force: subGroups, surplus, required and preferred levels, queues and priorities."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.model.decision import Decision
+from batchsched.model.meta import seconds
+from batchsched.model.pod import Pod
+from batchsched.model.requests import requests
+from batchsched.model.snapshot import Snapshot
+from batchsched.session.decide import Draft, Sessions
+from batchsched.session.formulation import Formulation, formulate
+from batchsched.solver.problem import Problem
+from tests.session import audit
+from tests.session.clusters import NO_RULES, TINY, clusters
+from tests.session.scenario import NOW, profile, schedule
+from tests.solver.brute import brute, preferred
+
+pytestmark = pytest.mark.properties
+EXACT = profile(solver={"gap": 0.0})
+
+
+def formulated(cluster: Snapshot) -> Formulation:
+    """The problem that a joint session states."""
+    sessions = Sessions(cluster, EXACT)
+    sessions.frame.refresh()
+    line = sessions.frame.backlog.order(sessions._policy, NOW)
+    gangs = sessions._admitted(Draft(), line.members)
+    return formulate(sessions._scene(), gangs, sessions.frame.backlog.youngest())
+
+
+def counts_of(formulation: Formulation, decision: Decision) -> dict[tuple[int, int], int]:
+    """What was assigned, by class and node of the problem."""
+    nodes = {one.pod: one.node for one in decision.assignments}
+    names = formulated_names(formulation)
+    counts: dict[tuple[int, int], int] = {}
+    for at, (_, part) in enumerate(formulation.parts):
+        for pod in part.pods:
+            if pod.name in nodes:
+                key = at, names[nodes[pod.name]]
+                counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def formulated_names(formulation: Formulation) -> dict[str, int]:
+    return {f"n{at}": at for at in range(len(formulation.problem.free))}
+
+
+@given(cluster=clusters(NO_RULES))
+def test_tiers_gangs_and_preferred_levels_reach_the_optimum(cluster: Snapshot):
+    formulation = formulated(cluster)
+    best = brute(formulation.problem)
+    decision = schedule(cluster, EXACT)
+    reached = [tier.objective for tier in decision.solver.tiers]
+    assert [tier.priority for tier in decision.solver.tiers] == list(formulation.priorities)
+    assert reached == pytest.approx(best.tiers, rel=1e-9, abs=1e-12)
+    assert [tier.bound for tier in decision.solver.tiers] == pytest.approx(reached, rel=1e-9, abs=1e-12)
+    counts = counts_of(formulation, decision)
+    assert taken(formulation.problem, counts) == best.gangs
+    assert preferred(formulation.problem, counts) == pytest.approx(best.cost, rel=1e-9, abs=1e-9)
+
+
+def taken(problem: Problem, counts: dict[tuple[int, int], int]) -> int:
+    with_pods = {int(problem.gang[c]) for c, _ in counts}
+    return sum(problem.need[g] == 0 or g in with_pods for g in range(len(problem.need)))
+
+
+@given(cluster=clusters(NO_RULES))
+def test_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(cluster: Snapshot):
+    formulation = formulated(cluster)
+    problem = formulation.problem
+    decision = schedule(cluster, EXACT)
+    held = np.zeros(len(problem.need), np.int64)
+    for (c, _), count in counts_of(formulation, decision).items():
+        held[problem.gang[c]] += count
+    refused = {one.pod_group for one in decision.refusals}
+    for number, gang in enumerate(formulation.gangs):
+        if gang.key not in refused:
+            continue
+        kept = held > 0
+        kept[number] = True
+        need = np.where(kept, np.where(held > 0, held, problem.need), problem.need).astype(np.int32)
+        wanted = replace(
+            problem,
+            need=need,
+            allowed=kept,
+            fresh=problem.fresh & ~((held > 0) & (problem.need == 0)),
+            weight=np.zeros_like(problem.weight),
+        )
+        assert brute(wanted).gangs < int(((need == 0) | kept).sum())
+
+
+@given(cluster=clusters(TINY))
+def test_no_placement_at_all_is_worth_more(cluster: Snapshot):
+    """Every way to put every pod on every node, judged by the objects alone: formulation included."""
+    waiting = [pod for pod in cluster.pods if not pod.node]
+    priorities = priorities_of(cluster)
+    shares = {pod.key: weight(cluster, pod) for pod in waiting}
+    tiers = sorted(set(priorities.values()), reverse=True)
+
+    def value(places: dict[str, str]) -> tuple[float, ...]:
+        return tuple(
+            round(sum(shares[key] for key in places if priorities[key] == tier), 9) for tier in tiers
+        )
+
+    found = schedule(cluster, EXACT)
+    mine = value({f"{one.namespace}/{one.pod}": one.node for one in found.assignments})
+    names = ("", *(node.name for node in cluster.nodes))
+    for choice in itertools.product(names, repeat=len(waiting)):
+        places = {pod.key: name for pod, name in zip(waiting, choice, strict=True) if name}
+        if value(places) > mine:
+            assert audit.violations(cluster, places), places
+
+
+def priorities_of(cluster: Snapshot) -> dict[str, int]:
+    values = {one.metadata.name: one.value for one in cluster.priority_classes}
+    return {
+        pod.key: values.get(group.spec.priority_class_name, 0) if group else 0
+        for group, pods in audit.gangs(cluster).values()
+        for pod in pods
+    }
+
+
+def weight(cluster: Snapshot, pod: Pod) -> float:
+    """The dominant share with the age bonus, as the decision format states it."""
+    totals: dict[str, int] = {}
+    for node in cluster.nodes:
+        for resource, amount in node.allocatable().items():
+            totals[resource] = totals.get(resource, 0) + amount
+    counted = [name for name in totals if name in ("cpu", "memory") or name.endswith("/gpu")]
+    share = max(requests(pod).get(name, 0) / totals[name] if totals[name] else 0.0 for name in counted)
+    ages = {
+        key: NOW - min(seconds(one.metadata.creation_timestamp) for one in pods)
+        for key, (_, pods) in audit.gangs(cluster).items()
+        if any(not one.node for one in pods)
+    }
+    age = ages[audit.group_of(pod)] - min(ages.values())
+    return share * (1 + 0.5 * min(1.0, age / 86400))
