@@ -64,8 +64,8 @@ def _tables(decision: Decision, gangs: dict[str, list[tuple[str, str]]]) -> Iter
         held = [(one.pod_group, one.plugin, one.until) for one in decision.waiting]
         yield _filled("Waiting at Permit", ("PodGroup", "Held by", "Until"), held)
     if decision.refusals:
-        refused = [(one.pod_group, one.reason, _why(one)) for one in decision.refusals]
-        yield _filled("Refused", ("PodGroup", "Reason", "Why, and what would help"), refused)
+        refused = [(f"{one.pod_group}\n{one.reason}", _why(one)) for one in decision.refusals]
+        yield _filled("Refused", ("PodGroup, and reason", "Why, and what would help"), refused)
     if decision.evictions:
         evicted = [(f"{one.namespace}/{one.pod}", one.for_, one.reason) for one in decision.evictions]
         yield _filled("Evicted", ("Pod", "For", "Reason"), evicted)
@@ -89,9 +89,9 @@ def _filled(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]
 def _why(refusal: Refusal) -> str:
     parts = [refusal.message]
     if refusal.missing:
-        parts.append(f"Missing: {missing_of(refusal)}.")
+        parts.append(f"missing: {missing_of(refusal)}")
     if refusal.relaxation:
-        parts.append(f"Would help: {refusal.relaxation}.")
+        parts.append(f"would help: {refusal.relaxation}")
     return "\n".join(parts)
 
 

@@ -47,7 +47,7 @@ def test_every_part_of_a_decision_has_its_table(capsys):
         assert title in out
     for word in ("a/alone-0", "b/victim", "Reclaimed", "a/head", "Quota", "spec.priority", "two more nodes"):
         assert word in out
-    assert "Missing: 16 nvidia.com/gpu, 64Gi memory." in out
+    assert "missing: 16 nvidia.com/gpu, 64Gi memory" in out
     assert "3 placed (3 pods), 1 waiting, 1 refused, 1 set aside; 0 nodes" in out
     assert "1 tier, 0.00% from the bound; the wall-clock guard fired" in out
 
