@@ -107,9 +107,10 @@ def _tier(climb: _Climb, tier: int, remaining: int) -> float:
     bound = climb.up(objective, ceiling, allowance)
     worth = _worth(climb, tier)
     climb.fix(objective, slack)
-    if bound is None:
-        return max(worth, _relaxed(climb, np.where(of, problem.weight, 0.0)))
-    return worth if bound <= int(objective @ climb.values) else max(worth, (bound + slack) / scale)
+    if bound is not None and bound <= int(objective @ climb.values):
+        return worth
+    loose = _relaxed(climb, np.where(of, problem.weight, 0.0))
+    return max(worth, loose if bound is None else min(loose, (bound + slack) / scale))
 
 
 def _in_order(climb: _Climb, tier: int, allowance: float) -> float:

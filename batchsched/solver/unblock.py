@@ -28,6 +28,8 @@ from batchsched.solver.relaxation import (
 
 EIGHTHS: Final = 8
 """Quotas are loosened in eighths of what is missing."""
+_TIMES: Final = 16
+"""Changes are tried up to so many times what the gang alone would need: others may take of them too."""
 
 
 class Cause(StrEnum):
@@ -79,10 +81,12 @@ def smallest(family: Family, admits: Probe) -> Relaxation | None:
     not admit.
     """
     low, high = 0, family.start
-    while not admits(family.make(high)):
-        if high >= family.limit:
+    if not admits(family.make(high)):
+        if high >= family.limit or not admits(family.make(family.limit)):
             return None
         low, high = high, min(2 * high, family.limit)
+        while not admits(family.make(high)):
+            low, high = high, min(2 * high, family.limit)
     if low == 0 and high > 1 and not admits(family.make(high - 1)):
         low = high - 1
     while high - low > 1:
@@ -126,7 +130,7 @@ def families(
         problem = apply(problem, Together(pods))
     quotas = quotas_short(problem)
     if quotas:
-        yield Family(Cause.QUOTA, partial(_loosened, pods, quotas), EIGHTHS, EIGHTHS * 64)
+        yield Family(Cause.QUOTA, partial(_loosened, pods, quotas), EIGHTHS, EIGHTHS * _TIMES)
     first: tuple[Relaxation, ...] = (*pods, *quotas)
     for change in _levels(problem, above):
         yield Family(Cause.TOPOLOGY, partial(_always, together(*first, change)))
@@ -207,7 +211,7 @@ def _nodes(problem: Problem, first: tuple[Relaxation, ...], types: Sequence[IntA
     rules = tuple(Rule(at, _reach(problem, at)) for at in range(len(problem.rows)))
     bound = [(NONE, problem.required[0]), *enumerate(problem.sub_required)]
     levels = tuple(Level(0, NONE, subgroup) for subgroup, level in bound if level != NONE)
-    limit = 64 * int(minimum(problem).sum())
+    pods = int(minimum(problem).sum())
     fixed = first
     stages: tuple[tuple[Relaxation, ...], ...] = ((), rules, levels)
     for at, loose in enumerate(stages):
@@ -215,18 +219,18 @@ def _nodes(problem: Problem, first: tuple[Relaxation, ...], types: Sequence[IntA
         more = _more(apply(problem, Together(fixed)), types)
         if more is not None and (at == 0 or loose):
             yield Family(
-                Cause.CAPACITY, partial(_wider, fixed, more), more.count, max(limit, 64 * more.count)
+                Cause.CAPACITY, partial(_wider, fixed, more), more.count, max(pods, _TIMES * more.count)
             )
     # others may take what is added, so that there must be enough for them too
     asked = tuple((minimum(problem) @ problem.demand).tolist())
     quotas = tuple(Quota(quota, asked, 1) for quota in range(len(problem.quota_gangs)))
-    pods = tuple(part for part in first if isinstance(part, Pods))
+    given = tuple(part for part in first if isinstance(part, Pods))
     stages = ((), rules, (*rules, *levels))
     for loose in stages:
-        fixed = (*pods, *quotas, *loose)
+        fixed = (*given, *quotas, *loose)
         more = _more(apply(problem, Together(fixed)), types)
         if more is not None:
-            yield Family(Cause.CAPACITY, partial(_plenty, (*fixed, more)), 1, 64)
+            yield Family(Cause.CAPACITY, partial(_plenty, (*fixed, more)), 1, _TIMES)
 
 
 def _more(problem: Problem, types: Sequence[IntArray]) -> Nodes | None:
