@@ -31,6 +31,15 @@ class Members:
     levelled: bool  # some level, of the gang or of a part, is asked for
 
 
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """What was taken back, and the domains it stood in."""
+
+    entries: list[Entry]
+    domains: dict[int, int]
+    inner: dict[int, int]
+
+
 class Packing:
     """One packing that grows gang by gang.
 
@@ -65,11 +74,23 @@ class Packing:
                 self._forget(entry.gang)
         self.room.rollback(mark)
 
-    def withdraw(self, gangs: set[int]) -> None:
-        """Take everything of some gangs back."""
+    def withdraw(self, gangs: set[int]) -> "Withdrawn":
+        """Take everything of some gangs back; `reinstate` undoes it as long as their room is free."""
+        domains = {g: d for g, d in self.domain_of.items() if g in gangs}
+        parts = {part.index for g in gangs for part in self.members(g).parts}
+        inner = {s: d for s, d in self.domain_of_part.items() if s in parts}
         for g in sorted(gangs):
             self._forget(g)
-        self.room.withdraw(gangs)
+        return Withdrawn(self.room.withdraw(gangs), domains, inner)
+
+    def reinstate(self, withdrawn: "Withdrawn") -> None:
+        """Put withdrawn gangs back where they were."""
+        for entry in withdrawn.entries:
+            self.room.repeat(entry)
+            if entry.klass < 0:
+                self.taken[entry.gang] = True
+        self.domain_of.update(withdrawn.domains)
+        self.domain_of_part.update(withdrawn.inner)
 
     def _forget(self, gang: int) -> None:
         if self.needs[gang] > 0:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsched.solver.aggregate import OPEN, Aggregate
+from batchsched.solver.eviction import make_way
 from batchsched.solver.greedy import fill
 from batchsched.solver.moves import Mover
 from batchsched.solver.packing import Packing
@@ -54,7 +55,8 @@ def realise(
       first: gangs to place before all others.
       prefer: keep to few domains of preferred levels, before the plan's pools.
     """
-    packing = Packing(aggregate.problem)
+    problem = aggregate.problem
+    packing = Packing(problem)
     chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
     lost = {g for g in chosen if not _begin(packing, g)}
     mover = Mover(packing)
@@ -73,8 +75,18 @@ def realise(
                 mover.rewind()
     failed = {g for g in chosen if g not in lost and not _holds(packing, g)}
     packing.withdraw(failed)
+    mover.rewind()
+    for gang in sorted(failed | lost, key=lambda g: (int(problem.tier[g]), int(problem.rank[g]))):
+        make_way(packing, mover, gang, _meant(aggregate, values, gang))
     fill(packing)
     return Realised(packing, tuple(shortages))
+
+
+def _meant(aggregate: Aggregate, values: IntArray, gang: int) -> IntArray | None:
+    """The nodes where the choice wanted a gang, or None for anywhere."""
+    mine = np.flatnonzero((aggregate.owner == gang) & (aggregate.cell != NONE) & (aggregate.switch >= 0))
+    mine = mine[values[aggregate.switch[mine]] > 0]
+    return np.unique(np.concatenate([aggregate.cells[aggregate.cell[j]].nodes for j in mine])) if mine.size else None
 
 
 def _begin(packing: Packing, gang: int) -> bool:

@@ -169,15 +169,22 @@ class Room:
         while len(self.trail) > mark:
             self._apply(self.trail.pop(), -1)
 
-    def withdraw(self, gangs: set[int]) -> None:
-        """Take everything of some gangs back, wherever it stands in the trail."""
-        kept = []
+    def withdraw(self, gangs: set[int]) -> list[Entry]:
+        """Take everything of some gangs back, wherever it stands in the trail; returns it."""
+        kept: list[Entry] = []
+        gone: list[Entry] = []
         for entry in self.trail:
             if entry.gang in gangs:
                 self._apply(entry, -1)
+                gone.append(entry)
             else:
                 kept.append(entry)
         self.trail[:] = kept
+        return gone
+
+    def repeat(self, entry: Entry) -> None:
+        """Do again what was withdrawn."""
+        self._apply(entry, 1)
 
     def triples(self) -> tuple[IndexArray, IndexArray, IndexArray]:
         """Everything placed, [P] each: classes, nodes, counts, sorted, one triple per class and node."""

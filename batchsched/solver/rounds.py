@@ -19,7 +19,7 @@ from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solut
 from batchsched.solver.realise import Realised, realise
 from batchsched.solver.worth import TOLERANCE, preferred_cost
 
-TRIES: Final = 4
+TRIES: Final = 3
 """So many orders of placing a round tries: gangs that fell short go first in the next."""
 
 
@@ -116,7 +116,7 @@ class Rounds:
             if self._beats(solution):
                 self.best, better = solution, True
             short = frozenset(shortage.gang for shortage in attempt.shortages)
-            if not short or (short <= first and not prefer):
+            if not short or (short <= first and not prefer) or self._near(plan):
                 break
             first = first | short if not prefer else first
             prefer = False
@@ -128,6 +128,10 @@ class Rounds:
         if order or not self._preferring:
             return order > 0
         return preferred_cost(self._problem, solution) < preferred_cost(self._problem, self.best)
+
+    def _near(self, plan: Peak) -> bool:
+        """Whether the best answer is as good as the plan, to the gap that is asked for, in every tier."""
+        return bool((self.best.objective >= plan.bound * (1 - self._spending.budget.gap)).all())
 
     def _learn(self, plan: Peak, realised: Realised) -> None:
         """Take what fell short off the pools where the plan had it, and forbid the domains that were too full."""

@@ -54,6 +54,10 @@ class Slots:
         """The largest share that one pod of a class takes of an average node: how hard it is to place."""
         return float(self._ratio[klass].max(initial=0.0))
 
+    def dominant_resource(self, klass: int) -> int:
+        """The resource of which a class takes the largest share."""
+        return int(np.argmax(self._ratio[klass]))
+
     def _device_company(self, problem: Problem) -> list[tuple[int, IntArray]]:
         """For each device, what else one device of the waiting pods takes along, per resource."""
         result = []
@@ -123,7 +127,7 @@ class Slots:
           at: positions into 0..M-1, ascending.
           nodes: the node index of each of these positions, ascending, for the scores.
         """
-        key = self._packing(klass, free, at) << INDEX_BITS
+        key = self._packing(klass, free, at, nodes) << INDEX_BITS
         score = self._score_rank(int(self._problem.kind[klass]))
         if score is not None:
             key = (key << SCORE_BITS) + (score[nodes] << INDEX_BITS)
@@ -131,7 +135,9 @@ class Slots:
         key.sort()
         return key & ((1 << INDEX_BITS) - 1)
 
-    def _packing(self, klass: int, free: list[IntArray], at: IntArray) -> IntArray:
+    def _packing(self, klass: int, free: list[IntArray], at: IntArray, nodes: IntArray) -> IntArray:
+        if self._plain:
+            return self._most_allocated(klass, free, at, nodes)
         ratio, device = self._ratio[klass], self.device_of[klass]
         used = [r for r in np.flatnonzero(ratio).tolist() if r not in self.devices]
         shares = [free[r][at] * (1.0 / self._total[r]) for r in used]
@@ -145,13 +151,24 @@ class Slots:
             return (DEVICE_LIMIT + 1) * PACK_LEVELS - left
         if device >= 0:
             return free[device][at] * PACK_LEVELS + level
-        if self._plain or len(shares) < 2:
+        if len(shares) < 2:
             return level
         # Alignment: of two resources, the pod goes where the node has relatively more of what it wants more of.
         first, second = ratio[used[0]], ratio[used[1]]
         norm = np.sqrt(shares[0] ** 2 + shares[1] ** 2) + 1e-9
         along = (shares[0] * first + shares[1] * second) / (norm * float(np.hypot(first, second)))
         return (np.minimum((1.0 - along) * 256, 63)).astype(np.int64) * PACK_LEVELS + level
+
+    def _most_allocated(self, klass: int, free: list[IntArray], at: IntArray, nodes: IntArray) -> IntArray:
+        """The peers' bin-packing: 100 less the mean allocated percentage of what is asked for.
+
+        Source: kube-scheduler, NodeResourcesFit with the scoring strategy MostAllocated, equal weights.
+        """
+        asked = [(r, amount) for r, amount in self.needs[klass] if r < len(self._total) and amount > 1 or r in self.devices]
+        total = np.zeros(len(at))
+        for r, amount in asked:
+            total += 1.0 - (free[r][at] - amount) / np.maximum(1, self._problem.capacity[nodes, r])
+        return 100 - np.floor(100.0 * total / max(1, len(asked))).astype(np.int64)
 
     def _score_rank(self, kind: int) -> IntArray | None:
         """For a kind, each node's rank from the highest score (0) down; nothing when all are alike."""
