@@ -1,0 +1,183 @@
+"""The session solver: greedy, final, bound, gap, seconds by stage and memory, on seeded synthetic sessions."""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from batchsched.solver.greedy import greedy, job_by_job
+from batchsched.solver.outcome import compare
+from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.stage import solve
+from bench.solver.instances import Instance, generate, uncontended
+from bench.solver.manifests import write
+from bench.solver.problems import to_problem
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Telemetry that adds up wall seconds by stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One instance, solved. Objectives by tier; `use` is the share of the free GPUs that is used."""
+
+    nodes: int
+    gangs: int
+    seed: int
+    pods: int
+    greedy: list[float]
+    final: list[float]
+    bound: list[float]
+    gap: float
+    greedy_gap: float
+    use: float
+    seconds: float
+    cpu: float
+    stages: dict[str, float]
+    rounds: int
+    stage: str
+    rss: int
+    gain: float | None
+    behind: bool
+
+
+def draw(options: argparse.Namespace, seed: int) -> Instance:
+    """The instance that the options name."""
+    if options.uncontended:
+        pods = options.pods or 2 * options.nodes
+        return uncontended(options.nodes, options.gangs, seed, pods, options.tiers)
+    return generate(options.nodes, options.gangs, seed, options.demand, options.tiers)
+
+
+def measure(options: argparse.Namespace, seed: int) -> Measured:
+    """Solve one instance."""
+    instance = draw(options, seed)
+    problem = to_problem(instance)
+    if options.export:
+        target = Path(options.export)
+        write(instance, target if len(options.seeds) == 1 else target.with_stem(f"{target.stem}-{seed}"))
+    watch = Stopwatch()
+    cpu, wall = time.process_time(), time.perf_counter()
+    final = solve(problem, Budget(rounds=options.rounds), seed=0, telemetry=watch)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    first = greedy(problem)
+    peers = job_by_job(problem) if options.baseline else None
+    return Measured(
+        options.nodes,
+        options.gangs,
+        seed,
+        instance.pods,
+        first.objective.tolist(),
+        final.objective.tolist(),
+        final.bound.tolist(),
+        final.gap,
+        max(0.0, 1 - float(first.objective.sum()) / max(1e-12, float(final.bound.sum()))),
+        _use(problem, final),
+        wall,
+        cpu,
+        {name: round(value, 4) for name, value in watch.seconds.items()},
+        final.rounds,
+        final.stage,
+        rss,
+        float(final.objective.sum() / peers.objective.sum()) - 1 if peers is not None else None,
+        peers is not None and compare(final, peers) < 0,
+    )
+
+
+def _use(problem: Problem, solution: Solution) -> float:
+    gpu = float(problem.free[:, 2].sum())
+    return float((problem.demand[solution.classes, 2] * solution.counts).sum()) / gpu if gpu else 0.0
+
+
+def show(results: list[Measured]) -> None:
+    """A line per instance, and the medians."""
+    print(f"{'seed':>6} {'pods':>7} {'greedy':>8} {'final':>8} {'bound':>8} {'greedy gap':>10} {'gap':>7} {'GPU':>6}"
+          f" {'gain':>7} {'wall s':>7} {'cpu s':>6} {'MB':>5}  stages")  # fmt: skip
+    for one in results:
+        print(_line(str(one.seed), one) + "  " + " ".join(f"{k} {v:.2f}" for k, v in one.stages.items())
+              + f" ({one.stage}, {one.rounds} rounds)" + (" BEHIND THE BASELINE" if one.behind else ""))  # fmt: skip
+    if len(results) > 1:
+        print(_line("median", _median(results)))
+
+
+def _line(name: str, one: Measured) -> str:
+    gain = f"{one.gain:+7.1%}" if one.gain is not None else f"{'':>7}"
+    return (
+        f"{name:>6} {one.pods:>7} {sum(one.greedy):8.4f} {sum(one.final):8.4f} {sum(one.bound):8.4f}"
+        f" {one.greedy_gap:10.2%} {one.gap:7.2%} {one.use:6.1%} {gain} {one.seconds:7.2f} {one.cpu:6.2f} {one.rss:>5}"
+    )
+
+
+def _median(results: list[Measured]) -> Measured:
+    def of(name: str) -> float:
+        return statistics.median(getattr(one, name) for one in results)
+
+    def tiers(name: str) -> list[float]:
+        return np.median([getattr(one, name) for one in results], axis=0).tolist()
+
+    gains = [one.gain for one in results if one.gain is not None]
+    return Measured(
+        results[0].nodes, results[0].gangs, -1, int(of("pods")), tiers("greedy"), tiers("final"), tiers("bound"),
+        of("gap"), of("greedy_gap"), of("use"), of("seconds"), of("cpu"), {}, int(of("rounds")), "", int(of("rss")),
+        statistics.median(gains) if gains else None, any(one.behind for one in results),
+    )  # fmt: skip
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the bench takes."""
+    found = argparse.ArgumentParser("python -m bench.solver", description=__doc__)
+    found.add_argument("--nodes", type=int, default=1000)
+    found.add_argument("--gangs", type=int, default=100)
+    found.add_argument("--seeds", default="0,1,2,3,4", type=lambda text: [int(part) for part in text.split(",")])
+    found.add_argument("--demand", type=float, default=1.3, help="demand as a multiple of what is free")
+    found.add_argument("--tiers", type=int, default=4, choices=(1, 2, 4), help="priorities that are strict tiers")
+    found.add_argument("--uncontended", action="store_true", help="the same mix with room for everybody")
+    found.add_argument("--pods", type=int, default=0, help="with --uncontended: about so many pods (2 a node)")
+    found.add_argument("--baseline", action="store_true", help="compare with job by job, priority then creation")
+    found.add_argument("--rounds", type=int, default=Budget().rounds)
+    found.add_argument("--export", metavar="PATH", help="write the instance as manifests that decide reads")
+    found.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    found.add_argument("--here", action="store_true", help="solve in this process: no fresh peak RSS per instance")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Measure each seed in a process of its own, so that its peak memory is its own."""
+    options = parser().parse_args(arguments)
+    results = [measure(options, seed) if options.here else _apart(arguments, seed) for seed in options.seeds]
+    if options.output == "json":
+        print(json.dumps([asdict(one) for one in results]))
+    else:
+        show(results)
+    return 1 if any(one.behind for one in results) else 0
+
+
+def _apart(arguments: list[str], seed: int) -> Measured:
+    own = [sys.executable, "-m", "bench.solver", *arguments, "--seeds", str(seed), "--here", "-o", "json"]
+    reply = subprocess.run(own, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    return Measured(**json.loads(reply.stdout)[0])

@@ -19,6 +19,7 @@ RACK: Final = 16
 BLOCK: Final = 8 * RACK
 ZONES: Final = 4
 DAY: Final = 86_400
+PRIORITIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,15 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A gang: its templates, order, queue, and what it asks of the topology (index into LEVELS, or -1)."""
+    """A gang: its templates, order, queue, and what it asks of the topology (index into LEVELS, or -1).
+
+    `priority` 0 is the highest; `tier` is the same with four tiers, 0 for all with one.
+    """
 
     name: str
     templates: tuple[Template, ...]
     queue: int
+    priority: int
     tier: int
     age: int
     required: int
@@ -166,7 +171,8 @@ def _gangs(
                 name=f"gang-{index:04d}",
                 templates=templates,
                 queue=3 + int(rng.integers(0, 9)),
-                tier=int(rng.integers(0, tiers)),
+                priority=(priority := int(rng.integers(0, PRIORITIES))),
+                tier=priority * tiers // PRIORITIES,
                 age=int(rng.integers(0, 2 * DAY)),
                 required=required,
                 preferred=preferred,
@@ -220,13 +226,13 @@ def _cpu_templates(cpus: float, rng: np.random.Generator) -> tuple[Template, ...
     parts = rng.dirichlet(np.ones(int(rng.choice(4, p=[0.5, 0.25, 0.15, 0.1])) + 1)) * cpus
     result = []
     for part in parts:
-        cpu = int(rng.choice([2_000, 4_000, 8_000, 16_000, 32_000], p=[0.03, 0.07, 0.15, 0.35, 0.4]))
+        cpu = int(rng.choice([2_000, 4_000, 8_000, 16_000, 32_000], p=[0.05, 0.1, 0.25, 0.35, 0.25]))
         memory = cpu // 1000 * int(rng.choice([2, 4, 8], p=[0.3, 0.5, 0.2])) * GIB
         result.append(Template(max(1, round(part / cpu)), cpu, memory, 0))
     return tuple(result)
 
 
 def _queues(free_cpu: int, free_gpu: int) -> tuple[Queue, ...]:
-    departments = [Queue(f"dept-{i}", -1, int(free_cpu * 0.5), int(free_gpu * 0.5)) for i in range(3)]
-    queues = [Queue(f"team-{i}", i // 3, int(free_cpu * 0.25), int(free_gpu * 0.25)) for i in range(9)]
+    departments = [Queue(f"dept-{i}", -1, int(free_cpu * 0.42), int(free_gpu * 0.42)) for i in range(3)]
+    queues = [Queue(f"team-{i}", i // 3, int(free_cpu * 0.18), int(free_gpu * 0.18)) for i in range(9)]
     return (*departments, *queues)

@@ -23,7 +23,7 @@ def to_problem(instance: Instance) -> Problem:
     bonus = np.array([1 + 0.5 * min(1.0, (gang.age - youngest) / DAY) for gang in gangs])
     share = (demand[:, :3] / np.maximum(1, capacity[:, :3].sum(axis=0))).max(axis=1)
     tier = np.array([gang.tier for gang in gangs], np.int32)
-    order = sorted(range(len(gangs)), key=lambda g: (gangs[g].tier, -gangs[g].age, gangs[g].name))
+    order = sorted(range(len(gangs)), key=lambda g: (gangs[g].priority, -gangs[g].age, gangs[g].name))
     rank = np.empty(len(gangs), np.int32)
     rank[order] = np.arange(len(gangs), dtype=np.int32)
     none = np.full(len(gangs), NONE, np.int32)
