@@ -76,8 +76,8 @@ def lone(scene: Scene, gang: Gang) -> Refusal:
 
 
 def by_itself(scene: Scene, formulation: Formulation, solution: Solution) -> Refusal:
-    """Say why the only gang of a formulation is refused."""
-    explainer = Explainer(formulation.problem, solution, wider=scene.levels.wider)
+    """Say why the only gang of a formulation is refused; changes are tried by the placing that refused it."""
+    explainer = Explainer(formulation.problem, solution, resolve=greedy, wider=scene.levels.wider)
     return _refusal(scene, formulation, explainer, 0)
 
 

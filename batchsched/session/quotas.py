@@ -1,6 +1,6 @@
 """What queues still allow: limits less what runs, at every ancestor."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,11 +19,15 @@ class Quotas:
       limits: Q queues.
       free: [Q, R] what may still be used, UNLIMITED where nothing is set.
       gangs: [Q] PodGroups that may still start, UNLIMITED where nothing is set.
+      over: [Q, R] what was used beyond a limit as the session began: a limit can be lowered below it.
+      over_gangs: [Q] PodGroups that ran beyond maxRunningPodGroups.
     """
 
     limits: tuple[QueueLimit, ...]
     free: IntArray
     gangs: IntArray
+    over: IntArray
+    over_gangs: IntArray
 
     def members(self, frame: Frame, queues: list[str]) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
         """[Q, G] which of the gangs' queues lie in the subtree of each limiting queue."""
@@ -47,7 +51,7 @@ def quotas(frame: Frame, scheduler_name: str) -> Quotas:
     free = np.full((len(limits), resources), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
     if not limits:
-        return Quotas(limits, free, gangs)
+        return Quotas(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs))
     rows = {limit.name: at for at, limit in enumerate(limits)}
     for at, limit in enumerate(limits):
         for resource, amount in limit.resources.items():
@@ -66,9 +70,15 @@ def quotas(frame: Frame, scheduler_name: str) -> Quotas:
             running[above] += 1
             for vector, _ in (frame.vectors(pod) for pod in ours):
                 used[above] += vector
-    free = np.where(free < UNLIMITED, np.maximum(0, free - used), free)
-    gangs = np.where(gangs < UNLIMITED, np.maximum(0, gangs - running), gangs)
-    return Quotas(limits, free, gangs)
+    left = np.where(free < UNLIMITED, free - used, free)
+    left_gangs = np.where(gangs < UNLIMITED, gangs - running, gangs)
+    return Quotas(
+        limits,
+        np.maximum(0, left),
+        np.maximum(0, left_gangs),
+        np.maximum(0, -left),
+        np.maximum(0, -left_gangs),
+    )
 
 
 def spend(quotas: Quotas, frame: Frame, walked: Walked) -> Quotas:
@@ -82,7 +92,7 @@ def spend(quotas: Quotas, frame: Frame, walked: Walked) -> Quotas:
     )
     fresh = int(walked.gang.fresh)
     gangs = np.where((quotas.gangs < UNLIMITED) & member, np.maximum(0, quotas.gangs - fresh), quotas.gangs)
-    return Quotas(quotas.limits, free, gangs)
+    return replace(quotas, free=free, gangs=gangs)
 
 
 def _ours(pod: Pod, scheduler_name: str) -> bool:

@@ -1,6 +1,6 @@
 """Wording: evidence in numbers becomes sentences with names."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from batchsched.model.quantity import show
 from batchsched.session.formulation import Formulation, Scene
@@ -107,22 +107,32 @@ class Wording:
             case Nodes():
                 return self._nodes(change)
             case Quota(quota, amounts, gangs):
-                name = self._formulation.quotas.limits[quota].name
-                if gangs:
-                    return f"waits for {gangs} running PodGroups of queue {name}, or a higher maxRunningPodGroups"
-                named = {
-                    resource: amount
-                    for resource, amount in zip(self._table.resources, amounts, strict=False)
-                    if amount > 0
-                }
-                return f"waits for queue limit: {name} would need {self._amounts(named)} more"
+                return self._limit(quota, amounts, gangs)
             case Rule(row, by):
                 rule = self._formulation.problem.rows[row]
                 return f"fits when the rule of {rule.plugin} is looser by {by}: {rule.reason}"
             case Pods(_, count):
                 return f"{count} more pods"
             case Together(parts):
-                return " and ".join(self.relaxation(part) for part in parts)
+                return " and ".join(text for part in parts if (text := self.relaxation(part)))
+
+    def _limit(self, quota: int, amounts: Sequence[int], gangs: int) -> str:
+        """Say how far a queue's limits would have to rise, what it is above them already included."""
+        quotas = self._formulation.quotas
+        limit, over = quotas.limits[quota], quotas.over[quota].tolist()
+        more = {
+            resource: amount + above
+            for resource, amount, above in zip(self._table.resources, amounts, over, strict=False)
+            if amount > 0 and resource in limit.resources
+        }
+        parts = []
+        if more:
+            parts.append(f"waits for queue limit: {limit.name} would need {self._amounts(more)} more")
+        if gangs and limit.pod_groups is not None:
+            many = gangs + int(quotas.over_gangs[quota])
+            noun = "PodGroup" if many == 1 else "PodGroups"
+            parts.append(f"waits until queue {limit.name} may run {many} more {noun} (maxRunningPodGroups)")
+        return " and ".join(parts)
 
     def _subgroup(self, change: Level) -> str:
         problem = self._formulation.problem
@@ -145,4 +155,6 @@ class Wording:
             where = f" in {self._named_domain(change.level, change.domain)}"
         noun = "node" if change.count == 1 else "nodes"
         larger = " but larger" if any(change.extra) else ""
+        if change.passing != NONE:
+            larger += " and open to its pods"
         return f"{change.count} more {noun} like {table.names[change.like]}{larger} ({self._amounts(offered)}){where}"

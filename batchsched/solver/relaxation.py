@@ -38,7 +38,8 @@ class Nodes:
       count: so many of them.
       like: each is as large as this node, bears its labels and passes the same filters.
       level, domain: they lie in this domain of this level instead; NONE: where `like` lies.
-      passing: they pass the filters of this gang besides; NONE: only what `like` passes.
+      passing: they pass the filters of this gang besides, and since a filter seldom tells gangs apart, those of
+        all the others, too; NONE: only what `like` passes.
       extra: [R] so much larger is each than `like`; () when none needs to be.
     """
 
@@ -166,7 +167,7 @@ def _nodes(problem: Problem, change: Nodes) -> Problem:
     size = problem.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
     mask = np.repeat(problem.mask[:, like : like + 1], count, axis=1)
     if change.passing != NONE:
-        mask[problem.kind[problem.gang == change.passing]] = True
+        mask[:] = True
     model, levels = like, change.level
     if levels != NONE and problem.levels[levels, like] != change.domain:
         inside = np.flatnonzero(problem.levels[levels] == change.domain)

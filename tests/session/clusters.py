@@ -29,7 +29,7 @@ class Shape:
       nodes, gangs, pods: at most so many; pods that wait, bound ones come on top.
       rules: ports, spreading and affinity between pods.
       faults: references to what does not exist, gates, gangs with too few pods.
-      plain: one resource that counts, so that weights keep their ratios when nodes join.
+      plain: one resource that counts, so that weights keep their ratios when nodes join, and no two weigh alike.
     """
 
     nodes: int = 6
@@ -122,7 +122,9 @@ class _Draw:
         return stated
 
     def gang(self, name: str, queues: list[str]) -> tuple[list[Pod], list[PodGroup]]:
-        age = self.rng.choice([0.0, 100.0, DAY / 2, 2 * DAY])
+        age = (
+            self.rng.uniform(0, DAY) if self.shape.plain else self.rng.choice([0.0, 100.0, DAY / 2, 2 * DAY])
+        )
         if self.chance(0.25):
             labels = {"scheduling.batchsched.dev/queue": self.rng.choice(queues)} if queues else {}
             return [self.pod(name, age=age, queue=labels, **self.template(name))], []

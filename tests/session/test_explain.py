@@ -1,0 +1,98 @@
+"""What a refusal names as the smallest change admits the gang, and half of it does not."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from batchsched.model.decision import Decision
+from batchsched.model.snapshot import Snapshot
+from batchsched.ports.telemetry import Silence
+from batchsched.session.decide import Draft, Sessions
+from batchsched.session.diagnosis import Diagnosis
+from batchsched.session.formulation import Formulation, Scene, formulate
+from batchsched.session.joint import Joint
+from batchsched.session.walk import Walk
+from batchsched.settings.schema import Profile
+from batchsched.solver.explain import Evidence, Explainer
+from batchsched.solver.greedy import greedy
+from batchsched.solver.relaxation import half
+from tests.session import audit
+from tests.session.clusters import EXPLAINED, clusters
+from tests.session.relax import relaxed
+from tests.session.scenario import NOW, bound, profile, schedule
+
+pytestmark = pytest.mark.properties
+JOINT = profile(solver={"gap": 0.0})
+ORDERED = profile(selection="ordered")
+
+
+def explained(cluster: Snapshot, settings: Profile) -> tuple[Scene, Formulation, list[Evidence]]:
+    """The evidence behind a joint session's refusals."""
+    sessions = Sessions(cluster, settings)
+    sessions.frame.refresh()
+    line = sessions.frame.backlog.order(sessions._policy, NOW)
+    scene = sessions._scene()
+    gangs = sessions._admitted(Draft(), line.members)
+    formulation = formulate(scene, gangs, sessions.frame.backlog.youngest())
+    with Walk(sessions.frame, NOW) as walk:
+        outcome = Joint(formulation, settings.solver, 0, Silence()).select(walk)
+        diagnosis = Diagnosis(scene, formulation, outcome, settings.solver, 0)
+        placed = {one.gang.key for one in outcome.walked}
+        explainer = Explainer(
+            formulation.problem, diagnosis._standing(), resolve=diagnosis._resolve, wider=scene.levels.wider
+        )
+        found = [
+            explainer.gang(number)
+            for number, gang in enumerate(formulation.gangs)
+            if gang.key not in placed and gang.need > 0
+        ]
+    return scene, formulation, found
+
+
+def runs(decision: Decision, cluster: Snapshot, key: str) -> bool:
+    """Whether the gang is at its minimum after the decision."""
+    there = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+    group, pods = audit.gangs(cluster)[key]
+    return audit.complete(group, pods, there)
+
+
+@given(cluster=clusters(EXPLAINED))
+def test_relaxation_admits_the_gang_and_half_of_it_does_not(cluster: Snapshot):
+    scene, formulation, found = explained(cluster, JOINT)
+    for evidence in found:
+        key = formulation.gangs[evidence.gang].key
+        change = evidence.relaxation
+        assert change is not None
+        after = relaxed(cluster, change, scene, formulation)
+        assert runs(schedule(after, JOINT), after, key)
+        less = half(change)
+        if less is not None:
+            before = relaxed(cluster, less, scene, formulation)
+            assert not runs(schedule(before, JOINT), before, key)
+
+
+@given(cluster=clusters(EXPLAINED))
+def test_in_strict_order_the_relaxation_admits_the_gang_where_the_others_stay(cluster: Snapshot):
+    decision = schedule(cluster, ORDERED)
+    standing = bound(cluster, decision)
+    for refusal in decision.refusals:
+        if not refusal.relaxation:
+            continue
+        mine = (pod for pod in standing.pods if pod.node or audit.group_of(pod) == refusal.pod_group)
+        alone = replace(standing, pods=tuple(mine))
+        sessions = Sessions(alone, ORDERED)
+        sessions.frame.refresh()
+        scene = sessions._scene()
+        line = sessions.frame.backlog.order(sessions._policy, NOW)
+        (gang,) = (one for one in sessions._admitted(Draft(), line.members) if one.key == refusal.pod_group)
+        problem = (formulation := formulate(scene, [gang], gang.created)).problem
+        explainer = Explainer(problem, greedy(problem), resolve=greedy, wider=scene.levels.wider)
+        change = explainer.gang(0).relaxation
+        assert change is not None
+        after = relaxed(alone, change, scene, formulation)
+        assert runs(schedule(after, ORDERED), after, gang.key)
+        less = half(change)
+        if less is not None:
+            before = relaxed(alone, less, scene, formulation)
+            assert not runs(schedule(before, ORDERED), before, gang.key)
