@@ -14,9 +14,19 @@ import numpy as np
 
 from batchsched.solver.cells import Cell, Domains
 from batchsched.solver.linear import HIGHEST, LinearModel
-from batchsched.solver.packing import Packing, Part
+from batchsched.solver.members import Part
+from batchsched.solver.packing import Packing
 from batchsched.solver.pools import Pools, Supply
-from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, BoolArray, IntArray, Problem, Sense, Solution
+from batchsched.solver.problem import (
+    ALL_NODES,
+    NONE,
+    UNLIMITED,
+    BoolArray,
+    IntArray,
+    Problem,
+    Sense,
+    Solution,
+)
 
 OPEN = NONE
 """A switch that is always on: the pods of a gang that is taken already."""
@@ -40,7 +50,9 @@ class Aggregate:
     `cell` points into, `y` [G] the gangs' variables.
     """
 
-    def __init__(self, packing: Packing, pools: Pools, incumbent: Solution | None, relaxed: bool = False) -> None:
+    def __init__(
+        self, packing: Packing, pools: Pools, incumbent: Solution | None, relaxed: bool = False
+    ) -> None:
         """Build the model.
 
         Args:
@@ -105,7 +117,9 @@ class Aggregate:
             for klass in part.classes:
                 self._load(klass, on, NONE if where is None else len(self.cells) - 1)
 
-    def _switches(self, root: int, cells: list[Cell], optional: bool = False) -> list[tuple[int, Cell | None]]:
+    def _switches(
+        self, root: int, cells: list[Cell], optional: bool = False
+    ) -> list[tuple[int, Cell | None]]:
         """A 0/1 variable for each cell; at most one is on, exactly one when `root` is and they are not optional."""
         if not cells:
             if root != OPEN and not optional:
@@ -147,8 +161,10 @@ class Aggregate:
 
     # ------------------------------------------------------------------------------------ rows
 
-    def row(self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None) -> None:
-        """lower <= Σ factors · pods of the loads (+ gangs [G] · y) <= upper; unscaled integers."""
+    def row(
+        self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
+    ) -> None:
+        """Add lower <= Σ factors · pods of the loads (+ gangs [G] · y) <= upper; unscaled integers."""
         total = np.zeros(self.model.variables, np.int64)
         np.add.at(total, self.variable[loads], factors * self.factor[loads])
         if gangs is not None:
@@ -162,8 +178,8 @@ class Aggregate:
         for gang in np.flatnonzero(~self.rigid & (self.needs > 0) & problem.allowed).tolist():
             mine = np.flatnonzero(self.owner == gang)
             wants = [(mine, int(self.needs[gang]))]
-            for part in self.packing.members(gang).parts:
-                wants.append((mine[np.isin(self.klass[mine], part.classes)], part.need))
+            parts = self.packing.members(gang).parts
+            wants += [(mine[np.isin(self.klass[mine], part.classes)], part.need) for part in parts]
             for loads, need in wants:
                 if need:
                     minus = np.zeros(len(problem.need), np.int64)

@@ -5,7 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.packing import Members, Packing, Part
+from batchsched.solver.members import Members, Part
+from batchsched.solver.packing import Packing
 from batchsched.solver.problem import NONE, IndexArray, IntArray, Solution
 
 BEST_FIT: Final = 6

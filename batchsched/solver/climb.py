@@ -57,7 +57,9 @@ class Climber:
         of_class = problem.tier[problem.gang]
         for t in range(tiers(problem)):
             mine = np.flatnonzero(of_class == t)
-            self._weights[mine], self._scale[t], slack = scale_weights(problem.weight[mine], problem.count[mine])
+            self._weights[mine], self._scale[t], slack = scale_weights(
+                problem.weight[mine], problem.count[mine]
+            )
             self._slack[t] = slack
         self._of_class = of_class
         self._rows: list[int] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.linear_solver import pywraplp
+from ortools.linear_solver import pywraplp  # type: ignore[attr-defined]
 from ortools.linear_solver.linear_solver_pb2 import MPSOLVER_MODEL_INVALID, MPModelRequest, MPSolutionResponse
 from ortools.linear_solver.python import model_builder_helper
 from ortools.sat.python import cp_model

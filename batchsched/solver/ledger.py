@@ -106,14 +106,14 @@ class RowLedger:
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]
 
-    def charge(self, klass: int, nodes: IndexArray, counts: IntArray) -> None:
+    def charge(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
         """Count pods of a class on nodes; negative counts take them back."""
         for i, coefficient in self.of_class.get(klass, ()):
             domain = self.domains[i][nodes]
             inside = domain >= 0
             np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
 
-    def clip(self, klass: int, nodes: IndexArray, caps: IntArray) -> IntArray:
+    def clip(self, klass: int, nodes: IntArray, caps: IntArray) -> IntArray:
         """Lower the caps of `nodes`, in their order, to what the rows at most admit for the class."""
         for i, coefficient in self.of_class.get(klass, ()):
             row = self.rows[i]

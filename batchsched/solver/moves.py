@@ -43,15 +43,10 @@ class Mover:
             return 0
         left = want
         for together in range(1, TOGETHER + 1):
-            asked = 0
-            for other in self._movable(klass):
+            for other in self._movable(klass)[:PATIENCE]:
                 if left <= 0:
                     return want
-                if asked >= PATIENCE:
-                    break
-                moved = self._swap(klass, other, together, left, nodes)
-                asked += 1
-                left -= moved
+                left -= self._swap(klass, other, together, left, nodes)
         return want - left
 
     def _movable(self, klass: int) -> list[int]:
@@ -96,7 +91,10 @@ class Mover:
         room.put(other, sources, np.full(moves, -together, np.int64))
         fit_after = room.fit(other, targets)
         mark = room.mark()
-        if int(fit_after.sum()) < moves * together or room.place(other, moves * together, targets) < moves * together:
+        if (
+            int(fit_after.sum()) < moves * together
+            or room.place(other, moves * together, targets) < moves * together
+        ):
             room.rollback(mark - 1)
             self._seen = min(self._seen, len(room.trail))
             return 0

@@ -6,10 +6,12 @@ from batchsched.solver.packing import Packing
 from batchsched.solver.problem import FloatArray, IndexArray, IntArray, Problem, Solution
 from batchsched.solver.worth import higher, tier_values, tiers
 
+
 def objective(problem: Problem, placed: IntArray) -> FloatArray:
     """Σ weight over placed pods of each tier, [T], from pods placed per class, [C]."""
     value = problem.weight * placed
-    return np.bincount(problem.tier[problem.gang], weights=value, minlength=tiers(problem))
+    found = np.bincount(problem.tier[problem.gang], weights=value, minlength=tiers(problem))
+    return found.astype(np.float64)
 
 
 def ceiling(problem: Problem) -> FloatArray:

@@ -1,34 +1,14 @@
 """Placing single gangs, all or nothing, on what is free now: the greedy's hand and the ordered session's."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from batchsched.solver.problem import NONE, IndexArray, IntArray, Problem
+from batchsched.solver.members import Members, Part, find_members, group_by
+from batchsched.solver.problem import NONE, IntArray, Problem
 from batchsched.solver.room import Entry, Room
 from batchsched.solver.worth import needs
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A subgroup, or the pods of a gang outside any subgroup (index -1)."""
-
-    index: int
-    need: int
-    required: int
-    preferred: int
-    pinned: int
-    classes: tuple[int, ...]  # the largest pods first
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """A gang's classes, the largest pods first, and its parts, those with a required level first."""
-
-    classes: tuple[int, ...]
-    parts: tuple[Part, ...]
-    pods: int
-    levelled: bool  # some level, of the gang or of a part, is asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +40,8 @@ class Packing:
         self.domain_of_part: dict[int, int] = {}
         self._members: dict[int, Members] = {}
         self._nodes_of: dict[int, list[IntArray]] = {}
-        self._classes_of = _group(problem.gang, len(problem.need))
-        self._parts_of = _group(problem.sub_gang, len(problem.need)) if problem.sub_gang.size else None
+        self._classes_of = group_by(problem.gang, len(problem.need))
+        self._parts_of = group_by(problem.sub_gang, len(problem.need)) if problem.sub_gang.size else None
 
     def mark(self) -> int:
         """Where the packing stands now."""
@@ -315,7 +295,7 @@ class Packing:
             ids = self.problem.levels[level]
             order = np.argsort(ids, kind="stable")
             edges = np.searchsorted(ids[order], np.arange(int(ids.max(initial=-1)) + 2))
-            self._nodes_of[level] = [order[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+            self._nodes_of[level] = [order[a:b] for a, b in pairwise(edges.tolist())]
         of = self._nodes_of[level]
         return of[domain] if domain < len(of) else np.zeros(0, np.int64)
 
@@ -400,36 +380,8 @@ class Packing:
     def members(self, gang: int) -> Members:
         """A gang's classes and parts, in the order in which they are placed."""
         if gang not in self._members:
-            self._members[gang] = self._find_members(gang)
+            mine = self._parts_of[gang] if self._parts_of is not None else []
+            self._members[gang] = find_members(
+                self.problem, self.room.slots, gang, self._classes_of[gang], mine
+            )
         return self._members[gang]
-
-    def _find_members(self, gang: int) -> Members:
-        problem = self.problem
-        classes = sorted(self._classes_of[gang], key=self._size)
-        parts = []
-        for s in self._parts_of[gang] if self._parts_of is not None else ():
-            own = tuple(c for c in classes if problem.subgroup[c] == s)
-            needs = int(problem.sub_need[s]), int(problem.sub_required[s]), int(problem.sub_preferred[s])
-            parts.append(Part(int(s), *needs, int(problem.sub_pinned[s]), own))
-        loose = tuple(c for c in classes if problem.subgroup[c] == NONE)
-        if loose:
-            parts.append(Part(-1, 0, NONE, NONE, NONE, loose))
-        parts.sort(key=lambda part: (part.required == NONE, -part.required, self._size(part.classes[0])
-                                     if part.classes else (0, 0.0, 0)))  # fmt: skip
-        levelled = bool(problem.required[gang] != NONE or problem.preferred[gang] != NONE) or any(
-            part.required != NONE or part.preferred != NONE for part in parts
-        )
-        return Members(tuple(classes), tuple(parts), int(problem.count[list(classes)].sum()), levelled)
-
-    def _size(self, klass: int) -> tuple[int, float, int]:
-        slots = self.room.slots
-        device = slots.device_of[klass]
-        return (-int(slots.demand[klass, device]) if device >= 0 else 0, -slots.dominant(klass), klass)
-
-
-def _group(owner: IndexArray, size: int) -> list[list[int]]:
-    """For each owner 0..size-1, the indices that belong to it."""
-    result: list[list[int]] = [[] for _ in range(size)]
-    for index, g in enumerate(owner.tolist()):
-        result[g].append(index)
-    return result

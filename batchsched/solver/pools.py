@@ -6,6 +6,7 @@ lies on the pool's nodes. For sizes that divide one another it is exact, for oth
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -58,7 +59,7 @@ def divide(packing: Packing) -> Pools:
             split.append(i)
     order = np.argsort(labels, kind="stable")
     edges = np.searchsorted(labels[order], np.arange(int(labels.max(initial=-1)) + 2))
-    nodes = [order[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    nodes = [order[a:b] for a, b in pairwise(edges.tolist())]
     along = {i: np.array([ledger.domains[i][part[0]] for part in nodes], np.int64) for i in split}
     kinds, fit = _fits(packing)
     return Pools(labels.astype(np.int32), nodes, along, kinds, fit)

@@ -65,7 +65,7 @@ def realise(
         if order.gang in lost:
             continue
         placed = _place(packing, aggregate, order, split[order.klass], prefer)
-        if 0 < order.pods - placed:
+        if placed < order.pods:
             placed += mover.make_room(order.klass, order.pods - placed, order.cell)
         if placed < order.pods:
             shortages.append(Shortage(order.gang, order.klass, order.pods - placed))
@@ -86,7 +86,11 @@ def _meant(aggregate: Aggregate, values: IntArray, gang: int) -> IntArray | None
     """The nodes where the choice wanted a gang, or None for anywhere."""
     mine = np.flatnonzero((aggregate.owner == gang) & (aggregate.cell != NONE) & (aggregate.switch >= 0))
     mine = mine[values[aggregate.switch[mine]] > 0]
-    return np.unique(np.concatenate([aggregate.cells[aggregate.cell[j]].nodes for j in mine])) if mine.size else None
+    return (
+        np.unique(np.concatenate([aggregate.cells[aggregate.cell[j]].nodes for j in mine]))
+        if mine.size
+        else None
+    )
 
 
 def _begin(packing: Packing, gang: int) -> bool:
@@ -169,7 +173,9 @@ def _whole(share: FloatArray, pods: int) -> list[tuple[int, int]]:
 
 def _holds(packing: Packing, gang: int) -> bool:
     """Whether a gang has its minimum, each part its own, and every row that it touches holds."""
-    placed = {c: int(packing.problem.count[c]) - packing.room.waiting[c] for c in packing.members(gang).classes}
+    placed = {
+        c: int(packing.problem.count[c]) - packing.room.waiting[c] for c in packing.members(gang).classes
+    }
     if sum(placed.values()) < packing.needs[gang]:
         return False
     for part in packing.members(gang).parts:

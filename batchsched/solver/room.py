@@ -42,7 +42,7 @@ class Room:
 
     def usable(self, klass: int) -> BoolArray:
         """The nodes that a class may use by mask and cuts, [N]."""
-        mask = self.mask[self._kind[klass]]
+        mask: BoolArray = self.mask[self._kind[klass]]
         return mask & self.banned[klass] if klass in self.banned else mask
 
     def fit(self, klass: int, nodes: IntArray | None = None) -> IntArray:
@@ -99,42 +99,46 @@ class Room:
         fit = self.fit(klass, nodes)
         if whole and int(fit.sum()) < want:
             return 0
-        slots, left = self.slots, want
         free = [row if nodes is None else row[nodes] for row in self.free[: self.problem.free.shape[1]]]
         limited = klass in self.rows.of_class
-        taken = np.zeros(len(fit), np.int64)
-        for cap in slots.phases(klass, free, fit):
-            caps = cap - taken
-            at = np.flatnonzero(caps > 0)
-            if not at.size:
-                continue
-            caps = caps[at]
-            if limited or self.problem.spread or int(caps.sum()) > left:
-                at = slots.order(klass, free, at, at if nodes is None else nodes[at])
-                caps = (cap - taken)[at]
-                if self.problem.spread:
-                    caps = _level(caps, left)
-                if limited:
-                    caps = self.rows.clip(klass, at if nodes is None else nodes[at], caps)
-                running = np.cumsum(caps)
-                last = int(np.searchsorted(running, left))
-                if last < len(caps):
-                    at, caps = at[: last + 1], caps[: last + 1].copy()
-                    caps[-1] -= running[last] - left
+        left, taken = want, np.zeros(len(fit), np.int64)
+        for cap in self.slots.phases(klass, free, fit):
+            at, caps = self._take(klass, free, cap - taken, left, nodes)
             taken[at] += caps
-            got = int(caps.sum())
-            left -= got
-            if limited and got:
-                where = at if nodes is None else nodes[at]
-                self.rows.charge(klass, where.astype(np.int32), caps)
+            left -= int(caps.sum())
+            if limited and at.size:
+                self.rows.charge(klass, at if nodes is None else nodes[at], caps)
             if left <= 0:
                 break
         at = np.flatnonzero(taken)
-        if limited:  # charged phase by phase already; the entry below charges once more
-            self.rows.charge(klass, (at if nodes is None else nodes[at]).astype(np.int32), -taken[at])
+        where, counts = at if nodes is None else nodes[at], taken[at]
+        if limited:  # charged phase by phase; the entry below charges them for good
+            self.rows.charge(klass, where, -counts)
         if at.size:
-            self.put(klass, at if nodes is None else nodes[at], taken[at])
+            self.put(klass, where, counts)
         return want - left
+
+    def _take(
+        self, klass: int, free: list[IntArray], cap: IntArray, want: int, nodes: IntArray | None
+    ) -> tuple[IntArray, IntArray]:
+        """The positions that one phase takes and how many pods on each, at most `want` together."""
+        at = np.flatnonzero(cap > 0)
+        caps = cap[at]
+        limited = klass in self.rows.of_class
+        if not at.size or (not limited and not self.problem.spread and int(caps.sum()) <= want):
+            return at, caps
+        at = self.slots.order(klass, free, at, at if nodes is None else nodes[at])
+        caps = cap[at]
+        if self.problem.spread:
+            caps = _level(caps, want)
+        if limited:
+            caps = self.rows.clip(klass, at if nodes is None else nodes[at], caps)
+        running = np.cumsum(caps)
+        last = int(np.searchsorted(running, want))
+        if last < len(caps):
+            at, caps = at[: last + 1], caps[: last + 1].copy()
+            caps[-1] -= running[last] - want
+        return at, caps
 
     def put(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
         """Place these pods, unasked: the caller has seen that they fit. Nodes are distinct."""
@@ -156,7 +160,7 @@ class Room:
             self.waiting[entry.klass] -= sign * entry.pods
             self.quotas.charge(entry.gang, self.slots.needs[entry.klass], sign * entry.pods)
             if self.rows.rows:
-                self.rows.charge(entry.klass, entry.nodes.astype(np.int32), entry.counts * sign)
+                self.rows.charge(entry.klass, entry.nodes, entry.counts * sign)
         if sign > 0:
             self.trail.append(entry)
 

@@ -53,7 +53,9 @@ class Rounds:
             pools = divide(packing)
             bound = bool((problem.required != NONE).any() or (problem.sub_required != NONE).any())
             full = Aggregate(packing, pools, floors.best) if bound or uncut is not problem else None
-            if uncut is not problem:  # bounds hold for the session, whatever the cuts have taken from the search
+            if (
+                uncut is not problem
+            ):  # bounds hold for the session, whatever the cuts have taken from the search
                 packing = Packing(uncut)
                 pools = divide(packing)
             self._loose = Climber(Aggregate(packing, pools, None, relaxed=True), self._spending)
@@ -75,7 +77,11 @@ class Rounds:
             if better or number == 0:
                 with self._telemetry.stage("bound"):
                     self.best = replace(self.best, bound=self._bound(self.best))
-            if self.best.gap <= self._spending.budget.gap or not realised.shortages or self._spending.left <= 0:
+            if (
+                self.best.gap <= self._spending.budget.gap
+                or not realised.shortages
+                or self._spending.left <= 0
+            ):
                 break
             self._learn(plan, realised)
         return replace(self.best, stage="aggregated", rounds=done, guard=self._spending.guard)
@@ -151,7 +157,11 @@ class Rounds:
         mine = np.flatnonzero(on & (full.owner == gang))
         for load in mine.tolist():
             nodes = full.cells[int(full.cell[load])].nodes
-            here = [j for j in np.flatnonzero(on).tolist() if np.isin(full.cells[int(full.cell[j])].nodes, nodes).any()]
+            here = [
+                j
+                for j in np.flatnonzero(on).tolist()
+                if np.isin(full.cells[int(full.cell[j])].nodes, nodes).any()
+            ]
             switches = np.unique(full.switch[here])
             full.model.add_row(switches, np.ones(len(switches), np.int64), 0, len(switches) - 1)
 

@@ -34,7 +34,7 @@ class Slots:
         self.demand = augmented_demand(problem)
         self.needs = [tuple((int(r), int(row[r])) for r in np.flatnonzero(row)) for row in self.demand]
         self._problem, self._plain = problem, plain
-        nodes, resources = problem.capacity.shape
+        nodes = len(problem.capacity)
         self._total = np.maximum(1, problem.capacity.sum(axis=0)).astype(np.float64) / max(1, nodes)
         self._ratio = problem.demand / self._total
         largest = problem.capacity.max(axis=0, initial=0)
@@ -157,18 +157,24 @@ class Slots:
         first, second = ratio[used[0]], ratio[used[1]]
         norm = np.sqrt(shares[0] ** 2 + shares[1] ** 2) + 1e-9
         along = (shares[0] * first + shares[1] * second) / (norm * float(np.hypot(first, second)))
-        return (np.minimum((1.0 - along) * 256, 63)).astype(np.int64) * PACK_LEVELS + level
+        away: IntArray = np.minimum((1.0 - along) * 256, 63).astype(np.int64)
+        return away * PACK_LEVELS + level
 
     def _most_allocated(self, klass: int, free: list[IntArray], at: IntArray, nodes: IntArray) -> IntArray:
         """The peers' bin-packing: 100 less the mean allocated percentage of what is asked for.
 
         Source: kube-scheduler, NodeResourcesFit with the scoring strategy MostAllocated, equal weights.
         """
-        asked = [(r, amount) for r, amount in self.needs[klass] if r < len(self._total) and amount > 1 or r in self.devices]
+        asked = [
+            (r, amount)
+            for r, amount in self.needs[klass]
+            if (r < len(self._total) and amount > 1) or r in self.devices
+        ]
         total = np.zeros(len(at))
         for r, amount in asked:
             total += 1.0 - (free[r][at] - amount) / np.maximum(1, self._problem.capacity[nodes, r])
-        return 100 - np.floor(100.0 * total / max(1, len(asked))).astype(np.int64)
+        percent: IntArray = np.floor(100.0 * total / max(1, len(asked))).astype(np.int64)
+        return 100 - percent
 
     def _score_rank(self, kind: int) -> IntArray | None:
         """For a kind, each node's rank from the highest score (0) down; nothing when all are alike."""

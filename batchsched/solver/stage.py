@@ -18,9 +18,7 @@ from batchsched.solver.worth import preferred_cost
 _LOG = logging.getLogger(__name__)
 
 
-def solve(
-    problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry | None = None
-) -> Solution:
+def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry | None = None) -> Solution:
     """Place the gangs of a session.
 
     Args:

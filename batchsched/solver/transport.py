@@ -95,14 +95,18 @@ class Transport:
         onehot = np.zeros((len(problem.free), pools.size), np.float64)
         onehot[np.arange(len(problem.free)), pools.of_node] = 1.0
         whole = (pools.fit.astype(np.float64) @ onehot).astype(np.int64)
-        for load, (klass, cell) in enumerate(zip(aggregate.klass.tolist(), aggregate.cell.tolist(), strict=True)):
+        for load, (klass, cell) in enumerate(
+            zip(aggregate.klass.tolist(), aggregate.cell.tolist(), strict=True)
+        ):
             kind = int(pools.kinds[klass])
             if cell == NONE:
                 limits[load] = whole[kind]
             else:
                 nodes = aggregate.cells[cell].nodes
                 fit = pools.fit[kind][nodes]
-                limits[load] = np.bincount(pools.of_node[nodes], weights=fit, minlength=pools.size).astype(np.int64)
+                limits[load] = np.bincount(pools.of_node[nodes], weights=fit, minlength=pools.size).astype(
+                    np.int64
+                )
             most = np.minimum(self._row_caps(klass, cell), int(problem.count[klass]))
             limits[load] = np.minimum(limits[load], most)
         return limits

@@ -135,10 +135,10 @@ def _line(name: str, one: Measured) -> str:
 
 def _median(results: list[Measured]) -> Measured:
     def of(name: str) -> float:
-        return statistics.median(getattr(one, name) for one in results)
+        return float(statistics.median(getattr(one, name) for one in results))
 
     def tiers(name: str) -> list[float]:
-        return np.median([getattr(one, name) for one in results], axis=0).tolist()
+        return [float(v) for v in np.median([getattr(one, name) for one in results], axis=0)]
 
     gains = [one.gain for one in results if one.gain is not None]
     return Measured(
@@ -153,16 +153,26 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser("python -m bench.solver", description=__doc__)
     found.add_argument("--nodes", type=int, default=1000)
     found.add_argument("--gangs", type=int, default=100)
-    found.add_argument("--seeds", default="0,1,2,3,4", type=lambda text: [int(part) for part in text.split(",")])
+    found.add_argument(
+        "--seeds", default="0,1,2,3,4", type=lambda text: [int(part) for part in text.split(",")]
+    )
     found.add_argument("--demand", type=float, default=1.3, help="demand as a multiple of what is free")
-    found.add_argument("--tiers", type=int, default=4, choices=(1, 2, 4), help="priorities that are strict tiers")
+    found.add_argument(
+        "--tiers", type=int, default=4, choices=(1, 2, 4), help="priorities that are strict tiers"
+    )
     found.add_argument("--uncontended", action="store_true", help="the same mix with room for everybody")
-    found.add_argument("--pods", type=int, default=0, help="with --uncontended: about so many pods (2 a node)")
-    found.add_argument("--baseline", action="store_true", help="compare with job by job, priority then creation")
+    found.add_argument(
+        "--pods", type=int, default=0, help="with --uncontended: about so many pods (2 a node)"
+    )
+    found.add_argument(
+        "--baseline", action="store_true", help="compare with job by job, priority then creation"
+    )
     found.add_argument("--rounds", type=int, default=Budget().rounds)
     found.add_argument("--export", metavar="PATH", help="write the instance as manifests that decide reads")
     found.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    found.add_argument("--here", action="store_true", help="solve in this process: no fresh peak RSS per instance")
+    found.add_argument(
+        "--here", action="store_true", help="solve in this process: no fresh peak RSS per instance"
+    )
     return found
 
 

@@ -208,7 +208,8 @@ def _shares(of: np.ndarray, caps: np.ndarray, rng: np.random.Generator) -> np.nd
         if share[room].sum() <= 0:
             break
         share[room] *= (1.0 - share[~room].sum()) / share[room].sum()
-    return np.minimum(share, caps)
+    capped: np.ndarray = np.minimum(share, caps)
+    return capped
 
 
 def _gpu_templates(gpus: float, rng: np.random.Generator) -> tuple[Template, ...]:

@@ -1,4 +1,4 @@
-"""An instance as Kubernetes manifests that `batchsched decide` reads: one JSON List, or one YAML-free file per use."""
+"""An instance as Kubernetes manifests that `batchsched decide` reads: one List in JSON."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ def items(instance: Instance) -> list[Manifest]:
             found.append(_filler(node))
     for gang in instance.gangs:
         found.append(_pod_group(gang, instance))
-        found += _pods(gang, instance)
+        found += _pods(gang)
     return found
 
 
@@ -125,7 +125,7 @@ def _pod_group(gang: Gang, instance: Instance) -> Manifest:
     return found
 
 
-def _pods(gang: Gang, instance: Instance) -> list[Manifest]:
+def _pods(gang: Gang) -> list[Manifest]:
     """The pods of a gang, template after template."""
     found: list[Manifest] = []
     for number, template in enumerate(gang.templates):
