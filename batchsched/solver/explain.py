@@ -23,7 +23,7 @@ from batchsched.solver.admission import (
 from batchsched.solver.counting import room
 from batchsched.solver.leftover import Alone, alone, leftover
 from batchsched.solver.problem import NONE, IntArray, Problem, Solution
-from batchsched.solver.relaxation import Relaxation, Rule, Together, apply, wider_levels
+from batchsched.solver.relaxation import Relaxation, Rule, Together, apply, half, wider_levels
 from batchsched.solver.unblock import Cause, Family, Probe, families, smallest
 from batchsched.solver.worth import needs
 
@@ -126,9 +126,16 @@ class Explainer:
         return bool(self._resolve(apply(self._problem, change)).taken[gang])
 
     def _again(self, family: Family, quick: Relaxation | None, thorough: Probe) -> Relaxation | None:
-        """The smallest member when others may move; only a level can help then that does not help alone."""
+        """The quick answer when it holds and its half does not, else the smallest member when others may move.
+
+        The quick one costs no other gang its place. Only a level can help together that does not help alone.
+        """
         if quick is None and family.cause != Cause.TOPOLOGY:
             return None
+        if quick is not None and thorough(quick):
+            less = half(quick)
+            if less is None or not thorough(less):
+                return quick
         return smallest(family, thorough)
 
     def _evidence(self, own: Alone, cause: Cause, change: Relaxation | None) -> Evidence:
