@@ -1,0 +1,61 @@
+"""The greedy: all or nothing in order, never illegal, and known failures of others are placed."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.solver.greedy import greedy, job_by_job
+from batchsched.solver.problem import Problem
+from batchsched.solver.verify import verify
+from tests.solver.instances import problem_of, problems
+
+
+@pytest.mark.properties
+@given(problems())
+def test_whatever_the_greedy_places_is_legal(problem: Problem):
+    quiet = problem if not problem.cuts else problem
+    assert verify(quiet, greedy(quiet)) == ()
+    assert verify(quiet, job_by_job(quiet)) == ()
+
+
+def test_gang_of_three_binds_nothing_on_two_free_nodes():
+    solution = greedy(problem_of([[1], [1]], [{"pods": 3, "demand": [1]}]))
+    assert len(solution.classes) == 0
+    assert not solution.taken.any()
+
+
+def test_gang_of_two_three_three_and_eight_cpus_is_placed_on_two_nodes_of_eight():
+    problem = problem_of(
+        [[8], [8]],
+        [{"pods": 1, "demand": [size]} for size in (2, 3, 3, 8)],
+        gang=np.zeros(4, np.int32),
+        need=np.array([4], np.int32),
+        tier=np.zeros(1, np.int32),
+        rank=np.zeros(1, np.int32),
+        **{name: np.full(1, -1, np.int32) for name in ("required", "preferred", "pinned")},
+        fresh=np.ones(1, np.bool_),
+        allowed=np.ones(1, np.bool_),
+    )
+    assert greedy(problem).taken.all()
+
+
+def test_twenty_one_gpu_pods_leave_a_whole_node_for_the_pod_of_eight():
+    gangs = [{"pods": 1, "demand": [1]} for _ in range(20)] + [{"pods": 1, "demand": [8]}]
+    assert greedy(problem_of([[8]] * 4, gangs)).taken.all()
+
+
+def test_lower_rank_goes_first_when_only_one_gang_fits():
+    solution = greedy(problem_of([[2]], [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]))
+    assert solution.taken.tolist() == [True, False]
+
+
+def test_surplus_pods_come_after_every_minimum_of_their_tier():
+    gangs = [{"pods": 3, "need": 1, "demand": [1]}, {"pods": 2, "demand": [1]}]
+    solution = greedy(problem_of([[3]], gangs))
+    assert solution.taken.tolist() == [True, True]
+    assert solution.counts.tolist() == [1, 2]
+
+
+def test_the_peers_fill_the_fullest_node_first():
+    problem = problem_of([[8, 8], [4, 8]], [{"pods": 2, "demand": [2, 2]}])
+    assert job_by_job(problem).nodes.tolist() == [1]

@@ -1,0 +1,151 @@
+"""The whole stage: legal, never behind the greedy or the peers, bounds that hold, and the same bytes twice."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.solver import stage
+from batchsched.solver.greedy import greedy, job_by_job
+from batchsched.solver.outcome import compare
+from batchsched.solver.problem import Budget, Cut, Problem, Solution
+from batchsched.solver.stage import solve
+from batchsched.solver.verify import verify
+from bench.solver.instances import generate, uncontended
+from bench.solver.problems import to_problem
+from tests.solver.brute import brute
+from tests.solver.instances import problem_of, problems
+
+AGGREGATED = Budget(exact_variables=0)
+ROOT = Path(__file__).parents[2]
+
+
+def lexicographic(values: np.ndarray, optimum: tuple[float, ...]) -> int:
+    """1 above, 0 equal, -1 below: the first tier that differs decides."""
+    for value, best in zip(values.tolist(), optimum, strict=True):
+        if abs(value - best) > 1e-9 * max(1.0, abs(best)):
+            return 1 if value > best else -1
+    return 0
+
+
+@pytest.mark.properties
+@given(problems())
+def test_the_aggregated_stage_is_legal_and_its_bounds_hold(problem: Problem):
+    solution = solve(problem, AGGREGATED)
+    assert verify(problem, solution) == ()
+    best = brute(problem)
+    assert lexicographic(solution.objective, best.tiers) <= 0
+    for tier, optimum in enumerate(best.tiers):
+        if lexicographic(solution.objective[:tier], best.tiers[:tier]) == 0:
+            assert solution.bound[tier] >= optimum - 1e-9
+    assert (solution.bound >= solution.objective - 1e-9).all()
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_a_small_session_is_solved_to_the_optimum(problem: Problem):
+    assert lexicographic(solve(problem, Budget(deterministic=20.0)).objective, brute(problem).tiers) == 0
+
+
+@pytest.mark.parametrize("tiers", [1, 4])
+def test_a_contended_session_is_solved_within_the_gap_and_never_behind_greedy_or_peers(tiers: int):
+    gaps = []
+    for seed in range(3):
+        problem = to_problem(generate(300, 40, seed, tiers=tiers))
+        solution = solve(problem, Budget())
+        assert verify(problem, solution) == ()
+        assert solution.stage == "aggregated"
+        assert compare(solution, greedy(problem)) >= 0
+        assert compare(solution, job_by_job(problem)) >= 0
+        gaps.append(solution.gap)
+    assert np.median(gaps) <= 0.02
+
+
+def test_a_session_with_room_for_all_stops_at_the_greedy():
+    solution = solve(to_problem(uncontended(300, 40, 0, 400)), Budget())
+    assert solution.stage == "greedy"
+    assert solution.gap == 0.0
+    assert solution.taken.all()
+
+
+def test_an_ordered_session_is_only_placed():
+    problem = replace(to_problem(generate(100, 20, 1)), ordered=True)
+    assert solve(problem, Budget()).stage == "greedy"
+
+
+def test_a_lower_tier_never_costs_a_higher_one():
+    gangs = [{"pods": 8, "demand": [1], "tier": 1, "weight": 9.0}, {"pods": 1, "demand": [2], "tier": 0}]
+    for budget in (Budget(), AGGREGATED):
+        assert solve(problem_of([[8]], gangs), budget).taken.tolist() == [False, True]
+
+
+def test_among_equal_objectives_more_gangs_win():
+    gangs = [{"pods": 4, "demand": [1]}, {"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]
+    for budget in (Budget(), AGGREGATED):
+        assert solve(problem_of([[4]], gangs), budget).taken.tolist() == [False, True, True]
+
+
+def test_a_placement_that_was_cut_does_not_come_again():
+    problem = problem_of([[4], [4]], [{"pods": 2, "demand": [1]}, {"pods": 9, "demand": [1]}])
+    for budget in (Budget(), AGGREGATED):
+        first = solve(problem, budget)
+        mine = first.classes == 0
+        cut = Cut(0, first.classes[mine], first.nodes[mine], first.counts[mine])
+        again = replace(problem, cuts=(cut,))
+        second = solve(again, budget)
+        assert second.taken[0]
+        assert verify(again, second) == ()
+
+
+def test_a_gang_that_is_cut_twice_is_given_up_by_the_aggregated_model():
+    one = np.zeros(1, np.int32)
+    cuts = (Cut(0, one, one, one + 2), Cut(0, one, one + 1, one + 2))
+    problem = problem_of([[4], [4], [4]], [{"pods": 2, "demand": [1]}], cuts=cuts)
+    assert not solve(problem, AGGREGATED).taken.any()
+
+
+def test_an_answer_with_faults_is_discarded_loudly_and_the_greedy_stands(monkeypatch, caplog):
+    problem = problem_of([[4]], [{"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}])
+    monkeypatch.setattr(stage, "verify", lambda *_: ("a planted fault",))
+    solution = solve(problem, Budget())
+    assert compare(solution, greedy(problem)) == 0
+    assert "a planted fault" in caplog.text
+
+
+def signature(solution: Solution) -> str:
+    arrays = (
+        solution.classes,
+        solution.nodes,
+        solution.counts,
+        solution.taken,
+        solution.objective,
+        solution.bound,
+    )
+    return "|".join(array.tobytes().hex() for array in arrays)
+
+
+def test_the_same_session_gives_the_same_bytes_in_another_process_with_another_hash_seed():
+    code = (
+        "from bench.solver.instances import generate; from bench.solver.problems import to_problem;"
+        "from batchsched.solver.stage import solve; from batchsched.solver.problem import Budget;"
+        "from tests.solver.test_stage import signature;"
+        "print(signature(solve(to_problem(generate(200, 30, 3)), Budget())))"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+        ).stdout
+        for seed in ("1", "77")
+    ]
+    assert said[0] == said[1]
+    assert said[0].strip() == signature(solve(to_problem(generate(200, 30, 3)), Budget()))
