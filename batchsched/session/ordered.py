@@ -39,6 +39,7 @@ class Attempt(Enum):
     STARTED = "started"
     FULL = "full"  # it would fit once running gangs end
     STUCK = "stuck"  # capacity is not what it lacks
+    IN_THE_WAY = "in the way"  # it fits, and would delay the head
 
 
 class Ordered:
@@ -134,8 +135,10 @@ class Ordered:
                 return
             gang = self._admitted(line.members[behind])
             at = behind + 1
-            if gang is not None:
-                self._start(gang, None if short[behind] else shadow)
+            if gang is None:
+                continue
+            if self._start(gang, None if short[behind] else shadow) is Attempt.IN_THE_WAY:
+                self._leave_out((gang.members,), head)
 
     def _may_backfill(self, line: Line, some: slice, short: BoolArray, shadow: Shadow) -> BoolArray:
         """[w] gangs that could start by what is free in sum, now and beside the head at its start."""
@@ -163,7 +166,7 @@ class Ordered:
         if not len(solution.counts):
             return self._refused(gang, formulation, solution)
         if shadow is not None and not self._leaves_room(formulation, solution, shadow):
-            return Attempt.FULL
+            return Attempt.IN_THE_WAY
         walked = self._walk.gang(gang, shares_of(formulation, solution)[0])
         if not walked.placed:
             self.refusals.append(permit_refusal(walked, timed_out=False))

@@ -74,24 +74,24 @@ def test_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(clus
     formulation = formulated(cluster)
     problem = formulation.problem
     decision = schedule(cluster, EXACT)
-    held = np.zeros(len(problem.need), np.int64)
+    placed = np.zeros(len(problem.gang), np.int32)
     for (c, _), count in counts_of(formulation, decision).items():
-        held[problem.gang[c]] += count
+        placed[c] += count
+    held = np.bincount(problem.gang, placed, minlength=len(problem.need)).astype(np.int32)
     refused = {one.pod_group for one in decision.refusals}
     for number, gang in enumerate(formulation.gangs):
         if gang.key not in refused:
             continue
         kept = held > 0
-        kept[number] = True
-        need = np.where(kept, np.where(held > 0, held, problem.need), problem.need).astype(np.int32)
         wanted = replace(
             problem,
-            need=need,
-            allowed=kept,
-            fresh=problem.fresh & ~((held > 0) & (problem.need == 0)),
+            count=np.where(kept[problem.gang], placed, problem.count),
+            need=np.where(kept, held, problem.need),
+            allowed=kept | (np.arange(len(kept)) == number),
+            fresh=problem.fresh & ~(kept & (problem.need == 0)),
             weight=np.zeros_like(problem.weight),
         )
-        assert brute(wanted).gangs < int(((need == 0) | kept).sum())
+        assert brute(wanted).gangs < int((wanted.allowed | (wanted.need == 0)).sum())
 
 
 @given(cluster=clusters(TINY))
