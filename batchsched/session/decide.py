@@ -30,7 +30,7 @@ from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang, Members
 from batchsched.session.held import revisit
-from batchsched.session.joint import Joint, Outcome
+from batchsched.session.joint import Joint, Outcome, with_gang
 from batchsched.session.levels import Levels
 from batchsched.session.ordered import Hopes, Ordered
 from batchsched.session.podwise import Podwise
@@ -156,14 +156,11 @@ class Sessions:
     def _deadline(self, walked: Walked) -> float:
         return next((one.until for one in self.held if one.pod_group == walked.gang.key), float("inf"))
 
-    def _scene(self) -> Scene:
-        return Scene(
-            self.frame,
-            self.profile,
-            self._levels,
-            quotas(self.frame, self.profile.scheduler_name),
-            Survey(self.frame),
-        )
+    def _scene(self, draft: Draft) -> Scene:
+        """Lay out what stays the same in the session; held gangs count against their queues already."""
+        left = quotas(self.frame, self.profile.scheduler_name)
+        scene = Scene(self.frame, self.profile, self._levels, left, Survey(self.frame))
+        return self._spent(scene, draft.walked)
 
     def _joint(
         self, walk: Walk, draft: Draft, waiting: Sequence[Members], seed: int, telemetry: Telemetry
@@ -171,7 +168,7 @@ class Sessions:
         """Select by weight: all gangs of a window at once, window after window."""
         with telemetry.stage("admit"):
             gangs = self._admitted(draft, waiting)
-        scene = self._scene()
+        scene = self._scene(draft)
         window = self.profile.session_window
         for first in range(0, len(gangs), window):
             scene = self._window(walk, draft, scene, gangs[first : first + window], (seed, telemetry))
@@ -187,14 +184,29 @@ class Sessions:
         with telemetry.stage("formulate"):
             formulation = formulate(scene, gangs, self.frame.backlog.youngest())
         outcome = Joint(formulation, self.profile.solver, seed, telemetry).select(walk)
+        with telemetry.stage("walk"):
+            outcome = self._rescued(walk, scene, formulation, outcome)
         draft.walked += outcome.walked
         with telemetry.stage("explain"):
             draft.refusals += Diagnosis(scene, formulation, outcome, self.profile.solver, seed).refusals()
         draft.account(formulation, outcome)
+        return replace(self._spent(scene, outcome.walked), survey=Survey(self.frame))
+
+    def _rescued(self, walk: Walk, scene: Scene, formulation: Formulation, outcome: Outcome) -> Outcome:
+        """Try gangs that the walk refused once more, pod by pod: the pipeline may know a way that rows cannot say."""
+        podwise = Podwise(self._spent(scene, outcome.walked), self._admission, walk)
+        for number, refused in sorted(outcome.rejected.items()):
+            if refused.placed or refused.final:
+                continue
+            if podwise.take(formulation.gangs[number]) is None:
+                outcome = with_gang(formulation, outcome, number, podwise.walked[-1])
+        return outcome
+
+    def _spent(self, scene: Scene, walked: Iterable[Walked]) -> Scene:
         left = scene.quotas
-        for walked in outcome.walked:
-            left = spend(left, self.frame, walked)
-        return replace(scene, quotas=left, survey=Survey(self.frame))
+        for one in walked:
+            left = spend(left, self.frame, one)
+        return replace(scene, quotas=left)
 
     def _admitted(self, draft: Draft, waiting: Sequence[Members]) -> list[Gang]:
         """Admit gangs, the highest priority first and in the policy's order within it."""
@@ -208,7 +220,7 @@ class Sessions:
         return gangs
 
     def _ordered(self, walk: Walk, draft: Draft, line: Line, now: float, brief: bool) -> None:
-        ordered = Ordered(self._scene(), self._admission, walk, now, self._hopes, brief=brief)
+        ordered = Ordered(self._scene(draft), self._admission, walk, now, self._hopes, brief=brief)
         window = self.profile.session_window
         ordered.select(
             line.first(window), self._policy.horizon if isinstance(self._policy, RoomPolicy) else 0.0
@@ -220,7 +232,7 @@ class Sessions:
         draft.reservations += ordered.reservations
 
     def _podwise(self, walk: Walk, draft: Draft, waiting: Sequence[Members]) -> None:
-        podwise = Podwise(self._scene(), self._admission, walk)
+        podwise = Podwise(self._scene(draft), self._admission, walk)
         podwise.select(waiting)
         draft.walked += podwise.walked
         draft.refusals += podwise.refusals

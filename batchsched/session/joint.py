@@ -137,6 +137,26 @@ class Joint:
         return replace(problem, cuts=(*problem.cuts, *cuts), allowed=allowed)
 
 
+def with_gang(formulation: Formulation, outcome: Outcome, number: int, walked: Walked) -> Outcome:
+    """Return the outcome with one more gang that found its place."""
+    problem = formulation.problem
+    weights = {
+        id(part.pod_class): float(problem.weight[at])
+        for at, (owner, part) in enumerate(formulation.parts)
+        if owner == number
+    }
+    objective = outcome.objective.copy()
+    objective[problem.tier[number]] += sum(weights[id(placed.pod_class)] for placed in walked.placed)
+    rejected = {one: refused for one, refused in outcome.rejected.items() if one != number}
+    return replace(
+        outcome,
+        walked=(*outcome.walked, walked),
+        rejected=rejected,
+        objective=objective,
+        bound=np.maximum(outcome.bound, objective),
+    )
+
+
 def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[Share]]:
     """Return what the solution gives to each gang, part by part, nodes in order."""
     shares: dict[int, list[Share]] = {}

@@ -69,22 +69,24 @@ class Podwise:
             if isinstance(admitted, Refusal):
                 self.refusals.append(admitted)
             elif admitted.parts:
-                self._gang(admitted)
+                refusal = self.take(admitted)
+                if refusal is not None and admitted.need > 0:
+                    self.refusals.append(refusal)
 
-    def _gang(self, gang: Gang) -> None:
+    def take(self, gang: Gang) -> Refusal | None:
+        """Place one gang, all or nothing; returns why it is refused, None when it has its place."""
         first: Trial | None = None
         for fence in self._fences(gang):
             trial = self._try(gang, fence)
             if self._walk.close(trial.walked):
                 self.walked.append(trial.walked)
                 self._quotas = spend(self._quotas, self._frame, trial.walked)
-                return
+                return None
             first = first or trial
             if trial.failure or trial.walked.final or trial.queue:
                 first = trial
                 break
-        if first is not None and gang.need > 0:
-            self.refusals.append(_refusal(gang, first))
+        return _refusal(gang, first) if first is not None else no_domain(gang)
 
     def _fences(self, gang: Gang) -> Iterator[Fence]:
         fence = Fence.of(self._scene, gang)

@@ -32,7 +32,7 @@ def explained(cluster: Snapshot, settings: Profile) -> tuple[Scene, Formulation,
     sessions = Sessions(cluster, settings)
     sessions.frame.refresh()
     line = sessions.frame.backlog.order(sessions._policy, NOW)
-    scene = sessions._scene()
+    scene = sessions._scene(Draft())
     gangs = sessions._admitted(Draft(), line.members)
     formulation = formulate(scene, gangs, sessions.frame.backlog.youngest())
     with Walk(sessions.frame, NOW) as walk:
@@ -83,7 +83,7 @@ def test_in_strict_order_the_relaxation_admits_the_gang_where_the_others_stay(cl
         alone = replace(standing, pods=tuple(mine))
         sessions = Sessions(alone, ORDERED)
         sessions.frame.refresh()
-        scene = sessions._scene()
+        scene = sessions._scene(Draft())
         line = sessions.frame.backlog.order(sessions._policy, NOW)
         (gang,) = (one for one in sessions._admitted(Draft(), line.members) if one.key == refusal.pod_group)
         problem = (formulation := formulate(scene, [gang], gang.created)).problem

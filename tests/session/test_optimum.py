@@ -30,7 +30,7 @@ def formulated(cluster: Snapshot) -> Formulation:
     sessions.frame.refresh()
     line = sessions.frame.backlog.order(sessions._policy, NOW)
     gangs = sessions._admitted(Draft(), line.members)
-    return formulate(sessions._scene(), gangs, sessions.frame.backlog.youngest())
+    return formulate(sessions._scene(Draft()), gangs, sessions.frame.backlog.youngest())
 
 
 def counts_of(formulation: Formulation, decision: Decision) -> dict[tuple[int, int], int]:
