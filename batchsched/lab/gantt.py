@@ -11,7 +11,7 @@ import numpy as np
 from batchsched.lab.distributions import size_bounds, size_class
 from batchsched.lab.figure import Figure, TimeUnit, axis, duration, time_unit
 from batchsched.lab.theme import SERIES, series
-from batchsched.lab.trial import GPUS, Trial
+from batchsched.lab.trial import GPUS, Trial, eventful
 from batchsched.model.node import Node
 from batchsched.sim.result import GangRecord
 
@@ -138,8 +138,8 @@ def gantts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]
         return ()
     drawn = rows(capacities(trials, nodes))
     bars = [lay_out(trial, drawn) for trial in trials]
-    end = max(trial.end for trial in trials)
-    until = min([mine[BARS].start for mine in bars if len(mine) > BARS], default=end)
+    shown = eventful(trials)
+    until = min([shown, *(mine[BARS].start for mine in bars if len(mine) > BARS)])
     colours = _Colours.of(trials)
     return tuple(
         replace(
@@ -250,7 +250,7 @@ def _caption(trial: Trial, drawn: Rows, until: float) -> str:
     if len(drawn.names) < drawn.of:
         text += f" The first {len(drawn.names)} of {drawn.of} nodes are drawn."
     if until < trial.end:
-        text += f" Drawn until {duration(until)} of {duration(trial.end)}."
+        text += f" Shown until {duration(until)} of {duration(trial.end)}: double-click to see what was running on."
     return text
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from batchsched.lab.figure import Figure, axis, duration
 from batchsched.lab.theme import series
 from batchsched.lab.timelines import resource_label
 from batchsched.lab.trial import Trial
-from batchsched.sim.result import Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Metric:
     key: str
     title: str
     better: str
-    value: Callable[[Metrics], float]
+    value: Callable[[Trial], float]
     show: Callable[[float], str]
 
 
@@ -38,33 +38,44 @@ class Row:
     best: tuple[bool, ...]
 
 
+FOOTNOTE: Final = "* Mean from the first to the last arrival."
+
+
 def metrics(resource: str) -> tuple[Metric, ...]:
     """Return what policies are compared by; `resource` is the one whose utilisation counts."""
-    label = f"Mean {resource_label(resource)} utilisation"
+    label = f"{resource_label(resource, plural=True)} used*"
     return (
-        Metric("mean-wait", "Mean wait", "lower", lambda figures: figures.mean_wait, duration),
-        Metric("worst-wait", "Worst wait", "lower", lambda figures: figures.worst_wait, duration),
+        Metric("mean-wait", "Mean wait", "lower", lambda trial: trial.metrics.mean_wait, duration),
+        Metric("worst-wait", "Worst wait", "lower", lambda trial: trial.metrics.worst_wait, duration),
         Metric(
-            "mean-slowdown", "Mean bounded slowdown", "lower", lambda figures: figures.mean_slowdown, _times
+            "mean-slowdown",
+            "Mean bounded slowdown",
+            "lower",
+            lambda trial: trial.metrics.mean_slowdown,
+            _times,
         ),
         Metric(
             "worst-slowdown",
             "Worst bounded slowdown",
             "lower",
-            lambda figures: figures.worst_slowdown,
+            lambda trial: trial.metrics.worst_slowdown,
             _times,
         ),
+        Metric("utilisation", label, "higher", lambda trial: trial.busy.get(resource, 0.0), _percent),
+        Metric("makespan", "Makespan", "lower", lambda trial: trial.metrics.makespan, duration),
         Metric(
-            "utilisation", label, "higher", lambda figures: figures.utilisation.get(resource, 0.0), _percent
+            "done",
+            "Gangs done",
+            "higher",
+            lambda trial: trial.metrics.gangs - trial.metrics.unfinished,
+            _count,
         ),
-        Metric("makespan", "Makespan", "lower", lambda figures: figures.makespan, duration),
-        Metric("done", "Gangs done", "higher", lambda figures: figures.gangs - figures.unfinished, _count),
     )
 
 
 def table(trials: Sequence[Trial], columns: Sequence[Metric]) -> tuple[Row, ...]:
     """Return one row a policy."""
-    values = [[metric.value(trial.metrics) for metric in columns] for trial in trials]
+    values = [[metric.value(trial) for metric in columns] for trial in trials]
     return tuple(
         Row(
             trial.policy,
@@ -80,7 +91,7 @@ def table(trials: Sequence[Trial], columns: Sequence[Metric]) -> tuple[Row, ...]
 
 def bars(trials: Sequence[Trial], metric: Metric) -> Figure:
     """Draw one metric, one bar a policy."""
-    values = [metric.value(trial.metrics) for trial in trials]
+    values = [metric.value(trial) for trial in trials]
     top = max(values, default=0.0)
     bar = {
         "type": "bar",

@@ -6,7 +6,7 @@ import numpy as np
 
 from batchsched.lab.figure import Figure, axis, duration, time_unit
 from batchsched.lab.theme import dash, series
-from batchsched.lab.trial import Floats, Trial
+from batchsched.lab.trial import Floats, Trial, eventful
 
 BINS = 600
 """Points of a line: more cannot be told apart on a screen."""
@@ -77,7 +77,7 @@ def slug(text: str) -> str:
 def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) -> Figure:
     """Add one line a policy to a figure that has its heading and its y axis."""
     end = max((trial.end for trial in trials), default=0.0)
-    shown = _eventful(trials, end)
+    shown = eventful(trials)
     unit = time_unit(shown)
     edges = np.linspace(0.0, shown, BINS + 1)
     if shown < end:
@@ -105,15 +105,6 @@ def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) ->
     if shown < end:
         caption += f" The last gangs run until {duration(end)}: double-click to see all."
     return Figure(figure.key, figure.title, caption, tuple(data), {**figure.layout, **layout}, figure.height)
-
-
-def _eventful(trials: Sequence[Trial], end: float) -> float:
-    """Return until when something still starts, and a little more: a long tail would squeeze the rest."""
-    starts = [float(np.nanmax(trial.started)) for trial in trials if not np.isnan(trial.started).all()]
-    if any(np.isnan(trial.started).any() for trial in trials):
-        return max(end, 1.0)
-    shown = 1.1 * max(starts, default=end)
-    return max(shown if shown < 0.8 * end else end, 1.0)
 
 
 def _short(values: Floats) -> list[float]:

@@ -31,6 +31,7 @@ class Trial:
       slowdown: bounded slowdown, nan for a gang that did not end, G.
       times: seconds since the start from which the series hold, ascending, T.
       used: fraction of each resource that is in use, 0 to 1, T.
+      busy: mean of `used` while gangs arrive. Later the last gangs run out, and a mean over all of it says little.
       waiting: gangs in the queue, T.
       end: seconds until the last thing happened.
     """
@@ -47,6 +48,7 @@ class Trial:
     slowdown: Floats
     times: Floats
     used: Mapping[str, Floats]
+    busy: Mapping[str, float]
     waiting: Floats
     end: float
 
@@ -69,12 +71,24 @@ def resources(trials: Sequence[Trial]) -> tuple[str, ...]:
     return tuple(sorted(used, key=lambda name: (not name.endswith("/gpu"), -shares[name], name)))
 
 
+def eventful(trials: Sequence[Trial]) -> float:
+    """Return the seconds until when something still starts, and a little more: a long tail would squeeze the rest."""
+    end = max((trial.end for trial in trials), default=0.0)
+    if any(np.isnan(trial.started).any() for trial in trials):
+        return max(end, 1.0)
+    starts = [float(trial.started.max()) for trial in trials if len(trial.started)]
+    shown = 1.1 * max(starts, default=end)
+    return max(shown if shown < 0.8 * end else end, 1.0)
+
+
 def _trial(result: RunResult, unit: str, origin: int) -> Trial:
     gangs = result.gangs
     times = np.array(result.series.times, dtype=np.float64) - origin
     submitted = np.array([gang.submitted for gang in gangs], dtype=np.float64) - origin
     started = _moments([gang.started for gang in gangs], origin)
     ended = _moments([gang.ended for gang in gangs], origin)
+    used = {name: _shares(amounts, result.series.total[name]) for name, amounts in result.series.used.items()}
+    arrived = float(submitted.max(initial=0.0))
     last = np.concatenate((ended[~np.isnan(ended)], times, submitted, [0.0])).max()
     return Trial(
         policy=result.policy,
@@ -88,7 +102,8 @@ def _trial(result: RunResult, unit: str, origin: int) -> Trial:
         wait=started - submitted,
         slowdown=np.array([gang.slowdown if gang.finished else np.nan for gang in gangs], dtype=np.float64),
         times=times,
-        used={name: _shares(used, result.series.total[name]) for name, used in result.series.used.items()},
+        used=used,
+        busy={name: mean_until(times, share, arrived) for name, share in used.items()},
         waiting=np.array(result.series.waiting, dtype=np.float64),
         end=float(last),
     )
@@ -101,3 +116,11 @@ def _moments(seconds: Sequence[int | None], origin: int) -> Floats:
 def _shares(used: Sequence[int], total: Sequence[int]) -> Floats:
     offered = np.array(total, dtype=np.float64)
     return np.array(used, dtype=np.float64) / np.maximum(offered, 1.0)
+
+
+def mean_until(times: Floats, values: Floats, end: float) -> float:
+    """Return the mean, weighted by time, of a step function from its first time to `end`."""
+    if len(times) == 0 or end <= times[0]:
+        return 0.0
+    spans = np.diff(np.append(times, np.inf).clip(max=end))
+    return float(spans @ values / spans.sum())

@@ -65,7 +65,7 @@ def test_a_long_run_is_cut_at_the_same_moment_for_every_policy(monkeypatch):
     drawn = [sum(len(trace["x"]) for trace in figure.data) for figure in figures]
     assert max(drawn) <= 100
     assert len({tuple(figure.layout["xaxis"]["range"]) for figure in figures}) == 1
-    assert all("Drawn until" in figure.caption for figure in figures)
+    assert all("Shown until" in figure.caption for figure in figures)
 
 
 def test_a_single_queue_is_coloured_by_size_and_many_queues_by_the_largest():

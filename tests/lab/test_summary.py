@@ -33,7 +33,7 @@ def test_the_table_states_what_the_run_states():
     row = table(mine, columns)[0]
     shown = dict(zip((metric.key for metric in columns), row.texts, strict=True))
     assert shown["done"] == str(mine[0].metrics.gangs)
-    assert shown["utilisation"] == f"{mine[0].metrics.utilisation[GPU]:.1%}"
+    assert shown["utilisation"] == f"{mine[0].busy[GPU]:.1%}"
 
 
 def test_bars_have_a_colour_and_a_text_each():

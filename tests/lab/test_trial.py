@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.lab.trial import GPUS, PODS, resources, trials
+from batchsched.lab.trial import GPUS, PODS, eventful, mean_until, resources, trials
 from batchsched.sim.result import RunResult, Series
 from tests.lab.runs import GPU, START, played
 
@@ -39,3 +39,20 @@ def test_a_run_in_which_nothing_happened_is_laid_out_too():
     empty = RunResult("nothing", "a", (), Series((), {}, {}, (), ()), sessions=0)
     trial = trials([empty])[0]
     assert (trial.end, len(trial.units), START > 0) == (0.0, 0, True)
+
+
+def test_a_mean_over_time_weighs_each_level_by_how_long_it_held():
+    times, values = np.array([0.0, 10.0, 30.0]), np.array([0.0, 1.0, 0.5])
+    assert mean_until(times, values, 30.0) == 20 / 30
+    assert mean_until(times, values, 50.0) == 30 / 50
+    assert mean_until(times, values, 5.0) == 0.0
+    assert mean_until(times[:0], values[:0], 5.0) == 0.0
+
+
+def test_a_gang_that_never_starts_keeps_the_whole_run_in_view():
+    run = played("a", gangs=30)
+    last = replace(run.gangs[-1], ended=(run.gangs[-1].started or 0) + 10_000_000)
+    long = replace(run, gangs=(*run.gangs[:-1], last))
+    assert eventful(trials([long])) < 0.8 * trials([long])[0].end
+    stuck = replace(long, gangs=(replace(run.gangs[0], started=None, ended=None), *long.gangs[1:]))
+    assert eventful(trials([stuck])) == trials([stuck])[0].end
