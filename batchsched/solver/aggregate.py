@@ -229,16 +229,9 @@ class Aggregate:
 
     def _levels(self, loads: IntArray, nodes: IntArray) -> None:
         """The level rows of one domain that can bind at all."""
-        demand = self.supply.demand[self.klass[loads]]
         pods = self.problem.count[self.klass[loads]].astype(np.int64)
-        for r in range(demand.shape[1]):
-            sizes = self.supply.sizes(r, np.unique(self.klass[loads]))
-            if not sizes.size:
-                continue
-            supply = self.supply.of(r, sizes, nodes)
-            factors = demand[:, r][None, :] // sizes[:, None]
-            for i in np.flatnonzero(factors @ pods > supply).tolist():
-                self.row(loads, factors[i], -HIGHEST, int(supply[i]))
+        for level in self.supply.rows(self.klass[loads], pods, nodes):
+            self.row(loads, level.factors, -HIGHEST, level.right)
 
     # ------------------------------------------------------------------------------------ values
 

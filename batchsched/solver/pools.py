@@ -5,6 +5,7 @@ not place them; for every request size s the row Σ floor(request / s)·x <= Σ_
 lies on the pool's nodes. For sizes that divide one another it is exact, for others a valid relaxation.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -17,6 +18,8 @@ from batchsched.solver.problem import IndexArray, IntArray, Problem
 
 SPLIT_LIMIT: Final = 64
 """Pools are split along a row's partition while no more than so many come of it."""
+COMPOSITES: Final = 5
+"""At most so many amounts of CPU or memory make composite rows with one size of a device."""
 SIZES: Final = 24
 """At most so many sizes of one resource make level rows of an area; the commonest quantiles are kept."""
 
@@ -87,6 +90,15 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
     return inverse.reshape(-1).astype(np.int64), fit
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelRow:
+    """Σ factors·x <= right; `size` is the resource and the size of a simple row."""
+
+    factors: IntArray
+    right: int
+    size: tuple[int, int] | None
+
+
 class Supply:
     """How many requests of a size an area of nodes holds, with devices that lack company left out."""
 
@@ -106,6 +118,7 @@ class Supply:
                 per, of = int(with_device[least, r]), int(with_device[least, device])
                 if per > 0:
                     self._free[device] = np.minimum(self._free[device], self._free[r] * of // per)
+        self._devices = slots.devices
         self.units = [self._unit(column) for column in self.demand.T]
 
     @staticmethod
@@ -129,6 +142,50 @@ class Supply:
         """Σ_n floor(free_n / s) over the nodes, for each size."""
         free = self._free[resource][nodes]
         return np.array([int((free // s).sum()) for s in sizes.tolist()], np.int64)
+
+    def rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[LevelRow]:
+        """Every level row of an area that can bind at all.
+
+        Args:
+          classes: [J] the classes of the counts in the row, repeats allowed.
+          most: [J] what these counts can reach.
+          nodes: the area's nodes.
+
+        Yields:
+          simple rows Σ floor(request / s)·x <= Σ_n floor(free_n / s), and composite ones over a device and what
+          it takes along: Σ min(floor(d / s), floor(r / q))·x <= Σ_n min(floor(d_n / s), floor(r_n / q)), valid because
+          a node's sum is bounded by both.
+        """
+        demand = self.demand[classes]
+        for r in range(demand.shape[1]):
+            sizes = self.sizes(r, classes)
+            if not sizes.size:
+                continue
+            right = self.of(r, sizes, nodes)
+            factors = demand[:, r][None, :] // sizes[:, None]
+            for i in np.flatnonzero(factors @ most > right).tolist():
+                yield LevelRow(factors[i], int(right[i]), (r, int(sizes[i])))
+        for device in self._devices:
+            yield from self._composite(device, demand, most, nodes)
+
+    def _composite(
+        self, device: int, demand: IntArray, most: IntArray, nodes: IntArray
+    ) -> Iterator[LevelRow]:
+        for size in np.unique(demand[:, device]).tolist():
+            if not size:
+                continue
+            with_size = demand[demand[:, device] == size]
+            held = self._free[device][nodes] // size
+            for r in range(demand.shape[1]):
+                along = np.unique(with_size[:, r])
+                if r in self._devices or len(along) < 2:
+                    continue
+                along = along[np.unique(np.linspace(1, len(along) - 1, COMPOSITES).astype(np.int64))]
+                for amount in along.tolist():
+                    factors = np.minimum(demand[:, device] // size, demand[:, r] // amount)
+                    right = int(np.minimum(held, self._free[r][nodes] // amount).sum())
+                    if int(factors @ most) > right:
+                        yield LevelRow(factors, right, None)
 
 
 def rows_over(ledger: RowLedger, pools: Pools, index: int) -> list[tuple[int, IntArray]] | None:

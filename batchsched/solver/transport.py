@@ -139,17 +139,13 @@ class Transport:
         supply = aggregate.supply
         for p, nodes in enumerate(aggregate.pools.nodes):
             columns = np.flatnonzero(self.pool == p)
-            classes = self.klass[columns]
-            for r in range(supply.demand.shape[1]) if columns.size else ():
-                sizes = supply.sizes(r, classes)
-                if not sizes.size:
-                    continue
-                right = supply.of(r, sizes, nodes)
-                factors = supply.demand[classes, r][None, :] // sizes[:, None]
-                for i in np.flatnonzero(factors @ self._upper[columns] > right).tolist():
-                    used = np.flatnonzero(factors[i])
-                    level = rows.add(columns[used], factors[i][used], int(right[i]))
-                    rows.levels[p, r, int(sizes[i])] = level
+            if not columns.size:
+                continue
+            for level in supply.rows(self.klass[columns], self._upper[columns], nodes):
+                used = np.flatnonzero(level.factors)
+                index = rows.add(columns[used], level.factors[used], level.right)
+                if level.size is not None:
+                    rows.levels[p, level.size[0], level.size[1]] = index
 
     def _plugin_rows(self, rows: _Rows) -> None:
         """Rows of plugins whose domains are unions of pools, as they stand; a lower row is turned round."""
