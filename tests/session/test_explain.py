@@ -8,7 +8,6 @@ from hypothesis import given
 from batchsched.model.decision import Decision
 from batchsched.model.snapshot import Snapshot
 from batchsched.ports.telemetry import Silence
-from batchsched.session.decide import Draft, Sessions
 from batchsched.session.diagnosis import Diagnosis
 from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.joint import Joint
@@ -21,6 +20,7 @@ from tests.session import audit
 from tests.session.clusters import EXPLAINED, clusters
 from tests.session.relax import relaxed
 from tests.session.scenario import NOW, bound, profile, schedule
+from tests.session.scenes import inside
 
 pytestmark = pytest.mark.properties
 JOINT = profile(solver={"gap": 0.0})
@@ -29,13 +29,9 @@ ORDERED = profile(selection="ordered")
 
 def explained(cluster: Snapshot, settings: Profile) -> tuple[Scene, Formulation, list[Evidence]]:
     """The evidence behind a joint session's refusals."""
-    sessions = Sessions(cluster, settings)
-    sessions.frame.refresh()
-    line = sessions.frame.backlog.order(sessions._policy, NOW)
-    scene = sessions._scene(Draft())
-    gangs = sessions._admitted(Draft(), line.members)
-    formulation = formulate(scene, gangs, sessions.frame.backlog.youngest())
-    with Walk(sessions.frame, NOW) as walk:
+    there = inside(cluster, settings)
+    scene, formulation = there.scene, there.joint()
+    with Walk(scene.frame, NOW) as walk:
         outcome = Joint(formulation, settings.solver, 0, Silence()).select(walk)
         diagnosis = Diagnosis(scene, formulation, outcome, settings.solver, 0)
         placed = {one.gang.key for one in outcome.walked}
@@ -81,12 +77,10 @@ def test_in_strict_order_the_relaxation_admits_the_gang_where_the_others_stay(cl
             continue
         mine = (pod for pod in standing.pods if pod.node or audit.group_of(pod) == refusal.pod_group)
         alone = replace(standing, pods=tuple(mine))
-        sessions = Sessions(alone, ORDERED)
-        sessions.frame.refresh()
-        scene = sessions._scene(Draft())
-        line = sessions.frame.backlog.order(sessions._policy, NOW)
-        (gang,) = (one for one in sessions._admitted(Draft(), line.members) if one.key == refusal.pod_group)
-        problem = (formulation := formulate(scene, [gang], gang.created)).problem
+        there = inside(alone, ORDERED)
+        gang = there.gang(refusal.pod_group)
+        scene, formulation = there.scene, formulate(there.scene, [gang], gang.created)
+        problem = formulation.problem
         explainer = Explainer(problem, greedy(problem), resolve=greedy, wider=scene.levels.wider)
         change = explainer.gang(0).relaxation
         assert change is not None

@@ -12,31 +12,22 @@ from batchsched.model.meta import seconds
 from batchsched.model.pod import Pod
 from batchsched.model.requests import requests
 from batchsched.model.snapshot import Snapshot
-from batchsched.session.decide import Draft, Sessions
-from batchsched.session.formulation import Formulation, formulate
+from batchsched.session.formulation import Formulation
 from batchsched.solver.problem import Problem
 from tests.session import audit
 from tests.session.clusters import NO_RULES, TINY, clusters
 from tests.session.scenario import NOW, profile, schedule
+from tests.session.scenes import inside
 from tests.solver.brute import brute, preferred
 
 pytestmark = pytest.mark.properties
 EXACT = profile(solver={"gap": 0.0})
 
 
-def formulated(cluster: Snapshot) -> Formulation:
-    """The problem that a joint session states."""
-    sessions = Sessions(cluster, EXACT)
-    sessions.frame.refresh()
-    line = sessions.frame.backlog.order(sessions._policy, NOW)
-    gangs = sessions._admitted(Draft(), line.members)
-    return formulate(sessions._scene(Draft()), gangs, sessions.frame.backlog.youngest())
-
-
 def counts_of(formulation: Formulation, decision: Decision) -> dict[tuple[int, int], int]:
     """What was assigned, by class and node of the problem."""
     nodes = {one.pod: one.node for one in decision.assignments}
-    names = formulated_names(formulation)
+    names = {f"n{at}": at for at in range(len(formulation.problem.free))}
     counts: dict[tuple[int, int], int] = {}
     for at, (_, part) in enumerate(formulation.parts):
         for pod in part.pods:
@@ -46,13 +37,9 @@ def counts_of(formulation: Formulation, decision: Decision) -> dict[tuple[int, i
     return counts
 
 
-def formulated_names(formulation: Formulation) -> dict[str, int]:
-    return {f"n{at}": at for at in range(len(formulation.problem.free))}
-
-
 @given(cluster=clusters(NO_RULES))
 def test_tiers_gangs_and_preferred_levels_reach_the_optimum(cluster: Snapshot):
-    formulation = formulated(cluster)
+    formulation = inside(cluster, EXACT).joint()
     best = brute(formulation.problem)
     decision = schedule(cluster, EXACT)
     reached = [tier.objective for tier in decision.solver.tiers]
@@ -71,7 +58,7 @@ def taken(problem: Problem, counts: dict[tuple[int, int], int]) -> int:
 
 @given(cluster=clusters(NO_RULES))
 def test_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(cluster: Snapshot):
-    formulation = formulated(cluster)
+    formulation = inside(cluster, EXACT).joint()
     problem = formulation.problem
     decision = schedule(cluster, EXACT)
     placed = np.zeros(len(problem.gang), np.int32)

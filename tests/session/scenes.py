@@ -1,0 +1,42 @@
+"""The inside of a session over a small cluster: its scene, its gangs, and their formulation."""
+
+from dataclasses import dataclass
+
+from batchsched.model.snapshot import Snapshot
+from batchsched.session.admission import Admission
+from batchsched.session.decide import Draft, Sessions
+from batchsched.session.formulation import Formulation, Scene, formulate
+from batchsched.session.gang import Gang
+from batchsched.settings.schema import Profile
+from tests.session.scenario import NOW
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A session that has not begun."""
+
+    sessions: Sessions
+    scene: Scene
+    admission: Admission
+
+    def gang(self, key: str) -> Gang:
+        """The admitted gang of this name, or pod alone."""
+        gangs = self.sessions.frame.gangs
+        admitted = self.admission.gang(gangs.get(key) or gangs[f"pod/{key}"])
+        assert isinstance(admitted, Gang), admitted
+        return admitted
+
+    def formulation(self, *names: str) -> Formulation:
+        return formulate(self.scene, [self.gang(name) for name in names], 0.0)
+
+    def joint(self) -> Formulation:
+        """What a joint session states of all gangs that are admitted."""
+        line = self.sessions.frame.backlog.order(self.sessions._policy, NOW)
+        gangs = self.sessions._admitted(Draft(), line.members)
+        return formulate(self.scene, gangs, self.sessions.frame.backlog.youngest())
+
+
+def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:
+    sessions = Sessions(snapshot, settings or Profile())
+    sessions.frame.refresh()
+    return Inside(sessions, sessions._scene(Draft()), sessions._admission)
