@@ -126,8 +126,9 @@ def lay_out(trial: Trial, drawn: Rows) -> list[Bar]:
         end = trial.end if np.isnan(end) else end
         taken: list[int] = []
         for name, units in occupied(trial.gangs[gang], trial.unit):
-            node = drawn.lanes.get(name, range(0))
-            taken += lanes.take(node, min(units, len(node)), start, end)
+            if name in drawn.lanes:
+                node = drawn.lanes[name]
+                taken += lanes.take(node, min(units, len(node)), start, end)
         bars += [Bar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
     return bars
 

@@ -48,6 +48,17 @@ def test_nodes_stand_in_the_order_in_which_people_count_and_not_too_many():
     assert (len(drawn.names), drawn.of) == (ROWS, ROWS + 40)
 
 
+def test_gangs_on_nodes_that_are_not_drawn_are_left_out():
+    run = played("a", gangs=3)
+    gangs = tuple(
+        replace(gang, gpus=10, placements=(("node-0", 4), ("node-1", 6)) if at else (("node-1", 10),))
+        for at, gang in enumerate(run.gangs)
+    )
+    bars = lay_out(trials([replace(run, gangs=gangs)])[0], rows({"node-0": 8, "node-1": 10}, limit=1))
+    assert [(bar.gang, bar.first, bar.lanes) for bar in bars if bar.gang == 1] == [(1, 0, 4)]
+    assert {bar.gang for bar in bars} == {1, 2}
+
+
 def test_a_node_without_gpus_is_as_high_as_most_pods_ran_on_it_at_one_time():
     run = played("a", gangs=1)
     gangs = tuple(
