@@ -1,0 +1,76 @@
+"""Small workloads for tests, and schedulers that are simple or suspicious."""
+
+from batchsched.model.decision import Assignment, Decision
+from batchsched.model.pod import POD_GROUP_LABEL
+from batchsched.model.snapshot import Snapshot
+from batchsched.sim.workload import GangShape, Workload, nodes, pod_spec, rigid
+
+CPU = {"cpu": "1"}
+
+
+def gangs_of(rows, slots=4, name="small", outages=()):
+    """A workload of (submit, runtime, size) on one-slot nodes; the estimate is the run time."""
+    spec = pod_spec(CPU)
+    arrivals = [
+        rigid(GangShape(f"g{number}", ((spec, size),), runtime), submit, runtime)
+        for number, (submit, runtime, size) in enumerate(rows)
+    ]
+    arrivals.sort(key=lambda one: one.at)
+    return Workload(name, Snapshot(nodes=nodes(slots, CPU)), tuple(arrivals), tuple(outages))
+
+
+class FirstComeScheduler:
+    """Binds whole gangs to one-slot nodes in the order in which they came, and stops at the first that does not fit."""
+
+    def __init__(self, snapshot):
+        self.free = {node.name: 1 for node in snapshot.nodes}
+        self.groups = {}
+        self.waiting = {}
+        self.asked = []
+        self.held = ()
+        for group in snapshot.pod_groups:
+            self.add_group(group)
+        self.add_pods(snapshot.pods)
+
+    def add_group(self, group):
+        self.groups[group.key] = group
+
+    def remove_group(self, key):
+        del self.groups[key]
+
+    def add_pods(self, pods):
+        for pod in pods:
+            if pod.node:
+                self.free[pod.node] -= 1
+            else:
+                self.waiting[pod.key] = pod
+
+    def bind_pods(self, pods):
+        for pod in pods:
+            del self.waiting[pod.key]
+            self.free[pod.node] -= 1
+
+    def remove_pods(self, pods):
+        for pod in pods:
+            if pod.node:
+                self.free[pod.node] += 1
+            else:
+                del self.waiting[pod.key]
+
+    def hold(self, held):
+        self.held = held
+
+    def decide(self, now, seed):
+        self.asked.append((now, seed))
+        free = [name for name, left in self.free.items() if left > 0]
+        gangs = {}
+        for pod in self.waiting.values():
+            gangs.setdefault(pod.labels[POD_GROUP_LABEL], []).append(pod)
+        assignments = []
+        for pods in gangs.values():
+            if len(pods) > len(free):
+                break
+            assignments += [
+                Assignment(namespace=pod.namespace, pod=pod.name, node=free.pop(0)) for pod in pods
+            ]
+        return Decision(assignments=tuple(assignments))
