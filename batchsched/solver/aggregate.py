@@ -69,6 +69,7 @@ class Aggregate:
         self._domains = Domains(packing, None if relaxed else incumbent)
         self._relaxed = relaxed
         self._loads = _Loads()
+        self._outer: dict[int, int] = {}
         problem = self.problem
         self.needs = np.array(packing.needs, np.int64)
         taken = self.needs == 0
@@ -134,6 +135,7 @@ class Aggregate:
         else:
             signs = np.append(np.ones(size, np.int64), -1)
             self.model.add_row(np.append(found, root), signs, -HIGHEST if optional else 0, 0)
+        self._outer.update(dict.fromkeys(found.tolist(), root))
         return list(zip(found.tolist(), cells, strict=True))
 
     def _close(self, switch: int) -> None:
@@ -260,8 +262,10 @@ class Aggregate:
             klass, cell = int(self.klass[load]), int(self.cell[load])
             if cell != NONE and not np.isin(first[klass], self.cells[cell].nodes):
                 continue
-            if self.switch[load] != OPEN:
-                values[self.switch[load]] = 1
+            switch = int(self.switch[load])
+            while switch != OPEN:
+                values[switch] = 1
+                switch = self._outer.get(switch, OPEN)
             if self.variable[load] != self.switch[load]:
                 values[self.variable[load]] = placed[klass]
         return values

@@ -15,6 +15,10 @@ CUTS: int = 60
 """So many Benders cuts a tier at most."""
 TIER_GAP: float = 2e-4
 """Each tier is solved to this relative gap."""
+STEP: float = 0.15
+"""Deterministic units for one call at most."""
+BOUND: float = 0.05
+"""Deterministic units that a bound may always spend: without one there is no gap to report."""
 TIES: float = 0.02
 """Deterministic units for the number of gangs among equal tiers."""
 
@@ -38,9 +42,9 @@ class Spending:
         self.guard = False
         self._guard_seconds, self._seed = budget.guard_seconds, seed
 
-    def effort(self, most: float) -> Effort:
-        """The effort for one call, at most `most` deterministic units."""
-        return Effort(max(1e-4, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
+    def effort(self, most: float, least: float = 0.0) -> Effort:
+        """The effort for one call: at most `most` deterministic units, and `least` even when none are left."""
+        return Effort(max(1e-4, least, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
 
 
 class Climber:
@@ -108,7 +112,8 @@ class Climber:
             worth = fixed if fixed is not None else int(weights @ aggregate.pods(values)) if sound else -1
             if worth < top - int(top * TIER_GAP) or (fixed is not None and worth < top):
                 floor = max((int(weights @ other) for other in level), default=0)
-                found, spread, reached = self._tier(weights, values, floor - int(self._slack[t]))
+                least = BOUND if given is not None else 0.0
+                found, spread, reached = self._tier(weights, values, floor - int(self._slack[t]), least)
                 if found is None and given is None:
                     self._release()
                     return None
@@ -127,7 +132,9 @@ class Climber:
         self._release()
         return Peak(values, split, bound)
 
-    def _tier(self, weights: IntArray, hint: IntArray, floor: int) -> tuple[IntArray | None, Split, int]:
+    def _tier(
+        self, weights: IntArray, hint: IntArray, floor: int, least: float = 0.0
+    ) -> tuple[IntArray | None, Split, int]:
         """Solve, ask whether it fits, cut, and again; returns the last answer, its split, and an upper bound."""
         aggregate, spending = self.aggregate, self._spending
         objective = aggregate.objective(weights)
@@ -136,7 +143,7 @@ class Climber:
         split = Split(np.zeros((len(weights), aggregate.pools.size)), 0.0)
         bound = HIGHEST
         for _ in range(CUTS):
-            answer = maximise(aggregate.model, objective, spending.effort(0.5), hint=hint)
+            answer = maximise(aggregate.model, objective, spending.effort(STEP, least), hint=hint)
             spending.left -= answer.deterministic_used
             spending.guard |= answer.guard
             bound = min(bound, answer.bound)
@@ -144,7 +151,7 @@ class Climber:
                 break
             values = answer.values
             split, fits = self.transport.split(values)
-            if fits or spending.left <= 0:
+            if fits or (spending.left <= 0 and not least):
                 break
         if row is not None:
             aggregate.model.set_row(row, -HIGHEST, HIGHEST)

@@ -81,12 +81,14 @@ class Mover:
             inside = np.zeros(len(fit), np.bool_)
             inside[cell] = True
             fit = fit * inside
-        sources = sources[fit[sources] == 0][: self._admitted(klass, want)]
-        fit[sources] = 0
-        moves = min(len(sources), int(fit.sum()) // together)
+        # A source is no target: those that could take the fewest themselves are cleared first.
+        sources = sources[np.argsort(fit[sources], kind="stable")][: self._admitted(klass, want)]
+        others = int(fit.sum()) - np.cumsum(fit[sources])
+        moves = int(np.count_nonzero(others >= together * np.arange(1, len(sources) + 1)))
         if moves <= 0:
             return 0
-        sources = sources[:moves]
+        sources = np.sort(sources[:moves])
+        fit[sources] = 0
         targets = np.flatnonzero(fit)
         room.put(other, sources, np.full(moves, -together, np.int64))
         fit_after = room.fit(other, targets)
