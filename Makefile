@@ -35,7 +35,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## one session explained, then a day under two policies; writes demo-report.html
+demo: $(READY) ## one session explained, then a day under three policies; writes demo-report.html
 	@$(BIN)/batchsched demo --report demo-report.html
 
 test: lint docs ## lint, docs, then every test with branch coverage
