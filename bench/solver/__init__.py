@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from batchsched.solver.greedy import greedy, job_by_job
 from batchsched.solver.outcome import compare
 from batchsched.solver.problem import Budget, Problem, Solution
@@ -137,12 +135,12 @@ def _median(results: list[Measured]) -> Measured:
     def of(name: str) -> float:
         return float(statistics.median(getattr(one, name) for one in results))
 
-    def tiers(name: str) -> list[float]:
-        return [float(v) for v in np.median([getattr(one, name) for one in results], axis=0)]
+    def total(name: str) -> list[float]:
+        return [float(statistics.median(sum(getattr(one, name)) for one in results))]
 
     gains = [one.gain for one in results if one.gain is not None]
     return Measured(
-        results[0].nodes, results[0].gangs, -1, int(of("pods")), tiers("greedy"), tiers("final"), tiers("bound"),
+        results[0].nodes, results[0].gangs, -1, int(of("pods")), total("greedy"), total("final"), total("bound"),
         of("gap"), of("greedy_gap"), of("use"), of("seconds"), of("cpu"), {}, int(of("rounds")), "", int(of("rss")),
         statistics.median(gains) if gains else None, any(one.behind for one in results),
     )  # fmt: skip

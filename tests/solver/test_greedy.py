@@ -31,7 +31,9 @@ def test_gang_of_two_three_three_and_eight_cpus_is_placed_on_two_nodes_of_eight(
         need=np.array([4], np.int32),
         tier=np.zeros(1, np.int32),
         rank=np.zeros(1, np.int32),
-        **{name: np.full(1, -1, np.int32) for name in ("required", "preferred", "pinned")},
+        required=np.full(1, -1, np.int32),
+        preferred=np.full(1, -1, np.int32),
+        pinned=np.full(1, -1, np.int32),
         fresh=np.ones(1, np.bool_),
         allowed=np.ones(1, np.bool_),
     )

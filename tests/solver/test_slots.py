@@ -8,7 +8,7 @@ from tests.solver.instances import problem_of
 
 def nodes_of(*, free: list[list[int]], gangs: list[dict], klass: int = 0, **more) -> list[int]:
     solution = greedy(problem_of(free, gangs, **more))
-    return solution.nodes[solution.classes == klass].tolist()
+    return [int(node) for node in solution.nodes[solution.classes == klass]]
 
 
 def test_one_gpu_takes_the_odd_gpu_and_not_a_pair():
