@@ -27,6 +27,8 @@ def _revisit(frame: Frame, walk: Walk, held: HeldGang, now: float) -> Walked | N
     gang = frame.gang(members)
     mark = walk.mark()
     walked = walk.gang(gang, _shares(frame, gang, held))
+    if walked.refusal.ok and not walked.placed:  # its nodes are gone: it queues again like any other
+        return None
     if now >= held.until and walked.held_by:
         walk.undo(mark)
         walked.refusal = Status(Code.UNSCHEDULABLE, (TIMED_OUT,), held.plugin)

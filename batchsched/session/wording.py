@@ -42,7 +42,7 @@ class Wording:
             case Cause.QUOTA:
                 return self._quota(evidence)
             case Cause.TOPOLOGY:
-                return f"{fit} in {self._domain(evidence)}, the best of its level; missing there: {missing}"
+                return self._topology(evidence, fit, missing)
             case Cause.POD_TOO_LARGE:
                 return f"a pod asks for more than any node that it may use has; missing: {missing}"
             case Cause.NO_NODE:
@@ -62,10 +62,13 @@ class Wording:
             return f"queue {name} runs as many PodGroups as maxRunningPodGroups allows"
         return f"the limit of queue {name} is short of {self._amounts(self.missing(evidence))}"
 
-    def _domain(self, evidence: Evidence) -> str:
+    def _topology(self, evidence: Evidence, fit: str, missing: str) -> str:
         if evidence.level == NONE or evidence.domain == NONE:
-            return "any domain"
-        return self._named_domain(evidence.level, evidence.domain)
+            return f"{fit} in any domain; missing in the best: {missing}"
+        if evidence.domain >= len(self._scene.levels.values[evidence.level]):
+            return f"no node lies in any {self._scene.levels.names[evidence.level][1]}: none has the level's label"
+        domain = self._named_domain(evidence.level, evidence.domain)
+        return f"{fit} in {domain}, the best of its level; missing there: {missing}"
 
     def _named_domain(self, level: int, domain: int) -> str:
         """Name a domain; one beyond those that nodes lie in is one to be made."""

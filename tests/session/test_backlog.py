@@ -33,7 +33,8 @@ def names(backlog: Backlog) -> list[str]:
 @given(seed=st.integers(0, 2**32 - 1))
 def test_holes_are_closed_and_nobody_is_lost_or_swapped(seed: int):
     rng = random.Random(seed)
-    backlog, there = Backlog(2), {}
+    backlog = Backlog(2)
+    there: dict[str, Gang] = {}
     for arrival in range(400):
         if there and rng.random() < (0.2 if arrival < 200 else 0.9):
             gone = there.pop(rng.choice(sorted(there)))

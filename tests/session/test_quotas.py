@@ -21,9 +21,9 @@ TREE = (
 )
 
 
-def running(count: int, name: str = "run", **spec: str) -> Snapshot:
-    pods = tuple(on(pod(f"{name}-{at}", group=name, gpu=1), f"n{at}") for at in range(count))
-    return Snapshot(pods=pods, pod_groups=(group(name, count, **spec),))
+def running(count: int, queue: str) -> Snapshot:
+    pods = tuple(on(pod(f"run-{at}", group="run", gpu=1), f"n{at}") for at in range(count))
+    return Snapshot(pods=pods, pod_groups=(group("run", count, queue=queue),))
 
 
 def left(found: Quotas, there: Inside, name: str) -> tuple[int, int, int]:
