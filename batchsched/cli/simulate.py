@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,82 +10,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed, moment
+from batchsched.cli.simulation_options import (
+    Backfill,
+    BackfillOption,
+    BetweenFailures,
+    Blocking,
+    GpusPerNode,
+    Interval,
+    Nodes,
+    Policies,
+    Processes,
+    Repair,
+    Report,
+    Selection,
+    SelectionOption,
+    Window,
+)
 from batchsched.cli.trials import Tried, base_profile, choices, print_trials, write_report
 from batchsched.settings.schema import Profile
 
 if TYPE_CHECKING:
-    from batchsched.sim.workload import Outage, Workload
+    from batchsched.sim.workload import Workload
 
 HELP = "Try policies on a workload in virtual time."
-HOUR = 3600
-
-
-class Backfill(StrEnum):
-    """What gangs behind a head that does not fit may do."""
-
-    EASY = "easy"
-    NONE = "none"
-
-
-class Selection(StrEnum):
-    """How a session chooses."""
-
-    ORDERED = "ordered"
-    WEIGHT = "weight"
-
-
-Policies = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--policy",
-        metavar="NAME[:ARG=VALUE,...]",
-        help="The order of gangs, with arguments where wanted; several are compared with the first.",
-    ),
-]
-BackfillOption = Annotated[
-    Backfill,
-    typer.Option(
-        help="easy: the head reserves its earliest start, and gangs behind it may start if they do not delay it."
-    ),
-]
-Blocking = Annotated[
-    bool, typer.Option(help="Without backfill: a head that does not fit blocks all behind it.")
-]
-SelectionOption = Annotated[
-    Selection,
-    typer.Option(help="ordered: the policy's order is strict. weight: the solver chooses by weight."),
-]
-Window = Annotated[
-    int, typer.Option("--session-window", min=1, help="How many waiting gangs, in order, a session looks at.")
-]
-Interval = Annotated[
-    int,
-    typer.Option(
-        "--session-interval",
-        min=0,
-        metavar="SECONDS",
-        help="Least time between two sessions; 0: one whenever something happened.",
-    ),
-]
-Processes = Annotated[
-    int | None, typer.Option(min=1, help="Runs at a time; default: one a processor.", show_default=False)
-]
-Report = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="FILE", help="Write an HTML report of the runs.", dir_okay=False),
-]
-Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes of the cluster.")]
-GpusPerNode = Annotated[int, typer.Option("--gpus-per-node", min=1, help="Devices of each node.")]
-BetweenFailures = Annotated[
-    float | None,
-    typer.Option(
-        "--hours-between-failures",
-        min=0.01,
-        help="Mean time between two failures of a node; none fails without it.",
-        show_default=False,
-    ),
-]
-Repair = Annotated[float, typer.Option("--hours-to-repair", min=0.01, help="Mean time until a node is back.")]
+HOUR: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +52,10 @@ class Plan:
 
 def swf(
     trace: Annotated[
-        Path, typer.Argument(help="A trace in the Standard Workload Format.", exists=True, dir_okay=False)
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A trace in the Standard Workload Format.", exists=True, dir_okay=False
+        ),
     ],
     policy: Policies = None,
     backfill: BackfillOption = Backfill.EASY,
@@ -186,6 +136,7 @@ def philly(
     trace: Annotated[
         Path,
         typer.Argument(
+            metavar="FILE",
             help="CSV with timestamp, duration, num_gpus and cluster, possibly gzipped.",
             exists=True,
             dir_okay=False,
@@ -283,6 +234,7 @@ def generate(
     output: Format = Output.TABLE,
 ) -> None:
     """Draw a machine-learning workload from a seed, and run it."""
+    from batchsched.lab.simulation import generated
     from batchsched.sim.generator import Recipe
 
     recipe = Recipe(gangs, nodes, gpus_per_node, load, queues, overestimate=overestimate)
@@ -291,7 +243,7 @@ def generate(
     )
     plan = Plan(
         f"generated-{seed}",
-        [partial(_generated, recipe, seed, failures)],
+        [partial(generated, recipe, seed, failures)],
         policy or ["priority"],
         base_profile(config, profile, _ordered()),
         {"selection": selection.value, "backfill": backfill.value, "session_window": session_window},
@@ -357,22 +309,6 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--starts") from error
 
 
-def _generated(recipe: Any, seed: int, failures: tuple[float, float] | None) -> "Workload":
-    from dataclasses import replace
-
-    from batchsched.sim.generator import generate as made_of
-    from batchsched.sim.outages import draw
-
-    made = made_of(recipe, seed)
-    if failures is None:
-        return made
-    last = made.arrivals[-1]
-    outages: tuple[Outage, ...] = draw(
-        made.cluster.nodes, *failures, period=(made.arrivals[0].at, last.at + last.runtime), seed=seed
-    )
-    return replace(made, outages=outages)
-
-
 def _show(plan: Plan, report: Path | None, output: Output) -> None:
     trials = _run(plan, detail=True)
     if report is not None:
@@ -411,8 +347,8 @@ def _run(plan: Plan, *, detail: bool) -> tuple[Tried, ...]:
 
 
 def _window(profile: Profile) -> int | None:
-    """A joint session looks at its window only, and is asked again; one in strict order goes as far as it can."""
-    return profile.session_window if profile.selection == "weight" else None
+    """A session in strict order looks at its window only; a joint one goes through window after window by itself."""
+    return profile.session_window if profile.selection == "ordered" else None
 
 
 COMMANDS: Final[tuple[tuple[Callable[..., None], str], ...]] = (

@@ -14,6 +14,8 @@ from multiprocessing import get_context
 from batchsched.model.snapshot import Snapshot
 from batchsched.session.follow import Follower
 from batchsched.settings.schema import Profile
+from batchsched.sim.generator import Recipe, generate
+from batchsched.sim.outages import draw
 from batchsched.sim.result import RunResult, Series
 from batchsched.sim.run import Progress, RunSettings, run
 from batchsched.sim.workload import Workload
@@ -71,6 +73,22 @@ def simulate_all(
             if progress is not None:
                 progress(len(results), len(experiments))
     return tuple(results)
+
+
+def generated(recipe: Recipe, seed: int, failures: tuple[float, float] | None = None) -> Workload:
+    """Draw a workload, and failures of its nodes until the last gang could have ended.
+
+    Args:
+      recipe: what to draw.
+      seed: of both draws.
+      failures: mean seconds between two failures of a node, and until it is back; None: no node fails.
+    """
+    made = generate(recipe, seed)
+    if failures is None:
+        return made
+    last = max(one.at + one.runtime for one in made.arrivals)
+    outages = draw(made.cluster.nodes, *failures, period=(made.arrivals[0].at, last), seed=seed)
+    return replace(made, outages=outages)
 
 
 def _follow(snapshot: Snapshot, profile: Profile) -> Follower:

@@ -38,8 +38,8 @@ class RunSettings:
       seed: handed to every session.
       session_interval: least seconds between two sessions; what happens in between waits for the next. 0: a session
         at every moment at which something happened.
-      window: gangs that a session looks at: when more wait and it started some, it is asked again at once. None: one
-        session a moment, whatever it started.
+      window: gangs that a session looks at: when it started them all and more wait, it is asked again at once. None:
+        one session a moment, whatever it started.
     """
 
     policy: str
@@ -196,12 +196,12 @@ class _Run:
         self._earliest = now + settings.session_interval
         again = True
         while again and cluster.anybody_waits:
-            waited = cluster.waiting
             decision = cluster.scheduler.decide(float(now), settings.seed)
             self._account(decision)
-            for life in cluster.bind(decision, now):
+            started = cluster.bind(decision, now)
+            for life in started:
                 self._will_end(life, now)
-            again = settings.window is not None and waited > settings.window and bool(decision.assignments)
+            again = settings.window is not None and len(started) >= settings.window
         for one in decision.waiting:
             self._session_at(max(now + 1, ceil(seconds(one.until))))
 

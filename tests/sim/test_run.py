@@ -93,6 +93,18 @@ def test_what_waits_for_a_node_that_never_comes_back_is_told_as_unfinished():
     assert result.gangs[0].restarts == 1
 
 
+def test_a_session_that_started_all_it_looked_at_is_asked_again_at_once():
+    class Narrow(FirstComeScheduler):
+        def decide(self, now, seed):
+            decided = super().decide(now, seed)
+            return Decision(assignments=decided.assignments[:2])
+
+    rows = [(0, 10, 1)] * 4
+    result = run(gangs_of(rows), Narrow, RunSettings("narrow", window=2))
+    assert spans(result) == [(0, 10)] * 4
+    assert run(gangs_of(rows), Narrow, SETTINGS).gangs[3].started == 10
+
+
 def test_the_seed_is_handed_to_every_session():
     _, made = played([(0, 1, 1), (5, 1, 1)], seed=11)
     assert [seed for _, seed in made[0].asked] == [11, 11]

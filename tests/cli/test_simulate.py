@@ -1,0 +1,123 @@
+import json
+
+import pytest
+
+from tests.cli.conftest import NOW
+
+ROWS = [(0, 50, 4), (5, 9, 3), (6, 4, 1), (9, 30, 2), (12, 3, 4), (20, 60, 1), (22, 5, 3), (30, 8, 2)]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    file = tmp_path / "small.swf"
+    lines = ["; MaxProcs: 4"]
+    lines += [
+        f"{number} {at} -1 {run} {size} -1 -1 {size} -1 -1 1 -1 -1 -1 0 -1 -1 -1"
+        for number, (at, run, size) in enumerate(ROWS)
+    ]
+    file.write_text("\n".join(lines))
+    return file
+
+
+def test_a_trace_under_two_policies_is_compared_in_pairs(command, trace):
+    result = command(
+        "simulate", "swf", trace, "--policy", "fcfs", "--policy", "saf", "--jobs", "4", "--starts", "0,2,4",
+        "--processes", "1", "-o", "json",
+    )  # fmt: skip
+    assert result.code == 0
+    assert [one["policy"] for one in result.data["policies"]] == ["fcfs", "saf"]
+    assert [one["workload"] for one in result.data["policies"][0]["runs"]] == [
+        "small[0:4]", "small[2:6]", "small[4:8]",
+    ]  # fmt: skip
+    assert result.data["differences"][0]["policy"] == "saf"
+    assert result.data["policies"][0]["unfinished"] == 0
+
+
+def test_what_is_printed_repeats_whatever_the_number_of_processes(command, trace):
+    arguments = ["simulate", "swf", trace, "--policy", "saf", "--jobs", "4", "--starts", "0,3", "-o", "json"]
+    assert command(*arguments, "--processes", "1").out == command(*arguments, "--processes", "2").out
+
+
+def test_policies_take_arguments(command, trace):
+    result = command("simulate", "swf", trace, "--policy", "headroom:share=0.5,patience=3", "-o", "json")
+    assert result.data["policies"][0]["policy"] == "headroom:share=0.5,patience=3"
+
+
+def test_windows_are_drawn_from_a_seed(command, trace):
+    result = command(
+        "simulate", "swf", trace, "--jobs", "3", "--windows", "4", "--window-seed", "7", "-o", "json"
+    )
+    assert len(result.data["policies"][0]["runs"]) == 4
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("--starts", "99"), "behind the last one"),
+        (("--starts", "x"), "no list of whole numbers"),
+        (("--policy", "saf:share"), "expected NAME=VALUE"),
+        (("--jobs", "0"), "--jobs"),
+    ],
+)
+def test_wrong_arguments_are_named(command, trace, arguments, said):
+    result = command("simulate", "swf", trace, *arguments)
+    assert result.code == 2
+    assert said in " ".join(result.err.split())
+
+
+def test_an_unknown_policy_is_named(command, trace):
+    result = command("simulate", "swf", trace, "--policy", "nonsense", "--processes", "1")
+    assert result.code == 1
+    assert "nonsense" in result.err
+
+
+def test_a_trace_that_does_not_state_its_processors_needs_them(command, tmp_path):
+    file = tmp_path / "bare.swf"
+    file.write_text("1 0 -1 5 1\n")
+    result = command("simulate", "swf", file)
+    assert result.code == 2
+    assert "--processors" in result.err
+    assert command("simulate", "swf", file, "--processors", "2", "-o", "json").code == 0
+
+
+def test_a_philly_trace_runs_on_nodes_of_gpus(command, tmp_path):
+    file = tmp_path / "philly.csv"
+    file.write_text(
+        "timestamp,duration,num_gpus,gpu_time,cluster\n"
+        "2017-10-01 00:00:00,60,8,480,aa\n2017-10-01 00:00:10,30,12,360,aa\n2017-10-01 00:00:20,30,1,30,bb\n"
+    )
+    result = command(
+        "simulate", "philly", file, "--nodes", "2", "--policy", "fcfs", "--first", "2017-10-01T00:00:05Z", "-o", "json"
+    )  # fmt: skip
+    assert result.code == 0
+    told = result.data["policies"][0]
+    assert (told["gangs"], told["meanWait"]) == (2, 0)
+    late = command("simulate", "philly", file, "--first", "2018-01-01T00:00:00Z")
+    assert late.code == 2
+    assert "no job" in late.err
+
+
+def test_a_generated_workload_with_failures_is_told_as_a_table(command):
+    result = command(
+        "simulate", "generate", "--gangs", "25", "--nodes", "4", "--hours-between-failures", "30",
+        "--policy", "fcfs", "--policy", "sjf", "--processes", "1",
+    )  # fmt: skip
+    assert result.code == 0
+    assert "fcfs" in result.out
+    assert "sjf" in result.out
+    assert "gpu" in " ".join(result.out.split())
+
+
+def test_a_report_is_written(command, tmp_path):
+    file = tmp_path / "report.html"
+    result = command("simulate", "generate", "--gangs", "12", "--nodes", "4", "--report", file, "-o", "json")
+    assert result.code == 0
+    assert "</html>" in file.read_text("utf-8")
+    assert json.loads(result.out)["policies"][0]["gangs"] == 12
+
+
+def test_a_cluster_of_manifests_runs_until_its_gangs_have_finished(command, cluster):
+    result = command("simulate", "manifests", cluster, "--now", NOW, "--runtime", "90", "-o", "json")
+    assert result.code == 0
+    told = result.data["policies"][0]
+    assert (told["gangs"], told["unfinished"], told["makespan"]) == (1, 0, 90)
