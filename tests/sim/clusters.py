@@ -1,7 +1,7 @@
 """Small workloads for tests, and schedulers that are simple or suspicious."""
 
 from batchsched.model.decision import Assignment, Decision
-from batchsched.model.pod import POD_GROUP_LABEL
+from batchsched.model.pod import POD_GROUP_LABEL, Pod
 from batchsched.model.snapshot import Snapshot
 from batchsched.sim.workload import GangShape, Workload, nodes, pod_spec, rigid
 
@@ -63,7 +63,7 @@ class FirstComeScheduler:
     def decide(self, now, seed):
         self.asked.append((now, seed))
         free = [name for name, left in self.free.items() if left > 0]
-        gangs = {}
+        gangs: dict[str, list[Pod]] = {}
         for pod in self.waiting.values():
             gangs.setdefault(pod.labels[POD_GROUP_LABEL], []).append(pod)
         assignments = []

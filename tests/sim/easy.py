@@ -7,7 +7,7 @@ def easy_starts(gangs, slots, key, backfill=True):
     At each moment: all ends, all arrivals, one pass in the order of (key, number).
     """
     starts = {}
-    running = {}
+    running: dict[int, int] = {}
     waiting = []
     coming = sorted(range(len(gangs)), key=lambda number: (gangs[number][0], number))
     while coming or running:

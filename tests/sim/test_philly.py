@@ -3,6 +3,7 @@ import gzip
 import pytest
 
 from batchsched.errors import InvalidInput
+from batchsched.model.requests import requests
 from batchsched.sim.philly import GPU, Period, PhillyRow, read, read_queues, workload
 
 TRACE = """timestamp,duration,num_gpus,gpu_time,cluster
@@ -62,9 +63,7 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path):
 
 def test_up_to_a_node_is_one_pod_and_more_are_whole_nodes_and_a_remainder(trace):
     made = workload(read(trace), 4, 8, "philly")
-    asked = [
-        [int(pod.spec.containers[0].resources.requests[GPU]) for pod in one.pods] for one in made.arrivals
-    ]
+    asked = [[requests(pod)[GPU] for pod in one.pods] for one in made.arrivals]
     assert asked == [[1], [1], [8, 4]]
     assert [one.minimum for one in made.arrivals] == [1, 1, 2]
     assert {one.queue for one in made.arrivals} == {"default"}

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from batchsched.lab.simulation import simulate
 from batchsched.model.decision import Decision, Nomination, Waiting
@@ -95,6 +96,7 @@ def test_what_waits_for_a_node_that_never_comes_back_is_told_as_unfinished():
 
 def test_a_session_that_started_all_it_looked_at_is_asked_again_at_once():
     class Narrow(FirstComeScheduler):
+        @override
         def decide(self, now, seed):
             decided = super().decide(now, seed)
             return Decision(assignments=decided.assignments[:2])
@@ -119,6 +121,7 @@ def test_progress_is_told_up_to_the_end():
 
 def test_a_gang_held_at_permit_is_handed_back_and_asked_again_when_its_time_is_over():
     class Holding(FirstComeScheduler):
+        @override
         def decide(self, now, seed):
             decided = super().decide(now, seed)
             if now >= 30:
