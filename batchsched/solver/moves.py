@@ -33,7 +33,7 @@ class Mover:
 
     def rewind(self) -> None:
         """Forget what was seen: the trail was cut back or thinned."""
-        self._counts[:] = 0
+        self._counts = np.zeros_like(self._counts)  # fresh pages: clearing would touch every one
         self._seen = 0
 
     def make_room(self, klass: int, want: int, nodes: IntArray | None) -> int:
