@@ -1,0 +1,94 @@
+"""The binding cycle: PreBind, Bind, PostBind, in that order."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from batchsched.errors import PluginError
+from batchsched.framework.binding import bind
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.status import SKIP, SUCCESS, Code, Status
+from tests.plugins.cluster import pod
+
+NO = Status(Code.UNSCHEDULABLE, ("no volume",), "x")
+Calls = list[tuple[str, str]]
+
+
+class Binder:
+    """A plugin with all three points."""
+
+    def __init__(self, name: str, calls: Calls, answer: Callable[[str], Status] = lambda _: SUCCESS) -> None:
+        self.name = name
+        self.calls = calls
+        self.answer = answer
+
+    async def prebind(self, pod, node):
+        self.calls.append(("PreBind", self.name))
+        await asyncio.sleep(0)
+        return self.answer("PreBind")
+
+    async def bind(self, pod, node):
+        self.calls.append(("Bind", self.name))
+        return self.answer("Bind")
+
+    async def postbind(self, pod, node):
+        self.calls.append(("PostBind", self.name))
+
+
+def bound(*plugins: Binder) -> Status:
+    return asyncio.run(bind(Pipeline(plugins), pod(), "n0"))
+
+
+def at(point: str, status: Status) -> Callable[[str], Status]:
+    return lambda asked: status if asked == point else SUCCESS
+
+
+def test_everyone_prepares_the_first_binds_and_everyone_is_told():
+    calls: Calls = []
+    assert bound(Binder("a", calls), Binder("b", calls)) == SUCCESS
+    assert calls == [
+        ("PreBind", "a"),
+        ("PreBind", "b"),
+        ("Bind", "a"),
+        ("PostBind", "a"),
+        ("PostBind", "b"),
+    ]
+
+
+def test_binder_that_skips_leaves_the_pod_to_the_next():
+    calls: Calls = []
+    assert bound(Binder("a", calls, at("Bind", SKIP)), Binder("b", calls)) == SUCCESS
+    assert [name for point, name in calls if point == "Bind"] == ["a", "b"]
+
+
+def test_pod_that_nobody_takes_is_skipped_and_nobody_is_told():
+    calls: Calls = []
+    assert bound(Binder("a", calls, at("Bind", SKIP))) == SKIP
+    assert ("PostBind", "a") not in calls
+
+
+@pytest.mark.parametrize("point", ["PreBind", "Bind"])
+def test_refusal_ends_the_cycle(point):
+    calls: Calls = []
+    assert bound(Binder("a", calls, at(point, NO)), Binder("b", calls)) == NO
+    assert calls[-1] == (point, "a")
+
+
+@pytest.mark.parametrize("point", ["PreBind", "Bind"])
+def test_plugin_that_breaks_is_named_with_its_point(point):
+    def broken(asked: str) -> Status:
+        if asked == point:
+            raise OSError("gone")
+        return SUCCESS
+
+    with pytest.raises(PluginError, match=f"plugin a failed in {point}: OSError: gone"):
+        bound(Binder("a", [], broken))
+
+
+def test_breakage_that_a_plugin_words_itself_goes_through():
+    def broken(_: str) -> Status:
+        raise PluginError("inner", "PreBind", "my own words")
+
+    with pytest.raises(PluginError, match="plugin inner failed in PreBind: my own words"):
+        bound(Binder("a", [], broken))
