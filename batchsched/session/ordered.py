@@ -33,6 +33,10 @@ Hopes = dict[str, tuple[Gang | None, bool]]
 """By identity: the gang that was asked about, and whether the empty cluster takes it."""
 
 
+Alike = tuple[int, tuple[tuple[int, int], ...]]
+"""What two gangs share that need the same room: pods that must be placed, and (class, pods) of every part."""
+
+
 class Attempt(Enum):
     """What became of trying to start a gang."""
 
@@ -65,6 +69,8 @@ class Ordered:
         self._brief = brief
         self._hopes = hopes
         self._soon: IntArray = np.zeros(len(self._table.resources), np.int64)
+        self._no_room: set[Alike] = set()
+        """Gangs like these found no room; what is free only shrinks while a session goes on."""
         self.walked: list[Walked] = []
         self.refusals: list[Refusal] = []
         self.reservations: list[Reservation] = []
@@ -78,19 +84,22 @@ class Ordered:
         """
         profile = self._scene.profile
         self._soon = self._ending(horizon) if line.room.any() else self._soon
+        held = self._held_back(line, slice(0, None))
+        could = self._could_fit(line.needs)
         for at, members in enumerate(line.members):
-            here = slice(at, at + 1)
-            if self._held_back(line, here)[0]:
-                self._leave_out(line.members[here], None)
+            if held[at]:
+                self._leave_out((members,), None)
                 continue
             gang = self._admitted(members)
             if gang is None:
                 continue
-            could = self._could_fit(line.needs[here])[0]
-            attempt = self._start(gang) if could else self._full_or_stuck(gang)
+            attempt = self._start(gang) if could[at] else self._full_or_stuck(gang)
             if attempt is Attempt.STARTED:
+                behind = slice(at + 1, None)
+                held[behind] = self._held_back(line, behind)
+                could[behind] = self._could_fit(line.needs[behind])
                 continue
-            if not could and not self._brief:
+            if not could[at] and not self._brief:
                 self.refusals.append(lone(self._scene, gang))
             if attempt is Attempt.FULL and profile.backfill == "easy":
                 shadow = shadow_of(self._scene, gang, self.walked, self._now)
@@ -161,9 +170,14 @@ class Ordered:
 
     def _start(self, gang: Gang, shadow: Shadow | None = None) -> Attempt:
         """Place a gang and walk it; with a shadow, only where the head still fits beside it."""
+        alike = _alike(gang)
+        if self._brief and alike in self._no_room:
+            return self._full_or_stuck(gang)
         formulation = formulate(self._scene, [gang], gang.created)
         solution = greedy(formulation.problem)
         if not len(solution.counts):
+            if self._only_shrinks(gang, formulation):
+                self._no_room.add(alike)
             return self._refused(gang, formulation, solution)
         if shadow is not None and not self._leaves_room(formulation, solution, shadow):
             return Attempt.IN_THE_WAY
@@ -174,6 +188,16 @@ class Ordered:
         self.walked.append(walked)
         self._scene = replace(self._scene, quotas=spend(self._scene.quotas, self._scene.frame, walked))
         return Attempt.STARTED
+
+    def _only_shrinks(self, gang: Gang, formulation: Formulation) -> bool:
+        """Tell whether a gang that finds no room now finds none later in the session, nor does one like it."""
+        problem = formulation.problem
+        free_of_others = not problem.rows and not len(problem.quota_gangs) and gang.need > 0 and gang.fresh
+        unlevelled = not len(problem.sub_gang) and bool((problem.required < 0).all())
+        survey = self._scene.survey
+        return (
+            free_of_others and unlevelled and all(survey.of(part.pod_class).shrinking for part in gang.parts)
+        )
 
     def _leaves_room(self, formulation: Formulation, solution: Solution, shadow: Shadow) -> bool:
         demand = formulation.problem.demand[solution.classes] * solution.counts[:, np.newaxis]
@@ -198,3 +222,7 @@ class Ordered:
     def _leave_out(self, members: Iterable[Members], head: Gang | None) -> None:
         if not self._brief:
             self.refusals += [out_of_turn(one, head) for one in members]
+
+
+def _alike(gang: Gang) -> Alike:
+    return gang.need, tuple((id(part.pod_class), len(part.pods)) for part in gang.parts)

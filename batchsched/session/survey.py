@@ -7,7 +7,9 @@ import numpy as np
 
 from batchsched.errors import PluginError
 from batchsched.framework.guard import name_of
+from batchsched.framework.pipeline import landing
 from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import Landing
 from batchsched.framework.scan import Scan
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.frame import Frame
@@ -20,11 +22,12 @@ class Surveyed:
     Args:
       scan: PreFilter's and Filter's answers as things are.
       mask: [N] nodes that no filter refuses for good: those that refuse only until a pod lands stay in.
-      steady: True when `lasting` follows from node and pod objects alone, and stays while they do.
       lasting: [N] nodes that nothing but capacity and neighbours stands against: pods that end may clear them.
       score: [N] total score where mask holds, 0 elsewhere.
       failure: what broke, "" when nothing did; then the mask is empty.
       plugin: whose failure it was.
+      steady: True when `lasting` follows from node and pod objects alone, and stays while they do.
+      shrinking: True when landing pods can only take room away: no filter that was asked may change its mind.
     """
 
     scan: Scan | None
@@ -34,6 +37,7 @@ class Surveyed:
     failure: str = ""
     plugin: str = ""
     steady: bool = False
+    shrinking: bool = False
 
 
 class Survey:
@@ -44,6 +48,9 @@ class Survey:
         self._scores = scores
         self._steady = frozenset(name_of(one) for one in frame.pipeline.steady)
         self._static = self._steady - {name_of(one) for one in frame.pipeline.moving}
+        self._shrinking = frozenset(
+            name_of(one) for one in frame.pipeline.filters if landing(one) is not Landing.SHIFTS
+        )
         self._known: dict[int, tuple[PodClass, Surveyed]] = {}
 
     def of(self, pod_class: PodClass) -> Surveyed:
@@ -78,6 +85,13 @@ class Survey:
             if self._scores and mask.any():
                 feasible = np.flatnonzero(mask).astype(np.int32)
                 score[feasible] = frame.pipeline.score(pod_class, feasible, frame.table, scan.state)
-            return Surveyed(scan, mask, lasting, score, steady=self._static.issuperset(scan.narrowed_by))
+            return Surveyed(
+                scan,
+                mask,
+                lasting,
+                score,
+                steady=self._static.issuperset(scan.narrowed_by),
+                shrinking=self._shrinking.issuperset(scan.plugins),
+            )
         except PluginError as error:
             return Surveyed(None, nothing, nothing, no_score, str(error), error.plugin)
