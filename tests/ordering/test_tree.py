@@ -3,7 +3,7 @@
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.ordering.tree import QueueTree, cycles
+from batchsched.ordering.tree import QueueTree, cycles, without_effect
 from tests.session.scenario import queue
 
 TREE = (
@@ -62,3 +62,15 @@ def test_several_cycles_are_all_found():
     pairs = [("a", "b"), ("b", "a"), ("x", "y"), ("y", "x"), ("z", "x")]
     assert cycles(queue(name, parent=parent) for name, parent in pairs) == (("a", "b"), ("x", "y"))
     assert cycles(TREE) == ()
+
+
+def test_settings_without_effect_are_named_in_one_sentence():
+    some = (
+        queue("a", guarantee={"cpu": "1"}, policy={"name": "drf"}, limit={"cpu": "1"}),
+        queue("b", lendingLimit={"cpu": "1"}),
+    )
+    assert without_effect(some) == (
+        "these settings of queues are checked and have no effect yet: a guarantee, a policy, b lendingLimit; "
+        "limit and maxRunningPodGroups count"
+    )
+    assert without_effect(TREE) == ""
