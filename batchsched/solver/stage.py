@@ -40,7 +40,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
     if problem.ordered:
         return floor
     small = _pairs(problem) <= budget.exact_variables
-    if settled(problem, floor, small):
+    if settled(given, floor, small):
         return replace(floor, bound=floor.objective.copy())
     if small:
         with telemetry.stage("exact"):

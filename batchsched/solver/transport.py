@@ -270,7 +270,11 @@ class Transport:
         right += self._charge_limits(over, coefficient)
         for index, (gangs, factors) in self._gangs.items():
             np.add.at(coefficient, aggregate.y[gangs], -price_of_row[index] * factors)
-        scale = _CUT_SCALE / max(float(np.abs(coefficient).sum()), abs(right), 1e-9)
+        # Scaled by what went into the cut, not by what is left of it: what cancels leaves only rounding.
+        gross = float(
+            (np.abs(worth[aggregate.klass]) * aggregate.factor).sum() + price_of_row @ np.abs(self._right)
+        )
+        scale = _CUT_SCALE / max(gross, float(np.abs(coefficient).sum()), abs(right), 1e-9)
         whole = np.floor(coefficient * scale + 1e-9).astype(np.int64)
         used = np.flatnonzero(whole)
         slack = int(_CUT_SCALE * 1e-8)  # duals are floats: rounding must not cut off what fits
