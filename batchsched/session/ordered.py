@@ -71,6 +71,8 @@ class Ordered:
         self._soon: IntArray = np.zeros(len(self._table.resources), np.int64)
         self._no_room: set[Alike] = set()
         """Gangs like these found no room; what is free only shrinks while a session goes on."""
+        self._in_the_way: set[Alike] = set()
+        """Gangs like these would have been placed where the head needs the room, since the last start."""
         self.walked: list[Walked] = []
         self.refusals: list[Refusal] = []
         self.reservations: list[Reservation] = []
@@ -173,6 +175,8 @@ class Ordered:
         alike = _alike(gang)
         if self._brief and alike in self._no_room:
             return self._full_or_stuck(gang)
+        if shadow is not None and alike in self._in_the_way:
+            return Attempt.IN_THE_WAY
         formulation = formulate(self._scene, [gang], gang.created)
         solution = greedy(formulation.problem)
         if not len(solution.counts):
@@ -180,7 +184,10 @@ class Ordered:
                 self._no_room.add(alike)
             return self._refused(gang, formulation, solution)
         if shadow is not None and not self._leaves_room(formulation, solution, shadow):
+            if self._only_shrinks(gang, formulation) and not formulation.problem.levels.size:
+                self._in_the_way.add(alike)
             return Attempt.IN_THE_WAY
+        self._in_the_way.clear()
         walked = self._walk.gang(gang, shares_of(formulation, solution)[0])
         if not walked.placed:
             self.refusals.append(permit_refusal(walked, timed_out=False))
