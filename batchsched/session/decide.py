@@ -63,8 +63,9 @@ def decide(
 
 @dataclass(slots=True)
 class Draft:
-    """A decision in the making."""
+    """A decision in the making; a brief one leaves out why gangs have to wait."""
 
+    brief: bool = False
     walked: list[Walked] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     reservations: list[Reservation] = field(default_factory=list)
@@ -127,7 +128,7 @@ class Sessions:
           brief: leave out refusals that say only that a gang has to wait; a simulator reads none of them.
         """
         listener = telemetry or Silence()
-        draft = Draft()
+        draft = Draft(brief)
         self.frame.refresh()
         with Walk(self.frame, now) as walk:
             busy = self._revisit_held(walk, draft, now)
@@ -187,8 +188,9 @@ class Sessions:
         with telemetry.stage("walk"):
             outcome = self._rescued(walk, scene, formulation, outcome)
         draft.walked += outcome.walked
-        with telemetry.stage("explain"):
-            draft.refusals += Diagnosis(scene, formulation, outcome, self.profile.solver, seed).refusals()
+        if not draft.brief:
+            with telemetry.stage("explain"):
+                draft.refusals += Diagnosis(scene, formulation, outcome, self.profile.solver, seed).refusals()
         draft.account(formulation, outcome)
         return replace(self._spent(scene, outcome.walked), survey=Survey(self.frame))
 
