@@ -1,6 +1,9 @@
 """The pipeline alone, pod by pod: gangs stay whole, limits and levels hold."""
 
+from typing import Any
+
 import pytest
+from typing_extensions import override
 
 from batchsched.framework.registry import Registry
 from batchsched.framework.status import SUCCESS, Code, Status
@@ -24,7 +27,7 @@ from tests.session.scenario import (
 from tests.session.test_permit import Recorder, decide_with
 
 ALONE = profile(solver={"enabled": False})
-OFF = {"solver": {"enabled": False}}
+OFF: dict[str, Any] = {"solver": {"enabled": False}}
 RACKS = (topology("block", "rack"),)
 
 
@@ -105,6 +108,7 @@ def test_plugin_that_breaks_over_the_surplus_leaves_the_minimum_in_place():
     class Fragile(Recorder):
         name = "Fragile"
 
+        @override
         def reserve(self, pod, node, nodes, state):
             if pod.name == "g-2":
                 raise RuntimeError("once too often")
@@ -120,6 +124,7 @@ def test_refusal_at_reserve_ends_the_gang():
     class Full(Recorder):
         name = "Full"
 
+        @override
         def reserve(self, pod, node, nodes, state):
             return Status(Code.UNSCHEDULABLE, ("no licence",))
 

@@ -1,0 +1,50 @@
+"""Joint selection: what the walk refuses is cut, solved again, and tried by the pipeline at last."""
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.framework.points import Landing
+from batchsched.framework.status import Verdict
+from batchsched.settings.schema import SolverSettings
+from tests.session.scenario import cluster, gang, nodes, placed, reasons
+from tests.session.test_permit import Recorder, decide_with
+
+
+class Shy(Recorder):
+    """Does not want two of its pods on one node, and tells the solver nothing of it."""
+
+    name = "Shy"
+    landing = Landing.SHIFTS
+
+    @override
+    def filter(self, pod, nodes, state):
+        taken = np.array([any(True for _ in nodes.table.pods.on(int(at))) for at in nodes.indexes])
+        return Verdict.refuse(taken.reshape(len(nodes)), "already has company", unresolvable=False)
+
+
+def test_what_only_the_pipeline_knows_is_cut_and_solved_again():
+    decision, _ = decide_with(Shy(), cluster(nodes(3, gpu=4), gang("bert", 3)))
+    assert sorted(placed(decision).values()) == ["n0", "n1", "n2"]
+
+
+def test_gang_that_the_pipeline_never_takes_is_refused_and_the_others_keep_their_places():
+    decision, sessions = decide_with(Shy(), cluster(nodes(3, gpu=4), gang("bert", 4), gang("gpt", 2)))
+    assert {name.split("-")[0] for name in placed(decision)} == {"gpt"}
+    assert reasons(decision) == {"team/bert": "PluginConstraint"}
+    assert "already has company" in decision.refusals[0].message
+    assert not sessions.frame.table.requested.any()
+
+
+def test_bound_counts_what_was_rejected_and_the_objective_what_was_placed():
+    decision, _ = decide_with(Shy(), cluster(nodes(2, gpu=4), gang("bert", 4), gang("gpt", 2)))
+    (tier,) = decision.solver.tiers
+    assert 0 < tier.objective < tier.bound
+    assert 0 < decision.solver.gap < 1
+
+
+def test_one_round_is_enough_where_nothing_is_refused():
+    decision, _ = decide_with(
+        Recorder(), cluster(nodes(2, gpu=1), gang("bert", 2)), solver=SolverSettings(rounds=1)
+    )
+    assert len(placed(decision)) == 2
+    assert decision.solver.gap == 0
