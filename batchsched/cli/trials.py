@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from batchsched.sim.workload import Workload
 
 
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A policy to be tried: how it is shown, and the profile that has it."""
@@ -158,26 +161,16 @@ def _print_tables(
     out = console()
     many = len(trials[0].runs) > 1
     title = f"{workload}: means over {len(trials[0].runs)} sequences" if many else workload
-    made = table(
-        title,
-        "Policy",
-        "Mean wait",
-        "Worst wait",
-        "Mean slowdown",
-        "Worst slowdown",
-        "Makespan",
-        "Used",
-        "Unfinished",
-    )
+    made = table(title, "Policy", "Wait", "Worst wait", "Slowdown", "Worst", "Makespan", "Used", "Unfinished")
     for one in trials:
         add_row(
             made,
             one.name,
-            f"{mean_of(one, 'mean_wait'):,.0f} s",
-            f"{mean_of(one, 'worst_wait'):,.0f} s",
+            _duration(mean_of(one, "mean_wait")),
+            _duration(mean_of(one, "worst_wait")),
             f"{mean_of(one, 'mean_slowdown'):,.2f}",
             f"{mean_of(one, 'worst_slowdown'):,.1f}",
-            f"{mean_of(one, 'makespan'):,.0f} s",
+            _duration(mean_of(one, "makespan")),
             "" if many else _used(one.metrics[0]),
             f"{sum(metric.unfinished for metric in one.metrics):,}",
         )
@@ -191,7 +184,16 @@ def _print_tables(
 
 
 def _used(metrics: "Metrics") -> str:
-    return ", ".join(f"{name} {share:.0%}" for name, share in metrics.utilisation.items())
+    return "\n".join(f"{name.rpartition('/')[2]} {share:.0%}" for name, share in metrics.utilisation.items())
+
+
+def _duration(seconds: float) -> str:
+    """Write seconds as people read them; -o json has them all."""
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.1f} min"
+    return f"{seconds / _HOUR:.1f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.1f} d"
 
 
 def write_report(path: Path, trials: Sequence[Tried], workload: "Workload", seed: int) -> None:
