@@ -161,7 +161,7 @@ def _print_tables(
     out = console()
     many = len(trials[0].runs) > 1
     title = f"{workload}: means over {len(trials[0].runs)} sequences" if many else workload
-    made = table(title, "Policy", "Wait", "Worst wait", "Slowdown", "Worst", "Makespan", "Used", "Unfinished")
+    made = table(title, "Policy", "Wait", "Worst wait", "Slowdown", "Worst", "Makespan", "Used", "Left")
     for one in trials:
         add_row(
             made,
@@ -184,7 +184,9 @@ def _print_tables(
 
 
 def _used(metrics: "Metrics") -> str:
-    return "\n".join(f"{name.rpartition('/')[2]} {share:.0%}" for name, share in metrics.utilisation.items())
+    """Write the resource of which most was used."""
+    most = max(metrics.utilisation.items(), key=lambda one: one[1], default=None)
+    return "" if most is None else f"{most[0].rpartition('/')[2]} {most[1]:.0%}"
 
 
 def _duration(seconds: float) -> str:

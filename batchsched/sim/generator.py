@@ -14,7 +14,7 @@ in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU C
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -39,8 +39,15 @@ MONDAY: Final = 4 * DAY
 """1970 began on a Thursday: seconds from its start to the first Monday."""
 WEEKEND: Final = 0.6
 """The rate of arrivals on Saturdays and Sundays, as a share of that of other days."""
-SIZES: Final[Mapping[int, float]] = MappingProxyType(
-    {1: 0.62, 2: 0.09, 4: 0.10, 8: 0.12, 16: 0.04, 32: 0.02, 64: 0.007, 128: 0.003}
+SIZES: Final = (
+    (1, 0.62),
+    (2, 0.09),
+    (4, 0.10),
+    (8, 0.12),
+    (16, 0.04),
+    (32, 0.02),
+    (64, 0.007),
+    (128, 0.003),
 )
 """Devices of a gang, and how often. In Philly's two months 94 % are single; here gangs are what is tried out."""
 MEDIAN_RUNTIME: Final[Mapping[int, float]] = MappingProxyType(
@@ -78,7 +85,7 @@ class Recipe:
     queues: int = 4
     swing: float = 0.5
     overestimate: float = 0.0
-    sizes: Mapping[int, float] = field(default_factory=lambda: SIZES)
+    sizes: tuple[tuple[int, float], ...] = SIZES
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn.
@@ -95,7 +102,7 @@ class Recipe:
             raise InvalidInput("expected 0 or more, and less than 1", object="workload", field="swing")
         if self.overestimate < 0:
             raise InvalidInput("expected 0 or more", object="workload", field="overestimate")
-        if not any(size <= self.node_count * self.gpus_per_node for size in self.sizes):
+        if not any(size <= self.node_count * self.gpus_per_node for size, _ in self.sizes):
             raise InvalidInput("every gang is larger than the cluster", object="workload", field="sizes")
 
 
@@ -106,8 +113,9 @@ def generate(recipe: Recipe, seed: int) -> Workload:
     """
     draw = np.random.default_rng(seed)
     capacity = recipe.node_count * recipe.gpus_per_node
-    sizes = np.array([size for size in sorted(recipe.sizes) if size <= capacity])
-    weights = np.array([recipe.sizes[size] for size in sizes.tolist()], np.float64)
+    fitting = [(size, weight) for size, weight in recipe.sizes if size <= capacity]
+    sizes = np.array([size for size, _ in fitting], np.int64)
+    weights = np.array([weight for _, weight in fitting])
     gpus = draw.choice(sizes, recipe.gangs, p=weights / weights.sum())
     runtimes = _runtimes(gpus, draw)
     span = float((gpus * runtimes).sum()) / (recipe.load * capacity)

@@ -88,4 +88,4 @@ def test_a_number_out_of_range_is_named(field, value):
 
 def test_sizes_that_all_exceed_the_cluster_are_refused():
     with pytest.raises(InvalidInput, match="larger than the cluster"):
-        Recipe(node_count=1, sizes={16: 1.0})
+        Recipe(node_count=1, sizes=((16, 1.0),))

@@ -1,0 +1,57 @@
+import pytest
+
+from batchsched.cli.options import Output
+from batchsched.cli.trials import Tried, choices, mean_of, print_trials
+from batchsched.lab.simulation import simulate
+from batchsched.settings.schema import PolicySettings, Profile
+from batchsched.sim.generator import Recipe, generate
+from batchsched.sim.run import RunSettings
+
+BASE = Profile(policy=PolicySettings(name="headroom", args={"share": 0.5}))
+
+
+def test_without_a_policy_the_profiles_own_is_tried_with_its_arguments():
+    (one,) = choices((), BASE, {"backfill": "easy"})
+    assert (one.name, one.profile.policy, one.profile.backfill) == ("headroom", BASE.policy, "easy")
+
+
+def test_a_policy_named_as_the_profiles_keeps_its_arguments_and_others_have_none():
+    own, other = choices(("headroom", "saf"), BASE, {})
+    assert own.profile.policy.args == {"share": 0.5}
+    assert other.profile.policy.args == {}
+
+
+def test_arguments_are_read_as_numbers_and_words():
+    (one,) = choices(("mine:share=0.25,limit=10,mode=fast",), BASE, {})
+    assert one.profile.policy == PolicySettings(
+        name="mine", args={"share": 0.25, "limit": 10, "mode": "fast"}
+    )
+
+
+def tried(name, *seeds):
+    profile = Profile.model_validate({"selection": "ordered", "policy": {"name": name}})
+    runs = [
+        simulate(generate(Recipe(gangs=15, node_count=3), seed), profile, RunSettings(name)) for seed in seeds
+    ]
+    return Tried(name, tuple(runs))
+
+
+def test_a_figure_is_the_mean_over_runs():
+    one = tried("fcfs", 1, 2)
+    assert mean_of(one, "makespan") == sum(metrics.makespan for metrics in one.metrics) / 2
+
+
+def test_a_table_of_sequences_says_how_policies_differ_in_pairs(capsys):
+    print_trials([tried("fcfs", 1, 2, 3), tried("sjf", 1, 2, 3)], Output.TABLE, "three draws")
+    told = " ".join(capsys.readouterr().out.split())
+    assert "three draws: means over 3 sequences" in told
+    assert "sjf against fcfs, mean slowdown, in pairs:" in told
+
+
+@pytest.mark.parametrize("output", [Output.JSON, Output.YAML])
+def test_one_run_tells_its_utilisation_and_no_differences(output, capsys):
+    print_trials([tried("fcfs", 1)], output, "one draw")
+    told = capsys.readouterr().out
+    assert "utilisation" in told
+    assert "meanSlowdown" in told
+    assert "half_width" not in told
