@@ -4,6 +4,8 @@ Every error carries its evidence as attributes and says in its message what was 
 what to do. Errors know no other part of batchsched.
 """
 
+from typing_extensions import override
+
 
 class BatchschedError(Exception):
     """The root: whatever batchsched raises on purpose."""
@@ -26,6 +28,7 @@ class InvalidInput(BatchschedError):
         self.object = object
         self.field = field
 
+    @override
     def __str__(self) -> str:
         """Name the file, the object and the field before the message."""
         place = ": ".join(part for part in (self.file, self.object, self.field) if part)

@@ -14,7 +14,7 @@ from batchsched.session.joint import Outcome, budget_of
 from batchsched.session.walk import Walked
 from batchsched.session.wording import REASON_OF, Wording
 from batchsched.settings.schema import SolverSettings
-from batchsched.solver.explain import Explainer
+from batchsched.solver.explaining.explain import Explainer
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Problem, Solution
 from batchsched.solver.stage import solve

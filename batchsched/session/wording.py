@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from batchsched.model.quantity import show
 from batchsched.session.formulation import Formulation, Scene
-from batchsched.solver.explain import Evidence
+from batchsched.solver.explaining.explain import Evidence
+from batchsched.solver.explaining.relaxation import Level, Nodes, Pods, Quota, Relaxation, Rule, Together
+from batchsched.solver.explaining.unblock import Cause
 from batchsched.solver.problem import NONE, IntArray
-from batchsched.solver.relaxation import Level, Nodes, Pods, Quota, Relaxation, Rule, Together
-from batchsched.solver.unblock import Cause
 
 REASON_OF: Mapping[Cause, str] = {
     Cause.NO_NODE: "NoFeasibleNode",

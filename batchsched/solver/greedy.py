@@ -6,7 +6,7 @@
 import numpy as np
 
 from batchsched.solver.outcome import to_solution
-from batchsched.solver.packing import Packing
+from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem, Solution
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchsched.solver.packing import Packing
+from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import FloatArray, IndexArray, IntArray, Problem, Solution
 from batchsched.solver.worth import higher, tier_values, tiers
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.ports.telemetry import Silence, Telemetry
-from batchsched.solver.climb import Spending
-from batchsched.solver.exact import solve_exact
+from batchsched.solver.aggregated.climb import Spending
+from batchsched.solver.aggregated.rounds import Floors, Rounds
+from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.greedy import greedy, job_by_job
 from batchsched.solver.outcome import compare, placed_per_class
 from batchsched.solver.problem import Budget, Problem, Solution
-from batchsched.solver.rounds import Floors, Rounds
 from batchsched.solver.verify import verify
 from batchsched.solver.worth import preferred_cost
 

@@ -11,8 +11,8 @@ from batchsched.model.podgroup import PodGroup
 from batchsched.model.queue import Queue
 from batchsched.model.snapshot import Snapshot
 from batchsched.session.formulation import Formulation, Scene
+from batchsched.solver.explaining.relaxation import Level, Nodes, Pods, Quota, Relaxation, Together
 from batchsched.solver.problem import NONE
-from batchsched.solver.relaxation import Level, Nodes, Pods, Quota, Relaxation, Together
 from tests.session.clusters import HOST
 
 

@@ -13,9 +13,9 @@ from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.joint import Joint
 from batchsched.session.walk import Walk
 from batchsched.settings.schema import Profile
-from batchsched.solver.explain import Evidence, Explainer
+from batchsched.solver.explaining.explain import Evidence, Explainer
+from batchsched.solver.explaining.relaxation import half
 from batchsched.solver.greedy import greedy
-from batchsched.solver.relaxation import half
 from tests.session import audit
 from tests.session.clusters import EXPLAINED, clusters
 from tests.session.relax import relaxed

@@ -1,0 +1,97 @@
+"""Making way: a gang that fell short takes the place of gangs in lower tiers, which are then placed again if they fit.
+
+Only this session's own placements give way; running pods are none of this file's business.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from batchsched.solver.aggregated.moves import Mover
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import IntArray
+
+VICTIMS: Final = 16
+"""At most so many gangs give way to one."""
+
+
+def make_way(packing: Packing, mover: Mover, gang: int, nodes: IntArray | None) -> bool:
+    """Place a gang by moves, or by taking gangs of lower tiers back one by one, the lowest first.
+
+    Args:
+      packing: the packing; gangs that gave way are not placed again here.
+      mover: its mover.
+      gang: the gang that fell short.
+      nodes: where the plan wanted it, or None for anywhere.
+
+    Returns:
+      whether the gang is placed; if not, everybody is back in place.
+    """
+    if _settle(packing, mover, gang):
+        return True
+    gone = []
+    for victim in _victims(packing, gang, nodes)[:VICTIMS]:
+        gone.append(packing.withdraw({victim}))
+        mover.rewind()
+        if _settle(packing, mover, gang):
+            return True
+    for withdrawn in reversed(gone):
+        packing.reinstate(withdrawn)
+    mover.rewind()
+    return False
+
+
+def _settle(packing: Packing, mover: Mover, gang: int) -> bool:
+    """Place a gang as the greedy would, or class by class with others stepping aside."""
+    if packing.try_gang(gang) is not None:
+        return True
+    members, room, problem = packing.members(gang), packing.room, packing.problem
+    if members.levelled or members.pods != packing.needs[gang] or not problem.allowed[gang]:
+        return False
+    if not room.quotas.admits(gang) or room.rows.touching.get(gang):
+        return False
+    mark = packing.mark()
+    room.take(gang)
+    for klass in members.classes:
+        want = room.waiting[klass]
+        placed = room.place(klass, want)
+        if placed < want and mover.make_room(klass, want - placed, None) < want - placed:
+            packing.rollback(mark)
+            mover.rewind()
+            return False
+    packing.taken[gang] = True
+    return True
+
+
+def _victims(packing: Packing, gang: int, nodes: IntArray | None) -> list[int]:
+    """Gangs of lower tiers that hold what the gang wants where it may go: the lowest tier, then the most of it."""
+    problem, slots = packing.problem, packing.room.slots
+    classes = packing.members(gang).classes
+    resource = _scarce(packing, classes[0])
+    usable = np.zeros(len(problem.free), np.bool_)
+    for klass in classes:
+        usable |= packing.room.usable(klass)
+    if nodes is not None:
+        inside = np.zeros(len(usable), np.bool_)
+        inside[nodes] = True
+        usable &= inside
+    held = np.zeros(len(problem.need), np.int64)
+    for entry in packing.room.trail:
+        if entry.klass >= 0 and problem.tier[entry.gang] > problem.tier[gang]:
+            amount = int(slots.demand[entry.klass, resource])
+            if amount:
+                held[entry.gang] += amount * int(entry.counts[usable[entry.nodes]].sum())
+    wanted = int(sum(problem.count[c] * slots.demand[c, resource] for c in classes))
+    holders = np.flatnonzero((held > 0) & (np.array(packing.needs) > 0)).tolist()
+    return sorted(holders, key=lambda g: (-int(problem.tier[g]), _misfit(int(held[g]), wanted), g))
+
+
+def _misfit(held: int, wanted: int) -> tuple[bool, int]:
+    """Holders of enough come first, the smallest of them; then the others, the largest first."""
+    return (held < wanted, held if held >= wanted else -held)
+
+
+def _scarce(packing: Packing, klass: int) -> int:
+    """The resource that decides for a class: its device, or its dominant one."""
+    slots = packing.room.slots
+    return slots.device_of[klass] if slots.device_of[klass] >= 0 else slots.dominant_resource(klass)

@@ -1,0 +1,307 @@
+"""The one door to OR-Tools: CP-SAT's answers and GLOP's bounds for a `LinearModel`.
+
+A model is built as arrays and becomes a proto once; solving again after more rows or moved bounds writes only
+what is new. One worker, a fixed seed and a deterministic limit make the answers repeat across processes;
+the wall clock is only a loose guard, and an answer says when it fired.
+
+Shapes: V variables, M rows, Z non-zeros, C classes.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.linear_solver import pywraplp  # type: ignore[attr-defined]
+from ortools.linear_solver.linear_solver_pb2 import MPSOLVER_MODEL_INVALID, MPModelRequest, MPSolutionResponse
+from ortools.linear_solver.python import model_builder_helper
+from ortools.sat.python import cp_model
+
+from batchsched.errors import SolverFault
+from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.problem import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What CP-SAT said.
+
+    Args:
+      values: [V] the best assignment, or None when none was found.
+      objective: its value (0 when there is none).
+      bound: no assignment is worth more; valid whenever the search ended.
+      proved: objective equals bound, or there is provably no assignment.
+      infeasible: there is provably no assignment.
+      deterministic_used: deterministic units spent.
+      guard: the wall-clock guard ended the search: the answer may not repeat.
+    """
+
+    values: IntArray | None
+    objective: int
+    bound: int
+    proved: bool
+    infeasible: bool
+    deterministic_used: float
+    guard: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relaxed:
+    """A linear relaxation's answer: bound >= every integer solution's value; values [V] or None."""
+
+    bound: float
+    values: FloatArray | None
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard CP-SAT may try.
+
+    Args:
+      deterministic: units of deterministic time; repeats across machines.
+      guard_seconds: the loose wall-clock guard.
+      gap: stop when the relative gap to the bound is no larger.
+      seed: CP-SAT's random seed.
+      light: the light presolve, best on aggregated models; False leaves CP-SAT's own presolve on.
+    """
+
+    deterministic: float
+    guard_seconds: float
+    gap: float = 0.0
+    seed: int = 0
+    light: bool = True
+
+
+def maximise(
+    model: LinearModel,
+    objective: NDArray[np.integer],
+    effort: Effort,
+    *,
+    hint: NDArray[np.integer] | None = None,
+) -> Answer:
+    """Maximise Σ objective·x [V] over the model; hint [V] is a first guess and need not be feasible.
+
+    Raises:
+      SolverFault: CP-SAT calls the model invalid, or the objective could reach 2^62.
+    """
+    proto = _proto(model)
+    weights = np.asarray(objective, np.int64)
+    ceiling = _ceiling(model, weights)
+    inner = proto.proto
+    inner.clear_objective()
+    inner.clear_solution_hint()
+    used = np.flatnonzero(weights)
+    inner.objective.vars.extend(used.tolist())
+    inner.objective.coeffs.extend((-weights[used]).tolist())
+    if hint is not None:
+        inner.solution_hint.vars.extend(range(model.variables))
+        inner.solution_hint.values.extend(np.asarray(hint, np.int64).tolist())
+    solver = cp_model.CpSolver()
+    _set(solver, effort)
+    status = solver.solve(proto)
+    if status == cp_model.MODEL_INVALID:
+        raise SolverFault("CP-SAT calls the model invalid: " + proto.validate())
+    response = solver.response_proto
+    ended = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    spent = float(response.deterministic_time)
+    guard = not ended and float(response.wall_time) >= 0.95 * effort.guard_seconds
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        values = np.array(response.solution, np.int64)
+        worth = int(values @ weights)
+        bound = min(ceiling, max(worth, -int(response.inner_objective_lower_bound)))
+        return Answer(values, worth, bound, bound == worth, False, spent, guard)
+    none = status == cp_model.INFEASIBLE
+    return Answer(None, 0, 0 if none else ceiling, none, none, spent, guard)
+
+
+def _ceiling(model: LinearModel, weights: IntArray) -> int:
+    """What the objective could reach by the variables' bounds alone."""
+    lower, upper = model.bounds()
+    reach = np.maximum(np.abs(lower), np.abs(upper)).astype(np.float64)
+    if float(np.abs(weights).astype(np.float64) @ reach) >= HIGHEST:
+        raise SolverFault("the objective could reach 2^62 or more: scale its weights down")
+    return int(np.where(weights > 0, weights * upper, weights * lower).sum())
+
+
+def _set(solver: cp_model.CpSolver, effort: Effort) -> None:
+    parameters = solver.parameters
+    parameters.num_workers = 1
+    parameters.random_seed = effort.seed % 2**31
+    parameters.max_deterministic_time = effort.deterministic
+    parameters.max_time_in_seconds = effort.guard_seconds
+    parameters.relative_gap_limit = effort.gap
+    parameters.linearization_level = 2
+    if effort.light:
+        parameters.cp_model_probing_level = 0
+        parameters.symmetry_level = 0
+        parameters.max_presolve_iterations = 1
+        parameters.presolve_inclusion_work_limit = 0
+        parameters.find_big_linear_overlap = False
+        parameters.find_clauses_that_are_exactly_one = False
+
+
+def relax(
+    model: LinearModel, objective: FloatArray, *, guard_seconds: float = 60.0, values: bool = False
+) -> Relaxed:
+    """Bound the maximum of Σ objective·x [V] from above by GLOP on the linear relaxation.
+
+    The bound is computed from the dual values and holds whatever their quality: for any duals y,
+    Σ_j max over x_j's range of (c - Aᵀy)_j·x_j + Σ_i max over row i's range of y_i·a_i.
+    Source: Neumaier and Shcherbina, Safe bounds in linear and mixed-integer linear programming (2004).
+    Rows with a `when` are left out, which keeps it a bound.
+
+    Raises:
+      SolverFault: GLOP calls the model invalid.
+    """
+    starts, columns, coefficients = model.matrix()
+    lower, upper = (side.astype(np.float64) for side in model.bounds())
+    row_lower, row_upper, always = model.sides()
+    low = np.where((row_lower <= -HIGHEST) | ~always, -np.inf, row_lower)
+    high = np.where((row_upper >= HIGHEST) | ~always, np.inf, row_upper)
+    costs = np.asarray(objective, np.float64)
+    request = _request(model, costs, low, high)
+    request.solver_time_limit_seconds = guard_seconds
+    helper = model_builder_helper.ModelSolverHelper("glop")
+    reply = helper.solve_serialized_request(request.SerializeToString())
+    response = MPSolutionResponse.FromString(reply or b"")
+    if response.status == MPSOLVER_MODEL_INVALID:
+        raise SolverFault("GLOP calls the model invalid: " + response.status_str)
+    duals = np.array(response.dual_value, np.float64)
+    if len(duals) != model.rows:
+        duals = np.zeros(model.rows)
+    duals = np.where((duals > 0) & np.isinf(high), 0.0, duals)
+    duals = np.where((duals < 0) & np.isinf(low), 0.0, duals)
+    of_row = np.repeat(np.arange(model.rows), np.diff(starts))
+    reduced = costs - np.bincount(columns, coefficients * duals[of_row], minlength=model.variables)
+    sides = np.where(duals > 0, np.where(duals > 0, high, 0.0), np.where(duals < 0, low, 0.0))
+    bound = float(
+        np.sum(np.maximum(reduced * lower, reduced * upper)) + duals @ np.where(duals == 0, 0.0, sides)
+    )
+    found = np.array(response.variable_value, np.float64) if values and response.variable_value else None
+    return Relaxed(bound, found)
+
+
+def _request(model: LinearModel, costs: FloatArray, low: FloatArray, high: FloatArray) -> MPModelRequest:
+    request = MPModelRequest()
+    request.solver_type = MPModelRequest.GLOP_LINEAR_PROGRAMMING
+    request.model.maximize = True
+    lower, upper = model.bounds()
+    add_variable = request.model.variable.add
+    for bottom, top, cost in zip(lower.tolist(), upper.tolist(), costs.tolist(), strict=True):
+        add_variable(lower_bound=bottom, upper_bound=top, objective_coefficient=cost)
+    starts, columns, coefficients = model.matrix()
+    ends, names, factors = starts.tolist(), columns.tolist(), coefficients.tolist()
+    add_row = request.model.constraint.add
+    for begin, end, bottom, top in zip(ends, ends[1:], low.tolist(), high.tolist(), strict=False):
+        add_row(
+            var_index=names[begin:end], coefficient=factors[begin:end], lower_bound=bottom, upper_bound=top
+        )
+    return request
+
+
+@dataclass(slots=True)
+class _Written:
+    """How much of a model its proto holds already."""
+
+    model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    variables: int = 0
+    rows: int = 0
+
+
+def _proto(model: LinearModel) -> cp_model.CpModel:
+    """The CP-SAT model, brought up to date; the same object every time."""
+    model.check()
+    written = model.written
+    if not isinstance(written, _Written):
+        written = model.written = _Written()
+    _write_variables(model, written)
+    _write_rows(model, written)
+    return written.model
+
+
+def _write_variables(model: LinearModel, written: _Written) -> None:
+    lower, upper = model.bounds()
+    proto = written.model.proto
+    for index in sorted(i for i in model.moved_variables if i < written.variables):
+        domain = proto.variables[index].domain
+        domain.clear()
+        domain.extend([int(lower[index]), int(upper[index])])
+    add = proto.variables.add
+    for pair in np.stack([lower, upper], 1)[written.variables :].tolist():
+        add().domain.extend(pair)
+    written.variables = model.variables
+    model.moved_variables.clear()
+
+
+def _write_rows(model: LinearModel, written: _Written) -> None:
+    proto = written.model.proto
+    for row in sorted(i for i in model.moved_rows if i < written.rows):
+        domain = proto.constraints[row].linear.domain
+        domain.clear()
+        domain.extend([model.row_lower[row], model.row_upper[row]])
+    starts, columns, coefficients = model.matrix()
+    first = int(starts[written.rows])
+    ends = (starts[written.rows :] - first).tolist()
+    names, factors = columns[first:].tolist(), coefficients[first:].tolist()
+    add = proto.constraints.add
+    for row, begin, end in zip(range(written.rows, model.rows), ends, ends[1:], strict=False):
+        constraint = add()
+        linear = constraint.linear
+        linear.vars.extend(names[begin:end])
+        linear.coeffs.extend(factors[begin:end])
+        linear.domain.extend([model.row_lower[row], model.row_upper[row]])
+        if row in model.when:
+            constraint.enforcement_literal.append(model.when[row])
+    written.rows = model.rows
+    model.moved_rows.clear()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vertex:
+    """A linear program's optimum: its value, values [V], and the rows' duals [M] (at most ≥ 0, at least ≤ 0)."""
+
+    worth: float
+    values: FloatArray
+    duals: FloatArray
+
+
+class LinearProgram:
+    """A linear program kept in GLOP, so that it can be solved again and again with other sides.
+
+    Each solve starts from the basis of the one before: equal sequences of solves give equal answers.
+    """
+
+    def __init__(self, model: LinearModel, objective: FloatArray) -> None:
+        """Maximise Σ objective·x [V] over the linear relaxation of `model`.
+
+        Raises:
+          SolverFault: GLOP refuses the model.
+        """
+        row_lower, row_upper, always = model.sides()
+        low = np.where((row_lower <= -HIGHEST) | ~always, -np.inf, row_lower)
+        high = np.where((row_upper >= HIGHEST) | ~always, np.inf, row_upper)
+        request = _request(model, np.asarray(objective, np.float64), low, high)
+        self._solver = pywraplp.Solver.CreateSolver("GLOP")
+        fault = self._solver.LoadModelFromProto(request.model)
+        if fault:
+            raise SolverFault("GLOP calls the model invalid: " + str(fault))
+        self._rows, self._variables = self._solver.constraints(), self._solver.variables()
+
+    def set_rows(self, rows: NDArray[np.integer], lower: FloatArray, upper: FloatArray) -> None:
+        """Give rows [n] new sides [n]; infinities mean none."""
+        known = self._rows
+        for row, bottom, top in zip(rows.tolist(), lower.tolist(), upper.tolist(), strict=True):
+            known[row].SetBounds(bottom, top)
+
+    def set_variables(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
+        """Give variables [n] new upper bounds [n]; the lower ones are 0."""
+        known = self._variables
+        for index, top in zip(indices.tolist(), upper.tolist(), strict=True):
+            known[index].SetBounds(0.0, top)
+
+    def solve(self) -> Vertex | None:
+        """The optimum, or None when there is none to be had."""
+        if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+            return None
+        duals = np.array([row.dual_value() for row in self._rows], np.float64)
+        values = np.array([variable.solution_value() for variable in self._variables], np.float64)
+        return Vertex(float(self._solver.Objective().Value()), values, duals)

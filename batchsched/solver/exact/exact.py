@@ -1,0 +1,193 @@
+"""The exact stage: the node-level model solved tier by tier, for small problems and as the tests' yardstick.
+
+Each tier is maximised while the tiers above keep their values; then most gangs, preferred levels, node scores
+and packing decide among equals. The incumbent always satisfies everything fixed so far, so running out of
+budget costs quality and never validity.
+
+Shapes: C classes, G gangs, N nodes, T tiers, V variables.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from batchsched.errors import SolverFault
+from batchsched.solver.engine.cpsat import Effort, maximise, relax
+from batchsched.solver.engine.linear import scale_weights
+from batchsched.solver.exact.nodewise import Nodewise
+from batchsched.solver.exact.polish import prefer, settle
+from batchsched.solver.problem import Budget, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.worth import tier_values, tiers
+
+_MAIN: Final = 0.8
+"""The share of the deterministic budget for the tiers; the rest decides among equals."""
+_SETTLE: Final = 0.02
+"""The most that node scores and packing may spend, in deterministic units: a tie-break, rarely proved."""
+_NOTHING: Final = 1e-6
+"""A budget this small is spent."""
+
+
+class _Climb:
+    """The incumbent and what is left of the budget."""
+
+    def __init__(self, model: Nodewise, budget: Budget, seed: int, values: IntArray) -> None:
+        self.model = model
+        self.values = values
+        self.guard = False
+        self._left = budget.deterministic
+        self._effort = (budget.guard_seconds, seed)
+
+    def left(self, share: float, most: float = float("inf")) -> float:
+        """So much may be spent now: a share of what is left, at most so much."""
+        return 0.0 if self.guard else min(most, self._left * share)
+
+    def up(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
+        """Raise the incumbent's Σ objective·x and return a proved upper bound, None when none was found."""
+        now = int(objective @ self.values)
+        if now >= ceiling:
+            return now
+        if allowance < _NOTHING:
+            return None
+        guard_seconds, seed = self._effort
+        effort = Effort(allowance, guard_seconds, seed=seed, light=True)
+        answer = maximise(self.model.model, objective, effort, hint=self.values)
+        self._left -= answer.deterministic_used
+        self.guard |= answer.guard
+        if answer.values is not None and answer.objective > now:
+            self.values = answer.values
+            now = answer.objective
+        return max(now, answer.bound)
+
+    def fix(self, objective: IntArray, slack: int) -> None:
+        """From here on Σ objective·x is worth no less than the incumbent's, less the slack."""
+        used = np.flatnonzero(objective)
+        if len(used):
+            now = int(objective @ self.values)
+            self.model.model.add_row(used, objective[used], lower=now - slack)
+
+
+def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | None = None) -> Solution:
+    """Solve the problem node by node: optimal when the budget lasts, and with a valid bound when it does not.
+
+    A hint that breaks no rule is the first incumbent: the answer is lexicographically never below it.
+
+    Raises:
+      SolverFault: the numbers are too large for an integer model.
+    """
+    model = Nodewise(problem)
+    climb = _Climb(model, budget, seed, _first(model, hint))
+    bound = np.zeros(tiers(problem))
+    for tier in range(len(bound)):
+        bound[tier] = _tier(climb, tier, remaining=len(bound) - tier)
+    polish(climb)
+    return _solution(climb, bound)
+
+
+def _first(model: Nodewise, hint: Solution | None) -> IntArray:
+    if hint is not None:
+        triples = zip(hint.classes.tolist(), hint.nodes.tolist(), hint.counts.tolist(), strict=True)
+        values = model.assignment(triples)
+        if values is not None and model.model.admits(values):
+            return values
+    nothing = model.assignment(())
+    if nothing is None or not model.model.admits(nothing):
+        raise SolverFault("placing nothing breaks a row: a row refuses what the pipeline allows")
+    return nothing
+
+
+def _tier(climb: _Climb, tier: int, remaining: int) -> float:
+    """Maximise one tier and fix it; returns its bound."""
+    problem, model = climb.model.problem, climb.model
+    of = problem.tier[problem.gang] == tier
+    weights, scale, slack = scale_weights(np.where(of, problem.weight, 0.0), problem.count)
+    objective, ceiling = _objective(model, weights)
+    allowance = climb.left(_MAIN if remaining == 1 else _MAIN / 2)
+    if problem.ordered:
+        return _in_order(climb, tier, allowance)
+    bound = climb.up(objective, ceiling, allowance)
+    worth = _worth(climb, tier)
+    climb.fix(objective, slack)
+    if bound is not None and bound <= int(objective @ climb.values):
+        return worth
+    loose = _relaxed(climb, np.where(of, problem.weight, 0.0))
+    return max(worth, loose if bound is None else min(loose, (bound + slack) / scale))
+
+
+def _in_order(climb: _Climb, tier: int, allowance: float) -> float:
+    """Take a tier's gangs in rank order, one before the other, and then their pods in the same order.
+
+    The bound is that of the whole tier, without the order, unless every step was proved.
+    """
+    problem, model = climb.model.problem, climb.model
+    loose = _relaxed(climb, np.where(problem.tier[problem.gang] == tier, problem.weight, 0.0))
+    gangs = np.flatnonzero(problem.tier == tier)
+    gangs = gangs[np.argsort(problem.rank[gangs], kind="stable")]
+    proved = True
+    for gang in gangs[model.taken[gangs] >= 0].tolist():
+        objective = np.zeros(model.model.variables, np.int64)
+        objective[model.taken[gang]] = 1
+        proved &= _step(climb, objective, 1, 0, allowance)
+    for gang in gangs.tolist():
+        weights, _, slack = scale_weights(np.where(problem.gang == gang, problem.weight, 0.0), problem.count)
+        objective, ceiling = _objective(model, weights)
+        proved &= _step(climb, objective, ceiling, slack, allowance)
+    worth = _worth(climb, tier)
+    return worth if proved else max(worth, loose)
+
+
+def _step(climb: _Climb, objective: IntArray, ceiling: int, slack: int, allowance: float) -> bool:
+    """Raise one objective, fix it, and say whether it is proved."""
+    bound = climb.up(objective, ceiling, min(allowance, climb.left(_MAIN / 2)))
+    climb.fix(objective, slack)
+    return bound is not None and bound <= int(objective @ climb.values)
+
+
+def polish(climb: _Climb) -> None:
+    """Among equals: most gangs, preferred levels, then scores and packing."""
+    climb.values, objective, slack = prefer(climb.model, climb.values)
+    ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
+    climb.up(objective, ceiling, climb.left(0.75))
+    climb.fix(objective, slack)
+    climb.values, objective = settle(climb.model, climb.values)
+    _, upper = climb.model.model.bounds()
+    climb.up(objective, int(np.maximum(objective, 0) @ upper), climb.left(1.0, _SETTLE))
+
+
+def _objective(model: Nodewise, weights: IntArray) -> tuple[IntArray, int]:
+    """Integer class weights [C] over all variables [V], and the most they can sum to by counts alone."""
+    objective = np.zeros(model.model.variables, np.int64)
+    objective[: len(model.classes)] = weights[model.classes]
+    fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
+    return objective, int(weights @ np.minimum(fit, model.problem.count))
+
+
+def _relaxed(climb: _Climb, weights: FloatArray) -> float:
+    objective = np.zeros(climb.model.model.variables)
+    objective[: len(climb.model.classes)] = weights[climb.model.classes]
+    return relax(climb.model.model, objective).bound
+
+
+def _worth(climb: _Climb, tier: int) -> float:
+    counts = climb.values[: len(climb.model.classes)]
+    return float(tier_values(climb.model.problem, climb.model.classes, counts)[tier])
+
+
+def _solution(climb: _Climb, bound: FloatArray) -> Solution:
+    model = climb.model
+    counts = climb.values[: len(model.classes)]
+    placed = np.flatnonzero(counts)
+    objective = tier_values(model.problem, model.classes[placed], counts[placed])
+    switched = model.taken >= 0
+    taken = ~switched
+    taken[switched] = climb.values[model.taken[switched]] == 1
+    return Solution(
+        classes=model.classes[placed].astype(np.int32),
+        nodes=model.nodes[placed].astype(np.int32),
+        counts=counts[placed].astype(np.int32),
+        taken=taken,
+        objective=objective,
+        bound=np.maximum(bound, objective),
+        stage="exact",
+        rounds=1,
+        guard=climb.guard,
+    )

@@ -1,0 +1,272 @@
+"""The node-level model: a count for each class on each node, whole gangs, domains, quotas, rows and cuts.
+
+Exact, and small problems only: above some thousands of counts it no longer ends in time (solver.md).
+
+Shapes: C classes, G gangs, N nodes, R resources, S subgroups, X counts (the pairs of class and node that fit).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.problem import (
+    ALL_NODES,
+    EVERY_NODE,
+    NONE,
+    Cut,
+    IndexArray,
+    IntArray,
+    Problem,
+    Row,
+    Sense,
+)
+from batchsched.solver.worth import needs
+
+
+def fitting(problem: Problem) -> IntArray:
+    """How many pods of each class fit on each node [C, N] by themselves, at most the class's count.
+
+    Masks, free capacity (of the resources that the class asks for), required levels and pinned domains count;
+    gangs that are not allowed fit nowhere.
+    """
+    fits = np.where(problem.mask[problem.kind], problem.count[:, None], 0).astype(np.int64)
+    fits[~problem.allowed[problem.gang]] = 0
+    for resource in range(problem.demand.shape[1]):
+        asks = problem.demand[:, resource]
+        asking = asks > 0
+        room = problem.free[None, :, resource] // asks[asking, None]
+        fits[asking] = np.minimum(fits[asking], room)
+    for index in range(len(problem.gang)):
+        gang, sub = problem.gang[index], problem.subgroup[index]
+        bindings = [(problem.required[gang], problem.pinned[gang])]
+        if sub != NONE:
+            bindings.append((problem.sub_required[sub], problem.sub_pinned[sub]))
+        for level, pinned in bindings:
+            if level != NONE:
+                domains = problem.levels[level]
+                fits[index, domains < 0 if pinned == NONE else domains != pinned] = 0
+    return fits
+
+
+def partition(problem: Problem, row: Row) -> IndexArray:
+    """The domain of each node [N] for a row, -1 where it belongs to none."""
+    nodes = problem.free.shape[0]
+    if row.partition == EVERY_NODE:
+        return np.arange(nodes, dtype=np.int32)
+    if row.partition == ALL_NODES:
+        return np.zeros(nodes, np.int32)
+    return problem.partitions[row.partition]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """One domain for all the pods of some classes: exactly one variable per candidate domain is 1, or none."""
+
+    classes: NDArray[np.bool_]  # [C]
+    level: int
+    domains: IntArray  # [D]
+    variables: IntArray  # [D]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoGood:
+    """A cut's literals: the count of `column` is below, or above, what was refused (-1: no such literal)."""
+
+    columns: IntArray
+    counts: IntArray
+    below: IntArray
+    above: IntArray
+
+
+class Nodewise:
+    """The node-level model of one problem. The first X variables are the counts.
+
+    classes, nodes [X]  what each count counts.
+    taken [G]           the variable that says the gang is taken, -1 when it always is.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.model = LinearModel()
+        fits = fitting(problem)
+        self.classes, self.nodes = np.nonzero(fits)
+        self.upper = fits[self.classes, self.nodes]
+        self.model.add_variables(np.zeros_like(self.upper), self.upper)
+        self.gangs = problem.gang[self.classes]
+        self.column = np.full(fits.shape, -1, np.int64)
+        self.column[self.classes, self.nodes] = np.arange(len(self.classes))
+        self.needs = needs(problem)
+        self.taken = self._take()
+        self.choices = tuple(self._choose())
+        self._share()
+        self._limit()
+        for row in problem.rows:
+            self._row(row)
+        self.no_goods = tuple(found for cut in problem.cuts if (found := self._forbid(cut)) is not None)
+
+    def _take(self) -> IntArray:
+        problem = self.problem
+        fresh = np.flatnonzero(self.needs > 0)
+        taken = np.full(len(self.needs), -1, np.int64)
+        taken[fresh] = self.model.add_variables(
+            np.zeros(len(fresh), np.int64), problem.allowed[fresh].astype(np.int64)
+        )
+        totals = np.bincount(problem.gang, problem.count, minlength=len(self.needs))
+        for index in range(len(problem.gang)):
+            gang, count = int(problem.gang[index]), int(problem.count[index])
+            whole = self.needs[gang] == totals[gang]
+            self.at_most(self.classes == index, count, int(taken[gang]), exactly=bool(whole))
+        for gang in fresh.tolist():
+            self._at_least(self.gangs == gang, int(self.needs[gang]), int(taken[gang]))
+        for sub in range(len(problem.sub_gang)):
+            of = int(taken[problem.sub_gang[sub]])
+            if of >= 0 and problem.sub_need[sub] > 0:
+                self._at_least(problem.subgroup[self.classes] == sub, int(problem.sub_need[sub]), of)
+        return taken
+
+    def at_most(self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False) -> None:
+        """Σ of the counts `which` [X] is at most (or exactly) limit · switch; switch -1: limit, and only at most."""
+        columns = np.flatnonzero(which)
+        ones = np.ones(len(columns), np.int64)
+        if switch < 0:
+            if int(self.upper[columns].sum()) > limit:
+                self.model.add_row(columns, ones, upper=limit)
+        elif len(columns) or exactly:
+            low = 0 if exactly else -HIGHEST
+            self.model.add_row(np.append(columns, switch), np.append(ones, -limit), low, 0)
+
+    def _at_least(self, which: NDArray[np.bool_], limit: int, switch: int) -> None:
+        columns = np.flatnonzero(which)
+        self.model.add_row(
+            np.append(columns, switch), np.append(np.ones(len(columns), np.int64), -limit), lower=0
+        )
+
+    def _choose(self) -> Iterator[Choice]:
+        problem = self.problem
+        for gang in range(len(self.needs)):
+            if problem.required[gang] != NONE and problem.pinned[gang] == NONE:
+                of = problem.gang == gang
+                yield self._choice(of, int(problem.required[gang]), gang, int(self.needs[gang]))
+        for sub in range(len(problem.sub_gang)):
+            if problem.sub_required[sub] != NONE and problem.sub_pinned[sub] == NONE:
+                gang = int(problem.sub_gang[sub])
+                need = int(problem.sub_need[sub]) if self.needs[gang] > 0 else 0
+                yield self._choice(problem.subgroup == sub, int(problem.sub_required[sub]), gang, need)
+
+    def _choice(self, of: NDArray[np.bool_], level: int, gang: int, need: int) -> Choice:
+        member = of[self.classes]
+        place = self.problem.levels[level][self.nodes]
+        domains = np.unique(place[member]).astype(np.int64)
+        variables = self.model.add_variables(np.zeros_like(domains), np.ones_like(domains))
+        for domain, variable in zip(domains.tolist(), variables.tolist(), strict=True):
+            inside = member & (place == domain)
+            for index in np.flatnonzero(of).tolist():
+                self.at_most(inside & (self.classes == index), int(self.problem.count[index]), variable)
+            if need > 0:
+                self._at_least(inside, need, variable)
+        ones, switch = np.ones(len(variables), np.int64), int(self.taken[gang])
+        if switch < 0:
+            self.model.add_row(variables, ones, upper=1)
+        else:
+            low = 0 if need > 0 else -HIGHEST
+            self.model.add_row(np.append(variables, switch), np.append(ones, -1), low, 0)
+        return Choice(of, level, domains, variables)
+
+    def _share(self) -> None:
+        """Nobody takes more of a node than is free."""
+        problem = self.problem
+        order = np.argsort(self.nodes, kind="stable")
+        nodes, first = np.unique(self.nodes[order], return_index=True)
+        for node, here in zip(nodes.tolist(), np.split(order, first[1:]), strict=False):
+            asks = problem.demand[self.classes[here]]
+            tight = asks.T @ self.upper[here] > problem.free[node]
+            for resource in np.flatnonzero(tight).tolist():
+                self._weigh(here, asks[:, resource], int(problem.free[node, resource]))
+
+    def _limit(self) -> None:
+        """Quotas: resources of all members together, and how many fresh gangs may be taken."""
+        problem = self.problem
+        for quota in range(len(problem.quota_gangs)):
+            member = problem.quota_member[quota]
+            columns = np.flatnonzero(member[self.gangs])
+            asks = problem.demand[self.classes[columns]]
+            limit = np.maximum(problem.quota_free[quota], 0)
+            reach = asks.astype(np.float64).T @ self.upper[columns]
+            for resource in np.flatnonzero(reach > limit).tolist():
+                self._weigh(columns, asks[:, resource], int(limit[resource]))
+            counted = self.taken[member & problem.fresh & (self.taken >= 0)]
+            if len(counted) > problem.quota_gangs[quota]:
+                self._weigh(counted, np.ones_like(counted), max(0, int(problem.quota_gangs[quota])))
+
+    def _weigh(self, columns: IntArray, asks: IntArray, limit: int) -> None:
+        """Σ asks·columns <= limit, divided by the greatest common divisor: exact, and far from overflow."""
+        used = asks > 0
+        divisor = max(1, int(np.gcd.reduce(asks[used], initial=0)))
+        self.model.add_row(columns[used], asks[used] // divisor, upper=limit // divisor)
+
+    def _row(self, row: Row) -> None:
+        place = partition(self.problem, row)
+        factor = np.zeros(len(self.problem.gang), np.int64)
+        np.add.at(factor, row.classes, row.coefficients)
+        mine = factor[self.classes]
+        for domain in range(len(row.right)):
+            columns = np.flatnonzero((mine != 0) & (place[self.nodes] == domain))
+            gangs = row.gang_coefficients[domain] if len(row.gangs) else np.zeros(0, np.int64)
+            weight = np.zeros(len(self.needs), np.int64)
+            np.add.at(weight, row.gangs, gangs)
+            switches = np.flatnonzero((weight != 0) & (self.taken >= 0))
+            given = int(weight[self.taken < 0].sum())
+            right = int(row.right[domain]) - given
+            names = np.concatenate([columns, self.taken[switches]])
+            factors = np.concatenate([mine[columns], weight[switches]])
+            if len(names) and row.sense == Sense.AT_MOST:
+                self.model.add_row(names, factors, upper=max(0, right))
+            elif len(names):
+                self.model.add_row(names, factors, lower=min(0, right))
+
+    def _forbid(self, cut: Cut) -> NoGood | None:
+        columns = self.column[cut.classes, cut.nodes]
+        counts = cut.counts.astype(np.int64)
+        if not len(columns) or np.any(columns < 0) or np.any(counts > self.upper[columns]):
+            return None
+        zero, one = np.zeros(len(columns), np.int64), np.ones(len(columns), np.int64)
+        below = np.where(counts > 0, self.model.add_variables(zero, one), -1)
+        above = np.where(counts < self.upper[columns], self.model.add_variables(zero, one), -1)
+        for column, count, low, high in zip(
+            columns.tolist(), counts.tolist(), below.tolist(), above.tolist(), strict=True
+        ):
+            if low >= 0:
+                self.model.add_row(np.array([column]), np.array([1]), upper=count - 1, when=low)
+            if high >= 0:
+                self.model.add_row(np.array([column]), np.array([1]), lower=count + 1, when=high)
+        literals = np.concatenate([below[below >= 0], above[above >= 0]])
+        self.model.add_row(literals, np.ones_like(literals), lower=1)
+        return NoGood(columns, counts, below, above)
+
+    def assignment(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
+        """All variables' values for the placement (class, node, count); None when it names an impossible pair.
+
+        Whether the values satisfy the rows is not looked at.
+        """
+        values = np.zeros(self.model.variables, np.int64)
+        for index, node, count in triples:
+            column = int(self.column[index, node])
+            if column < 0:
+                return None
+            values[column] += count
+        counts = values[: len(self.classes)]
+        placed = np.bincount(self.gangs, counts, minlength=len(self.needs))
+        switched = self.taken >= 0
+        values[self.taken[switched]] = placed[switched] > 0
+        for choice in self.choices:
+            member = choice.classes[self.classes] & (counts > 0)
+            present = np.unique(self.problem.levels[choice.level][self.nodes[member]])
+            values[choice.variables] = np.isin(choice.domains, present)
+        for cut in self.no_goods:
+            now = values[cut.columns]
+            values[cut.below[cut.below >= 0]] = (now < cut.counts)[cut.below >= 0]
+            values[cut.above[cut.above >= 0]] = (now > cut.counts)[cut.above >= 0]
+        return values

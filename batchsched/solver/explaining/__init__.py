@@ -1,0 +1,1 @@
+"""Why a gang was refused: what binds, what is missing, and the smallest change that admits it."""

@@ -1,0 +1,123 @@
+"""Whether one gang fits by itself, and what its minimum lacks of quotas and capacity.
+
+Shapes: C classes, D domains, N nodes, R resources.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.exact.nodewise import fitting
+from batchsched.solver.explaining.counting import Room, hopeful, minimum, room
+from batchsched.solver.explaining.relaxation import Quota
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, IntArray, Problem
+from batchsched.solver.worth import needs
+
+_SMALL: Final = 100
+"""Up to so many nodes the exact model is asked; beyond, the packing."""
+_PAIRS: Final = 300
+"""Up to so many pairs of class and node, too."""
+_BUDGET: Final = Budget(deterministic=0.5)
+
+
+def fits_alone(problem: Problem) -> bool:
+    """Whether the only gang of a problem (`leftover.alone`) can be taken.
+
+    Yes is always true: a placement was found. No is exact for gangs of one class without rows and subgroups'
+    levels, and for small problems; otherwise it says that filling the largest pods first finds no way.
+    """
+    if np.any(shortage_of_pods(problem)) or quotas_short(problem):
+        return False
+    plain = not problem.rows and np.all(problem.sub_required == NONE)
+    found = room(problem)
+    if plain and (found.fits or len(problem.count) == 1):
+        return found.fits
+    rigid = int(needs(problem)[0]) == int(problem.count.sum())
+    if not found.fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
+        return False
+    if len(problem.free) <= _SMALL and int(np.count_nonzero(fitting(problem))) <= _PAIRS:
+        return bool(solve_exact(problem, _BUDGET, seed=0).taken[0])
+    return found.fits if plain else Packing(problem).try_gang(0) is not None
+
+
+def shortage_of_pods(problem: Problem) -> IntArray:
+    """Pods that would have to exist besides, by class [C], before the only gang's minimum could be met at all."""
+    short = np.zeros(len(problem.count), np.int64)
+    for subgroup, need in enumerate(problem.sub_need.tolist()):
+        members = np.flatnonzero(problem.subgroup == subgroup)
+        lacking = need - int(problem.count[members].sum())
+        if len(members) and lacking > 0:
+            short[members[0]] += lacking
+    lacking = int(needs(problem)[0]) - int(problem.count.sum()) - int(short.sum())
+    if len(short) and lacking > 0:
+        short[0] += lacking
+    return short
+
+
+def quotas_short(problem: Problem) -> tuple[Quota, ...]:
+    """What the only gang's quotas lack for its minimum, one change for each that lacks something."""
+    asked = minimum(problem) @ problem.demand
+    found = []
+    for quota in range(len(problem.quota_gangs)):
+        left = problem.quota_free[quota]
+        lacking = np.where((left < UNLIMITED) & (asked > 0), np.maximum(asked - np.maximum(left, 0), 0), 0)
+        counted = bool(problem.fresh[0]) and int(needs(problem)[0]) > 0
+        gangs = int(counted and problem.quota_gangs[quota] < 1)
+        if gangs or lacking.any():
+            found.append(Quota(quota, tuple(lacking.tolist()), gangs))
+    return tuple(found)
+
+
+def passing(problem: Problem) -> BoolArray:
+    """Which nodes pass the filters of which class that the minimum needs, [C, N]; classes not needed pass none."""
+    wanted = minimum(problem) > 0
+    passes: BoolArray = problem.mask[problem.kind] & wanted[:, None]
+    return passes
+
+
+def capacity_short(problem: Problem) -> IntArray:
+    """What all nodes that pass a filter together lack for the only gang's minimum, [R]."""
+    useful = passing(problem).any(axis=0)
+    asked = minimum(problem) @ problem.demand
+    total = problem.free[useful].sum(axis=0)
+    return np.where(asked > 0, np.maximum(asked - total, 0), 0)
+
+
+def size_short(problem: Problem) -> IntArray:
+    """By how much the largest node that passes is too small, even empty, for a pod that the minimum needs, [R]."""
+    short = np.zeros(problem.demand.shape[1], np.int64)
+    for index, passes in enumerate(passing(problem)):
+        sizes = problem.capacity[passes]
+        lacking = np.maximum(problem.demand[index] - sizes, 0)
+        if len(sizes) and np.all(lacking.any(axis=1)):
+            best = np.argmin((lacking / np.maximum(problem.demand[index], 1)).max(axis=1))
+            short = np.maximum(short, lacking[best])
+    return short
+
+
+def pods_short(problem: Problem, found: Room) -> tuple[int, IntArray]:
+    """The domain that lacks the fewest pods, and the amounts of the resources that stop them there, [R].
+
+    A resource stops a class when more of its pods would fit if they did not ask for it.
+    """
+    best = int(np.argmin(found.short.sum(axis=1)))
+    amounts = np.zeros(problem.demand.shape[1], np.int64)
+    for index in np.flatnonzero(found.short[best] > 0).tolist():
+        asks = problem.demand[index]
+        stopping = _stopping(problem, index)
+        amounts += np.where(stopping if stopping.any() else asks > 0, asks, 0) * found.short[best, index]
+    return int(found.domains[best]), amounts
+
+
+def _stopping(problem: Problem, index: int) -> BoolArray:
+    asks = problem.demand[index]
+    passes = problem.mask[problem.kind[index]]
+    per = np.full((len(asks), len(problem.free)), UNLIMITED)
+    for resource in np.flatnonzero(asks).tolist():
+        per[resource] = problem.free[:, resource] // asks[resource]
+    least = per.min(axis=0)
+    # without resource r a node takes as many as its next scarcest resource allows
+    next_scarcest = (np.delete(per, r, 0).min(axis=0, initial=UNLIMITED) for r in range(len(asks)))
+    return np.array([bool(np.any(passes & (most > least))) for most in next_scarcest])

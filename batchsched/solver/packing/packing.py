@@ -1,0 +1,387 @@
+"""Placing single gangs, all or nothing, on what is free now: the greedy's hand and the ordered session's."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from batchsched.solver.packing.members import Members, Part, find_members, group_by
+from batchsched.solver.packing.room import Entry, Room
+from batchsched.solver.problem import NONE, IntArray, Problem
+from batchsched.solver.worth import needs
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """What was taken back, and the domains it stood in."""
+
+    entries: list[Entry]
+    domains: dict[int, int]
+    inner: dict[int, int]
+
+
+class Packing:
+    """One packing that grows gang by gang.
+
+    A gang is placed where, in this order: its required (or pinned) domain is the one that holds it with the least
+    to spare; it uses the fewest domains of its preferred level; and nodes are taken in the order of `slots`.
+
+    Use: `entries = packing.try_gang(g)`; `None` means that nothing of it was placed. `mark`, `rollback` bracket
+    attempts, and `commit` forgets the way back.
+    """
+
+    def __init__(self, problem: Problem, plain: bool = False) -> None:
+        """Start from the problem's free capacity; `plain` packs as the peers do, without slot preservation."""
+        self.problem = problem
+        self.room = Room(problem, plain)
+        self.needs: list[int] = needs(problem).tolist()
+        self.taken = np.array([n == 0 for n in self.needs], np.bool_)
+        self.domain_of: dict[int, int] = {}
+        self.domain_of_part: dict[int, int] = {}
+        self._members: dict[int, Members] = {}
+        self._nodes_of: dict[int, list[IntArray]] = {}
+        self._classes_of = group_by(problem.gang, len(problem.need))
+        self._parts_of = group_by(problem.sub_gang, len(problem.need)) if problem.sub_gang.size else None
+
+    def mark(self) -> int:
+        """Where the packing stands now."""
+        return self.room.mark()
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since the mark."""
+        for entry in self.room.trail[mark:]:
+            if entry.klass < 0:
+                self._forget(entry.gang)
+        self.room.rollback(mark)
+
+    def withdraw(self, gangs: set[int]) -> "Withdrawn":
+        """Take everything of some gangs back; `reinstate` undoes it as long as their room is free."""
+        domains = {g: d for g, d in self.domain_of.items() if g in gangs}
+        parts = {part.index for g in gangs for part in self.members(g).parts}
+        inner = {s: d for s, d in self.domain_of_part.items() if s in parts}
+        for g in sorted(gangs):
+            self._forget(g)
+        return Withdrawn(self.room.withdraw(gangs), domains, inner)
+
+    def reinstate(self, withdrawn: "Withdrawn") -> None:
+        """Put withdrawn gangs back where they were."""
+        for entry in withdrawn.entries:
+            self.room.repeat(entry)
+            if entry.klass < 0:
+                self.taken[entry.gang] = True
+        self.domain_of.update(withdrawn.domains)
+        self.domain_of_part.update(withdrawn.inner)
+
+    def _forget(self, gang: int) -> None:
+        if self.needs[gang] > 0:
+            self.taken[gang] = False
+        self.domain_of.pop(gang, None)
+        for part in self.members(gang).parts:
+            self.domain_of_part.pop(part.index, None)
+
+    def try_gang(self, gang: int) -> list[Entry] | None:
+        """Place a gang's minimum, all or nothing.
+
+        Returns:
+          what was placed, or None when the gang cannot be taken now; then nothing has changed.
+        """
+        problem, room = self.problem, self.room
+        if self.taken[gang] or not problem.allowed[gang] or not room.quotas.admits(gang):
+            return None
+        members = self.members(gang)
+        need = self.needs[gang]
+        if members.pods < need:
+            return None
+        mark = room.mark()
+        room.take(gang)
+        if (self._in_domains(gang, members) if members.levelled else self._minimum(members, need, None)) and (
+            not room.rows.rows or room.rows.holds(gang)
+        ):
+            self.taken[gang] = True
+            return room.trail[mark:]
+        self._forget(gang)
+        room.rollback(mark)
+        return None
+
+    def add_surplus(self, gang: int) -> int:
+        """Place what is left of a taken gang, as many pods as go; returns how many."""
+        if not self.taken[gang] or not self.problem.allowed[gang]:
+            return 0
+        placed = 0
+        for part in self.members(gang).parts:
+            for klass in part.classes:
+                want = self.room.waiting[klass]
+                if want > 0:
+                    placed += self._surplus(gang, part, klass, want)
+        return placed
+
+    def _surplus(self, gang: int, part: Part, klass: int, want: int, check: bool = True) -> int:
+        mark = self.room.mark()
+        cell, settled = self._cell(gang, part)
+        if settled:
+            got = self.room.place(klass, want, cell)
+        else:
+            got = self._surplus_where_most_fit(gang, part, klass, want, check)
+        if check and self.room.rows.rows and got and not self.room.rows.holds(gang):
+            self.room.rollback(mark)
+            return 0
+        return got
+
+    def _cell(self, gang: int, part: Part) -> tuple[IntArray | None, bool]:
+        """The nodes that a part's pods may use by the domains chosen so far; False where one is still open."""
+        problem = self.problem
+        level = int(problem.required[gang])
+        nodes: IntArray | None = None
+        if level != NONE:
+            domain = self.domain_of.get(gang, int(problem.pinned[gang]))
+            if domain == NONE:
+                return None, False
+            nodes = self.domain_nodes(level, domain)
+        if part.required != NONE:
+            domain = self.domain_of_part.get(part.index, part.pinned)
+            if domain == NONE:
+                return nodes, False
+            inner = self.domain_nodes(part.required, domain)
+            nodes = inner if nodes is None else np.intersect1d(nodes, inner, assume_unique=True)
+        return nodes, True
+
+    def cell_of(self, klass: int) -> IntArray | None:
+        """The nodes that a class may use by the domains its gang and part have taken; None: all."""
+        gang = int(self.problem.gang[klass])
+        part = next(part for part in self.members(gang).parts if klass in part.classes)
+        return self._cell(gang, part)[0]
+
+    def _surplus_where_most_fit(self, gang: int, part: Part, klass: int, want: int, check: bool) -> int:
+        """Settle open domains for surplus pods: the domain that takes the most of them."""
+        level = int(self.problem.required[gang])
+        cell, _ = self._cell(gang, part)
+        if (
+            cell is None
+            and level != NONE
+            and self.domain_of.get(gang, int(self.problem.pinned[gang])) == NONE
+        ):
+            capacity = self._capacity(klass, level, None)
+            if not capacity.any():
+                return 0
+            self.domain_of[gang] = int(np.argmax(np.minimum(capacity, want)))
+            return self._surplus(gang, part, klass, want, check)
+        capacity = self._capacity(klass, part.required, cell)
+        if not capacity.any():
+            return 0
+        self.domain_of_part[part.index] = int(np.argmax(np.minimum(capacity, want)))
+        return self._surplus(gang, part, klass, want, check)
+
+    # ------------------------------------------------------------------------------------ minimum
+
+    def _minimum(self, members: Members, need: int, nodes: IntArray | None) -> bool:
+        """Place `need` pods, each part's own need among them, on the given nodes or on any."""
+        room = self.room
+        if need == members.pods:
+            return all(
+                room.place(c, room.waiting[c], nodes, whole=True) for c in members.classes if room.waiting[c]
+            )
+        placed = 0
+        for part in members.parts:
+            got = self._some(part.classes, part.need, nodes)
+            if got < part.need:
+                return False
+            placed += got
+        return placed >= need or self._some(members.classes, need - placed, nodes) >= need - placed
+
+    def _some(self, classes: tuple[int, ...], want: int, nodes: IntArray | None) -> int:
+        placed = 0
+        for c in classes:
+            if placed < want and self.room.waiting[c] > 0:
+                placed += self.room.place(c, min(want - placed, self.room.waiting[c]), nodes)
+        return placed
+
+    def _in_domains(self, gang: int, members: Members) -> bool:
+        """Place a minimum under required and preferred levels."""
+        problem = self.problem
+        level, need = int(problem.required[gang]), self.needs[gang]
+        if level == NONE:
+            return self._in_cell(gang, members, need, None)
+        pinned = int(problem.pinned[gang])
+        for domain in [pinned] if pinned != NONE else self.fitting_domains(members, need, level, None):
+            mark = self.room.mark()
+            self.domain_of[gang] = domain
+            if self._in_cell(gang, members, need, self.domain_nodes(level, domain)):
+                return True
+            self.room.rollback(mark)
+        self.domain_of.pop(gang, None)
+        return False
+
+    def _in_cell(self, gang: int, members: Members, need: int, cell: IntArray | None) -> bool:
+        """Place a minimum inside a cell of nodes, parts with levels of their own first."""
+        own = [part for part in members.parts if part.required != NONE or part.preferred != NONE]
+        if not own:
+            return self._preferring(int(self.problem.preferred[gang]), gang, -1, members, need, cell)
+        placed = 0
+        for part in own:
+            least = sum(self.room.waiting[c] for c in part.classes) if need == members.pods else part.need
+            if least and not self._part(gang, part, least, cell):
+                return False
+            placed += least
+        for part in members.parts:
+            if part not in own:
+                least = sum(self.room.waiting[c] for c in part.classes) if need == members.pods else part.need
+                if self._some(part.classes, least, cell) < least:
+                    return False
+                placed += least
+        return placed >= need or self._beyond(gang, members, need - placed)
+
+    def _beyond(self, gang: int, members: Members, want: int) -> bool:
+        """The members that the minimum asks for beyond the parts' own needs: any that go."""
+        for part in members.parts:
+            for klass in part.classes:
+                if want > 0 and self.room.waiting[klass]:
+                    want -= self._surplus(gang, part, klass, min(want, self.room.waiting[klass]), check=False)
+        return want <= 0
+
+    def _part(self, gang: int, part: Part, least: int, cell: IntArray | None) -> bool:
+        members = Members(
+            part.classes, (part,), sum(self.room.waiting[c] for c in part.classes), levelled=True
+        )
+        if part.required == NONE:
+            return self._preferring(part.preferred, gang, part.index, members, least, cell)
+        domains = (
+            [part.pinned]
+            if part.pinned != NONE
+            else self.fitting_domains(members, least, part.required, cell)
+        )
+        for domain in domains:
+            nodes = self.domain_nodes(part.required, domain)
+            if cell is not None:
+                nodes = np.intersect1d(nodes, cell, assume_unique=True)
+            mark = self.room.mark()
+            if self._preferring(part.preferred, gang, part.index, members, least, nodes):
+                self.domain_of_part[part.index] = domain
+                return True
+            self.room.rollback(mark)
+        return False
+
+    def _preferring(
+        self, level: int, gang: int, part: int, members: Members, need: int, cell: IntArray | None
+    ) -> bool:
+        """Place on as few domains of a level as possible: one if one will do, else the roomiest ones."""
+        if level == NONE:
+            return self._minimum(members, need, cell)
+        used = self._used(gang, part, level)
+        if not used:
+            for domain in self.fitting_domains(members, need, level, cell)[:8]:
+                if self._attempt(members, need, self._inside(level, [domain], cell)):
+                    return True
+        roomy = self._roomiest(members, level, cell)
+        order = used + [d for d in roomy if d not in set(used)]
+        share = max(len(used), 1)
+        while share < len(order):
+            if self._attempt(members, need, self._inside(level, order[:share], cell)):
+                return True
+            share *= 2
+        return self._minimum(members, need, cell)
+
+    def _attempt(self, members: Members, need: int, nodes: IntArray) -> bool:
+        mark = self.room.mark()
+        if self._minimum(members, need, nodes):
+            return True
+        self.room.rollback(mark)
+        return False
+
+    # ------------------------------------------------------------------------------------ domains
+
+    def domain_nodes(self, level: int, domain: int) -> IntArray:
+        """The nodes of a domain, ascending."""
+        if level not in self._nodes_of:
+            ids = self.problem.levels[level]
+            order = np.argsort(ids, kind="stable")
+            edges = np.searchsorted(ids[order], np.arange(int(ids.max(initial=-1)) + 2))
+            self._nodes_of[level] = [order[a:b] for a, b in pairwise(edges.tolist())]
+        of = self._nodes_of[level]
+        return of[domain] if domain < len(of) else np.zeros(0, np.int64)
+
+    def _inside(self, level: int, domains: list[int], cell: IntArray | None) -> IntArray:
+        nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
+        return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
+
+    def _capacity(self, klass: int, level: int, cell: IntArray | None) -> IntArray:
+        """Pods of a class that fit in each domain of a level, [D]."""
+        ids = self.problem.levels[level]
+        size = int(ids.max(initial=-1)) + 1
+        ids = ids if cell is None else ids[cell]
+        inside = ids >= 0
+        total = np.bincount(ids[inside], weights=self.room.fit(klass, cell)[inside], minlength=size)
+        return total.astype(np.int64)
+
+    def fitting_domains(self, members: Members, need: int, level: int, cell: IntArray | None) -> list[int]:
+        """Domains of a level that may hold a minimum by themselves, the tightest fit first."""
+        spare: IntArray | None = None
+        total: IntArray | None = None
+        rigid = need == members.pods
+        for c in members.classes:
+            waiting = self.room.waiting[c]
+            if not waiting:
+                continue
+            capacity = self._capacity(c, level, cell)
+            within = np.minimum(capacity, waiting)
+            total = within if total is None else total + within
+            if rigid:
+                multiple = np.where(capacity >= waiting, capacity * 1000 // waiting, -1)
+                spare = multiple if spare is None else np.minimum(spare, multiple)
+        if total is None:
+            return []
+        key = spare if spare is not None else np.where(total >= need, total, -1)
+        good = np.flatnonzero(key >= 0)
+        return [int(d) for d in good[np.argsort(key[good], kind="stable")]]
+
+    def _roomiest(self, members: Members, level: int, cell: IntArray | None) -> list[int]:
+        share = np.zeros(int(self.problem.levels[level].max(initial=-1)) + 1)
+        for c in members.classes:
+            waiting = self.room.waiting[c]
+            if waiting:
+                share += np.minimum(self._capacity(c, level, cell), waiting)
+        order = np.argsort(-share, kind="stable")
+        return [int(d) for d in order if share[d] > 0]
+
+    def gather(self, klass: int, want: int, level: int, cell: IntArray | None) -> int:
+        """Place up to `want` pods of a class on few domains of a level; returns how many.
+
+        Domains where its gang has pods come first, then the tightest that holds the rest, else the roomiest.
+        """
+        gang, sub = int(self.problem.gang[klass]), int(self.problem.subgroup[klass])
+        used = self._used(gang, sub, level) + self._used(gang, NONE, level)
+        for entry in self.room.trail:
+            if entry.gang == gang and entry.klass >= 0:
+                used.extend(np.unique(self.problem.levels[level][entry.nodes]).tolist())
+        left, known = want, [d for d in dict.fromkeys(used) if d != NONE]
+        for domain in known:
+            if left > 0:
+                left -= self.room.place(klass, left, self._inside(level, [domain], cell))
+        while left > 0:
+            capacity = self._capacity(klass, level, cell)
+            if not capacity.any():
+                break
+            enough = np.flatnonzero(capacity >= left)
+            tightest = int(enough[np.argmin(capacity[enough])]) if enough.size else int(np.argmax(capacity))
+            placed = self.room.place(klass, left, self._inside(level, [tightest], cell))
+            if placed == 0:
+                break
+            left -= placed
+        return want - left
+
+    def _used(self, gang: int, part: int, level: int) -> list[int]:
+        problem = self.problem
+        if not problem.used_gang.size:
+            return []
+        mine = (problem.used_gang == gang) & (problem.used_level == level) & (problem.used_sub == part)
+        return [int(d) for d in np.unique(problem.used_domain[mine])]
+
+    # ------------------------------------------------------------------------------------ members
+
+    def members(self, gang: int) -> Members:
+        """A gang's classes and parts, in the order in which they are placed."""
+        if gang not in self._members:
+            mine = self._parts_of[gang] if self._parts_of is not None else []
+            self._members[gang] = find_members(
+                self.problem, self.room.slots, gang, self._classes_of[gang], mine
+            )
+        return self._members[gang]

@@ -1,0 +1,37 @@
+"""A gang that fell short takes the place of lower tiers only, and otherwise all stay."""
+
+from batchsched.solver.aggregated.eviction import make_way
+from batchsched.solver.aggregated.moves import Mover
+from batchsched.solver.packing.packing import Packing
+from tests.solver.instances import problem_of
+
+
+def full(tier: int) -> Packing:
+    gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 4, "demand": [1], "tier": 1},
+             {"pods": 3, "demand": [2], "tier": tier}]  # fmt: skip
+    packing = Packing(problem_of([[4], [4]], gangs))
+    packing.try_gang(0)
+    packing.try_gang(1)
+    return packing
+
+
+def test_gangs_of_a_lower_tier_give_way():
+    packing = full(tier=0)
+    assert make_way(packing, Mover(packing), 2, None)
+    assert packing.taken.tolist() == [False, False, True]
+
+
+def test_gangs_of_the_same_tier_stay_where_they_are():
+    packing = full(tier=1)
+    before = [row.tolist() for row in packing.room.free]
+    assert not make_way(packing, Mover(packing), 2, None)
+    assert packing.taken.tolist() == [True, True, False]
+    assert [row.tolist() for row in packing.room.free] == before
+
+
+def test_when_even_all_of_them_are_not_enough_everybody_is_back():
+    gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 9, "demand": [1], "tier": 0}]
+    packing = Packing(problem_of([[4], [4]], gangs))
+    packing.try_gang(0)
+    assert not make_way(packing, Mover(packing), 1, None)
+    assert packing.taken.tolist() == [True, False]

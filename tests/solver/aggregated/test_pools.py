@@ -1,0 +1,35 @@
+"""Pools of like nodes, and level rows that admit whatever fits."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.solver.aggregated.pools import Supply, divide
+from batchsched.solver.greedy import greedy
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import Problem
+from tests.solver.instances import problem_of, problems
+
+
+def test_nodes_of_one_type_and_mask_share_a_pool_whatever_is_free_on_them():
+    problem = problem_of([[1], [3], [3]], [{"pods": 1, "demand": [1]}], capacity=np.array([[8], [8], [4]]))
+    assert divide(Packing(problem)).of_node.tolist() == [1, 1, 0]
+
+
+@pytest.mark.properties
+@given(problems())
+def test_level_rows_admit_what_the_greedy_placed_on_any_set_of_nodes(problem: Problem):
+    solution = greedy(problem)
+    supply = Supply(Packing(problem))
+    classes = np.arange(len(problem.count))
+    for nodes in (np.arange(len(problem.free)), np.arange(0, len(problem.free), 2)):
+        here = np.isin(solution.nodes, nodes)
+        placed = np.bincount(solution.classes[here], solution.counts[here], minlength=len(classes))
+        for row in supply.rows(classes, problem.count.astype(np.int64), nodes):
+            assert int(row.factors @ placed) <= row.right
+
+
+def test_gpus_without_the_cpus_that_any_pod_takes_along_are_no_supply():
+    problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
+    supply = Supply(Packing(problem))
+    assert supply.of(1, np.array([1]), np.array([0, 1])).tolist() == [2 + 8]

@@ -1,0 +1,129 @@
+"""The door to OR-Tools: answers, bounds, and models that grow between solves."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.errors import SolverFault
+from batchsched.solver.engine.cpsat import Effort, maximise, relax
+from batchsched.solver.engine.linear import HIGHEST, LinearModel
+
+EFFORT = Effort(deterministic=5.0, guard_seconds=60.0)
+
+
+def knapsack() -> tuple[LinearModel, np.ndarray]:
+    """Weights 3, 4, 5 in a sack of 9, each at most twice, worth 3, 4 and 6."""
+    model = LinearModel()
+    columns = model.add_variables(np.zeros(3, np.int64), np.full(3, 2))
+    model.add_row(columns, np.array([3, 4, 5]), upper=9)
+    return model, np.array([3, 4, 6])
+
+
+def test_a_knapsack_is_filled_to_its_proved_optimum():
+    model, worth = knapsack()
+    answer = maximise(model, worth, EFFORT)
+    assert (answer.objective, answer.bound, answer.proved, answer.guard) == (10, 10, True, False)
+    assert answer.values is not None
+    assert answer.values.tolist() == [0, 1, 1]
+
+
+def test_rows_and_bounds_that_come_later_count_in_the_next_solve():
+    model, worth = knapsack()
+    maximise(model, worth, EFFORT)
+    extra = model.add_row(np.array([2]), np.array([1]), upper=0)
+    assert maximise(model, worth, EFFORT).objective == 8
+    model.set_row(extra, -HIGHEST, 1)
+    assert maximise(model, worth, EFFORT).objective == 10
+    model.set_bounds(np.array([1]), np.array([0]), np.array([0]))
+    assert maximise(model, worth, EFFORT).objective == 9
+    fresh = model.add_variables(np.array([0]), np.array([1]))
+    values = maximise(model, np.append(worth, 5), EFFORT).values
+    assert values is not None
+    assert values[fresh[0]] == 1
+
+
+def test_a_row_with_a_switch_holds_only_when_it_is_on():
+    model = LinearModel()
+    columns = model.add_variables(np.zeros(3, np.int64), np.array([9, 1, 1]))
+    model.add_row(columns[:1], np.ones(1, np.int64), upper=4, when=1)
+    model.add_row(columns[:1], np.ones(1, np.int64), upper=6, when=~2)
+    assert maximise(model, np.array([1, 0, 0]), EFFORT).objective == 9
+    model.set_bounds(columns[2:], np.array([0]), np.array([0]))
+    assert maximise(model, np.array([1, 0, 0]), EFFORT).objective == 6
+    assert maximise(model, np.array([1, 3, 0]), EFFORT).objective == 7
+    assert model.admits(np.array([4, 1, 0]))
+    assert not model.admits(np.array([5, 1, 0]))
+    assert not model.admits(np.array([10, 0, 0]))
+
+
+def test_an_impossible_model_is_called_so():
+    model, worth = knapsack()
+    model.add_row(np.arange(3), np.ones(3, np.int64), lower=4)
+    answer = maximise(model, worth, EFFORT)
+    assert answer.infeasible
+    assert answer.proved
+    assert answer.values is None
+
+
+def test_without_time_the_bound_is_still_a_bound():
+    model, worth = knapsack()
+    answer = maximise(model, worth, Effort(deterministic=0.0, guard_seconds=60.0))
+    assert answer.bound >= 10
+
+
+def test_a_guard_that_fires_says_so():
+    rng = np.random.default_rng(0)
+    model = LinearModel()
+    columns = model.add_variables(np.zeros(60, np.int64), np.ones(60, np.int64))
+    for _ in range(40):
+        model.add_row(columns, rng.integers(100, 1000, 60), upper=13000)
+    answer = maximise(model, rng.integers(100, 1000, 60), Effort(deterministic=1e6, guard_seconds=0.2))
+    assert answer.guard
+    assert not answer.proved
+
+
+def test_numbers_that_would_overflow_are_refused_before_the_solver_sees_them():
+    model = LinearModel()
+    columns = model.add_variables(np.zeros(2, np.int64), np.full(2, 2**20))
+    with pytest.raises(SolverFault, match="objective"):
+        maximise(model, np.full(2, 2**45), EFFORT)
+    model.add_row(columns, np.full(2, 2**45), upper=5)
+    with pytest.raises(SolverFault, match="row 0"):
+        maximise(model, np.ones(2, np.int64), EFFORT)
+
+
+def test_crossed_bounds_are_refused():
+    model = LinearModel()
+    model.add_variables(np.array([2]), np.array([1]))
+    with pytest.raises(SolverFault, match="above its upper"):
+        maximise(model, np.ones(1, np.int64), EFFORT)
+
+
+@pytest.mark.properties
+@given(st.integers(0, 2**32 - 1))
+def test_the_relaxation_bounds_every_integer_solution(seed: int):
+    rng = np.random.default_rng(seed)
+    model = LinearModel()
+    columns = model.add_variables(rng.integers(-3, 1, 5), rng.integers(1, 5, 5))
+    for _ in range(4):
+        some = columns[rng.random(5) < 0.7]
+        low = int(rng.integers(-30, 1)) if rng.random() < 0.5 else -HIGHEST
+        model.add_row(some, rng.integers(-4, 9, len(some)), lower=low, upper=int(rng.integers(0, 40)))
+    worth = rng.integers(-5, 20, 5)
+    answer = maximise(model, worth, EFFORT)
+    relaxed = relax(model, worth.astype(np.float64), values=True)
+    if answer.values is not None:
+        assert answer.proved
+        assert relaxed.bound >= answer.objective - 1e-9
+        assert relaxed.values is not None
+        assert relaxed.bound == pytest.approx(float(relaxed.values @ worth), abs=1e-5)
+        assert model.admits(answer.values)
+
+
+def test_the_relaxation_leaves_switched_rows_out():
+    model = LinearModel()
+    columns = model.add_variables(np.zeros(2, np.int64), np.array([9, 1]))
+    model.add_row(columns[:1], np.ones(1, np.int64), upper=4, when=1)
+    assert relax(model, np.array([1.0, 0.0])).bound == pytest.approx(9.0)
+    assert relax(model, np.array([1.0, 0.0])).values is None

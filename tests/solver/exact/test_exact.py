@@ -1,0 +1,187 @@
+"""The exact stage: optimal on small problems, in the order that the issue states."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
+from batchsched.solver.verify import verify
+from batchsched.solver.worth import preferred_cost
+from tests.solver.brute import brute
+from tests.solver.instances import problem_of, problems
+
+BUDGET = Budget(deterministic=20.0)
+
+
+def placed(solution: Solution) -> dict[tuple[int, int], int]:
+    return {
+        (int(c), int(n)): int(k)
+        for c, n, k in zip(solution.classes, solution.nodes, solution.counts, strict=True)
+    }
+
+
+@pytest.mark.properties
+@given(problems())
+def test_tier_values_gangs_and_preferred_cost_equal_the_optimum(problem: Problem):
+    best = brute(problem)
+    solution = solve_exact(problem, BUDGET, seed=1)
+    assert verify(problem, solution) == ()
+    assert solution.objective == pytest.approx(best.tiers, rel=1e-9, abs=1e-12)
+    assert solution.bound == pytest.approx(best.tiers, rel=1e-9, abs=1e-12)
+    assert int(solution.taken.sum()) == best.gangs
+    assert preferred_cost(problem, solution) == pytest.approx(best.cost, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.properties
+@given(problems())
+def test_a_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(problem: Problem):
+    solution = solve_exact(problem, BUDGET, seed=1)
+    held = np.zeros(len(problem.need), np.int64)
+    np.add.at(held, problem.gang[solution.classes], solution.counts)
+    for gang in np.flatnonzero(~solution.taken & problem.allowed):
+        kept = solution.taken.copy()
+        kept[gang] = True
+        need = np.where(solution.taken, held, np.maximum(problem.need, 1)).astype(np.int32)
+        more = replace(
+            problem,
+            need=need,
+            allowed=problem.allowed & kept,
+            fresh=problem.fresh & ~(solution.taken & (problem.need == 0)),
+            weight=np.zeros_like(problem.weight),
+            sub_need=np.where(kept[problem.sub_gang], problem.sub_need, 0).astype(np.int32),
+        )
+        wanted = int((kept & (need > 0)).sum()) + int((need == 0).sum())
+        assert brute(more).gangs < wanted
+
+
+@pytest.mark.properties
+@given(problems())
+def test_in_strict_order_each_gang_counts_more_than_all_behind_it(problem: Problem):
+    total = np.bincount(problem.gang, problem.count, minlength=len(problem.need)).astype(np.int32)
+    whole = replace(problem, need=total, ordered=True)
+    order = np.lexsort((whole.rank, whole.tier))
+    alone = np.empty_like(whole.tier)
+    alone[order] = np.arange(len(order))
+    best = brute(replace(whole, tier=alone, weight=np.ones_like(whole.weight)))
+    solution = solve_exact(whole, BUDGET, seed=1)
+    assert verify(whole, solution) == ()
+    taken = [value > 0 for value in best.tiers]
+    assert [bool(solution.taken[g]) or total[g] == 0 for g in order] == taken
+
+
+@pytest.mark.properties
+@given(problems(), problems())
+def test_without_a_budget_the_hint_is_kept_and_the_bound_still_holds(problem: Problem, other: Problem):
+    best = brute(problem)
+    nothing = solve_exact(problem, Budget(deterministic=0.0), seed=1)
+    assert verify(problem, nothing) == ()
+    assert _no_more(best.tiers[:1], nothing.bound[:1])
+    optimum = solve_exact(problem, BUDGET, seed=1)
+    kept = solve_exact(problem, Budget(deterministic=0.0), seed=1, hint=optimum)
+    assert placed(kept) == placed(optimum)
+    assert _no_more(best.tiers, kept.bound)
+
+
+def _no_more(values: tuple[float, ...], bounds: np.ndarray) -> bool:
+    return all(value <= bound * (1 + 1e-9) + 1e-12 for value, bound in zip(values, bounds, strict=True))
+
+
+def test_a_hint_that_breaks_a_rule_is_passed_over():
+    problem = problem_of([[2], [2]], [{"pods": 2, "demand": [2]}])
+    index = np.zeros(1, np.int32)
+    crowded = Solution(index, index, index + 2, np.array([True]), np.array([4.0]), np.array([4.0]))
+    solution = solve_exact(problem, Budget(deterministic=0.0), seed=1, hint=crowded)
+    assert placed(solution) == {}
+    assert solution.bound[0] >= 4.0
+
+
+def test_a_higher_tier_never_pays_for_a_lower_one():
+    gangs = [{"pods": 1, "demand": [2], "tier": 0}, {"pods": 3, "demand": [1], "tier": 1, "weight": 50.0}]
+    solution = solve_exact(problem_of([[3]], gangs), BUDGET, seed=1)
+    assert placed(solution) == {(0, 0): 1}
+    assert solution.bound.tolist() == [2.0, 0.0]
+
+
+def test_volcanos_gang_of_2_3_3_and_8_cpus_fits_two_nodes_of_8():
+    gangs = [{"pods": 1, "demand": [2]}, {"pods": 2, "demand": [3]}, {"pods": 1, "demand": [8]}]
+    problem = problem_of([[8], [8]], gangs)
+    together = replace(
+        problem,
+        gang=np.zeros(3, np.int32),
+        need=np.array([4, 0, 0], np.int32),
+    )
+    assert solve_exact(together, BUDGET, seed=1).taken[0]
+
+
+def test_equal_worth_is_decided_by_gangs_then_scores():
+    gangs = [{"pods": 1, "demand": [4]}, {"pods": 1, "demand": [2]}, {"pods": 1, "demand": [2]}]
+    problem = problem_of([[4], [2]], gangs[:1] + gangs[1:])
+    small = solve_exact(replace(problem, free=np.array([[4], [0]])), BUDGET, seed=1)
+    assert small.taken.tolist() == [False, True, True]
+    scored = problem_of([[4], [4], [4]], gangs[:1], score=np.array([[1, 9, 3]]))
+    assert placed(solve_exact(scored, BUDGET, seed=1)) == {(0, 1): 1}
+
+
+def test_packing_touches_few_nodes_and_spreading_many():
+    problem = problem_of([[4], [4], [4]], [{"pods": 3, "demand": [1]}])
+    assert len(solve_exact(problem, BUDGET, seed=1).nodes) == 1
+    assert len(solve_exact(replace(problem, spread=True), BUDGET, seed=1).nodes) == 3
+
+
+def test_a_preferred_domain_that_members_use_already_is_kept_to():
+    gangs = [{"pods": 2, "demand": [1], "preferred": 0}]
+    used = {name: np.zeros(1, np.int32) for name in ("used_gang", "used_level")}
+    used |= {"used_sub": np.full(1, -1, np.int32), "used_domain": np.ones(1, np.int32)}
+    problem = problem_of([[9], [1], [1]], gangs, levels=[[0, 1, 1]], **used)
+    assert placed(solve_exact(problem, BUDGET, seed=1)) == {(0, 1): 1, (0, 2): 1}
+
+
+def test_a_row_that_placing_nothing_breaks_does_not_stop_the_rest():
+    row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([-3]))
+    problem = problem_of([[4]], [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [1]}], rows=(row,))
+    solution = solve_exact(problem, BUDGET, seed=1)
+    assert solution.taken.tolist() == [False, True]
+    assert verify(problem, solution) == ()
+
+
+def test_memory_in_bytes_does_not_overflow():
+    pebibyte = 2**50
+    gangs = [{"pods": 400, "demand": [3 * 2**30 + 1], "need": 1, "weight": 1.0} for _ in range(3)]
+    problem = problem_of([[pebibyte]] * 4, gangs)
+    assert int(solve_exact(problem, BUDGET, seed=1).counts.sum()) == 1200
+
+
+_DIGEST = """\
+import hashlib
+from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.problem import Budget
+from tests.solver.instances import random_problem
+digest = hashlib.sha256()
+for seed in range(40):
+    solution = solve_exact(random_problem(seed, 5, 4), Budget(), seed)
+    for name in ("classes", "nodes", "counts", "taken", "objective", "bound"):
+        digest.update(getattr(solution, name).tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_the_same_input_gives_the_same_bytes_in_every_process():
+    root = Path(__file__).parents[2]
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", _DIGEST],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            cwd=root,
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "4711")
+    }
+    assert len(seen) == 1

@@ -1,0 +1,55 @@
+"""Whether one gang fits, and what it lacks."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.explaining.admission import (
+    capacity_short,
+    fits_alone,
+    quotas_short,
+    shortage_of_pods,
+    size_short,
+)
+from batchsched.solver.explaining.leftover import alone
+from batchsched.solver.explaining.relaxation import Quota
+from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Problem, Row
+from tests.solver.instances import problem_of, problems
+
+
+@pytest.mark.properties
+@given(problems())
+def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
+    for gang in np.flatnonzero(problem.need > 0).tolist():
+        single = alone(problem, gang).problem
+        assert fits_alone(single) == bool(solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0])
+
+
+def test_large_problems_with_rules_are_asked_of_the_packing():
+    row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([150]))
+    gang = {"pods": 150, "demand": [1]}
+    problem = problem_of([[1]] * 200, [gang], rows=(row,))
+    assert fits_alone(problem)
+    assert not fits_alone(problem_of([[1]] * 200, [gang | {"pods": 151}], rows=(row,)))
+
+
+def test_what_is_short_is_named_in_its_own_measure():
+    member, limits = np.ones((1, 1), np.bool_), np.array([UNLIMITED])
+    quota: dict[str, Any] = {
+        "quota_member": member,
+        "quota_free": np.array([[-2, UNLIMITED]]),
+        "quota_gangs": limits,
+    }
+    problem = problem_of(
+        [[4, 9], [5, 9]],
+        [{"pods": 3, "need": 5, "demand": [6, 1]}],
+        capacity=np.array([[4, 9], [5, 9]]),
+        **quota,
+    )
+    assert shortage_of_pods(problem).tolist() == [2]
+    assert quotas_short(problem) == (Quota(0, (18, 0)),)
+    assert capacity_short(problem).tolist() == [9, 0]
+    assert size_short(problem).tolist() == [1, 0]
