@@ -1,10 +1,10 @@
 """The aggregated model: switches, quotas, minimums."""
 
 import numpy as np
-from tests.solver.aggregated.test_transport import model, violated
 
 from batchsched.solver.aggregated.climb import Climber, Spending
 from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row
+from tests.solver.aggregated.test_transport import model, violated
 from tests.solver.instances import problem_of
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.solver.aggregated.test_transport import model
 
 from batchsched.solver.aggregated.climb import Climber, Spending
 from batchsched.solver.greedy import greedy
 from batchsched.solver.outcome import placed_per_class
 from batchsched.solver.problem import Budget, Problem
 from batchsched.solver.worth import higher
+from tests.solver.aggregated.test_transport import model
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.solver.aggregated.test_transport import model
 
 from batchsched.solver.aggregated.climb import Climber, Spending
 from batchsched.solver.aggregated.realise import realise
 from batchsched.solver.outcome import to_solution
 from batchsched.solver.problem import Budget, Problem
 from batchsched.solver.verify import verify
+from tests.solver.aggregated.test_transport import model
 from tests.solver.instances import problem_of, problems
 
 
