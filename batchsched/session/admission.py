@@ -6,7 +6,7 @@ solver nothing.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from batchsched.errors import PluginError
 from batchsched.framework.status import SUCCESS, Status
@@ -26,8 +26,6 @@ class Admission:
     frame: Frame
     levels: Levels
     set_aside: frozenset[str]
-    _known: dict[str, tuple[Gang, Gang | Refusal]] = field(default_factory=dict, repr=False)
-    """By identity: a gang, and what came of queueing it; both stay the same until a member comes or goes."""
 
     @classmethod
     def of(cls, frame: Frame, levels: Levels, snapshot: Snapshot) -> "Admission":
@@ -40,13 +38,13 @@ class Admission:
         if refusal is not None:
             return refusal
         gang = self.frame.gang(members)
-        known = self._known.get(members.identity)
+        known = members.admitted
         if known is None or known[0] is not gang:
             try:
                 known = (gang, self._queued(gang))
             except PluginError as error:
                 return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
-            self._known[members.identity] = known
+            members.admitted = known
         return known[1]
 
     def _references(self, members: Members) -> Refusal | None:

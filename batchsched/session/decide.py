@@ -32,7 +32,7 @@ from batchsched.session.gang import Gang, Members
 from batchsched.session.held import revisit
 from batchsched.session.joint import Joint, Outcome, with_gang
 from batchsched.session.levels import Levels
-from batchsched.session.ordered import Hopes, Ordered
+from batchsched.session.ordered import Ordered
 from batchsched.session.podwise import Podwise
 from batchsched.session.quotas import quotas, spend
 from batchsched.session.survey import Survey
@@ -114,7 +114,6 @@ class Sessions:
         self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
         self._levels = Levels(snapshot, self.frame.table)
         self._admission = Admission.of(self.frame, self._levels, snapshot)
-        self._hopes: Hopes = {}
 
     def decide(
         self, now: float, seed: int, *, telemetry: Telemetry | None = None, brief: bool = False
@@ -222,7 +221,7 @@ class Sessions:
         return gangs
 
     def _ordered(self, walk: Walk, draft: Draft, line: Line, now: float, brief: bool) -> None:
-        ordered = Ordered(self._scene(draft), self._admission, walk, now, self._hopes, brief=brief)
+        ordered = Ordered(self._scene(draft), self._admission, walk, now, brief=brief)
         window = self.profile.session_window
         ordered.select(
             line.first(window), self._policy.horizon if isinstance(self._policy, RoomPolicy) else 0.0

@@ -9,6 +9,7 @@ import numpy as np
 from batchsched.framework.gangs import GangCount
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.status import IndexArray, IntArray
+from batchsched.model.decision import Refusal
 from batchsched.model.meta import seconds
 from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.model.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
@@ -30,6 +31,8 @@ class Members:
       slot: the gang's place in the backlog's columns, -1 outside.
       gang, run: what was worked out of this record, until a member comes or goes.
       lasting: a gang, and its problem by itself, as it stays when running gangs end.
+      admitted: a gang, and what admission made of it.
+      hope: a gang, and whether an empty cluster would take it.
     """
 
     identity: str
@@ -41,6 +44,8 @@ class Members:
     gang: "Gang | None" = None
     run: "Run | None" = None
     lasting: "tuple[Gang, Problem] | None" = None
+    admitted: "tuple[Gang, Gang | Refusal] | None" = None
+    hope: "tuple[Gang | None, bool] | None" = None
 
     @property
     def alone(self) -> bool:

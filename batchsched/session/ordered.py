@@ -29,10 +29,6 @@ from batchsched.session.walk import Walk, Walked
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Solution
 
-Hopes = dict[str, tuple[Gang | None, bool]]
-"""By identity: the gang that was asked about, and whether the empty cluster takes it."""
-
-
 Alike = tuple[int, tuple[tuple[int, int], ...]]
 """What two gangs share that need the same room: pods that must be placed, and (class, pods) of every part."""
 
@@ -54,12 +50,11 @@ class Ordered:
       admission: says which gangs may be tried.
       walk: the session's statement.
       now: seconds since 1970.
-      hopes: whether a gang fits on the empty cluster, kept from session to session.
       brief: leave refusals out; who asks thousands of times reads none.
     """
 
     def __init__(
-        self, scene: Scene, admission: Admission, walk: Walk, now: float, hopes: Hopes, *, brief: bool = False
+        self, scene: Scene, admission: Admission, walk: Walk, now: float, *, brief: bool = False
     ) -> None:
         self._scene = scene
         self._table = scene.frame.table
@@ -67,7 +62,6 @@ class Ordered:
         self._walk = walk
         self._now = now
         self._brief = brief
-        self._hopes = hopes
         self._soon: IntArray = np.zeros(len(self._table.resources), np.int64)
         self._no_room: set[Alike] = set()
         """Gangs like these found no room; what is free only shrinks while a session goes on."""
@@ -219,11 +213,11 @@ class Ordered:
 
     def _full_or_stuck(self, gang: Gang) -> Attempt:
         """Tell whether an empty cluster would take the gang: only then does it wait for running gangs to end."""
-        known = self._hopes.get(gang.members.identity)
+        known = gang.members.hope
         if known is None or known[0] is not gang.members.gang:
             problem = lasting_problem(self._scene, gang)
             fits = len(greedy(replace(problem, free=problem.capacity)).counts) > 0
-            known = self._hopes[gang.members.identity] = (gang.members.gang, fits)
+            known = gang.members.hope = (gang.members.gang, fits)
         return Attempt.FULL if known[1] else Attempt.STUCK
 
     def _leave_out(self, members: Iterable[Members], head: Gang | None) -> None:
