@@ -182,7 +182,7 @@ def philly(
     if not rows:
         raise typer.BadParameter("no job of the trace counts; look at --queues, --first and --last")
     plan = Plan(
-        trace.stem,
+        trace.stem.removesuffix(".csv"),
         [
             partial(
                 trace_format.workload,
