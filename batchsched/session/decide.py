@@ -196,10 +196,12 @@ class Sessions:
     def _rescued(self, walk: Walk, scene: Scene, formulation: Formulation, outcome: Outcome) -> Outcome:
         """Try gangs that the walk refused once more, pod by pod: the pipeline may know a way that rows cannot say."""
         podwise = Podwise(self._spent(scene, outcome.walked), self._admission, walk)
+        standing = {one.gang.members.identity for one in outcome.walked}
         for number, refused in sorted(outcome.rejected.items()):
-            if refused.placed or refused.final:
+            gang = formulation.gangs[number]
+            if refused.final or gang.members.identity in standing:  # it may stand without some of its surplus
                 continue
-            if podwise.take(formulation.gangs[number]) is None:
+            if podwise.take(gang) is None:
                 outcome = with_gang(formulation, outcome, number, podwise.walked[-1])
         return outcome
 

@@ -6,7 +6,9 @@ from typing_extensions import override
 from batchsched.framework.points import Landing
 from batchsched.framework.status import Verdict
 from batchsched.settings.schema import SolverSettings
-from tests.session.scenario import cluster, gang, nodes, placed, reasons
+from tests.session import audit
+from tests.session.clusters import random_cluster
+from tests.session.scenario import cluster, gang, nodes, placed, reasons, schedule
 from tests.session.test_permit import Recorder, decide_with
 
 
@@ -48,3 +50,11 @@ def test_one_round_is_enough_where_nothing_is_refused():
     )
     assert len(placed(decision)) == 2
     assert decision.solver.gap == 0
+
+
+def test_gang_that_stands_without_some_of_its_surplus_is_not_placed_a_second_time():
+    cluster_of_many_rules = random_cluster(4658)
+    decision = schedule(cluster_of_many_rules)
+    there = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+    assert len(there) == len(decision.assignments)
+    assert audit.violations(cluster_of_many_rules, there) == []
