@@ -120,7 +120,11 @@ def _skewed(snapshot: Snapshot, places: Places, pod: Pod) -> list[str]:
     """The last pod of a domain saw at least this skew; only its own constraint's pods count as guarded."""
     found = []
     for rule in pod.spec.topology_spread_constraints or ():
-        counted = [one for one in snapshot.pods if place(one, places) and _selects(rule.label_selector, one)]
+        counted = [
+            one
+            for one in snapshot.pods
+            if place(one, places) and not one.terminating and _selects(rule.label_selector, one)
+        ]
         if any(one.key in places and not one.spec.topology_spread_constraints for one in counted):
             continue  # somebody who does not care may have come last
         wanted = pod.spec.node_selector or {}
