@@ -6,7 +6,7 @@ import pytest
 from batchsched.model.affinity import Affinity
 from batchsched.model.snapshot import Snapshot
 from batchsched.session.wording import Wording
-from batchsched.solver.relaxation import Nodes, Pods, Quota, Together
+from batchsched.solver.explaining.relaxation import Nodes, Pods, Quota, Together
 from tests.session.clusters import on
 from tests.session.scenario import (
     GPU,
