@@ -85,7 +85,7 @@ def digest(count: int) -> str:
 
 def test_every_process_and_hash_seed_decides_the_same_bytes():
     root = Path(__file__).parents[2]
-    count = settings().max_examples // 2
+    count = settings().max_examples
     program = f"from tests.session.test_properties import digest; print(digest({count}))"
     seen = {
         subprocess.run(
