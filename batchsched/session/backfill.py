@@ -45,6 +45,14 @@ class Shadow:
         self.free = left
         return True
 
+    def beside(self) -> IntArray:
+        """[N, R] what will be free at the start once the head has its place: nobody there is in its way."""
+        available = np.maximum(0, self.free)
+        head = greedy(replace(self.problem, free=available))
+        demand = self.problem.demand[head.classes] * head.counts[:, np.newaxis]
+        np.subtract.at(available, head.nodes, demand)
+        return available
+
 
 def fits(problem: Problem, free: IntArray) -> bool:
     """Tell whether the only gang of a problem finds room in `free` [N, R]."""

@@ -177,10 +177,12 @@ class Ordered:
             if self._only_shrinks(gang, formulation):
                 self._no_room.add(alike)
             return self._refused(gang, formulation, solution)
-        if shadow is not None and not self._leaves_room(formulation, solution, shadow):
-            if self._only_shrinks(gang, formulation) and not formulation.problem.levels.size:
-                self._in_the_way.add(alike)
-            return Attempt.IN_THE_WAY
+        if shadow is not None:
+            solution = self._beside(formulation, solution, shadow)
+            if not len(solution.counts):
+                if self._only_shrinks(gang, formulation) and not formulation.problem.levels.size:
+                    self._in_the_way.add(alike)
+                return Attempt.IN_THE_WAY
         self._in_the_way.clear()
         walked = self._walk.gang(gang, shares_of(formulation, solution)[0])
         if not walked.placed:
@@ -199,6 +201,16 @@ class Ordered:
         return (
             free_of_others and unlevelled and all(survey.of(part.pod_class).shrinking for part in gang.parts)
         )
+
+    def _beside(self, formulation: Formulation, solution: Solution, shadow: Shadow) -> Solution:
+        """Return the solution where the head still fits beside it, else one on what the head leaves, if any."""
+        if self._leaves_room(formulation, solution, shadow):
+            return solution
+        problem = formulation.problem
+        other = greedy(replace(problem, free=np.minimum(problem.free, shadow.beside())))
+        if len(other.counts) and not self._leaves_room(formulation, other, shadow):
+            return greedy(replace(problem, allowed=np.zeros_like(problem.allowed)))
+        return other
 
     def _leaves_room(self, formulation: Formulation, solution: Solution, shadow: Shadow) -> bool:
         demand = formulation.problem.demand[solution.classes] * solution.counts[:, np.newaxis]

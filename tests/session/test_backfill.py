@@ -169,3 +169,22 @@ def test_gang_whose_start_nobody_knows_never_ends():
     )
     _, found = shadow(snapshot, "team/head")
     assert found is None
+
+
+def test_gang_that_outlasts_the_reservation_takes_nodes_that_the_head_leaves():
+    head = Snapshot(
+        pods=tuple(
+            pod(f"head-{at}", group="head", age=50, spec={"node_selector": {"type": "a"}}, gpu=4)
+            for at in range(2)
+        ),
+        pod_groups=(group("head", 2, age=50, expectedRuntimeSeconds=100),),
+    )
+    snapshot = cluster(
+        (node("n0", {"type": "a"}, gpu=4), node("n1", {"type": "a"}, gpu=4), node("n2", gpu=8)),
+        running("run", 100, *["n0"] * 4),
+        head,
+        gang("long", 1, age=40, requests={"gpu": 3}, expectedRuntimeSeconds=10_000),
+    )
+    decision = schedule(snapshot, EASY)
+    assert [one.pod_group for one in decision.reservations] == ["team/head"]
+    assert placed(decision) == {"long-0": "n2"}
