@@ -3,6 +3,7 @@
 import json
 import sys
 from enum import StrEnum
+from inspect import cleandoc
 from typing import Annotated, Any
 
 import typer
@@ -43,7 +44,17 @@ def schema(
 
 def schema_text(of: Subject) -> str:
     """Return a JSON Schema as text, keys in the order of their declaration."""
-    return json.dumps(schema_of(of), indent=INDENT, ensure_ascii=False) + "\n"
+    return json.dumps(_unindented(schema_of(of)), indent=INDENT, ensure_ascii=False) + "\n"
+
+
+def _unindented(part: Any) -> Any:
+    """Take the indentation of docstrings out of descriptions: Python 3.13 does, the versions before do not."""
+    if isinstance(part, dict):
+        return {
+            key: cleandoc(value) if key == "description" and isinstance(value, str) else _unindented(value)
+            for key, value in part.items()
+        }
+    return [_unindented(one) for one in part] if isinstance(part, list) else part
 
 
 def schema_of(of: Subject) -> dict[str, Any]:
