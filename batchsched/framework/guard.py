@@ -33,14 +33,16 @@ def name_of(plugin: object) -> str:
     return name if isinstance(name, str) else type(plugin).__name__
 
 
-async def awaited(plugin: object, point: str, call: Awaitable[T]) -> T:
-    """Await a plugin.
+async def awaited(
+    plugin: object, point: str, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a plugin and await its answer.
 
     Raises:
       PluginError: the plugin raised; the cause is chained.
     """
     try:
-        return await call
+        return await call(*args, **kwargs)
     except PluginError:
         raise
     except Exception as error:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from batchsched.errors import PluginError
-from batchsched.framework import points
+from batchsched.framework import answers, points
 from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.guard import ask, name_of
 from batchsched.framework.nodes import Nodes, NodeTable
@@ -56,7 +56,7 @@ class Pipeline:
         self.binds: tuple[points.BindPlugin, ...] = self._having(points.BindPlugin)
         self.postbinds: tuple[points.PostBindPlugin, ...] = self._having(points.PostBindPlugin)
         self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
-        self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
+        self.label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
         # Asking a protocol whether it is met is slow; these two are asked for each pod and each class.
         self._following: dict[object, points.PreFilterExtensionsPlugin] = {
             one: one for one in self._having(points.PreFilterExtensionsPlugin)
@@ -78,7 +78,9 @@ class Pipeline:
 
     def signature(self, pod: Pod) -> Hashable:
         """Return what makes pods one class: what every plugin looks at."""
-        parts: list[Hashable] = [ask(one, "Signature", one.signature, pod) for one in self._signing]
+        parts: list[Hashable] = [
+            answers.signature(one, ask(one, "Signature", one.signature, pod)) for one in self._signing
+        ]
         if self.reads_all:
             parts.append((repr(pod.spec), tuple(sorted(pod.labels.items()))))
         return tuple(parts)
@@ -86,23 +88,23 @@ class Pipeline:
     def label_keys(self, pod: Pod) -> frozenset[str]:
         """Name the labels, on any pod, that this pod's selectors read."""
         keys: frozenset[str] = frozenset()
-        for plugin in self._label_reading:
-            keys |= ask(plugin, "Signature", plugin.label_keys, pod)
+        for plugin in self.label_reading:
+            keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.label_keys, pod))
         return keys
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
         """Name the labels, on any pod, that are read because of other objects of the snapshot."""
         keys: frozenset[str] = frozenset()
         for plugin in self._having(points.SnapshotLabelsPlugin):
-            keys |= ask(plugin, "Signature", plugin.snapshot_label_keys, snapshot)
+            keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.snapshot_label_keys, snapshot))
         return keys
 
     def preenqueue(self, pod: Pod) -> Status:
         """Ask every PreEnqueue; the first refusal stands."""
         for plugin in self.preenqueues:
-            status = ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
+            status = answers.status(plugin, "PreEnqueue", ask(plugin, "PreEnqueue", plugin.preenqueue, pod))
             if not status.ok:
-                return _signed(status, plugin)
+                return answers.signed(status, plugin)
         return SUCCESS
 
     def scan(self, pod: PodClass, table: NodeTable) -> Scan:
@@ -140,13 +142,15 @@ class Pipeline:
         names: frozenset[str] | None = None
         narrowing: list[str] = []
         for plugin in self.prefilters:
-            answer = ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
+            answer = answers.prefiltered(
+                plugin, ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
+            )
             if answer.status.code is Code.SKIP:
                 state.skip_filter.add(name_of(plugin))
             elif answer.status.code is Code.UNRESOLVABLE:
-                return _signed(answer.status, plugin), None, ()
+                return answers.signed(answer.status, plugin), None, ()
             elif not answer.status.ok:
-                refusal = refusal or _signed(answer.status, plugin)
+                refusal = refusal or answers.signed(answer.status, plugin)
             if answer.nodes is not None:
                 narrowing.append(name_of(plugin))
                 names = answer.nodes if names is None else names & answer.nodes
@@ -159,10 +163,7 @@ class Pipeline:
 
     def _filter(self, plugin: points.FilterPlugin, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         verdict = ask(plugin, "Filter", plugin.filter, pod, nodes, state)
-        shape = getattr(getattr(verdict, "refused", None), "shape", None)
-        if shape is None or shape != (len(verdict.reasons), len(nodes)):
-            raise PluginError(name_of(plugin), "Filter", f"expected a Verdict over {len(nodes)} nodes")
-        return verdict
+        return answers.verdict(plugin, verdict, len(nodes))
 
     def prepare(self, pod: PodClass, table: NodeTable) -> tuple[CycleState, Status]:
         """Run the PreFilters of one class alone: fresh state, true to what is on the nodes now."""
@@ -177,7 +178,10 @@ class Pipeline:
         asked = [one for one in self.moving if name_of(one) not in state.skip_filter]
         if not all(one in self._bulk for one in asked):
             return None
-        return all(ask(one, "Filter", self._bulk[one], pod, table, nodes, counts) for one in asked)
+        return all(
+            answers.truth(one, "Filter", ask(one, "Filter", self._bulk[one], pod, table, nodes, counts))
+            for one in asked
+        )
 
     def refusal_at(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
         """Ask the filters that landing pods may have changed about one node; Success when it still fits."""
@@ -207,43 +211,46 @@ class Pipeline:
         nodes = table.some(feasible) if len(feasible) < len(table.nodes) else table.all()
         total = np.zeros(len(nodes), np.int64)
         for prescore in self.prescores:
-            if ask(prescore, "PreScore", prescore.prescore, pod, nodes, state).code is Code.SKIP:
+            status = ask(prescore, "PreScore", prescore.prescore, pod, nodes, state)
+            if answers.status(prescore, "PreScore", status).code is Code.SKIP:
                 state.skip_score.add(name_of(prescore))
         for plugin in self.scores:
             name = name_of(plugin)
             if name in state.skip_score:
                 continue
-            scores = ask(plugin, "Score", plugin.score, pod, nodes, state)
+            scores, point = ask(plugin, "Score", plugin.score, pod, nodes, state), "Score"
             normalizing = self._normalizing.get(plugin)
             if normalizing is not None:
-                scores = ask(plugin, "NormalizeScore", normalizing.normalize, scores, pod, nodes, state)
-            scores = np.asarray(scores)
-            if scores.shape != (len(nodes),) or (
-                len(scores) and not 0 <= scores.min() <= scores.max() <= 100
-            ):
-                raise PluginError(name, "Score", f"expected {len(nodes)} whole numbers from 0 to 100")
-            total += self.weights.get(name, 1) * scores.astype(np.int64)
+                raw, point = answers.raw_scores(plugin, scores, len(nodes)), "NormalizeScore"
+                scores = ask(plugin, point, normalizing.normalize, raw, pod, nodes, state)
+            total += self.weights.get(name, 1) * answers.scores(plugin, point, scores, len(nodes))
         return total
 
     def constrain(self, batch: Batch, table: NodeTable) -> tuple[Row, ...]:
-        """Collect the rows of every plugin."""
+        """Collect the rows of every plugin.
+
+        Raises:
+          PluginError: a plugin broke, or its rows do not belong to the batch.
+        """
         nodes = table.all()
         rows: list[Row] = []
         for plugin in self.constrains:
-            rows.extend(ask(plugin, "Constrain", plugin.constrain, batch, nodes))
+            answer = ask(plugin, "Constrain", plugin.constrain, batch, nodes)
+            rows.extend(answers.rows(plugin, answer, batch, len(nodes)))
         return tuple(rows)
 
     def reserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> Status:
         """Reserve a pod at every plugin; on a refusal everything is unreserved before it is returned."""
         for plugin in self.reserves:
             try:
-                status = ask(plugin, "Reserve", plugin.reserve, pod, node, table, state)
+                answer = ask(plugin, "Reserve", plugin.reserve, pod, node, table, state)
+                status = answers.status(plugin, "Reserve", answer)
             except PluginError:
                 self.unreserve(pod, node, table, state)
                 raise
             if not status.ok:
                 self.unreserve(pod, node, table, state)
-                return _signed(status, plugin)
+                return answers.signed(status, plugin)
         return SUCCESS
 
     def unreserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> None:
@@ -261,12 +268,11 @@ class Pipeline:
         """Ask every Permit: the refusal alone when one refuses, else all answers that say Wait."""
         waits: list[PermitAnswer] = []
         for plugin in self.permits:
-            answer = ask(plugin, "Permit", plugin.permit, pod, node, table, state)
-            signed = PermitAnswer(_signed(answer.status, plugin), answer.timeout_seconds)
+            answer = answers.permitted(plugin, ask(plugin, "Permit", plugin.permit, pod, node, table, state))
             if answer.status.code is Code.WAIT:
-                waits.append(signed)
+                waits.append(answer)
             elif not answer.status.ok:
-                return (signed,)
+                return (answer,)
         return tuple(waits)
 
 
@@ -274,10 +280,6 @@ def landing(plugin: object) -> Landing:
     """Return what landing pods do to a Filter's verdict; SHIFTS where the plugin does not say."""
     stated = getattr(plugin, "landing", Landing.SHIFTS)
     return stated if isinstance(stated, Landing) else Landing.SHIFTS
-
-
-def _signed(status: Status, plugin: object) -> Status:
-    return status if status.plugin else Status(status.code, status.reasons, name_of(plugin))
 
 
 def names(plugins: Iterable[object]) -> tuple[str, ...]:

@@ -1,0 +1,308 @@
+"""Answers, checked where they come in: a plugin is somebody else's code, and nonsense is breakage.
+
+`POINTS` says of every extension point which codes mean something there, and what follows from each. The checks hold
+plugins to it, and the documentation's page on the life of a pod is written from it.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from batchsched.errors import PluginError
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Row
+from batchsched.framework.guard import ask, name_of
+from batchsched.framework.normalize import MAX_SCORE
+from batchsched.framework.status import Code, IntArray, PermitAnswer, PreFilterAnswer, Status, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One extension point.
+
+    Args:
+      method: what a plugin implements to be asked.
+      asked: when, and about what.
+      then: what follows from each code; none where the answer is no status.
+      answer: what the answer is where it is no status, and what follows.
+    """
+
+    method: str
+    asked: str
+    then: dict[Code, str]
+    answer: str = ""
+
+
+_OUT: Final = (
+    "the pod fits nowhere in this session; the other PreFilters are still asked, the first refusal stands"
+)
+_SENT_BACK: Final = "every plugin is unreserved, the last first, and the gang gives everything back"
+
+POINTS: Final[dict[str, Point]] = {
+    "PreEnqueue": Point(
+        "preenqueue",
+        "before a pod may be queued",
+        {
+            Code.SUCCESS: "the next is asked",
+            Code.SKIP: "the same as Success",
+            Code.UNSCHEDULABLE: "the pod stays out of the queue and holds nothing",
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "QueueSort": Point(
+        "key",
+        "for each waiting pod; one plugin",
+        {},
+        "a key that can be compared; pods of a gang are taken the smallest first",
+    ),
+    "PreFilter": Point(
+        "prefilter",
+        "once for each class of equal pods, before its Filters",
+        {
+            Code.SUCCESS: "the plugin's Filter is asked; nodes that are named are the only ones left",
+            Code.SKIP: "the plugin's Filter is left out for this class",
+            Code.UNSCHEDULABLE: _OUT,
+            Code.UNRESOLVABLE: "the same, and nobody else is asked; evicting pods would not help",
+        },
+    ),
+    "Filter": Point(
+        "filter",
+        "once for each class, over all nodes at once",
+        {},
+        "the nodes that it refuses, and why; the first plugin that refuses a node gives the node's reasons",
+    ),
+    "PreScore": Point(
+        "prescore",
+        "once for each class, with the nodes that fit",
+        {
+            Code.SUCCESS: "the plugin's Score is asked",
+            Code.SKIP: "the plugin's Score is left out for this class",
+        },
+    ),
+    "Score": Point(
+        "score",
+        "once for each class, over the nodes that fit",
+        {},
+        "one whole number for each node; without a NormalizeScore they are from 0 to 100 already",
+    ),
+    "NormalizeScore": Point(
+        "normalize",
+        "after its own Score",
+        {},
+        "whole numbers from 0 to 100; the sum of weight times score ranks the nodes",
+    ),
+    "Constrain": Point(
+        "constrain",
+        "once for each problem, about all pods that may be placed; never when the solver is off",
+        {},
+        "rows for the solver's problem; each must allow what the pipeline allows",
+    ),
+    "Reserve": Point(
+        "reserve",
+        "for each pod that got a node",
+        {
+            Code.SUCCESS: "the next is asked",
+            Code.UNSCHEDULABLE: _SENT_BACK,
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "Unreserve": Point(
+        "unreserve",
+        "when a reserved pod gives its node back, in reverse order, reserved or not",
+        {},
+        "nothing; must be idempotent",
+    ),
+    "Permit": Point(
+        "permit",
+        "for each reserved pod",
+        {
+            Code.SUCCESS: "the next is asked",
+            Code.WAIT: "the pod keeps its place until it is allowed, at most for the seconds stated",
+            Code.UNSCHEDULABLE: _SENT_BACK,
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "PreBind": Point(
+        "prebind",
+        "for each pod that was allowed, before its binding is written",
+        {
+            Code.SUCCESS: "the next is asked",
+            Code.SKIP: "the same as Success",
+            Code.UNSCHEDULABLE: "the pod is not bound, and is unreserved",
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "Bind": Point(
+        "bind",
+        "one after the other, until one binds the pod",
+        {
+            Code.SUCCESS: "the pod is bound",
+            Code.SKIP: "the next is asked",
+            Code.UNSCHEDULABLE: "the pod is not bound, and is unreserved",
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "PostBind": Point("postbind", "after the pod was bound", {}, "nothing"),
+}
+"""In call order. Signature and labels are asked before all of them, as pods come in."""
+
+
+def status(plugin: object, point: str, answer: object) -> Status:
+    """Return an answer that is a status with a code that means something at the point.
+
+    Raises:
+      PluginError: it is not; so for all functions below.
+    """
+    if not isinstance(answer, Status):
+        raise _nonsense(plugin, point, "a Status", answer)
+    if answer.code not in POINTS[point].then:
+        raise _nonsense(plugin, point, f"one of {', '.join(POINTS[point].then)}", answer.code)
+    return answer
+
+
+def prefiltered(plugin: object, answer: object) -> PreFilterAnswer:
+    """Return a PreFilter's answer; names of nodes that do not exist are no nonsense, they narrow to nothing."""
+    if not isinstance(answer, PreFilterAnswer):
+        raise _nonsense(plugin, "PreFilter", "a PreFilterAnswer", answer)
+    status(plugin, "PreFilter", answer.status)
+    if answer.nodes is not None and not isinstance(answer.nodes, frozenset | set):
+        raise _nonsense(plugin, "PreFilter", "a frozenset of node names", answer.nodes)
+    return answer
+
+
+def verdict(plugin: object, answer: object, count: int) -> Verdict:
+    """Return a Filter's answer about `count` nodes."""
+    if isinstance(answer, Verdict):
+        refused, unresolvable = answer.refused, answer.unresolvable
+        if (
+            getattr(refused, "shape", None) == (len(answer.reasons), count)
+            and getattr(unresolvable, "shape", None) == (count,)
+            and (not count or refused.dtype == unresolvable.dtype == np.bool_)
+        ):
+            return answer
+    raise PluginError(name_of(plugin), "Filter", f"expected a Verdict over {count} nodes")
+
+
+def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
+    """[n] Return a Score's answer about `count` nodes, before NormalizeScore."""
+    scores = ask(plugin, "Score", np.asarray, answer)
+    if scores.shape != (count,) or (count and scores.dtype.kind not in "iu"):
+        raise PluginError(name_of(plugin), "Score", f"expected {count} whole numbers")
+    return scores
+
+
+def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
+    """[n] Return an answer that has one score from 0 to 100 for each of `count` nodes."""
+    made = ask(plugin, point, np.asarray, answer)
+    whole = made.shape == (count,) and (not count or made.dtype.kind in "iu")
+    if not whole or (count and not 0 <= made.min() <= made.max() <= MAX_SCORE):
+        raise PluginError(name_of(plugin), point, f"expected {count} whole numbers from 0 to {MAX_SCORE}")
+    return made.astype(np.int64)
+
+
+def permitted(plugin: object, answer: object) -> PermitAnswer:
+    """Return a Permit's answer, its plugin's name filled in."""
+    if not isinstance(answer, PermitAnswer):
+        raise _nonsense(plugin, "Permit", "a PermitAnswer", answer)
+    stated = status(plugin, "Permit", answer.status)
+    seconds: object = answer.timeout_seconds
+    if not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
+        raise _nonsense(plugin, "Permit", "a timeout of 0 seconds or more", seconds)
+    return PermitAnswer(signed(stated, plugin), seconds)
+
+
+def truth(plugin: object, point: str, answer: object) -> bool:
+    """Return an answer that is True or False."""
+    if not isinstance(answer, bool | np.bool_):
+        raise _nonsense(plugin, point, "True or False", answer)
+    return bool(answer)
+
+
+def signature(plugin: object, answer: Hashable) -> Hashable:
+    """Return a signature; it can be hashed."""
+    ask(plugin, "Signature", hash, answer)
+    return answer
+
+
+def label_keys(plugin: object, answer: object) -> frozenset[str]:
+    """Return the labels that a plugin says are read."""
+    if not isinstance(answer, frozenset | set) or not all(isinstance(key, str) for key in answer):
+        raise _nonsense(plugin, "Signature", "a frozenset of label keys", answer)
+    return frozenset(answer)
+
+
+def in_order(plugin: object, keys: Sequence[Any]) -> list[int]:
+    """Return the places of keys from the smallest to the largest; equal ones stay as they are."""
+    for key in keys:
+        ask(plugin, "QueueSort", _compare, key)
+    return ask(plugin, "QueueSort", _sorted, keys)
+
+
+def rows(plugin: object, answer: object, batch: Batch, nodes: int) -> tuple[Row, ...]:
+    """Return the rows of a Constrain: their numbers name what the batch has."""
+    if not isinstance(answer, Sequence):
+        raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
+    numbers = [candidate.index for candidate in batch.candidates]
+    gangs = [candidate.gang for candidate in batch.candidates]
+    for row in answer:
+        if not isinstance(row, Row):
+            raise _nonsense(plugin, "Constrain", "a Row", row)
+        ask(plugin, "Constrain", _check_row(row, numbers, gangs), batch, nodes)
+    return tuple(answer)
+
+
+def signed(stated: Status, plugin: object) -> Status:
+    """Return a status with its plugin's name."""
+    return stated if stated.plugin else Status(stated.code, stated.reasons, name_of(plugin))
+
+
+def _check_row(row: Row, classes: list[int], gangs: list[int]) -> Callable[[Batch, int], None]:
+    def check(batch: Batch, nodes: int) -> None:
+        domains = _domains(row, batch, nodes)
+        expected = {
+            "classes": bool(np.isin(row.classes, classes).all()) and row.classes.ndim == 1,
+            "coefficients": row.coefficients.shape == row.classes.shape,
+            "right": row.right.ndim == 1 and len(row.right) >= domains,
+            "gangs": bool(np.isin(row.gangs, gangs).all()),
+            "gang_coefficients": not len(row.gangs)
+            or row.gang_coefficients.shape == (len(row.right), len(row.gangs)),
+        }
+        wrong = [name for name, holds in expected.items() if not holds]
+        arrays = (row.classes, row.coefficients, row.right, row.gangs, row.gang_coefficients)
+        if wrong or any(array.dtype.kind not in "iu" for array in arrays):
+            raise ValueError(f"a row's {', '.join(wrong) or 'numbers'} do not belong to the batch")
+
+    return check
+
+
+def _domains(row: Row, batch: Batch, nodes: int) -> int:
+    if row.partition == ALL_NODES:
+        return 1
+    if row.partition == EVERY_NODE:
+        return nodes
+    if not 0 <= row.partition < len(batch.partitions):
+        raise ValueError(f"no partition has the number {row.partition}")
+    return int(batch.partitions[row.partition].max(initial=-1)) + 1
+
+
+def _compare(key: Any) -> bool:
+    """A key that cannot be compared with itself orders nothing."""
+    return bool(key < key)
+
+
+def _sorted(keys: Sequence[Any]) -> list[int]:
+    return sorted(range(len(keys)), key=lambda at: keys[at])
+
+
+def _nonsense(plugin: object, point: str, expected: str, answer: object) -> PluginError:
+    said = repr(answer)
+    return PluginError(
+        name_of(plugin), point, f"expected {expected}, not {said if len(said) <= 60 else said[:57] + '...'}"
+    )
