@@ -136,7 +136,12 @@ def test_the_report_opens_offline_in_light_and_dark(chromium, tmp_path, results,
         page.click("#toggle")
         page.wait_for_selector("html[data-drawn=light]", timeout=120_000)
         assert background(page) == "rgb(255, 255, 255)"
+        page.evaluate(
+            "window.noticed = matchMedia('(prefers-color-scheme: dark)');"
+            "noticed.addEventListener('change', () => { document.documentElement.dataset.noticed = 'yes'; })"
+        )
         page.emulate_media(color_scheme="light")
+        page.wait_for_selector("html[data-noticed=yes]")  # two changes between frames would be none at all
         page.emulate_media(color_scheme="dark")
         page.wait_for_selector("html[data-drawn=dark]", timeout=120_000)
         assert background(page) == "rgb(20, 24, 29)"
