@@ -5,7 +5,7 @@ A row must be valid: it may admit too much, since replay walks the answer pod by
 but it never refuses a placement that the pipeline allows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +47,12 @@ class Batch:
         self.gathered: dict[int, str] = {}
         """Gangs all of whose pods end in one domain of a node label, whatever their order: by number, the label."""
         self._known: dict[bytes, int] = {}
+
+    def of(self, gangs: Set[int]) -> "Batch":
+        """Return the candidates of some gangs; what is registered there is registered here."""
+        some = Batch([one for one in self.candidates if one.gang in gangs])
+        some.partitions, some.gathered, some._known = self.partitions, self.gathered, self._known
+        return some
 
     def partition(self, domains: IndexArray) -> int:
         """Register a partition ([N] domain of each node, -1 for none) and return its number for rows."""

@@ -56,7 +56,7 @@ class Pipeline:
         self.binds: tuple[points.BindPlugin, ...] = self._having(points.BindPlugin)
         self.postbinds: tuple[points.PostBindPlugin, ...] = self._having(points.PostBindPlugin)
         self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
-        self.label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
+        self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
         # Asking a protocol whether it is met is slow; these two are asked for each pod and each class.
         self._following: dict[object, points.PreFilterExtensionsPlugin] = {
             one: one for one in self._having(points.PreFilterExtensionsPlugin)
@@ -85,11 +85,14 @@ class Pipeline:
             parts.append((repr(pod.spec), tuple(sorted(pod.labels.items()))))
         return tuple(parts)
 
-    def label_keys(self, pod: Pod) -> frozenset[str]:
-        """Name the labels, on any pod, that this pod's selectors read."""
+    def label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
+        """Name the labels, on any pod, that this pod's selectors read; plugins that broke go to `failures`."""
         keys: frozenset[str] = frozenset()
-        for plugin in self.label_reading:
-            keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.label_keys, pod))
+        for plugin in self._label_reading:
+            try:
+                keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.label_keys, pod))
+            except PluginError as error:
+                failures.append(error)
         return keys
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
@@ -226,8 +229,10 @@ class Pipeline:
             total += self.weights.get(name, 1) * answers.scores(plugin, point, scores, len(nodes))
         return total
 
-    def constrain(self, batch: Batch, table: NodeTable) -> tuple[Row, ...]:
-        """Collect the rows of every plugin.
+    def constrain(
+        self, batch: Batch, table: NodeTable, without: frozenset[str] = frozenset()
+    ) -> tuple[Row, ...]:
+        """Collect the rows of every plugin, but those `without`.
 
         Raises:
           PluginError: a plugin broke, or its rows do not belong to the batch.
@@ -235,6 +240,8 @@ class Pipeline:
         nodes = table.all()
         rows: list[Row] = []
         for plugin in self.constrains:
+            if name_of(plugin) in without:
+                continue
             answer = ask(plugin, "Constrain", plugin.constrain, batch, nodes)
             rows.extend(answers.rows(plugin, answer, batch, len(nodes)))
         return tuple(rows)

@@ -5,10 +5,12 @@ solver nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from batchsched.errors import PluginError
+from batchsched.framework import answers
+from batchsched.framework.guard import ask
 from batchsched.framework.status import SUCCESS, Status
 from batchsched.model.decision import Refusal
 from batchsched.model.meta import seconds
@@ -71,6 +73,9 @@ class Admission:
         return None
 
     def _queued(self, gang: Gang) -> Gang | Refusal:
+        failure = self._failure(gang)
+        if failure is not None:
+            return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(failure))
         gated: Status = SUCCESS
         parts = []
         left_out = 0
@@ -99,14 +104,21 @@ class Admission:
             )
         return replace(gang, parts=tuple(parts)) if left_out or len(gang.parts) else gang
 
-    def _in_queue_order(self, pods: Iterable[Pod], priority: int) -> Iterator[Pod]:
+    def _failure(self, gang: Gang) -> PluginError | None:
+        """What broke as the gang's pods came in: nobody knows which pods they are equal to."""
+        facts = (self.frame.specs.of(pod) for part in gang.parts for pod in part.pods)
+        return next((one.failure for one in facts if one.failure is not None), None)
+
+    def _in_queue_order(self, pods: Sequence[Pod], priority: int) -> Iterable[Pod]:
         sorts = self.frame.pipeline.queue_sorts
         if not sorts:
-            return iter(pods)
-        key = sorts[0].key
-        return iter(
-            sorted(pods, key=lambda pod: key(pod, priority, seconds(pod.metadata.creation_timestamp)))
-        )
+            return pods
+        sort = sorts[0]
+        keys = [
+            ask(sort, "QueueSort", sort.key, pod, priority, seconds(pod.metadata.creation_timestamp))
+            for pod in pods
+        ]
+        return [pods[at] for at in answers.in_order(sort, keys)]
 
 
 def _enough(gang: Gang, parts: Iterable[GangPart]) -> bool:

@@ -262,7 +262,7 @@ class Sessions:
             ),
             refusals=tuple(sorted(draft.refusals, key=lambda one: one.pod_group)),
             reservations=tuple(draft.reservations),
-            set_aside=self.frame.snapshot.set_aside,
+            set_aside=(*self.frame.snapshot.set_aside, *self.frame.broken.values()),
             solver=SolverAccount(tiers=draft.tiers, gap=draft.gap, guard=draft.guard),
         )
 

@@ -146,6 +146,8 @@ class Diagnosis:
 
 def _refusal(scene: Scene, formulation: Formulation, explainer: Explainer, number: int) -> Refusal:
     gang = formulation.gangs[number]
+    if number in formulation.failures:
+        return Refusal(pod_group=gang.key, reason="PluginFailed", message=formulation.failures[number])
     for part in gang.parts:
         surveyed = scene.survey.of(part.pod_class)
         if surveyed.failure:

@@ -6,6 +6,7 @@ whose resources were changed in place has a status of its own, and is read by it
 
 from dataclasses import dataclass
 
+from batchsched.errors import PluginError
 from batchsched.framework.pipeline import Pipeline
 from batchsched.model.pod import Pod, PodSpec
 from batchsched.model.requests import nonzero_requests, requests
@@ -21,6 +22,7 @@ class SpecFacts:
       nonzero: milli-CPU and bytes for scoring.
       signature: a number; equal numbers mean that no plugin sees a difference.
       label_keys: labels, on any pod, that the pod's selectors read.
+      failure: what broke over the spec, None when nothing did; such pods are like no others, and are refused.
     """
 
     spec: PodSpec
@@ -28,6 +30,7 @@ class SpecFacts:
     nonzero: tuple[int, int]
     signature: int
     label_keys: frozenset[str]
+    failure: PluginError | None = None
 
 
 class SpecBook:
@@ -43,20 +46,28 @@ class SpecBook:
 
         Raises:
           InvalidQuantity: an amount that is no quantity.
-          PluginError: a plugin broke over the spec.
         """
         known = self._facts.get(id(pod.spec))
         if known is None:
-            signature = self._pipeline.signature(pod)
+            failures: list[PluginError] = []
             known = SpecFacts(
                 pod.spec,
                 requests(pod),
                 nonzero_requests(pod),
-                self._signatures.setdefault(signature, len(self._signatures)),
-                self._pipeline.label_keys(pod),
+                self._signature(pod, failures),
+                self._pipeline.label_keys(pod, failures),
+                failures[0] if failures else None,
             )
             self._facts[id(pod.spec)] = known
         return known
+
+    def _signature(self, pod: Pod, failures: list[PluginError]) -> int:
+        signature: object = ("broken", len(self._facts))
+        try:
+            signature = self._pipeline.signature(pod)
+        except PluginError as error:
+            failures.append(error)
+        return self._signatures.setdefault(signature, len(self._signatures))
 
     def requests(self, pod: Pod) -> dict[str, int]:
         """Return what a pod counts for on its node now, in-place changes included."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang, GangPart, Members
 from batchsched.session.levels import LevelChoice, Levels
 from batchsched.session.quotas import Quotas
+from batchsched.session.rows import rows_of
 from batchsched.session.survey import Survey
 from batchsched.settings.schema import Profile
 from batchsched.solver.problem import NONE, IndexArray, Problem
@@ -32,6 +33,7 @@ class Formulation:
       parts: by class number, (gang number, part).
       priorities: by tier.
       quotas: by quota number.
+      failures: which plugin broke in Constrain, by the number of the gang over which it did.
     """
 
     problem: Problem
@@ -39,6 +41,7 @@ class Formulation:
     parts: tuple[tuple[int, GangPart], ...]
     priorities: tuple[int, ...]
     quotas: Quotas
+    failures: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +96,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
             for at, (number, part) in enumerate(parts)
         ]
     )
-    rows = frame.pipeline.constrain(batch, frame.table)
+    rows, failures = rows_of(frame, batch)
     for number, key in batch.gathered.items():
         if choices[number].required == NONE and gangs[number].fresh:
             choices[number] = replace(choices[number], required=scene.levels.of_label(key, frame.table))
@@ -122,7 +125,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
             ]
         ),
         fresh=np.array([gang.fresh for gang in gangs], np.bool_),
-        allowed=np.ones(len(gangs), np.bool_),
+        allowed=np.array([number not in failures for number in range(len(gangs))], np.bool_),
         levels=scene.levels.domains,
         sub_gang=_ints(subs.gang),
         sub_need=_ints(subs.need),
@@ -142,7 +145,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         ordered=scene.profile.selection == "ordered",
         spread=scene.profile.placement == "spread",
     )
-    return Formulation(problem, tuple(gangs), parts, priorities, scene.quotas)
+    return Formulation(problem, tuple(gangs), parts, priorities, scene.quotas, failures)
 
 
 def lasting_problem(scene: Scene, gang: Gang) -> Problem:
@@ -153,8 +156,9 @@ def lasting_problem(scene: Scene, gang: Gang) -> Problem:
     members = gang.members
     if members.lasting is not None and members.lasting[0] is members.gang and not scene.quotas.limits:
         return members.lasting[1]
-    problem = formulate(scene, [gang], gang.created, lasting=True).problem
-    steady = all(scene.survey.of(part.pod_class).steady for part in gang.parts)
+    formulation = formulate(scene, [gang], gang.created, lasting=True)
+    problem = formulation.problem
+    steady = not formulation.failures and all(scene.survey.of(part.pod_class).steady for part in gang.parts)
     if steady and members.gang is not None and not problem.rows and not scene.quotas.limits:
         members.lasting = (members.gang, problem)
     return problem

@@ -10,11 +10,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from batchsched.errors import PluginError
 from batchsched.framework.gangs import GangCount
 from batchsched.framework.nodes import LEADING, NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.status import IntArray
+from batchsched.model.decision import SetAside
 from batchsched.model.meta import ObjectMeta, seconds
 from batchsched.model.pod import SUB_GROUP_LABEL, Pod
 from batchsched.model.podgroup import PodGroup
@@ -60,12 +62,30 @@ class Frame:
         self._vectors: dict[int, tuple[IntArray, IntArray]] = {}
         self._counts: dict[str, GangCount] = {}
         self._dirty: dict[str, None] = {}
-        self._label_keys = pipeline.snapshot_label_keys(snapshot)
+        self._all_labels = False
+        """Nobody knows which labels are read: pods that differ in any are no class."""
+        self.broken: dict[str, SetAside] = {}
+        """What broke over no pod in particular."""
+        self._broken_before: dict[str, SetAside] = {}
+        self._label_keys = self._snapshot_label_keys(snapshot)
         self._arrivals = 0
         for group in snapshot.pod_groups:
             self.add_group(group)
         for pod in snapshot.pods:
             self.add_pod(pod)
+
+    def _snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+        try:
+            return self.pipeline.snapshot_label_keys(snapshot)
+        except PluginError as error:
+            self._all_labels = True
+            self.note(error)
+            self._broken_before = dict(self.broken)
+            return frozenset()
+
+    def note(self, error: PluginError) -> None:
+        """Keep for the decision that a plugin broke over no pod in particular."""
+        self.broken[str(error)] = SetAside("", f"plugin {error.plugin}", "", str(error))
 
     def _columns(self, snapshot: Snapshot) -> tuple[str, ...]:
         """All resources that nodes offer or pods ask for, the common ones first."""
@@ -150,6 +170,7 @@ class Frame:
 
     def refresh(self) -> None:
         """Bring the backlog up to date with what came and went."""
+        self.broken = dict(self._broken_before)
         for identity in self._dirty:
             members = self.gangs[identity]
             if members.pending:
@@ -201,11 +222,8 @@ class Frame:
         """Return the class of a pod: one for all pods among which no plugin sees a difference."""
         facts = self.specs.of(pod)
         labels = pod.metadata.labels
-        seen = (
-            tuple((key, labels.get(key)) for key in sorted(self._label_keys))
-            if labels and self._label_keys
-            else ()
-        )
+        read = sorted(labels if self._all_labels and labels else self._label_keys)
+        seen = tuple((key, labels.get(key)) for key in read) if labels and read else ()
         identity = (pod.metadata.namespace, facts.signature, seen, priority, self._gang_matters(pod))
         known = self._classes.get(identity)
         if known is None:

@@ -195,7 +195,12 @@ class Ordered:
     def _only_shrinks(self, gang: Gang, formulation: Formulation) -> bool:
         """Tell whether a gang that finds no room now finds none later in the session, nor does one like it."""
         problem = formulation.problem
-        free_of_others = not problem.rows and not len(problem.quota_gangs) and gang.need > 0 and gang.fresh
+        free_of_others = (
+            not (problem.rows or formulation.failures)
+            and not len(problem.quota_gangs)
+            and gang.need > 0
+            and gang.fresh
+        )
         unlevelled = not len(problem.sub_gang) and bool((problem.required < 0).all())
         survey = self._scene.survey
         return (

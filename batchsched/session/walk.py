@@ -274,6 +274,7 @@ class Walk:
         self._frame.table.waiting.drop(walked.gang.members.identity)
         if broken is not None and walked.refusal.ok:
             walked.refusal = Status(Code.UNSCHEDULABLE, (str(broken),), broken.plugin)
+            walked.failure = True
 
 
 def _any_pod(gang: Gang) -> Pod:

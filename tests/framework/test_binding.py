@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from typing_extensions import override
 
 from batchsched.errors import PluginError
 from batchsched.framework.binding import bind
@@ -92,3 +93,37 @@ def test_breakage_that_a_plugin_words_itself_goes_through():
 
     with pytest.raises(PluginError, match="plugin inner failed in PreBind: my own words"):
         bound(Binder("a", [], broken))
+
+
+@pytest.mark.parametrize("answer", [None, True, Status(Code.WAIT)])
+@pytest.mark.parametrize("point", ["PreBind", "Bind"])
+def test_answer_that_means_nothing_is_breakage(point, answer):
+    with pytest.raises(PluginError, match=f"plugin a failed in {point}: expected"):
+        bound(Binder("a", [], at(point, answer)))
+
+
+def test_plugin_that_raises_before_it_awaits_is_named_too():
+    class Plain(Binder):
+        @override
+        def bind(self, pod, node):
+            raise OSError("gone")
+
+    with pytest.raises(PluginError, match="plugin a failed in Bind: OSError: gone"):
+        bound(Plain("a", []))
+
+
+def test_refusal_carries_the_name_of_its_plugin():
+    assert bound(Binder("a", [], at("Bind", Status(Code.UNSCHEDULABLE, ("no",))))).plugin == "a"
+
+
+def test_postbind_that_breaks_leaves_the_pod_bound_and_the_others_told():
+    class Deaf(Binder):
+        @override
+        async def postbind(self, pod, node):
+            raise OSError("gone")
+
+    calls: Calls = []
+    status = bound(Deaf("a", calls), Binder("b", calls))
+    assert status.ok
+    assert status.reasons == ("plugin a failed in PostBind: OSError: gone",)
+    assert calls[-1] == ("PostBind", "b")

@@ -394,4 +394,4 @@ def test_labels_that_any_plugin_reads_are_put_together():
         def label_keys(self, pod):
             return frozenset(self.say("Signature", None))
 
-    assert Pipeline([Reads("a", answer={"x"}), Reads("b", answer={"y"})]).label_keys(pod()) == {"x", "y"}
+    assert Pipeline([Reads("a", answer={"x"}), Reads("b", answer={"y"})]).label_keys(pod(), []) == {"x", "y"}
