@@ -56,7 +56,11 @@ Files = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", help="A BatchSchedulerConfiguration.", exists=True, dir_okay=False
+        "--config",
+        metavar="FILE",
+        help="A BatchSchedulerConfiguration, or a KubeSchedulerConfiguration.",
+        exists=True,
+        dir_okay=False,
     ),
 ]
 ProfileName = Annotated[

@@ -16,7 +16,7 @@ from batchsched.model.complaint import nearest
 from batchsched.model.decision import Decision
 from batchsched.model.snapshot import Snapshot
 from batchsched.ordering.tree import without_effect
-from batchsched.settings.load import load
+from batchsched.settings.load import load_with_warnings
 from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
 
 _MOST_SHOWN = 50
@@ -52,7 +52,7 @@ def run_session(
       UnusableInput: nothing in the files can be used.
       InvalidInput: the configuration cannot be used.
     """
-    profile = chosen(load(config) if config else BatchSchedulerConfiguration(), profile_name, config)
+    profile = profile_of(config, profile_name)
     stopwatch = Stopwatch()
     moment = time.time() if now is None else now
     with _without_garbage_collection():
@@ -65,6 +65,27 @@ def run_session(
     unused = without_effect(reading.snapshot.queues)
     _tell([f"warning: {warning}" for warning in (*reading.warnings, *([unused] if unused else []))])
     return Session(reading.snapshot, profile, moment, seed, decision)
+
+
+def profile_of(config: Path | None, name: str | None) -> Profile:
+    """Read the profile that a command works with; tell on standard error what in the file has no effect.
+
+    Raises:
+      InvalidInput: the file cannot be used, or has no profile of that name.
+    """
+    if config is None:
+        return chosen(BatchSchedulerConfiguration(), name, None)
+    from batchsched.framework.registry import standard
+
+    configuration, warnings = load_with_warnings(config)
+    profile = chosen(configuration, name, config)
+    absent = standard().passed_over(profile)
+    lines = [
+        *warnings,
+        *([f"{config}: not installed, and passed over: {', '.join(absent)}"] if absent else []),
+    ]
+    _tell([f"warning: {line}" for line in lines])
+    return profile
 
 
 def chosen(configuration: BatchSchedulerConfiguration, name: str | None, file: Path | None) -> Profile:

@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from batchsched.cli.options import Output
-from batchsched.settings.schema import BatchSchedulerConfiguration, PolicySettings, Profile
+from batchsched.settings.schema import PolicySettings, Profile
 
 if TYPE_CHECKING:
     from batchsched.sim.comparison import Difference
@@ -67,11 +67,9 @@ def base_profile(config: Path | None, name: str | None, default: Profile) -> Pro
     """
     if config is None:
         return default
-    from batchsched.cli.session import chosen
-    from batchsched.settings.load import load
+    from batchsched.cli.session import profile_of
 
-    configuration: BatchSchedulerConfiguration = load(config)
-    return chosen(configuration, name, config)
+    return profile_of(config, name)
 
 
 @dataclass(frozen=True, slots=True)

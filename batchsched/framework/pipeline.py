@@ -38,23 +38,38 @@ class Pipeline:
     Args:
       plugins: in the order in which they are asked.
       weights: of the Score plugins by name; 1 where missing.
+      at: the plugins that are asked at a point, by its name in a profile (`pre_filter`); at a point that is
+        missing, all that have it.
     """
 
-    def __init__(self, plugins: Sequence[object], weights: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        plugins: Sequence[object],
+        weights: Mapping[str, int] | None = None,
+        at: Mapping[str, Sequence[object]] | None = None,
+    ) -> None:
         self.plugins = tuple(plugins)
         self.weights = dict(weights or {})
-        self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._having(points.PreEnqueuePlugin)
-        self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._having(points.QueueSortPlugin)
-        self.prefilters: tuple[points.PreFilterPlugin, ...] = self._having(points.PreFilterPlugin)
-        self.filters: tuple[points.FilterPlugin, ...] = self._having(points.FilterPlugin)
-        self.prescores: tuple[points.PreScorePlugin, ...] = self._having(points.PreScorePlugin)
-        self.scores: tuple[points.ScorePlugin, ...] = self._having(points.ScorePlugin)
-        self.reserves: tuple[points.ReservePlugin, ...] = self._having(points.ReservePlugin)
-        self.permits: tuple[points.PermitPlugin, ...] = self._having(points.PermitPlugin)
-        self.constrains: tuple[points.ConstrainPlugin, ...] = self._having(points.ConstrainPlugin)
-        self.prebinds: tuple[points.PreBindPlugin, ...] = self._having(points.PreBindPlugin)
-        self.binds: tuple[points.BindPlugin, ...] = self._having(points.BindPlugin)
-        self.postbinds: tuple[points.PostBindPlugin, ...] = self._having(points.PostBindPlugin)
+        self._chosen = {point: tuple(chosen) for point, chosen in (at or {}).items()}
+        self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._at(
+            "pre_enqueue", points.PreEnqueuePlugin
+        )
+        self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._at("queue_sort", points.QueueSortPlugin)
+        self.prefilters: tuple[points.PreFilterPlugin, ...] = self._at("pre_filter", points.PreFilterPlugin)
+        self.filters: tuple[points.FilterPlugin, ...] = self._at("filter", points.FilterPlugin)
+        self.prescores: tuple[points.PreScorePlugin, ...] = self._at("pre_score", points.PreScorePlugin)
+        self.scores: tuple[points.ScorePlugin, ...] = self._at("score", points.ScorePlugin)
+        self.reserves: tuple[points.ReservePlugin, ...] = self._at("reserve", points.ReservePlugin)
+        self.permits: tuple[points.PermitPlugin, ...] = self._at("permit", points.PermitPlugin)
+        # Rows speak for a plugin's Filter: with that switched off they would refuse what the pipeline allows.
+        self.constrains: tuple[points.ConstrainPlugin, ...] = tuple(
+            one
+            for one in self._having(points.ConstrainPlugin)
+            if one in self.filters or not isinstance(one, points.FilterPlugin)
+        )
+        self.prebinds: tuple[points.PreBindPlugin, ...] = self._at("pre_bind", points.PreBindPlugin)
+        self.binds: tuple[points.BindPlugin, ...] = self._at("bind", points.BindPlugin)
+        self.postbinds: tuple[points.PostBindPlugin, ...] = self._at("post_bind", points.PostBindPlugin)
         self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
         self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
         # Asking a protocol whether it is met is slow; these two are asked for each pod and each class.
@@ -72,6 +87,10 @@ class Pipeline:
         self._bulk: dict[object, Any] = {one: one.admits for one in self.moving if hasattr(one, "admits")}
         self.steady = tuple(one for one in self.filters if landing(one) in (Landing.STATIC, Landing.NARROWS))
         """Filters whose refusals stay true whatever lands: what the solver's masks are made of."""
+
+    def _at(self, point: str, protocol: Any) -> tuple[Any, ...]:
+        chosen = self._chosen.get(point)
+        return self._having(protocol) if chosen is None else chosen
 
     def _having(self, protocol: Any) -> tuple[Any, ...]:
         return tuple(one for one in self.plugins if isinstance(one, protocol))

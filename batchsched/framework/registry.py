@@ -12,9 +12,12 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from batchsched.errors import InvalidInput
+from batchsched.framework.enabling import by_point, everywhere, needed, weights_of
 from batchsched.framework.guard import name_of
 from batchsched.framework.pipeline import Pipeline
+from batchsched.model.complaint import Complaint, complaints
 from batchsched.settings.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from batchsched.settings.plugins import PASSED_OVER, EnabledPlugin
 from batchsched.settings.schema import Profile
 
 ENTRY_POINTS: Final = "batchsched.plugins"
@@ -50,29 +53,41 @@ class Registry:
         """Make the pipeline of a profile.
 
         Raises:
-          InvalidInput: the profile names a plugin that is not registered, or arguments that it refuses.
+          InvalidInput: the profile names a plugin that is not registered, one at a point that it does not have, or
+            arguments that it refuses.
         """
-        weights = dict(self.weights)
-        chosen: dict[str, type] = {}
-        if "*" not in profile.plugins.disabled:
-            chosen = {one: self._known[one] for one in self.defaults if one not in profile.plugins.disabled}
-        for name in (*profile.plugins.disabled, *(one.name for one in profile.plugin_config)):
-            if name != "*":
-                self._class(name)
-        for enabled in profile.plugins.enabled:
-            chosen.setdefault(enabled.name, self._class(enabled.name))
-            if enabled.weight is not None:
-                weights[enabled.name] = enabled.weight
-        return Pipeline([_make(one, profile.arguments(name)) for name, one in chosen.items()], weights)
+        for place, name in _named(profile):
+            self._known_or_passed_over(name, place)
+        defaults = [EnabledPlugin(name=name, weight=self.weights.get(name)) for name in self.defaults]
+        multi = everywhere(defaults, profile.plugins)
+        made = {
+            name: _make(self._known[name], profile.arguments(name))
+            for name in needed(multi, profile.plugins)
+            if name in self._known
+        }
+        at = by_point(multi, profile.plugins, made)
+        return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), at)
 
-    def _class(self, name: str) -> type:
-        plugin = self._known.get(name)
-        if plugin is None:
+    def passed_over(self, profile: Profile) -> tuple[str, ...]:
+        """Name the plugins of kube-scheduler that a profile enables or configures, and that are not here."""
+        enabled = {name for _, names in profile.plugins.enabled_by_place() for name in names}
+        enabled |= {name for _, name in _configured(profile)}
+        return tuple(sorted(name for name in enabled & PASSED_OVER if name not in self._known))
+
+    def _known_or_passed_over(self, name: str, place: str) -> None:
+        if name not in self._known and name not in PASSED_OVER:
             raise InvalidInput(
                 f"no plugin is named {name!r}; registered are {', '.join(self.names)}",
-                field="profiles[].plugins",
+                field=f"profiles[].{place}",
             )
-        return plugin
+
+
+def _named(profile: Profile) -> tuple[tuple[str, str], ...]:
+    return (*((f"plugins.{place}", name) for place, name in profile.plugins.names()), *_configured(profile))
+
+
+def _configured(profile: Profile) -> tuple[tuple[str, str], ...]:
+    return tuple((f"pluginConfig[{at}].name", one.name) for at, one in enumerate(profile.plugin_config))
 
 
 @cache
@@ -102,6 +117,12 @@ def _validated(model: type[BaseModel], arguments: Mapping[str, Any], plugin: str
     try:
         return model.model_validate(dict(arguments))
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise InvalidInput(first["msg"], object=f"plugin {plugin}", field=f"args.{field}") from error
+        first, *others = complaints(error, model)
+        more = "".join(f"\nplugin {plugin}: {_below_args(other)}: {other.message}" for other in others)
+        raise InvalidInput(
+            first.message + more, object=f"plugin {plugin}", field=_below_args(first)
+        ) from error
+
+
+def _below_args(complaint: Complaint) -> str:
+    return f"args.{complaint.field}" if complaint.field else "args"

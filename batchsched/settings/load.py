@@ -1,21 +1,36 @@
 """Reading the configuration file: YAML or JSON, every mistake named by file and field."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from batchsched.errors import InvalidInput
 from batchsched.model.complaint import complaints
+from batchsched.settings.kube import KUBE_API_VERSION, KUBE_KIND, KubeSchedulerConfiguration
 from batchsched.settings.schema import CONFIG_KIND, BatchSchedulerConfiguration
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def load(source: Path | str) -> BatchSchedulerConfiguration:
-    """Read a configuration from a file (a `Path`) or from text.
+    """Read a configuration, whatever is said about it.
+
+    Raises:
+      InvalidInput: as `load_with_warnings`.
+    """
+    return load_with_warnings(source)[0]
+
+
+def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration, tuple[str, ...]]:
+    """Read a configuration from a file (a `Path`) or from text: ours, or one of kube-scheduler.
 
     Args:
       source: the file, or YAML or JSON text. An empty one is the default configuration.
+
+    Returns:
+      The configuration, and what in it has no effect, field by field.
 
     Raises:
       InvalidInput: the file cannot be read, is not YAML, or a field in it is unknown or out of range.
@@ -23,16 +38,30 @@ def load(source: Path | str) -> BatchSchedulerConfiguration:
     file = str(source) if isinstance(source, Path) else ""
     content = _parse(_text(source) if isinstance(source, Path) else source, file)
     if content is None:
-        return BatchSchedulerConfiguration()
+        return BatchSchedulerConfiguration(), ()
     if not isinstance(content, dict):
-        raise InvalidInput(f"expected a mapping with kind: {CONFIG_KIND}", file=file)
+        raise InvalidInput(f"expected a mapping with kind: {CONFIG_KIND} or {KUBE_KIND}", file=file)
+    if _of_kube_scheduler(content):
+        stated = _validated(content, KubeSchedulerConfiguration, file)
+        place = f"{file}: " if file else ""
+        return stated.ours(), tuple(f"{place}{line}" for line in stated.warnings())
+    return _validated(content, BatchSchedulerConfiguration, file), ()
+
+
+def _of_kube_scheduler(content: dict[Any, Any]) -> bool:
+    group = str(content.get("apiVersion", "")).partition("/")[0]
+    return content.get("kind") == KUBE_KIND or group == KUBE_API_VERSION.partition("/")[0]
+
+
+def _validated(content: dict[Any, Any], model: type[M], file: str) -> M:
     try:
-        return BatchSchedulerConfiguration.model_validate(content)
+        return model.model_validate(content)
     except ValidationError as error:
-        first, *others = complaints(error, BatchSchedulerConfiguration)
-        more = "".join(f"\n{file or CONFIG_KIND}: {other.field}: {other.message}" for other in others)
+        kind = model.__name__
+        first, *others = complaints(error, model)
+        more = "".join(f"\n{file or kind}: {other.field}: {other.message}" for other in others)
         raise InvalidInput(
-            first.message + more, file=file, object="" if file else CONFIG_KIND, field=first.field
+            first.message + more, file=file, object="" if file else kind, field=first.field
         ) from error
 
 

@@ -1,5 +1,6 @@
 """The page docs/reference/configuration.md, written from the schema."""
 
+import inspect
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -7,6 +8,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from batchsched.settings.kube import (
+    DEFAULT_SCHEDULER,
+    KUBE_API_VERSION,
+    KUBE_KIND,
+    WITHOUT_EFFECT,
+    KubeSchedulerConfiguration,
+)
+from batchsched.settings.plugins import PluginSet
 from batchsched.settings.schema import CONFIG_API_VERSION, CONFIG_KIND, BatchSchedulerConfiguration, Profile
 
 _NAMES: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
@@ -29,33 +38,85 @@ profiles:
   backfill: easy
   blocking: true
 ```
+
+`plugins` and `pluginConfig` of a profile have the shape that they have in kube-scheduler's file, and
+[a whole file of kube-scheduler](#a-file-of-kube-scheduler) loads as it is.
+"""
+_KUBE_SCHEDULER: Final = f"""## A file of kube-scheduler
+
+`--config` takes a `{KUBE_KIND}` (`{KUBE_API_VERSION}`) as well; `apiVersion` and `kind` say which of the two a file is.
+
+```yaml
+apiVersion: {KUBE_API_VERSION}
+kind: {KUBE_KIND}
+profiles:
+- schedulerName: {DEFAULT_SCHEDULER}
+  plugins:
+    multiPoint: {{enabled: [{{name: NodeAffinity, weight: 7}}]}}
+    score:
+      disabled: [{{name: ImageLocality}}]
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      apiVersion: {KUBE_API_VERSION}
+      kind: NodeResourcesFitArgs
+      scoringStrategy: {{type: MostAllocated, resources: [{{name: cpu, weight: 1}}]}}
+```
+
+Each of its profiles becomes one of ours, for the pods of its scheduler name (`{DEFAULT_SCHEDULER}` where it has none);
+whatever a profile of kube-scheduler cannot say, such as `solver` and `policy`, has its default. To set these too, copy
+`schedulerName`, `plugins` and `pluginConfig` to a profile of a `{CONFIG_KIND}`;
+`solver: {{enabled: false}}` there places pod by pod, as kube-scheduler does.
+
+A point beats `multiPoint`, and `multiPoint` beats the defaults. At a point, plugins that it enables and that
+`multiPoint` has there too stand first, the others of `multiPoint` next, and what the point alone enables last.
+
+What has no meaning here is checked, and said once as a warning on standard error; so are plugins of kube-scheduler that
+are not installed.
 """
 
 
 def page() -> str:
-    """Return the page as Markdown: a table for each part of the file."""
-    return "\n".join(
-        [_INTRODUCTION, *_section(BatchSchedulerConfiguration, ""), *_parts(Profile, "profiles[]")]
-    )
+    """Return the page as Markdown: a table for each part of the file, and what is known of kube-scheduler's."""
+    places = _places(Profile, "profiles[]", {})
+    parts = [line for model, where in places.items() for line in _section(model, *where)]
+    return "\n".join([_INTRODUCTION, *_section(BatchSchedulerConfiguration), *parts, *_kube_scheduler()])
 
 
-def _parts(model: type[BaseModel], place: str) -> list[str]:
-    lines = _section(model, place)
+def _places(
+    model: type[BaseModel], place: str, known: dict[type[BaseModel], list[str]]
+) -> dict[type[BaseModel], list[str]]:
+    """Find every part below a model, and each of the places at which it stands."""
+    there = known.setdefault(model, [])
+    if place not in there:
+        there.append(place)
     for name, field in model.model_fields.items():
         inner = _model(field.annotation)
         if inner is not None:
             many = get_origin(field.annotation) is tuple
-            lines += _parts(inner, f"{place}.{field.alias or name}{'[]' if many else ''}")
-    return lines
+            # One section will do for all points.
+            step = "POINT" if inner is PluginSet else f"{field.alias or name}{'[]' if many else ''}"
+            _places(inner, f"{place}.{step}", known)
+    return known
 
 
-def _section(model: type[BaseModel], place: str) -> list[str]:
-    heading = f"## `{place}`" if place else f"## `{model.__name__}`"
+def _kube_scheduler() -> list[str]:
+    fields = KubeSchedulerConfiguration.model_fields
+    rows = [f"| `{fields[name].alias}` | {why} |" for name, why in WITHOUT_EFFECT.items()]
+    return [_KUBE_SCHEDULER, "| without effect | why |", "|---|---|", *rows, ""]
+
+
+def _section(model: type[BaseModel], *places: str) -> list[str]:
     lines = [
-        heading,
+        f"## `{places[0] if places else model.__name__}`",
         "",
-        model.__doc__ or "",
+        " ".join(inspect.cleandoc(model.__doc__ or "").split()),
         "",
+    ]
+    if len(places) > 1:
+        others = ", ".join(f"`{place}`" for place in places[1:])
+        lines += [f"The same stands at {others}.", ""]
+    lines += [
         "| field | value | default | what it does |",
         "|---|---|---|---|",
     ]

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from batchsched.model.custom import Part
 from batchsched.model.pod import SCHEDULER_NAME
+from batchsched.settings.plugins import PluginConfig, Plugins, check_configured_once
 
 CONFIG_API_VERSION: Final = "config.batchsched.dev/v1alpha1"
 CONFIG_KIND: Final = "BatchSchedulerConfiguration"
@@ -64,31 +65,6 @@ class PolicySettings(Part):
     args: dict[str, Any] = Field(default={}, description="Arguments of the policy.")
 
 
-class EnabledPlugin(Part):
-    """A plugin that takes part."""
-
-    name: str = Field(min_length=1, description="The name under which the plugin is registered.")
-    weight: int | None = Field(
-        default=None, ge=0, le=2**31 - 1, description="Weight of its scores; none: the plugin's own."
-    )
-
-
-class PluginSet(Part):
-    """Plugins beyond, or less than, those that are on by default."""
-
-    disabled: tuple[str, ...] = Field(
-        default=(), description="Default plugins to leave out; * for all of them."
-    )
-    enabled: tuple[EnabledPlugin, ...] = Field(default=(), description="Plugins to add, or to weigh anew.")
-
-
-class PluginConfig(Part):
-    """Arguments of one plugin."""
-
-    name: str = Field(min_length=1, description="The name under which the plugin is registered.")
-    args: dict[str, Any] = Field(default={}, description="Its arguments; the plugin checks them.")
-
-
 class Profile(Part):
     """How the pods of one scheduler name are scheduled."""
 
@@ -116,23 +92,17 @@ class Profile(Part):
     placement: Literal["pack", "spread"] = Field(
         default="pack", description="Fill nodes one after the other, or use them evenly."
     )
-    plugins: PluginSet = Field(default=PluginSet(), description="Which plugins take part.")
+    plugins: Plugins = Field(default=Plugins(), description="Which plugins take part.")
     plugin_config: tuple[PluginConfig, ...] = Field(default=(), description="Arguments of plugins.")
 
     @model_validator(mode="after")
-    def _each_plugin_is_stated_once(self) -> Self:
-        for place, names in (
-            ("plugins.enabled", [one.name for one in self.plugins.enabled]),
-            ("pluginConfig", [one.name for one in self.plugin_config]),
-        ):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise ValueError(f"{place}: {', '.join(twice)} is stated more than once; keep one of them")
+    def _each_plugin_is_configured_once(self) -> Self:
+        check_configured_once(self.plugin_config)
         return self
 
     def arguments(self, plugin: str) -> dict[str, Any]:
         """Return the arguments of a plugin, {} where none are stated."""
-        return next((one.args for one in self.plugin_config if one.name == plugin), {})
+        return next((one.stated for one in self.plugin_config if one.name == plugin), {})
 
 
 class BatchSchedulerConfiguration(Part):

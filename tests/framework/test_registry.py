@@ -52,7 +52,7 @@ def test_defaults_are_asked_in_their_order_and_unknown_defaults_passed_over():
 def test_enabled_plugins_come_after_the_defaults_with_the_weight_that_is_stated():
     pipeline = REGISTRY.pipeline(profile(plugins={"enabled": [{"name": "Third", "weight": 7}]}))
     assert names(pipeline.plugins) == ("Second", "First", "Third")
-    assert pipeline.weights == {"First": 5, "Third": 7}
+    assert pipeline.weights == {"Second": 1, "First": 5, "Third": 7}
 
 
 def test_default_that_is_enabled_again_is_weighed_anew_and_keeps_its_place():

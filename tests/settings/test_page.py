@@ -1,13 +1,8 @@
 from pydantic import BaseModel
 
 from batchsched.settings.page import page
-from batchsched.settings.schema import (
-    BatchSchedulerConfiguration,
-    PluginSet,
-    PolicySettings,
-    Profile,
-    SolverSettings,
-)
+from batchsched.settings.plugins import Plugins, PluginSet
+from batchsched.settings.schema import BatchSchedulerConfiguration, PolicySettings, Profile, SolverSettings
 
 
 def test_page_has_every_field_with_its_default():
@@ -17,6 +12,7 @@ def test_page_has_every_field_with_its_default():
         Profile,
         SolverSettings,
         PolicySettings,
+        Plugins,
         PluginSet,
     ]
     for model in models:

@@ -1,0 +1,228 @@
+"""kube-scheduler's own configuration, `KubeSchedulerConfiguration` v1, so that an existing file loads as it is.
+
+Its profiles become ours. What has no meaning in batchsched is checked as kube-scheduler does, and said once.
+
+Source: k8s.io/kube-scheduler/config/v1, and the validation of kube-scheduler's apis/config.
+"""
+
+import re
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from batchsched.model.complaint import path
+from batchsched.settings.plugins import LARGEST_WEIGHT, Lenient, PluginConfig, Plugins, check_configured_once
+from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
+
+KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+KUBE_KIND: Final = "KubeSchedulerConfiguration"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+WITHOUT_EFFECT: Final = {
+    "parallelism": "all nodes are judged at once",
+    "percentage_of_nodes_to_score": "all nodes are judged and scored",
+    "leader_election": "nobody is elected",
+    "client_connection": "the connection follows from the kubeconfig",
+    "pod_initial_backoff_seconds": "a session takes every pending pod",
+    "pod_max_backoff_seconds": "a session takes every pending pod",
+    "extenders": "extenders are not asked: what they would refuse is allowed",
+    "enable_profiling": "there is no profiling endpoint",
+    "enable_contention_profiling": "there is no profiling endpoint",
+    "delay_cache_until_active": "there is no cache to delay",
+}
+"""Fields that are read and checked and that change nothing, and why."""
+
+_DURATION: Final = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_of(duration: str) -> float:
+    """Read a duration as Go writes it, such as `1m30s` or `100ms`, in seconds.
+
+    Raises:
+      ValueError: the text is none.
+    """
+    if not _DURATION.fullmatch(duration):
+        raise ValueError(f"expected a duration such as 15s or 1m30s, found {duration!r}")
+    parts = re.findall(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", duration)
+    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return -total if duration.startswith("-") else total
+
+
+def _duration(text: str) -> str:
+    seconds_of(text)
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class ClientConnection(Lenient):
+    """How kube-scheduler reaches the API server."""
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    qps: float = 50.0
+    burst: int = Field(default=100, ge=0)
+
+
+class LeaderElection(Lenient):
+    """How one of several kube-schedulers is elected."""
+
+    leader_elect: bool = True
+    lease_duration: Duration = "15s"
+    renew_deadline: Duration = "10s"
+    retry_period: Duration = "2s"
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+    @model_validator(mode="after")
+    def _periods_fit_into_each_other(self) -> Self:
+        if not self.leader_elect:
+            return self
+        if seconds_of(self.lease_duration) <= seconds_of(self.renew_deadline):
+            raise ValueError(f"leaseDuration: expected more than renewDeadline, found {self.lease_duration}")
+        if seconds_of(self.renew_deadline) <= seconds_of(self.retry_period):
+            raise ValueError(f"renewDeadline: expected more than retryPeriod, found {self.renew_deadline}")
+        return self
+
+
+class TlsConfig(Lenient):
+    """How an extender is reached over TLS."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: str = ""
+    key_data: str = ""
+    ca_data: str = ""
+
+
+class ManagedResource(Lenient):
+    """A resource that an extender looks after."""
+
+    name: str = Field(min_length=1)
+    ignored_by_scheduler: bool = False
+
+
+class Extender(Lenient):
+    """A web service that takes part in kube-scheduler's decisions."""
+
+    url_prefix: str = Field(alias="urlPrefix", min_length=1)
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: int = Field(default=0, ge=0, le=LARGEST_WEIGHT)
+    bind_verb: str = ""
+    enable_https: bool = Field(alias="enableHTTPS", default=False)
+    tls_config: TlsConfig | None = None
+    http_timeout: Duration = Field(alias="httpTimeout", default="5s")
+    node_cache_capable: bool = False
+    managed_resources: tuple[ManagedResource, ...] = ()
+    ignorable: bool = False
+
+    @model_validator(mode="after")
+    def _what_it_does_hangs_together(self) -> Self:
+        if self.prioritize_verb and not self.weight:
+            raise ValueError("weight: expected 1 or more beside prioritizeVerb, found 0")
+        names = [one.name for one in self.managed_resources]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"managedResources: {', '.join(twice)} is stated more than once")
+        return self
+
+
+class KubeProfile(Lenient):
+    """A profile as kube-scheduler has it."""
+
+    scheduler_name: str = ""
+    percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+    @model_validator(mode="after")
+    def _only_what_kube_scheduler_has(self) -> Self:
+        check_configured_once(self.plugin_config)
+        for short in ("enabled", "disabled"):
+            if short in self.plugins.model_fields_set:
+                raise ValueError(f"plugins.{short}: unknown field; did you mean multiPoint.{short}?")
+        return self
+
+
+class KubeSchedulerConfiguration(Lenient):
+    """The configuration file of kube-scheduler."""
+
+    api_version: Literal["kubescheduler.config.k8s.io/v1"]
+    kind: Literal["KubeSchedulerConfiguration"]
+    parallelism: int = Field(default=16, gt=0)
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
+    pod_initial_backoff_seconds: int = Field(default=1, gt=0)
+    pod_max_backoff_seconds: int = Field(default=10, gt=0)
+    profiles: tuple[KubeProfile, ...] = ()
+    extenders: tuple[Extender, ...] = ()
+    delay_cache_until_active: bool = False
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
+            raise ValueError(
+                f"podMaxBackoffSeconds: expected podInitialBackoffSeconds, {self.pod_initial_backoff_seconds}, "
+                f"or more, found {self.pod_max_backoff_seconds}"
+            )
+        binding = [at for at, one in enumerate(self.extenders) if one.bind_verb]
+        if len(binding) > 1:
+            raise ValueError(
+                f"{path(('extenders', binding[1], 'bindVerb'))}: only one extender may bind; take it out of the others"
+            )
+        self._check_scheduler_names()
+        return self
+
+    def _check_scheduler_names(self) -> None:
+        names: list[str] = []
+        for at, profile in enumerate(self.profiles):
+            place = path(("profiles", at, "schedulerName"))
+            if not profile.scheduler_name and len(self.profiles) > 1:
+                raise ValueError(f"{place}: is required beside other profiles; add it")
+            if profile.scheduler_name in names:
+                raise ValueError(
+                    f"{place}: {profile.scheduler_name!r} is another profile's name; choose one of its own"
+                )
+            names.append(profile.scheduler_name)
+
+    def ours(self) -> BatchSchedulerConfiguration:
+        """Return it as our configuration: its profiles, with our defaults for what it does not know."""
+        profiles = tuple(
+            Profile(
+                scheduler_name=one.scheduler_name or DEFAULT_SCHEDULER,
+                plugins=one.plugins,
+                plugin_config=one.plugin_config,
+            )
+            for one in self.profiles or (KubeProfile(),)
+        )
+        return BatchSchedulerConfiguration(profiles=profiles)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Say of each stated field that has no effect why it has none."""
+        fields = type(self).model_fields
+        lines = [
+            f"{fields[name].alias}: has no effect; {why}"
+            for name, why in WITHOUT_EFFECT.items()
+            if name in self.model_fields_set and getattr(self, name) != _EFFECTLESS.get(name, object())
+        ]
+        shared = "percentage_of_nodes_to_score"
+        for at, profile in enumerate(self.profiles):
+            if profile.percentage_of_nodes_to_score not in (None, _EFFECTLESS[shared]):
+                place = path(("profiles", at, "percentageOfNodesToScore"))
+                lines.append(f"{place}: has no effect; {WITHOUT_EFFECT[shared]}")
+        return tuple(lines)
+
+
+_EFFECTLESS: Final = {"percentage_of_nodes_to_score": 100, "extenders": ()}
+"""Values that ask for what is done anyway: they need no word."""

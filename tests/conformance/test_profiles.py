@@ -1,0 +1,63 @@
+"""Profiles that switch plugins on and off, weigh and configure them: the cycle ends as kube-scheduler's did."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from batchsched.framework.registry import standard
+from batchsched.framework.status import Code
+from batchsched.settings.kube import KubeSchedulerConfiguration
+from tests.conformance import runner
+
+AREAS = {
+    "images": 15,
+    "interpod": 18,
+    "mixed": 18,
+    "nodeaffinity": 19,
+    "resources": 47,
+    "spread": 10,
+    "taints": 8,
+}
+"""Cases with a profile, by area."""
+
+
+def with_a_profile(area: str) -> list[runner.Case]:
+    return [case for case in runner.cases(area) if case.config is not None]
+
+
+def stated(case: runner.Case) -> KubeSchedulerConfiguration:
+    return KubeSchedulerConfiguration.model_validate(case.config)
+
+
+def of_plugins_that_are_here(case: runner.Case) -> bool:
+    answers = [*case.expected.pre_filter.items()]
+    answers += [(answer.plugin, answer) for answer in case.expected.node_status.values()]
+    refusing = {name for name, answer in answers if answer.code not in (Code.SUCCESS, Code.SKIP)}
+    return refusing <= set(standard().names)
+
+
+def cycle(case: runner.Case) -> dict[str, Any]:
+    pipeline = standard().pipeline(stated(case).ours().profiles[0])
+    cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
+    scan = pipeline.scan(cluster.pod, cluster.table)
+    feasible = np.flatnonzero(scan.fits).astype(np.int32)
+    if not len(feasible):
+        return {"fit error": scan.fit_error()}
+    total = pipeline.score(cluster.pod, feasible, cluster.table, scan.state)
+    return {cluster.table.names[at]: int(score) for at, score in zip(feasible, total, strict=True)}
+
+
+@pytest.mark.parametrize("area", sorted(AREAS))
+def test_the_cycle_under_a_profile_ends_as_recorded(area):
+    cases = with_a_profile(area)
+    assert len(cases) == AREAS[area]
+    for case in filter(of_plugins_that_are_here, cases):
+        scored = dict(zip(case.expected.feasible or (), case.expected.total, strict=True))
+        refused = {"fit error": case.expected.fit_error}
+        assert cycle(case) == (scored if scored else refused), case.name
+
+
+@pytest.mark.parametrize("area", sorted(AREAS))
+def test_nothing_that_a_recorded_profile_states_is_without_effect(area):
+    assert {line for case in with_a_profile(area) for line in stated(case).warnings()} == set()

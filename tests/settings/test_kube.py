@@ -1,0 +1,194 @@
+"""A file of kube-scheduler: it loads as it is, its mistakes are named by their path, and what does nothing is said."""
+
+import pytest
+
+from batchsched.errors import InvalidInput
+from batchsched.settings.kube import KubeSchedulerConfiguration, seconds_of
+from batchsched.settings.load import load, load_with_warnings
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+EXISTING = (
+    HEAD
+    + """
+parallelism: 16
+leaderElection: {leaderElect: true, leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 2s, resourceLock: leases}
+clientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf, acceptContentTypes: "", qps: 50, burst: 100}
+percentageOfNodesToScore: 0
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 10
+extenders: null
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    preEnqueue: {}
+    score:
+      disabled: [{name: ImageLocality}]
+      enabled: [{name: NodeResourcesFit, weight: 5}]
+    multiPoint:
+      enabled: [{name: NodeAffinity, weight: 7}]
+      disabled: null
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: NodeResourcesFitArgs
+      ignoredResources: null
+      scoringStrategy: {type: MostAllocated}
+- schedulerName: second
+  percentageOfNodesToScore: 30
+"""
+)
+
+
+def refused(text):
+    with pytest.raises(InvalidInput) as caught:
+        load(HEAD + text)
+    return f"{caught.value.field}: {caught.value.message}"
+
+
+def test_existing_file_becomes_one_profile_for_each_scheduler_name():
+    first, second = load(EXISTING).profiles
+    assert (first.scheduler_name, second.scheduler_name) == ("default-scheduler", "second")
+    assert [one.name for one in first.plugins.score.disabled] == ["ImageLocality"]
+    assert [(one.name, one.weight) for one in first.plugins.multi_point.enabled] == [("NodeAffinity", 7)]
+    assert first.arguments("NodeResourcesFit") == {"scoringStrategy": {"type": "MostAllocated"}}
+    assert first.solver.enabled
+
+
+def test_what_does_nothing_here_is_said_once_with_its_reason(tmp_path):
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(EXISTING)
+    lines = load_with_warnings(file)[1]
+    named = [line.removeprefix(f"{file}: ").partition(":")[0] for line in lines]
+    assert named == [
+        "parallelism",
+        "percentageOfNodesToScore",
+        "leaderElection",
+        "clientConnection",
+        "podInitialBackoffSeconds",
+        "podMaxBackoffSeconds",
+        "profiles[1].percentageOfNodesToScore",
+    ]
+    assert lines[0] == f"{file}: parallelism: has no effect; all nodes are judged at once"
+
+
+def test_what_asks_for_what_is_done_anyway_needs_no_word():
+    text = HEAD + "percentageOfNodesToScore: 100\nextenders: []\nprofiles: [{percentageOfNodesToScore: 100}]"
+    assert load_with_warnings(text)[1] == ()
+    extender = HEAD + "extenders: [{urlPrefix: 'http://one', filterVerb: filter}]"
+    assert "what they would refuse is allowed" in load_with_warnings(extender)[1][0]
+
+
+def test_a_file_without_profiles_has_the_default_scheduler():
+    assert [one.scheduler_name for one in load(HEAD).profiles] == ["default-scheduler"]
+    assert [one.scheduler_name for one in load(HEAD + "profiles: [{}]").profiles] == ["default-scheduler"]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("parallelism: 0", "parallelism: expected more than 0, found 0"),
+        ("paralelism: 1", "paralelism: unknown field; did you mean parallelism?"),
+        ("percentageOfNodesToScore: 101", "percentageOfNodesToScore: expected 100 or less, found 101"),
+        (
+            "podInitialBackoffSeconds: 20",
+            "podMaxBackoffSeconds: expected podInitialBackoffSeconds, 20, or more",
+        ),
+        (
+            "leaderElection: {leaseDuration: soon}",
+            "leaderElection.leaseDuration: expected a duration such as 15s",
+        ),
+        (
+            "leaderElection: {leaseDuration: 5s}",
+            "leaderElection.leaseDuration: expected more than renewDeadline",
+        ),
+        ("leaderElection: {retryPeriod: 1m}", "leaderElection.renewDeadline: expected more than retryPeriod"),
+        ("clientConnection: {burst: -1}", "clientConnection.burst: expected 0 or more, found -1"),
+        (
+            "profiles: [{schedulerName: a}, {}]",
+            "profiles[1].schedulerName: is required beside other profiles",
+        ),
+        (
+            "profiles: [{schedulerName: a}, {schedulerName: a}]",
+            "profiles[1].schedulerName: 'a' is another profile's name",
+        ),
+        (
+            "profiles: [{plugins: {scores: {}}}]",
+            "profiles[0].plugins.scores: unknown field; did you mean score?",
+        ),
+        (
+            "profiles: [{plugins: {score: {enabled: [{weight: 2}]}}}]",
+            "profiles[0].plugins.score.enabled[0].name: is required; add it",
+        ),
+        (
+            "profiles: [{plugins: {score: {enabled: [{name: a}, {name: a}]}}}]",
+            "profiles[0].plugins.score.enabled: a is stated more than once",
+        ),
+        (
+            "profiles: [{plugins: {enabled: [{name: a}]}}]",
+            "profiles[0].plugins.enabled: unknown field; did you mean multiPoint.enabled?",
+        ),
+        (
+            "profiles: [{pluginConfig: [{name: a}, {name: a}]}]",
+            "profiles[0].pluginConfig: a is stated more than once",
+        ),
+        (
+            "profiles: [{pluginConfig: [{name: A, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: BArgs}}]}]",
+            "profiles[0].pluginConfig[0].args.kind: expected 'AArgs', found 'BArgs'",
+        ),
+        ("extenders: [{}]", "extenders[0].urlPrefix: is required; add it"),
+        (
+            "extenders: [{urlPrefix: u, prioritizeVerb: p}]",
+            "extenders[0].weight: expected 1 or more beside prioritizeVerb",
+        ),
+        (
+            "extenders: [{urlPrefix: u, bindVerb: b}, {urlPrefix: v, bindVerb: b}]",
+            "extenders[1].bindVerb: only one extender may bind",
+        ),
+        (
+            "extenders: [{urlPrefix: u, managedResources: [{name: r}, {name: r}]}]",
+            "extenders[0].managedResources: r is stated more than once",
+        ),
+        (
+            "extenders: [{urlPrefix: u, enableHTTPS: 7}]",
+            "extenders[0].enableHTTPS: ",
+        ),
+    ],
+)
+def test_a_mistake_is_named_by_its_path(text, message):
+    assert message in refused(text)
+
+
+def test_an_older_version_is_refused_with_the_one_that_is_read():
+    with pytest.raises(InvalidInput) as caught:
+        load(EXISTING.replace("k8s.io/v1\nkind: Kube", "k8s.io/v1beta3\nkind: Kube", 1))
+    assert caught.value.field == "apiVersion"
+    assert caught.value.message == (
+        "expected 'kubescheduler.config.k8s.io/v1', found 'kubescheduler.config.k8s.io/v1beta3'"
+    )
+
+
+def test_the_kind_alone_or_the_group_alone_tells_whose_file_it_is():
+    for text in ("kind: KubeSchedulerConfiguration", "apiVersion: kubescheduler.config.k8s.io/v1"):
+        with pytest.raises(InvalidInput, match="is required; add it"):
+            load(text)
+
+
+@pytest.mark.parametrize(
+    "text, seconds",
+    [("15s", 15.0), ("1m30s", 90.0), ("100ms", 0.1), ("1.5h", 5400.0), ("0", 0.0), ("-2s", -2.0)],
+)
+def test_durations_are_read_as_go_writes_them(text, seconds):
+    assert seconds_of(text) == pytest.approx(seconds)
+
+
+def test_null_means_not_stated():
+    made = KubeSchedulerConfiguration.model_validate(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "parallelism": None,
+            "profiles": None,
+        }
+    )
+    assert (made.parallelism, made.profiles, made.warnings()) == (16, (), ())
