@@ -25,6 +25,7 @@ from batchsched.framework.points import (
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import SKIP, SUCCESS, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.framework.workloads import controller_of, default_label_keys
 from batchsched.model.affinity import TopologySpreadConstraint
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import Snapshot
@@ -75,7 +76,7 @@ class PodTopologySpread(
         if stated:
             asked: Hashable = tuple(_identity(one) for one in stated)
         elif self._defaults:
-            owner = wishes.controller_of(pod)
+            owner = controller_of(pod)
             asked = None if owner is None else (owner.kind, owner.name)
         else:
             return ()
@@ -98,7 +99,7 @@ class PodTopologySpread(
 
     @override
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        return wishes.default_label_keys(snapshot) if self._defaults else frozenset()
+        return default_label_keys(snapshot) if self._defaults else frozenset()
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:

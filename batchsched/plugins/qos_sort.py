@@ -1,0 +1,79 @@
+"""QOSSort: among equal priorities the pods with the firmer promise first. Not on by default."""
+
+from collections.abc import Hashable
+from enum import IntEnum
+from typing import Any, ClassVar, Final
+
+from typing_extensions import override
+
+from batchsched.framework.points import QueueSortPlugin, SignaturePlugin
+from batchsched.model.pod import Amounts, Pod
+from batchsched.model.quantity import base_units
+
+RESOURCES: Final = ("cpu", "memory")
+"""The resources that a pod's class hangs on."""
+
+
+class QosClass(IntEnum):
+    """A pod's quality of service, the firmest first."""
+
+    GUARANTEED = 0
+    BURSTABLE = 1
+    BEST_EFFORT = 2
+
+
+class QOSSort(SignaturePlugin, QueueSortPlugin):
+    """Sorts pods by priority, then Guaranteed, Burstable, BestEffort, then by the time at which they were queued.
+
+    Enable it under `queueSort`, with `disabled: [{name: "*"}]`: only one plugin may sort.
+
+    Source: QOSSort of the scheduler-plugins project.
+    """
+
+    name: ClassVar[str] = "QOSSort"
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return None
+
+    @override
+    def key(self, pod: Pod, priority: int, queued: float) -> Any:
+        return (-priority, qos_class(pod), queued)
+
+
+def qos_class(pod: Pod) -> QosClass:
+    """Return a pod's class: of its own requests and limits where it has any, else of all its containers'.
+
+    Source: `ComputePodQOS` of k8s.io/kubernetes/pkg/apis/core/v1/helper/qos.
+
+    Raises:
+      InvalidQuantity: an amount that is no quantity.
+    """
+    spec = pod.spec
+    if spec.resources is not None:
+        stated = [spec.resources]
+        limited = not spec.resources.limits or len(_positive(spec.resources.limits)) == len(RESOURCES)
+    else:
+        containers = (*spec.containers, *(spec.init_containers or ()))
+        stated = [one.resources for one in containers if one.resources is not None]
+        limited = len(stated) == len(containers) and all(
+            len(_positive(one.limits)) == len(RESOURCES) for one in stated
+        )
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    for one in stated:
+        _add(requests, one.requests)
+        _add(limits, one.limits)
+    if not requests and not limits:
+        return QosClass.BEST_EFFORT
+    return QosClass.GUARANTEED if limited and requests == limits else QosClass.BURSTABLE
+
+
+def _positive(amounts: Amounts | None) -> dict[str, int]:
+    read = {name: base_units(name, text) for name, text in (amounts or {}).items() if name in RESOURCES}
+    return {name: amount for name, amount in read.items() if amount > 0}
+
+
+def _add(total: dict[str, int], amounts: Amounts | None) -> None:
+    for name, amount in _positive(amounts).items():
+        total[name] = total.get(name, 0) + amount

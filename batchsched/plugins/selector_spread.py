@@ -1,0 +1,110 @@
+"""SelectorSpread: the classic way to keep the pods of a Service or a workload apart. Not on by default."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.framework.label_index import Selection
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    NormalizeScorePlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    SignaturePlugin,
+    SnapshotLabelsPlugin,
+)
+from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.status import SKIP, SUCCESS, IndexArray, IntArray, Status
+from batchsched.framework.workloads import controller_of, default_label_keys, default_selectors
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.snapshot import Snapshot
+
+HIGHEST: Final = 100.0
+ZONE_WEIGHT: Final = 2.0 / 3.0
+"""Of the score, where a node has a zone; the rest goes by the node alone."""
+ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+REGION_LABELS: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+SELECTION: Final = StateKey[Selection]("PreScoreSelectorSpread")
+
+
+class SelectorSpread(
+    SignaturePlugin, SnapshotLabelsPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin
+):
+    """Prefers nodes, and above all zones, with fewer pods of the same Services and workload.
+
+    Pods with topology spread constraints of their own are left to PodTopologySpread.
+
+    Source: kube-scheduler's plugins/selectorspread, as it was up to v1.26.
+    """
+
+    name: ClassVar[str] = "SelectorSpread"
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        if pod.spec.topology_spread_constraints:
+            return None
+        owner = controller_of(pod)
+        return () if owner is None else (owner.kind, owner.name)
+
+    @override
+    def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+        return default_label_keys(snapshot)
+
+    @override
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        # Such a pod scores 0 everywhere; to be left out comes to the same.
+        if pod.pod.spec.topology_spread_constraints:
+            return SKIP
+        selectors = default_selectors(pod.pod, nodes.table)
+        state.write(SELECTION, Selection(selectors, frozenset({pod.pod.namespace})))
+        return SUCCESS
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        selection = state.read(SELECTION)
+        if selection.empty:
+            return np.zeros(len(nodes), np.int64)
+        return nodes.pods.count_selected(selection, terminating=False)[nodes.where]
+
+    @override
+    def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        most = scores.max(initial=0)
+        final = np.full(len(scores), HIGHEST)
+        if most > 0:
+            final = HIGHEST * ((most - scores) / most)
+        zones = zones_of(nodes.table)[nodes.where]
+        inside = zones >= 0
+        if inside.any():
+            counts = np.bincount(zones[inside], weights=scores[inside])[zones[inside]]
+            fullest = counts.max()
+            by_zone = (
+                HIGHEST * ((fullest - counts) / fullest) if fullest > 0 else np.full(len(counts), HIGHEST)
+            )
+            final[inside] = final[inside] * (1.0 - ZONE_WEIGHT) + ZONE_WEIGHT * by_zone
+        return final.astype(np.int64)
+
+
+def zones_of(table: NodeTable) -> IndexArray:
+    """[N] number of each node's zone in its region, -1 where it states neither.
+
+    Source: `GetZoneKey` of k8s.io/component-helpers/node/topology.
+    """
+
+    def build(table: NodeTable) -> IndexArray:
+        numbers: dict[tuple[str, str], int] = {}
+        codes = np.full(len(table.nodes), -1, np.int32)
+        for at, node in enumerate(table.nodes):
+            zone = (_first(node, REGION_LABELS), _first(node, ZONE_LABELS))
+            if any(zone):
+                codes[at] = numbers.setdefault(zone, len(numbers))
+        return codes
+
+    return table.memo("zones in their regions", build)
+
+
+def _first(node: Node, labels: tuple[str, ...]) -> str:
+    return next((node.labels[label] for label in labels if label in node.labels), "")
