@@ -17,6 +17,8 @@ PAGES: dict[str, str] = {
     "reference/cli.md": "batchsched.cli.page:page",
     "reference/configuration.md": "batchsched.settings.page:page",
     "reference/gang-life.md": "batchsched.model.life:page",
+    "reference/plugins.md": "batchsched.framework.page:plugins",
+    "reference/pod-life.md": "batchsched.framework.page:pod_life",
     "reference/policies.md": "batchsched.ordering.page:page",
     "reference/reasons.md": "batchsched.model.decision:page",
     "reference/schemas/config.json": "batchsched.cli.page:config_schema",

@@ -74,6 +74,15 @@ POINTS: Final[dict[str, Point]] = {
         {},
         "the nodes that it refuses, and why; the first plugin that refuses a node gives the node's reasons",
     ),
+    "PostFilter": Point(
+        "postfilter",
+        "when no node fits",
+        {
+            Code.SUCCESS: "room can be made, and nobody else is asked; a node that is named is kept for the pod",
+            Code.UNSCHEDULABLE: "the next is asked; the reasons are joined to the sentence that says why",
+            Code.UNRESOLVABLE: "the same, and nobody else is asked",
+        },
+    ),
     "PreScore": Point(
         "prescore",
         "once for each class, with the nodes that fit",

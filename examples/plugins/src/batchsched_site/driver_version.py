@@ -1,0 +1,87 @@
+"""DriverVersion: pods that ask for a GPU go to nodes whose driver is new enough, the newest first.
+
+A plugin that thinks in arrays: it is asked about all nodes at once, and about equal pods once.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.normalize import default_normalize
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import Landing
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import SKIP, SUCCESS, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.model.pod import Pod
+
+TOO_OLD: Final = "node(s) had a driver older than {minimum}"
+
+
+class DriverVersionArgs(BaseModel):
+    """What `pluginConfig[].args` may say. Forbid the rest: a typing error is then told with its field."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: str = Field("example.com/driver-version", min_length=1, description="Node label, a whole number.")
+    minimum: int = Field(535, ge=0, description="The oldest version that will do.")
+    resource: str = Field("nvidia.com/gpu", min_length=1, description="Pods that ask for it need the driver.")
+
+
+class DriverVersion:
+    """Reads a node label; a node without it, or with no number there, has version 0."""
+
+    name: ClassVar[str] = "DriverVersion"
+    # Labels do not change while pods land: the session asks once and keeps the answer for the solver.
+    landing: ClassVar[Landing] = Landing.STATIC
+    Args = DriverVersionArgs
+
+    def __init__(self, args: DriverVersionArgs) -> None:
+        self.args = args
+
+    def signature(self, pod: Pod) -> Hashable:
+        """All that this plugin looks at in a pod. Pods for which every plugin answers alike are one class."""
+        return self._concerns(pod)
+
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        """Skip the Filter for pods that need no driver."""
+        return PreFilterAnswer(SUCCESS if self._concerns(pod.pod) else SKIP)
+
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        """Refuse nodes for good: evicting pods makes no driver newer."""
+        too_old = self._versions(nodes) < self.args.minimum
+        return Verdict.refuse(too_old, TOO_OLD.format(minimum=self.args.minimum), unresolvable=True)
+
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        """Skip the Score likewise."""
+        return SUCCESS if self._concerns(pod.pod) else SKIP
+
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        """[n] versions; `normalize` brings them into 0..100."""
+        return self._versions(nodes)
+
+    def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        """[n] 100 for the newest driver among the nodes that fit."""
+        return default_normalize(scores, reverse=False)
+
+    def _concerns(self, pod: Pod) -> bool:
+        return any(
+            self.args.resource in amounts
+            for container in pod.spec.containers
+            if container.resources is not None
+            for amounts in (container.resources.requests or {}, container.resources.limits or {})
+        )
+
+    def _versions(self, nodes: Nodes) -> IntArray:
+        # Worked out once for all nodes of the session, then narrowed to those that are asked about.
+        key = ("driver version", self.args.label)
+        return nodes.table.memo(key, lambda table: _versions(table, self.args.label))[nodes.where]
+
+
+def _versions(table: NodeTable, label: str) -> IntArray:
+    codes, values = table.label(label)
+    numbers = [int(value) if value.isascii() and value.isdigit() else 0 for value in values]
+    # A node without the label has code -1: the last entry.
+    return np.array([*numbers, 0], np.int64)[codes]
