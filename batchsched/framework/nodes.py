@@ -11,6 +11,7 @@ from typing import Final, TypeVar, cast
 import msgspec
 import numpy as np
 
+from batchsched.framework.assumed_volumes import AssumedVolumes
 from batchsched.framework.gangs import GangCount, WaitingPods
 from batchsched.framework.host_ports import HostPort, host_ports
 from batchsched.framework.label_index import Selection
@@ -48,6 +49,8 @@ class PodTable:
         """The host ports that are taken, by node and pod; a node may have none."""
         self.disks_on: dict[int, dict[str, Pod]] = {}
         """Pods that mount a disk by its own name (GCE, EBS, iSCSI, RBD), by node."""
+        self.attaching_on: dict[int, dict[str, Pod]] = {}
+        """Pods with volumes that may count against what a node can attach, by node."""
         self.claim_users: dict[str, dict[str, Pod]] = {}
         """Pods on any node by the claim, `namespace/name`, that they use."""
 
@@ -74,6 +77,8 @@ class PodTable:
         for volume in pod.spec.volumes or ():
             if volume.restricted:
                 self.disks_on.setdefault(node, {})[pod.key] = pod
+            if volume.attachable:
+                self.attaching_on.setdefault(node, {})[pod.key] = pod
             if volume.persistent_volume_claim:
                 claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
                 self.claim_users.setdefault(claim, {})[pod.key] = pod
@@ -82,6 +87,8 @@ class PodTable:
         for volume in pod.spec.volumes or ():
             if volume.restricted:
                 self.disks_on[node].pop(pod.key, None)
+            if volume.attachable:
+                self.attaching_on[node].pop(pod.key, None)
             if volume.persistent_volume_claim:
                 claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
                 self.claim_users[claim].pop(pod.key, None)
@@ -194,6 +201,7 @@ class NodeTable:
         self.gang_of: Callable[[Pod], GangCount | None] = no_gang
         """Finds a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
+        self.assumed = AssumedVolumes()
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
         self._memo: dict[Hashable, object] = {}
 

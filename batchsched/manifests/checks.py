@@ -29,15 +29,23 @@ def check_amounts(amounts: Amounts | None, field: str) -> None:
       InvalidInput: one is no quantity, is negative, or does not fit in 63 bits.
     """
     for resource, text in (amounts or {}).items():
-        try:
-            amount = base_units(resource, text)
-        except InvalidQuantity as error:
-            raise InvalidInput(error.message, field=f"{field}.{resource}") from error
-        if amount < 0:
-            raise InvalidInput(
-                f"{str(text)!r} is negative; expected 0 or more, such as 500m, 4 or 1.5Gi",
-                field=f"{field}.{resource}",
-            )
+        check_amount(resource, text, f"{field}.{resource}")
+
+
+def check_amount(resource: str, text: str | int | float, field: str) -> None:
+    """Check an amount of a resource.
+
+    Raises:
+      InvalidInput: it is no quantity, is negative, or does not fit in 63 bits.
+    """
+    try:
+        amount = base_units(resource, text)
+    except InvalidQuantity as error:
+        raise InvalidInput(error.message, field=field) from error
+    if amount < 0:
+        raise InvalidInput(
+            f"{str(text)!r} is negative; expected 0 or more, such as 500m, 4 or 1.5Gi", field=field
+        )
 
 
 def check_node(node: Node) -> None:

@@ -12,15 +12,16 @@ from pydantic import BaseModel, ValidationError
 
 from batchsched.errors import InvalidInput
 from batchsched.manifests import checks
-from batchsched.manifests.defaults import with_defaults
+from batchsched.manifests.defaults import with_binding_mode, with_defaults
 from batchsched.manifests.documents import Document
 from batchsched.manifests.kinds import Kind
 from batchsched.model.complaint import Complaint, complaints
+from batchsched.model.csi import CSIStorageCapacity
 from batchsched.model.meta import ObjectMeta
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod, PodSpec, PodStatus
 from batchsched.model.policy import PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
-from batchsched.model.volume import PersistentVolume
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 Object = msgspec.Struct | BaseModel
 _AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
@@ -116,6 +117,8 @@ class Decoder:
             _check(decoded)
         except InvalidInput as error:
             raise Refused((Complaint(error.field, error.message),)) from error
+        if isinstance(decoded, StorageClass) and not self._trusted:
+            return with_binding_mode(decoded)
         return decoded
 
     def _read(self, raw: msgspec.Raw | bytes, kind: type[Any], field: str) -> Any:
@@ -160,6 +163,18 @@ def _check(decoded: msgspec.Struct) -> None:
             checks.check_amounts(decoded.spec.capacity, "spec.capacity")
             affinity = decoded.spec.node_affinity
             checks.check_node_selector(affinity.required if affinity else None, "spec.nodeAffinity.required")
+        case PersistentVolumeClaim():
+            asked = decoded.spec.resources
+            checks.check_amounts(asked.requests if asked else None, "spec.resources.requests")
+            checks.check_label_selector(decoded.spec.selector, "spec.selector")
+        case CSIStorageCapacity():
+            for name, amount in (
+                ("capacity", decoded.capacity),
+                ("maximumVolumeSize", decoded.maximum_volume_size),
+            ):
+                if amount is not None:
+                    checks.check_amount("storage", amount, name)
+            checks.check_label_selector(decoded.node_topology, "nodeTopology")
         case _:
             pass
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from batchsched.model.pod import Amounts, Container, PodSpec, ResourceRequirements
-from batchsched.model.volume import Volume
+from batchsched.model.volume import StorageClass, Volume
 
 
 def with_defaults(spec: PodSpec) -> PodSpec:
@@ -24,6 +24,13 @@ def with_defaults(spec: PodSpec) -> PodSpec:
         volumes=volumes or None,
         resources=_pod_level(spec.resources, (*containers, *init)),
     )
+
+
+def with_binding_mode(storage_class: StorageClass) -> StorageClass:
+    """Return a storage class with its binding mode: claims are bound at once where none is stated."""
+    if storage_class.volume_binding_mode is not None:
+        return storage_class
+    return replace(storage_class, volume_binding_mode="Immediate")
 
 
 def _container(container: Container, host_network: bool) -> Container:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from pydantic import BaseModel
 
+from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
 from batchsched.model.custom import API_VERSION, GROUP
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
@@ -63,6 +64,16 @@ ALL: Final = (
     Kind("StorageClass", "storage.k8s.io/v1", StorageClass, "storage_classes"),
     Kind("PersistentVolume", "v1", PersistentVolume, "persistent_volumes"),
     Kind("PersistentVolumeClaim", "v1", PersistentVolumeClaim, "persistent_volume_claims", namespaced=True),
+    Kind("CSINode", "storage.k8s.io/v1", CSINode, "csi_nodes"),
+    Kind("CSIDriver", "storage.k8s.io/v1", CSIDriver, "csi_drivers"),
+    Kind(
+        "CSIStorageCapacity",
+        "storage.k8s.io/v1",
+        CSIStorageCapacity,
+        "csi_storage_capacities",
+        namespaced=True,
+    ),
+    Kind("VolumeAttachment", "storage.k8s.io/v1", VolumeAttachment, "volume_attachments"),
     Kind("Service", "v1", Service, "services", namespaced=True),
     Kind("ReplicationController", "v1", ReplicationController, "replication_controllers", namespaced=True),
     Kind("ReplicaSet", "apps/v1", ReplicaSet, "replica_sets", namespaced=True),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
 from batchsched.model.decision import SetAside
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
@@ -68,5 +69,9 @@ class Snapshot:
     persistent_volumes: tuple[PersistentVolume, ...] = ()
     persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CSINode, ...] = ()
+    csi_drivers: tuple[CSIDriver, ...] = ()
+    csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
+    volume_attachments: tuple[VolumeAttachment, ...] = ()
     held: tuple[HeldGang, ...] = ()
     set_aside: tuple[SetAside, ...] = ()

@@ -81,6 +81,16 @@ class Volume(Value, frozen=True, gc=False):
         """True for a disk that is mounted by its own name and that pods of one node cannot always share."""
         return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
 
+    @property
+    def attachable(self) -> bool:
+        """True for a volume that may count against what a node can attach: of a claim, or of a migrated kind."""
+        return bool(
+            self.persistent_volume_claim
+            or self.ephemeral
+            or self.gce_persistent_disk
+            or self.aws_elastic_block_store
+        )
+
 
 class ResourceRequests(Value, frozen=True, gc=False):
     """Requested amounts by resource."""
@@ -158,10 +168,23 @@ class PersistentVolume(Value, frozen=True, gc=False):
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
+class TopologyRequirement(Value, frozen=True, gc=False):
+    """A node label, and the values of which it must have one."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Value, frozen=True, gc=False):
+    """Node labels all of which must match; without any it matches no node."""
+
+    match_label_expressions: tuple[TopologyRequirement, ...] = ()
+
+
 class StorageClass(Value, frozen=True, gc=False):
     """How claims of a class are provisioned."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str | None = None
-    allowed_topologies: tuple[dict[str, object], ...] | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] | None = None

@@ -3,6 +3,18 @@
 from hypothesis import strategies as st
 
 from batchsched.model.affinity import Toleration
+from batchsched.model.csi import (
+    AttachmentSource,
+    CSIDriver,
+    CSIDriverSpec,
+    CSINode,
+    CSINodeSpec,
+    CSIStorageCapacity,
+    DriverAllocatable,
+    NodeDriver,
+    VolumeAttachment,
+    VolumeAttachmentSpec,
+)
 from batchsched.model.meta import ObjectMeta
 from batchsched.model.node import Node, NodeSpec, NodeStatus, Taint
 from batchsched.model.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
@@ -21,7 +33,13 @@ from batchsched.model.queue import Queue
 from batchsched.model.selector import LabelSelector
 from batchsched.model.snapshot import Snapshot
 from batchsched.model.topology import Topology
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.model.volume import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    TopologyRequirement,
+    TopologyTerm,
+)
 
 NAMES = st.sampled_from(["a", "b", "c-1", "d.e", "ü"])
 NAMESPACES = st.sampled_from(["", "default", "team-a"])
@@ -136,5 +154,40 @@ SNAPSHOTS = st.builds(
     stateful_sets=plain(StatefulSet),
     persistent_volumes=plain(PersistentVolume, namespaced=False),
     persistent_volume_claims=plain(PersistentVolumeClaim),
-    storage_classes=plain(StorageClass, namespaced=False, provisioner=NAMES),
+    storage_classes=plain(
+        StorageClass,
+        namespaced=False,
+        provisioner=NAMES,
+        volume_binding_mode=st.sampled_from(["Immediate", "WaitForFirstConsumer"]),
+        allowed_topologies=st.none()
+        | st.just((TopologyTerm(match_label_expressions=(TopologyRequirement(key="zone", values=("x",)),)),)),
+    ),
+    csi_nodes=plain(
+        CSINode,
+        namespaced=False,
+        spec=st.builds(
+            CSINodeSpec,
+            drivers=st.just(())
+            | st.just((NodeDriver(name="d", node_id="n", allocatable=DriverAllocatable(count=0)),)),
+        ),
+    ),
+    csi_drivers=plain(
+        CSIDriver, namespaced=False, spec=st.builds(CSIDriverSpec, storage_capacity=st.none() | st.booleans())
+    ),
+    csi_storage_capacities=plain(
+        CSIStorageCapacity,
+        node_topology=SELECTORS,
+        storage_class_name=NAMES,
+        capacity=st.none() | st.just("1Gi"),
+    ),
+    volume_attachments=plain(
+        VolumeAttachment,
+        namespaced=False,
+        spec=st.builds(
+            VolumeAttachmentSpec,
+            attacher=NAMES,
+            node_name=NAMES,
+            source=st.builds(AttachmentSource, persistent_volume_name=st.none() | NAMES),
+        ),
+    ),
 )

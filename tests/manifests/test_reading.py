@@ -210,6 +210,52 @@ def test_kinds_that_are_not_read_draw_one_warning_each(reading):
     assert found.set_aside == ()
 
 
+def test_storage_objects_are_read_and_claims_bind_at_once_unless_their_class_waits(reading):
+    def stored(kind, name, **fields):
+        return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **fields}
+
+    found = reading(
+        listed(
+            stored("StorageClass", "fast", provisioner="p"),
+            stored("StorageClass", "late", provisioner="p", volumeBindingMode="WaitForFirstConsumer"),
+            stored(
+                "CSINode", "n", spec={"drivers": [{"name": "p", "nodeID": "n", "allocatable": {"count": 3}}]}
+            ),
+            stored("CSIDriver", "p", spec={"storageCapacity": True}),
+            stored("CSIStorageCapacity", "c", storageClassName="late", capacity="1Gi"),
+            stored("VolumeAttachment", "a", spec={"attacher": "p", "nodeName": "n", "source": {}}),
+        )
+    ).snapshot
+    modes = [one.volume_binding_mode for one in found.storage_classes]
+    assert modes == ["Immediate", "WaitForFirstConsumer"]
+    assert found.csi_nodes[0].spec.drivers[0].allocatable.count == 3
+    assert found.csi_drivers[0].spec.storage_capacity
+    assert (names(found.csi_storage_capacities), names(found.volume_attachments)) == (["c"], ["a"])
+
+
+@pytest.mark.parametrize(
+    "wrong, field",
+    [
+        ({"kind": "CSIStorageCapacity", "apiVersion": "storage.k8s.io/v1", "capacity": "much"}, "capacity"),
+        (
+            {"kind": "CSIStorageCapacity", "apiVersion": "storage.k8s.io/v1", "maximumVolumeSize": -1},
+            "maximumVolumeSize",
+        ),
+        (
+            {
+                "kind": "PersistentVolumeClaim",
+                "apiVersion": "v1",
+                "spec": {"resources": {"requests": {"storage": "x"}}},
+            },
+            "spec.resources.requests.storage",
+        ),
+    ],
+)
+def test_sizes_of_storage_that_mean_nothing_are_named(reading, wrong, field):
+    (aside,) = reading(listed(node(), {"metadata": {"name": "o"}, **wrong})).set_aside
+    assert aside.field == field
+
+
 def test_limits_count_as_requests_where_none_are_stated(reading):
     limited = pod()
     limited["spec"]["containers"][0]["resources"] = {

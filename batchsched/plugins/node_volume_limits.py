@@ -1,0 +1,301 @@
+"""NodeVolumeLimits: a node can attach only so many volumes of a CSI driver."""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.errors import PluginError
+from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate, Row
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    BulkFilterPlugin,
+    ConstrainPlugin,
+    FilterPlugin,
+    Landing,
+    PreFilterPlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import SKIP, IndexArray, IntArray, PreFilterAnswer, Verdict
+from batchsched.framework.storage import Storage, claim_class, claim_identity, key_of, not_owner, storage_of
+from batchsched.model.csi import CSINode
+from batchsched.model.pod import Pod
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, Volume
+from batchsched.solver.problem import UNLIMITED
+
+TOO_MANY_VOLUMES: Final = "node(s) exceed max volume count"
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+EBS: Final = "kubernetes.io/aws-ebs"
+GCE: Final = "kubernetes.io/gce-pd"
+DRIVERS: Final = {EBS: "ebs.csi.aws.com", GCE: "pd.csi.storage.gke.io"}
+"""The CSI drivers that stand in for volumes of Kubernetes' own, on nodes that say so."""
+NOWHERE: Final[frozenset[str]] = frozenset()
+EVERYWHERE: Final = frozenset(DRIVERS)
+UNBOUND: Final = "unbound:"
+"""Marks a claim that has no volume yet; no handle of a volume can look like it."""
+
+Attached = dict[tuple[str, str], str]
+"""Volumes as (driver, handle), with their driver."""
+
+
+class ClaimNotFound(Exception):
+    """A claim of the pod to place does not exist; caught in Filter."""
+
+
+class NodeVolumeLimits(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin, ConstrainPlugin):
+    """Counts the volumes that a node would have attached against what its CSINode allows, driver by driver.
+
+    A volume that several pods of the node mount counts once. VolumeAttachments count where no pod mounts the volume,
+    and then once more when the pod to place mounts it, as in the original: with such an attachment alone a refusal
+    may end when another pod mounts the volume, and the session hears of it one session later.
+
+    Source: kube-scheduler's plugins/nodevolumelimits.
+    """
+
+    name: ClassVar[str] = "NodeVolumeLimits"
+    landing: ClassVar[Landing] = Landing.NARROWS
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        inline = tuple(volume for volume in pod.spec.volumes or () if _in_tree(volume))
+        return (claim_identity(pod), tuple(_inline(volume) for volume in inline))
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        attachable = any(volume.attachable for volume in pod.pod.spec.volumes or ())
+        return PreFilterAnswer() if attachable else PreFilterAnswer(SKIP)
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        return self._judge(pod.pod, nodes)
+
+    @override
+    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+        # Equal pods mount the same volumes: when one fits on a node, so do all that follow it.
+        if not any(volume.attachable for volume in pod.pod.spec.volumes or ()):
+            return True
+        return bool(self._judge(pod.pod, table.some(nodes[counts > 0])).fits.all())
+
+    def _judge(self, pod: Pod, nodes: Nodes) -> Verdict:
+        storage = storage_of(nodes.table)
+        refused = np.zeros(len(nodes), np.bool_)
+        wanted: dict[frozenset[str], Attached] = {}
+        try:
+            for at, node in enumerate(nodes.indexes.tolist()):
+                csi_node = storage.csi_nodes.get(nodes.table.names[node])
+                migrated = _migrated(csi_node)
+                if migrated not in wanted:
+                    wanted[migrated] = self._volumes(pod, storage, migrated, new=True)
+                limits = _limits(csi_node)
+                if wanted[migrated] and limits:
+                    refused[at] = self._exceeds(wanted[migrated], limits, node, nodes.table)
+        except ClaimNotFound as missing:
+            return Verdict.refuse(np.ones(len(nodes), np.bool_), str(missing), unresolvable=True)
+        return Verdict.refuse(refused, TOO_MANY_VOLUMES, unresolvable=False)
+
+    def _exceeds(self, wanted: Attached, limits: Mapping[str, int], node: int, table: NodeTable) -> bool:
+        mounted = self._mounted(node, table)
+        used = _counted(mounted, node, table)
+        new = Counter(driver for volume, driver in wanted.items() if volume not in mounted)
+        return any(used[driver] + count > limits.get(driver, UNLIMITED) for driver, count in new.items())
+
+    def _mounted(self, node: int, table: NodeTable) -> Attached:
+        storage = storage_of(table)
+        migrated = _migrated(storage.csi_nodes.get(table.names[node]))
+        found: Attached = {}
+        for pod in table.pods.attaching_on.get(node, {}).values():
+            found |= self._volumes(pod, storage, migrated, new=False)
+        return found
+
+    def _volumes(self, pod: Pod, storage: Storage, migrated: frozenset[str], *, new: bool) -> Attached:
+        """Return the CSI volumes that a pod mounts on a node with these migrated plugins.
+
+        Raises:
+          ClaimNotFound: a claim of a `new` pod does not exist.
+          PluginError: a claim has no name, or an ephemeral volume's claim is somebody else's.
+        """
+        found: Attached = {}
+        for volume in pod.spec.volumes or ():
+            if volume.persistent_volume_claim or volume.ephemeral:
+                claim = self._claim(pod, volume, storage, new=new)
+                resolved = _of_claim(claim, storage, migrated) if claim is not None else None
+            else:
+                plugin, handle = _inline(volume)
+                resolved = (DRIVERS[plugin], handle) if plugin in migrated else None
+            if resolved is not None and all(resolved):
+                found[resolved] = resolved[0]
+        return found
+
+    def _claim(
+        self, pod: Pod, volume: Volume, storage: Storage, *, new: bool
+    ) -> PersistentVolumeClaim | None:
+        source = volume.persistent_volume_claim
+        name = source.claim_name if source else f"{pod.name}-{volume.name}"
+        if not name:
+            raise PluginError(self.name, "Filter", "PersistentVolumeClaim had no name")
+        claim = storage.claims.get(f"{pod.namespace}/{name}")
+        if claim is None:
+            if new:
+                raise ClaimNotFound(
+                    f'looking up PVC {pod.namespace}/{name}: persistentvolumeclaim "{name}" not found'
+                )
+            return None
+        stranger = None if source else not_owner(pod, claim)
+        if stranger is not None:
+            raise PluginError(self.name, "Filter", stranger)
+        return claim
+
+    @override
+    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+        """At most as many volumes of each driver on a node as it has left.
+
+        A row counts pods, so it holds only where each pod brings volumes of its own: classes of one pod, whose
+        volumes no other pod mounts.
+        """
+        shared = self._shared(batch, nodes.table)
+        brings: dict[str, dict[int, int]] = {}
+        for candidate in batch.candidates:
+            if candidate.count != 1:
+                continue
+            volumes = self._brought(candidate, nodes.table, NOWHERE)
+            for driver, count in Counter(volumes[one] for one in volumes if shared[one] == 1).items():
+                brings.setdefault(driver, {})[candidate.index] = count
+        free = self._free(sorted(brings), nodes.table)
+        return [
+            _row(classes, free[driver])
+            for driver, classes in sorted(brings.items())
+            if sum(classes.values()) > int(free[driver].min(initial=UNLIMITED))
+        ]
+
+    def _shared(self, batch: Batch, table: NodeTable) -> Counter[tuple[str, str]]:
+        """Count who mounts each volume: every pod that waits, and every node where it is mounted already."""
+        found: Counter[tuple[str, str]] = Counter()
+        for candidate in batch.candidates:
+            for volume in self._brought(candidate, table, EVERYWHERE):
+                found[volume] += candidate.count
+        for node in table.pods.attaching_on:
+            found.update(self._soundly_mounted(node, table).keys())
+        return found
+
+    def _brought(self, candidate: Candidate, table: NodeTable, migrated: frozenset[str]) -> Attached:
+        try:
+            return self._volumes(candidate.pod_class.pod, storage_of(table), migrated, new=False)
+        except PluginError:  # Filter says so, of this pod alone
+            return {}
+
+    def _soundly_mounted(self, node: int, table: NodeTable) -> Attached:
+        try:
+            return self._mounted(node, table)
+        except PluginError:
+            return {}
+
+    def _free(self, drivers: Sequence[str], table: NodeTable) -> dict[str, IntArray]:
+        """Return [N] how many more volumes of each driver each node can attach."""
+        free = {driver: np.full(len(table.nodes), UNLIMITED, np.int64) for driver in drivers}
+        storage = storage_of(table)
+        for node, name in enumerate(table.names):
+            limits = _limits(storage.csi_nodes.get(name))
+            if not any(driver in free for driver in limits):
+                continue
+            used = _counted(self._soundly_mounted(node, table), node, table)
+            for driver, limit in limits.items():
+                if driver in free:
+                    free[driver][node] = max(0, limit - used[driver])
+        return free
+
+
+def _row(classes: Mapping[int, int], right: IntArray) -> Row:
+    return Row(
+        partition=EVERY_NODE,
+        classes=np.asarray(list(classes), np.int32),
+        coefficients=np.asarray(list(classes.values()), np.int64),
+        right=right,
+        plugin=NodeVolumeLimits.name,
+        reason=TOO_MANY_VOLUMES,
+    )
+
+
+def _counted(mounted: Attached, node: int, table: NodeTable) -> Counter[str]:
+    """Count a node's volumes by driver: those that pods mount, and those that are attached beside them."""
+    storage = storage_of(table)
+    used = Counter(mounted.values())
+    beside = set()
+    for one in storage.attachments.get(table.names[node], ()):
+        volume = storage.volumes.get(one.spec.source.persistent_volume_name or "")
+        if one.spec.attacher and volume is not None and volume.spec.csi is not None:
+            beside.add((one.spec.attacher, volume.spec.csi.volume_handle))
+    used.update(driver for driver, handle in beside if (driver, handle) not in mounted)
+    return used
+
+
+def _limits(csi_node: CSINode | None) -> dict[str, int]:
+    """Return how many volumes of each driver a node can attach; drivers without a limit are left out."""
+    found = {}
+    for driver in csi_node.spec.drivers if csi_node else ():
+        if driver.allocatable is not None and driver.allocatable.count is not None:
+            found[driver.name] = driver.allocatable.count
+    return found
+
+
+def _migrated(csi_node: CSINode | None) -> frozenset[str]:
+    stated = csi_node.metadata.annotation(MIGRATED_PLUGINS) if csi_node else None
+    return EVERYWHERE & frozenset((stated or "").split(","))
+
+
+def _of_claim(
+    claim: PersistentVolumeClaim, storage: Storage, migrated: frozenset[str]
+) -> tuple[str, str] | None:
+    """Return the (driver, handle) behind a claim; before it has a volume, its class's driver and its own name."""
+    volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
+    if volume is not None:
+        return _of_volume(volume, migrated)
+    found = storage.classes.get(claim_class(claim))
+    if found is None:
+        return None
+    provisioner = found.provisioner
+    if provisioner in DRIVERS:
+        return (DRIVERS[provisioner], UNBOUND + key_of(claim)) if provisioner in migrated else None
+    return provisioner, UNBOUND + key_of(claim)
+
+
+def _of_volume(volume: PersistentVolume, migrated: frozenset[str]) -> tuple[str, str] | None:
+    spec = volume.spec
+    if spec.csi is not None:
+        return spec.csi.driver, spec.csi.volume_handle
+    if spec.aws_elastic_block_store is not None and EBS in migrated:
+        return DRIVERS[EBS], _ebs_handle(spec.aws_elastic_block_store.volume_id)
+    if spec.gce_persistent_disk is not None and GCE in migrated:
+        zone = volume.metadata.label("topology.kubernetes.io/zone")
+        zone = zone or volume.metadata.label("failure-domain.beta.kubernetes.io/zone")
+        return DRIVERS[GCE], _gce_handle(spec.gce_persistent_disk.pd_name, zone or "")
+    return None
+
+
+def _in_tree(volume: Volume) -> bool:
+    return bool(_inline(volume)[0])
+
+
+def _inline(volume: Volume) -> tuple[str, str]:
+    """Return the plugin and the handle of a volume that a pod mounts by its own name, ("", "") for others."""
+    if volume.gce_persistent_disk:
+        return GCE, _gce_handle(volume.gce_persistent_disk.pd_name, "")
+    if volume.aws_elastic_block_store:
+        return EBS, _ebs_handle(volume.aws_elastic_block_store.volume_id)
+    return "", ""
+
+
+def _ebs_handle(volume_id: str) -> str:
+    """Source: `KubernetesVolumeIDToEBSVolumeID` of k8s.io/csi-translation-lib: aws://zone/name is name."""
+    return volume_id.rpartition("/")[2]
+
+
+def _gce_handle(disk: str, zone: str) -> str:
+    """Source: `TranslateInTreePVToCSI` of k8s.io/csi-translation-lib's gce_pd; several zones make a region."""
+    zones = [part for part in zone.split("__") if part]
+    if len(zones) > 1:
+        return f"projects/UNSPECIFIED/regions/{zones[0].rpartition('-')[0]}/disks/{disk}"
+    return f"projects/UNSPECIFIED/zones/{zones[0] if zones else 'UNSPECIFIED'}/disks/{disk}"

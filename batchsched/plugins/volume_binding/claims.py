@@ -1,0 +1,94 @@
+"""A pod's claims, sorted by what is still to be done for them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.errors import PluginError
+from batchsched.framework.storage import (
+    BIND_COMPLETED,
+    WAIT_FOR_FIRST_CONSUMER,
+    ClaimUse,
+    Storage,
+    claim_class,
+    claim_uses,
+    not_owner,
+)
+from batchsched.model.pod import Pod
+from batchsched.model.volume import PersistentVolumeClaim
+
+NAME: Final = "VolumeBinding"
+UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
+
+
+class Refused(Exception):
+    """Why a pod can be placed nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaims:
+    """What a pod claims.
+
+    Args:
+      bound: claims that have their volume.
+      delayed: claims for which the node decides.
+    """
+
+    bound: tuple[PersistentVolumeClaim, ...]
+    delayed: tuple[PersistentVolumeClaim, ...]
+
+
+def claims_of(pod: Pod, storage: Storage) -> PodClaims | None:
+    """Return what a pod claims, None where it claims nothing.
+
+    Raises:
+      Refused: a claim is missing, lost, being deleted, somebody else's, or should have a volume by now.
+      PluginError: the class of a claim does not say when its claims are bound.
+
+    Source: `podHasPVCs` and `GetPodVolumeClaims` of kube-scheduler's plugins/volumebinding.
+    """
+    claims = [_usable(use, pod, storage) for use in claim_uses(pod)]
+    if not claims:
+        return None
+    bound, delayed, immediate = [], [], False
+    for claim in claims:
+        if claim.spec.volume_name and claim.metadata.annotation(BIND_COMPLETED) is not None:
+            bound.append(claim)
+        elif _waits(claim, storage) and not claim.spec.volume_name:
+            delayed.append(claim)
+        else:
+            immediate = True
+    if immediate:
+        raise Refused(UNBOUND_IMMEDIATE)
+    return PodClaims(tuple(bound), tuple(delayed))
+
+
+def _usable(use: ClaimUse, pod: Pod, storage: Storage) -> PersistentVolumeClaim:
+    claim = storage.claims.get(f"{pod.namespace}/{use.name}")
+    if claim is None:
+        if use.ephemeral:
+            raise Refused(
+                f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
+            )
+        raise Refused(f'persistentvolumeclaim "{use.name}" not found')
+    if claim.status.phase == "Lost":
+        raise Refused(
+            f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume '
+            f'"{claim.spec.volume_name}"'
+        )
+    if claim.metadata.deletion_timestamp is not None:
+        raise Refused(f'persistentvolumeclaim "{use.name}" is being deleted')
+    stranger = not_owner(pod, claim) if use.ephemeral else None
+    if stranger is not None:
+        raise Refused(stranger)
+    return claim
+
+
+def _waits(claim: PersistentVolumeClaim, storage: Storage) -> bool:
+    found = storage.classes.get(claim_class(claim))
+    if found is None:
+        return False
+    if found.volume_binding_mode is None:
+        raise PluginError(
+            NAME, "PreFilter", f'VolumeBindingMode not set for StorageClass "{found.metadata.name}"'
+        )
+    return found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER

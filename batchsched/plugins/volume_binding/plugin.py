@@ -1,0 +1,126 @@
+"""VolumeBinding at the points."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+from pydantic import Field
+from typing_extensions import override
+
+from batchsched.framework.assumed_volumes import Promise
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    BulkFilterPlugin,
+    FilterPlugin,
+    Landing,
+    PreFilterPlugin,
+    ReservePlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.status import (
+    SKIP,
+    SUCCESS,
+    Code,
+    IndexArray,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
+from batchsched.framework.storage import claim_identity, key_of, storage_of
+from batchsched.model.custom import Part
+from batchsched.model.pod import Pod
+from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, claims_of
+from batchsched.plugins.volume_binding.search import Found, search
+
+CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
+
+
+class VolumeBindingArgs(Part):
+    """VolumeBindingArgs."""
+
+    bind_timeout_seconds: int = Field(default=600, ge=0)
+
+
+class VolumeBinding(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin, ReservePlugin):
+    """Finds volumes for a pod's claims: bound ones must be in reach, for the others there must be one, or room.
+
+    Claims of classes that bind at once must be bound before the pod is looked at. What Reserve promises stands on
+    the node table until it is taken back: the next pod finds the volume taken, and the claim on its node.
+
+    Args:
+      args: `bindTimeoutSeconds` is for whoever writes the bindings.
+
+    Source: kube-scheduler's plugins/volumebinding, without the score, which is off unless an alpha gate is on.
+    """
+
+    name: ClassVar[str] = NAME
+    landing: ClassVar[Landing] = Landing.NARROWS
+    Args = VolumeBindingArgs
+
+    def __init__(self, args: VolumeBindingArgs | None = None) -> None:
+        self.args = args or VolumeBindingArgs()
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return claim_identity(pod)
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        try:
+            claims = claims_of(pod.pod, storage_of(nodes.table))
+        except Refused as refused:
+            return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
+        if claims is None:
+            return PreFilterAnswer(SKIP)
+        state.write(CLAIMS, claims)
+        return PreFilterAnswer()
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        return search(state.read(CLAIMS), nodes).verdict()
+
+    @override
+    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+        try:
+            claims = claims_of(pod.pod, storage_of(table))
+        except Refused:
+            return not counts.any()
+        if claims is None:
+            return True
+        if claims.delayed and counts.sum() > 1:
+            return False  # the first of them decides for the others: they are asked one by one
+        return bool(search(claims, table.some(nodes[counts > 0])).verdict().fits.all())
+
+    @override
+    def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
+        try:
+            claims = claims_of(pod, storage_of(nodes))
+        except Refused as refused:
+            return Status(Code.UNRESOLVABLE, (str(refused),))
+        if claims is None or not claims.delayed:
+            return SUCCESS
+        found = search(claims, nodes.one(node))
+        verdict = found.verdict()
+        if not verdict.fits[0]:
+            return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))
+        nodes.assumed.assume(pod.key, _promise(found, nodes, node))
+        return SUCCESS
+
+    @override
+    def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        nodes.assumed.revert(pod.key)
+
+
+def _promise(found: Found, table: NodeTable, node: int) -> Promise:
+    """Return what a pod is promised on its node, beyond what stands already."""
+    volumes = [
+        (found.volumes[int(choice[0])].metadata.name, key_of(claim))
+        for claim, choice in found.matches
+        if choice[0] >= 0
+    ]
+    claims = [(key_of(claim), table.names[node]) for claim, where in found.provisioned if where[0]]
+    return Promise(
+        tuple(one for one in volumes if one[0] not in table.assumed.claim_of),
+        tuple(one for one in claims if one[0] not in table.assumed.node_of),
+    )

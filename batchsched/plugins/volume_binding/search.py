@@ -1,0 +1,264 @@
+"""The search for a pod's volumes: for all nodes of a view at once, and for one node again when a pod lands.
+
+Source: `FindPodVolumes` of kube-scheduler's plugins/volumebinding and `FindMatchingVolume` of
+k8s.io/component-helpers/storage/volume. Where several volumes are equally small the snapshot's order decides.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from batchsched.framework.node_selection import selected
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.status import BoolArray, IndexArray, Verdict
+from batchsched.framework.storage import SELECTED_NODE, claim_class, key_of, storage_of, volume_class
+from batchsched.model.node import Node
+from batchsched.model.quantity import base_units
+from batchsched.model.selector import LabelSelector
+from batchsched.model.volume import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    ResourceRequests,
+    StorageClass,
+    TopologyTerm,
+)
+from batchsched.plugins.volume_binding.claims import PodClaims
+
+NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
+NOT_ENOUGH_SPACE: Final = "node(s) did not have enough free storage"
+VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_MISSING)
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+STORAGE: Final = "storage"
+FILESYSTEM: Final = "Filesystem"
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found for n nodes.
+
+    Args:
+      refused: [4, n] by REASONS.
+      matches: the claims for which a volume was sought, with [n] its place in `volumes`, -1 where there is none.
+      volumes: the volumes that were found anywhere.
+      provisioned: claims for which a volume is made, with [n] the nodes from which.
+    """
+
+    refused: BoolArray
+    matches: list[tuple[PersistentVolumeClaim, IndexArray]] = field(default_factory=list)
+    volumes: list[PersistentVolume] = field(default_factory=list)
+    provisioned: list[tuple[PersistentVolumeClaim, BoolArray]] = field(default_factory=list)
+
+    def verdict(self) -> Verdict:
+        """Return it as a Filter's answer."""
+        return Verdict(REASONS, self.refused, np.asarray(self.refused.any(axis=0)))
+
+
+def search(claims: PodClaims, nodes: Nodes) -> Found:
+    """Find volumes for a pod's claims, as things stand now."""
+    found = Found(np.zeros((len(REASONS), len(nodes)), np.bool_))
+    _check_bound(claims.bound, nodes, found)
+    placed, free = [], []
+    elsewhere = np.zeros(len(nodes), np.bool_)
+    for claim in claims.delayed:
+        node = _selected_node(claim, nodes.table)
+        if node is None:
+            free.append(claim)
+        else:
+            placed.append(claim)
+            elsewhere |= nodes.indexes != nodes.table.index.get(node, -1)
+    everywhere = np.ones(len(nodes), np.bool_)
+    wanting = [(claim, everywhere) for claim in placed]
+    for claim in sorted(free, key=_size):
+        choice = _match(claim, nodes, found)
+        found.matches.append((claim, choice))
+        wanting.append((claim, choice < 0))
+    _provision([(claim, wanted & ~elsewhere) for claim, wanted in wanting], nodes, found)
+    found.refused[1] |= elsewhere
+    return found
+
+
+def _selected_node(claim: PersistentVolumeClaim, table: NodeTable) -> str | None:
+    return table.assumed.node_of.get(key_of(claim)) or claim.metadata.annotation(SELECTED_NODE)
+
+
+def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, found: Found) -> None:
+    """Mark the nodes from which the volumes of bound claims cannot be reached; the first trouble is the one named."""
+    storage = storage_of(nodes.table)
+    sound = np.ones(len(nodes), np.bool_)
+    for claim in claims:
+        volume = storage.volumes.get(claim.spec.volume_name)
+        if volume is None:
+            found.refused[3] |= sound
+            return
+        reachable = _reachable(volume, nodes)
+        found.refused[0] |= sound & ~reachable
+        sound &= reachable
+
+
+def _reachable(volume: PersistentVolume, nodes: Nodes) -> BoolArray:
+    """[n] the nodes that a volume's affinity selects; it knows labels only, no names."""
+    affinity = volume.spec.node_affinity
+    required = affinity.required if affinity else None
+    if required is None:
+        return np.ones(len(nodes), np.bool_)
+    if any(term.match_fields for term in required.node_selector_terms):
+        return nodes.where_true(lambda node: required.matches(node.labels, ""))
+    reachable: BoolArray = selected(nodes.table, required)[nodes.where]
+    return reachable
+
+
+def _match(claim: PersistentVolumeClaim, nodes: Nodes, found: Found) -> IndexArray:
+    """[n] the place in `found.volumes` of the volume that a claim gets on each node, -1 where it gets none."""
+    choice = np.full(len(nodes), -1, np.int32)
+    table = nodes.table
+    taken = [
+        (found.volumes[at].metadata.name, other == at)
+        for _, other in found.matches
+        for at in np.unique(other[other >= 0]).tolist()
+    ]
+    open_ = np.ones(len(nodes), np.bool_)
+    for volume, promised in _candidates(claim, table):
+        name = volume.metadata.name
+        mine = open_.copy()
+        for other, where in taken:
+            if other == name:
+                mine &= ~where
+        if promised:
+            # A volume that is promised to the claim is the only one it can get where it is not taken.
+            open_ &= ~mine
+        mine &= _reachable(volume, nodes)
+        if mine.any():
+            choice[mine] = len(found.volumes)
+            found.volumes.append(volume)
+            open_ &= ~mine
+        if not open_.any():
+            break
+    return choice
+
+
+def _candidates(claim: PersistentVolumeClaim, table: NodeTable) -> list[tuple[PersistentVolume, bool]]:
+    """Return the volumes that a claim may get, in the order in which it takes them, and which are promised to it."""
+    offered = storage_of(table).volumes_of.get(claim_class(claim), ())
+    promised, free = [], []
+    for volume in offered:
+        owner = _promised_to(volume, claim, table)
+        if owner is False or not _large_enough(volume, claim):
+            continue
+        if owner:
+            promised.append((volume, True))
+        elif _available(volume, claim):
+            free.append((volume, False))
+    return promised + sorted(free, key=lambda one: _capacity(one[0]))
+
+
+def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: NodeTable) -> bool | None:
+    """Tell whether a volume is promised to the claim (True), to another (False), or to none (None)."""
+    assumed = table.assumed.claim_of.get(volume.metadata.name)
+    if assumed is not None:
+        return assumed == key_of(claim)
+    owner = volume.spec.claim_ref
+    if owner is None:
+        return None
+    same = f"{owner.namespace or 'default'}/{owner.name}" == key_of(claim)
+    return same and owner.uid in ("", claim.metadata.uid)
+
+
+def _large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    modes = (volume.spec.volume_mode or FILESYSTEM, claim.spec.volume_mode or FILESYSTEM)
+    deleted = volume.metadata.deletion_timestamp is not None
+    return _capacity(volume) >= _size(claim) and modes[0] == modes[1] and not deleted
+
+
+def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    spec = volume.spec
+    return (
+        volume.status.phase == "Available"
+        and (claim.spec.selector is None or claim.spec.selector.matches(volume.metadata.labels))
+        and volume_class(volume) == claim_class(claim)
+        and (spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
+        and set(claim.spec.access_modes or ()) <= set(spec.access_modes or ())
+    )
+
+
+def _provision(
+    wanting: Sequence[tuple[PersistentVolumeClaim, BoolArray]], nodes: Nodes, found: Found
+) -> None:
+    """Mark the nodes from which volumes cannot be made for the claims that want one; the first trouble is named."""
+    failed = np.zeros(len(nodes), np.bool_)
+    for claim, wanted in wanting:
+        wanted = wanted & ~failed
+        if not wanted.any():
+            continue
+        # A claim waits for its node only where its class says so: the class is there.
+        chosen = storage_of(nodes.table).classes[claim_class(claim)]
+        able = _provisionable(chosen, nodes)
+        room = _has_room(claim, chosen, nodes)
+        found.refused[1] |= wanted & ~able
+        found.refused[2] |= wanted & able & ~room
+        found.provisioned.append((claim, wanted & able & room))
+        failed |= wanted & ~(able & room)
+
+
+def _provisionable(chosen: StorageClass, nodes: Nodes) -> BoolArray:
+    if chosen.provisioner in ("", NO_PROVISIONER):
+        return np.zeros(len(nodes), np.bool_)
+    terms = chosen.allowed_topologies
+    if not terms:
+        return np.ones(len(nodes), np.bool_)
+
+    def build(table: NodeTable) -> BoolArray:
+        return table.all().where_true(lambda node: any(_allows(term, node) for term in terms))
+
+    allowed: BoolArray = nodes.table.memo(("allowed topologies", terms), build)[nodes.where]
+    return allowed
+
+
+def _allows(term: TopologyTerm, node: Node) -> bool:
+    wanted = term.match_label_expressions
+    return bool(wanted) and all(node.labels.get(one.key) in one.values for one in wanted)
+
+
+def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> BoolArray:
+    """[n] the nodes from which the driver has room for a new volume of the claim's size.
+
+    Source: `hasEnoughCapacity` of kube-scheduler's plugins/volumebinding.
+    """
+    driver = storage_of(nodes.table).drivers.get(chosen.provisioner)
+    size = _stated(claim.spec.resources)
+    if size is None or driver is None or not driver.spec.storage_capacity:
+        return np.ones(len(nodes), np.bool_)
+
+    def build(table: NodeTable) -> BoolArray:
+        room = np.zeros(len(table.nodes), np.bool_)
+        for one in table.snapshot.csi_storage_capacities:
+            limit = one.capacity if one.maximum_volume_size is None else one.maximum_volume_size
+            topology = one.node_topology
+            if one.storage_class_name != chosen.metadata.name or limit is None or topology is None:
+                continue
+            if base_units(STORAGE, limit) >= size:
+                room |= _within(topology, table)
+        return room
+
+    room: BoolArray = nodes.table.memo(("storage room", chosen.metadata.name, size), build)[nodes.where]
+    return room
+
+
+def _within(topology: LabelSelector, table: NodeTable) -> BoolArray:
+    return table.all().where_true(lambda node: topology.matches(node.labels))
+
+
+def _stated(resources: ResourceRequests | None) -> int | None:
+    requests = (resources.requests if resources else None) or {}
+    return base_units(STORAGE, requests[STORAGE]) if STORAGE in requests else None
+
+
+def _size(claim: PersistentVolumeClaim) -> int:
+    return _stated(claim.spec.resources) or 0
+
+
+def _capacity(volume: PersistentVolume) -> int:
+    return base_units(STORAGE, (volume.spec.capacity or {}).get(STORAGE, 0))

@@ -1,0 +1,157 @@
+"""VolumeZone: volumes that are labelled with zones or regions are mounted there only."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.framework.nodes import Nodes
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, SignaturePlugin
+from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.status import SKIP, BoolArray, Code, PreFilterAnswer, Status, Verdict
+from batchsched.framework.storage import WAIT_FOR_FIRST_CONSUMER, Storage, claim_class, storage_of
+from batchsched.model.pod import Pod
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim
+
+NO_ZONE: Final = "node(s) had no available volume zone"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+SUCCESSOR: Final = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    ZONE: ZONE,
+    REGION: REGION,
+}
+"""The labels that count, in order, and the label that is read where a node lacks one."""
+SEPARATOR: Final = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A topology label of a volume, and the values of which a node must have one."""
+
+    key: str
+    values: frozenset[str]
+
+
+class _Refused(Exception):
+    """Why a pod can be placed nowhere; caught in PreFilter."""
+
+
+REQUIREMENTS: Final = StateKey[tuple[Requirement, ...]]("VolumeZone/requirements")
+
+
+class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin):
+    """Compares the zone and region labels of bound volumes with the node's; a node without any label passes.
+
+    Volumes of claims that wait for their first consumer have no zone yet.
+
+    Source: kube-scheduler's plugins/volumezone.
+    """
+
+    name: ClassVar[str] = "VolumeZone"
+    landing: ClassVar[Landing] = Landing.STATIC
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return _claim_names(pod)
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        found: list[Requirement] = []
+        names = _claim_names(pod.pod)
+        if not names:
+            return PreFilterAnswer(SKIP)
+        storage = storage_of(nodes.table)
+        try:
+            for name in names:
+                claim = storage.claims.get(f"{pod.pod.namespace}/{name}")
+                volume = _volume_of(name, claim, storage)
+                found += _requirements(volume) if volume is not None else []
+        except _Refused as refused:
+            return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
+        state.write(REQUIREMENTS, tuple(found))
+        return PreFilterAnswer() if found else PreFilterAnswer(SKIP)
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        labelled = np.zeros(len(nodes), np.bool_)
+        for key in SUCCESSOR:
+            labelled |= nodes.label(key)[0] >= 0
+        matching = np.ones(len(nodes), np.bool_)
+        for requirement in state.read(REQUIREMENTS):
+            matching &= _matching(requirement, nodes)
+        return Verdict.refuse(labelled & ~matching, NO_ZONE, unresolvable=True)
+
+
+def _claim_names(pod: Pod) -> tuple[str, ...]:
+    volumes = pod.spec.volumes or ()
+    return tuple(
+        volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim
+    )
+
+
+def _volume_of(name: str, claim: PersistentVolumeClaim | None, storage: Storage) -> PersistentVolume | None:
+    """Return the volume that a claim is bound to, None while it waits for its first consumer.
+
+    Raises:
+      _Refused: there is none, and none is to come.
+    """
+    if not name:
+        raise _Refused("PersistentVolumeClaim had no name")
+    if claim is None:
+        raise _Refused(f'persistentvolumeclaim "{name}" not found')
+    if not claim.spec.volume_name:
+        _check_waits(claim_class(claim), storage)
+        return None
+    volume = storage.volumes.get(claim.spec.volume_name)
+    if volume is None:
+        raise _Refused(f'persistentvolume "{claim.spec.volume_name}" not found')
+    return volume
+
+
+def _check_waits(name: str, storage: Storage) -> None:
+    """Check that claims of a class wait for their first consumer.
+
+    Raises:
+      _Refused: they do not.
+    """
+    if not name:
+        raise _Refused("PersistentVolumeClaim had no pv name and storageClass name")
+    found = storage.classes.get(name)
+    if found is None:
+        raise _Refused(f'storageclass.storage.k8s.io "{name}" not found')
+    if found.volume_binding_mode is None:
+        raise _Refused(f'VolumeBindingMode not set for StorageClass "{name}"')
+    if found.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+        raise _Refused("PersistentVolume had no name")
+
+
+def _requirements(volume: PersistentVolume) -> list[Requirement]:
+    """Read a volume's topology labels; one with an empty part says nothing."""
+    found = []
+    for key in SUCCESSOR:
+        label = volume.metadata.label(key)
+        values = [value.strip() for value in label.split(SEPARATOR)] if label is not None else []
+        if values and all(values):
+            found.append(Requirement(key, frozenset(values)))
+    return found
+
+
+def _matching(requirement: Requirement, nodes: Nodes) -> BoolArray:
+    own = _having(requirement.key, requirement.values, nodes)
+    if SUCCESSOR[requirement.key] == requirement.key:
+        return own
+    missing = nodes.label(requirement.key)[0] < 0
+    matching: BoolArray = np.where(
+        missing, _having(SUCCESSOR[requirement.key], requirement.values, nodes), own
+    )
+    return matching
+
+
+def _having(key: str, wanted: frozenset[str], nodes: Nodes) -> BoolArray:
+    codes, values = nodes.label(key)
+    return np.asarray([*(value in wanted for value in values), False], np.bool_)[codes]

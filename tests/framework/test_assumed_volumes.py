@@ -1,0 +1,13 @@
+from batchsched.framework.assumed_volumes import AssumedVolumes, Promise
+
+
+def test_promises_stand_until_they_are_taken_back():
+    assumed = AssumedVolumes()
+    assumed.assume("default/x", Promise((("v", "default/c"),), (("default/d", "n"),)))
+    assumed.assume("default/y", Promise((("w", "default/e"),)))
+    assert assumed.claim_of == {"v": "default/c", "w": "default/e"}
+    assert assumed.node_of == {"default/d": "n"}
+    assumed.revert("default/x")
+    assumed.revert("default/x")
+    assumed.revert("default/nobody")
+    assert (assumed.claim_of, assumed.node_of) == ({"w": "default/e"}, {})

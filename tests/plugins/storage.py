@@ -1,0 +1,139 @@
+"""Storage objects for plugin tests, written as Kubernetes writes them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from batchsched.framework.nodes import NodeTable
+from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.snapshot import Snapshot
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from tests.plugins.cluster import pod, table
+
+ZONE = "topology.kubernetes.io/zone"
+DRIVER = "csi.example.com"
+FIELDS: dict[type, str] = {
+    CSIDriver: "csi_drivers",
+    CSINode: "csi_nodes",
+    CSIStorageCapacity: "csi_storage_capacities",
+    VolumeAttachment: "volume_attachments",
+    PersistentVolume: "persistent_volumes",
+    PersistentVolumeClaim: "persistent_volume_claims",
+    StorageClass: "storage_classes",
+}
+
+
+def storage_class(name: str = "late", **fields: Any) -> StorageClass:
+    """A class whose claims wait for their first consumer, unless `fields` say otherwise."""
+    stated = {"provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer", **fields}
+    return msgspec.convert({"metadata": {"name": name}, **stated}, StorageClass)
+
+
+def claim(
+    name: str, volume: str = "", size: str = "1Gi", metadata: dict[str, Any] | None = None, **spec: Any
+) -> PersistentVolumeClaim:
+    """A claim of the class `late`, bound to a volume when one is named."""
+    annotations = {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": f"uid-{name}",
+                "annotations": annotations,
+                **(metadata or {}),
+            },
+            "spec": {
+                "volumeName": volume,
+                "storageClassName": "late",
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": size}},
+                **spec,
+            },
+        },
+        PersistentVolumeClaim,
+    )
+
+
+def volume(
+    name: str,
+    size: str = "1Gi",
+    zones: Iterable[str] = (),
+    labels: dict[str, str] | None = None,
+    phase: str = "Available",
+    **spec: Any,
+) -> PersistentVolume:
+    """A volume of the class `late`, reached from nodes of some zones only when they are named."""
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": list(zones)}]}
+    affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}} if zones else {}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": labels or {}},
+            "spec": {
+                "capacity": {"storage": size},
+                "storageClassName": "late",
+                "accessModes": ["ReadWriteOnce"],
+                **affinity,
+                **spec,
+            },
+            "status": {"phase": phase},
+        },
+        PersistentVolume,
+    )
+
+
+def csi_volume(name: str, handle: str = "", driver: str = DRIVER) -> PersistentVolume:
+    """A volume of a CSI driver."""
+    return volume(name, csi={"driver": driver, "volumeHandle": handle or name})
+
+
+def csi_node(name: str, limit: int | None = None, driver: str = DRIVER, migrated: str = "") -> CSINode:
+    """A node's drivers: one of them, with a limit or none."""
+    allocatable = {} if limit is None else {"allocatable": {"count": limit}}
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": migrated} if migrated else {}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"drivers": [{"name": driver, "nodeID": name, **allocatable}]},
+        },
+        CSINode,
+    )
+
+
+def attachment(node: str, volume: str, attacher: str = DRIVER) -> VolumeAttachment:
+    """A volume that is attached to a node."""
+    return msgspec.convert(
+        {
+            "metadata": {"name": f"{node}-{volume}"},
+            "spec": {
+                "attacher": attacher,
+                "nodeName": node,
+                "source": {"persistentVolumeName": volume},
+            },
+        },
+        VolumeAttachment,
+    )
+
+
+def claiming(name: str, *claims: str) -> Pod:
+    """A pod with a volume for each claim."""
+    return pod(name, volumes=[{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims])
+
+
+def stored(nodes: Iterable[Node], *objects: Any, **bound: Iterable[Pod]) -> NodeTable:
+    """A node table of a cluster with storage objects; `bound` pods by node name."""
+    made = table(nodes, bound)
+    fields: dict[str, tuple[Any, ...]] = {}
+    for one in objects:
+        fields[FIELDS[type(one)]] = (*fields.get(FIELDS[type(one)], ()), one)
+    made.snapshot = with_objects(made.snapshot, fields)
+    return made
+
+
+def with_objects(snapshot: Snapshot, fields: dict[str, Any]) -> Snapshot:
+    """The snapshot with other objects in some fields."""
+    return replace(snapshot, **fields)

@@ -1,0 +1,204 @@
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from batchsched.errors import PluginError
+from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Code
+from batchsched.plugins.node_volume_limits import TOO_MANY_VOLUMES, NodeVolumeLimits
+from batchsched.solver.problem import UNLIMITED
+from tests.plugins.cluster import class_of, filtered, land, node, pod, refusals
+from tests.plugins.storage import (
+    attachment,
+    claim,
+    claiming,
+    csi_node,
+    csi_volume,
+    storage_class,
+    stored,
+)
+
+CLAIMS = [claim(f"c{at}", f"v{at}") for at in range(4)]
+VOLUMES = [csi_volume(f"v{at}") for at in range(4)]
+
+
+def refused(made, *claims):
+    return list(refusals(NodeVolumeLimits(), claiming("x", *claims), made))
+
+
+def ephemeral(name="x"):
+    return pod(name, volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
+
+
+def test_a_node_takes_as_many_volumes_as_its_driver_allows():
+    made = stored([node("a"), node("b")], *CLAIMS, *VOLUMES, csi_node("a", 1), csi_node("b", 2))
+    assert refused(made, "c0", "c1") == ["a"]
+    verdict = filtered(NodeVolumeLimits(), claiming("x", "c0", "c1"), made)
+    assert verdict.reasons_at(0) == (TOO_MANY_VOLUMES,)
+    assert not verdict.unresolvable.any()
+
+
+def test_a_volume_that_is_mounted_already_counts_once():
+    made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 2), a=[claiming("p", "c0", "c1")])
+    assert refused(made, "c0", "c1") == []
+    assert refused(made, "c2") == ["a"]
+
+
+def test_two_claims_of_one_handle_are_one_volume():
+    made = stored([node("a")], *CLAIMS, csi_volume("v0", "h"), csi_volume("v1", "h"), csi_node("a", 1))
+    assert refused(made, "c0", "c1") == []
+
+
+def test_a_node_without_a_limit_takes_any_number():
+    made = stored([node("a"), node("b")], *CLAIMS, *VOLUMES, csi_node("b"))
+    assert refused(made, "c0", "c1", "c2") == []
+
+
+def test_attachments_count_where_no_pod_mounts_the_volume():
+    pods = [claiming("p", "c0")]
+    made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 2), attachment("a", "v0"), a=pods)
+    assert refused(made, "c1") == []
+    made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 2), attachment("a", "v3"), a=pods)
+    assert refused(made, "c1") == ["a"]
+
+
+def test_attachments_that_name_no_csi_volume_do_not_count():
+    odd = [attachment("a", "gone"), attachment("a", "v0", attacher=""), attachment("b", "v0")]
+    made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 1), *odd)
+    assert refused(made, "c1") == []
+
+
+def test_a_claim_without_a_volume_counts_for_its_classs_driver():
+    made = stored([node("a")], claim("n"), storage_class(), csi_node("a", 0))
+    assert refused(made, "n") == ["a"]
+    assert refused(stored([node("a")], claim("n"), csi_node("a", 0)), "n") == []
+
+
+def test_volumes_of_kubernetes_own_count_where_the_node_has_migrated_them():
+    drivers = ("pd.csi.storage.gke.io", "kubernetes.io/gce-pd"), ("ebs.csi.aws.com", "kubernetes.io/aws-ebs")
+    sources = {"gcePersistentDisk": {"pdName": "d"}}, {"awsElasticBlockStore": {"volumeID": "aws://z/vol-1"}}
+    for (driver, plugin), source in zip(drivers, sources, strict=True):
+        for migrated, expected in ((plugin, ["a"]), ("", [])):
+            made = stored([node("a")], csi_node("a", 0, driver, migrated))
+            one = pod("x", volumes=[{"name": "v", **source}])
+            assert list(refusals(NodeVolumeLimits(), one, made)) == expected
+
+
+def test_a_migrated_volume_behind_a_claim_is_that_of_the_pod_that_mounts_it_by_name():
+    disk = msgspec.convert(
+        {"metadata": {"name": "v0"}, "spec": {"awsElasticBlockStore": {"volumeID": "vol-1"}}},
+        type(VOLUMES[0]),
+    )
+    there = pod("p", volumes=[{"name": "v", "awsElasticBlockStore": {"volumeID": "aws://z/vol-1"}}])
+    drivers = csi_node("a", 1, "ebs.csi.aws.com", "kubernetes.io/aws-ebs")
+    assert refused(stored([node("a")], CLAIMS[0], disk, drivers, a=[there]), "c0") == []
+    assert refused(stored([node("a")], CLAIMS[1], VOLUMES[1], drivers, a=[there]), "c1") == []
+
+
+def test_a_missing_claim_refuses_every_node_for_good():
+    made = stored([node("a"), node("b")])
+    verdict = filtered(NodeVolumeLimits(), claiming("x", "c0"), made)
+    assert verdict.reasons_at(1) == ('looking up PVC default/c0: persistentvolumeclaim "c0" not found',)
+    assert verdict.unresolvable.all()
+
+
+def test_a_missing_claim_of_a_pod_that_is_there_is_passed_over():
+    made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 1), a=[claiming("p", "gone")])
+    assert refused(made, "c0") == []
+
+
+def test_an_ephemeral_volumes_claim_must_be_the_pods_own():
+    mine = {"ownerReferences": [{"controller": True, "uid": ""}]}
+    made = stored([node("a")], claim("x-scratch", metadata=mine), storage_class(), csi_node("a", 0))
+    assert list(refusals(NodeVolumeLimits(), ephemeral(), made)) == ["a"]
+    with pytest.raises(PluginError, match="pod is not owner"):
+        filtered(NodeVolumeLimits(), ephemeral(), stored([node("a")], claim("x-scratch")))
+
+
+def test_a_claim_without_a_name_breaks_the_pod():
+    with pytest.raises(PluginError, match="had no name"):
+        filtered(NodeVolumeLimits(), claiming("x", ""), stored([node("a")]))
+
+
+def test_pods_without_volumes_are_skipped():
+    made = stored([node("a")])
+    assert (
+        NodeVolumeLimits().prefilter(class_of(made, pod()), made.all(), CycleState()).status.code is Code.SKIP
+    )
+    assert NodeVolumeLimits().admits(
+        class_of(made, pod()), made, np.asarray([0], np.int32), np.asarray([9], np.int32)
+    )
+
+
+def test_pods_with_ephemeral_volumes_are_classes_of_their_own():
+    assert NodeVolumeLimits().signature(ephemeral("x")) != NodeVolumeLimits().signature(ephemeral("y"))
+    assert NodeVolumeLimits().signature(claiming("x", "c")) == NodeVolumeLimits().signature(
+        claiming("y", "c")
+    )
+
+
+def test_equal_pods_are_admitted_together_where_one_fits():
+    made = stored([node("a"), node("b")], *CLAIMS, *VOLUMES, csi_node("a", 1), csi_node("b", 0))
+    both, wish = np.asarray([0, 1], np.int32), class_of(made, claiming("x", "c0"))
+    assert NodeVolumeLimits().admits(wish, made, both, np.asarray([5, 0], np.int32))
+    assert not NodeVolumeLimits().admits(wish, made, both, np.asarray([5, 1], np.int32))
+
+
+def batch_of(made, wishes, count=1):
+    return Batch([Candidate(at, class_of(made, one), at, count, True) for at, one in enumerate(wishes)])
+
+
+def test_rows_leave_each_node_the_volumes_it_can_still_attach():
+    drivers = csi_node("a", 2), csi_node("b")
+    made = stored([node("a"), node("b")], *CLAIMS, *VOLUMES, *drivers, a=[claiming("p", "c3")])
+    wishes = [claiming("x", "c0"), claiming("y", "c1", "c2"), claiming("z", "c3")]
+    (row,) = NodeVolumeLimits().constrain(batch_of(made, wishes), made.all())
+    assert (row.partition, row.classes.tolist(), row.coefficients.tolist()) == (EVERY_NODE, [0, 1], [1, 2])
+    assert row.right.tolist() == [1, UNLIMITED]
+
+
+def test_volumes_that_pods_share_make_no_row():
+    made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 0))
+    assert (
+        NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "c0"), claiming("y", "c0")]), made.all())
+        == []
+    )
+    assert NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "c0")], 2), made.all()) == []
+
+
+def test_a_broken_pod_makes_no_row():
+    made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 0), a=[claiming("p", "")])
+    assert NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "")]), made.all()) == []
+
+
+WISHES = st.lists(st.sampled_from(["c0", "c1", "c2", "c3"]), min_size=1, max_size=3, unique=True)
+
+
+@pytest.mark.properties
+@given(
+    limits=st.lists(st.integers(0, 3), min_size=1, max_size=2),
+    wishes=st.lists(WISHES, min_size=2, max_size=5),
+    data=st.data(),
+)
+def test_refusals_outlive_pods_that_pass_and_rows_hold_for_them(limits, wishes, data):
+    nodes = [node(f"n{at}") for at in range(len(limits))]
+    drivers = [csi_node(f"n{at}", limit) for at, limit in enumerate(limits)]
+    made = stored(nodes, *CLAIMS, *VOLUMES, *drivers)
+    pods = [claiming(f"x{at}", *claims) for at, claims in enumerate(wishes)]
+    rows = NodeVolumeLimits().constrain(batch_of(made, pods), made.all())
+    placed = np.zeros((len(pods), len(nodes)), np.int64)
+    for at, one in enumerate(pods):
+        before = [filtered(NodeVolumeLimits(), other, made).fits for other in pods]
+        where = data.draw(st.integers(0, len(nodes) - 1))
+        if not before[at][where]:
+            continue
+        land(made, one, made.names[where])
+        placed[at, where] = 1
+        after = [filtered(NodeVolumeLimits(), other, made).fits for other in pods]
+        assert not any((now & ~then).any() for now, then in zip(after, before, strict=True))
+    for row in rows:
+        assert (row.coefficients @ placed[row.classes] <= row.right).all()
+    assume(placed.any())

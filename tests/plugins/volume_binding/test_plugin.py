@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Code
+from batchsched.plugins.volume_binding import VolumeBinding
+from batchsched.plugins.volume_binding.plugin import VolumeBindingArgs
+from batchsched.plugins.volume_binding.search import BIND_CONFLICT
+from tests.plugins.cluster import class_of, filtered, land, node, pod, refusals
+from tests.plugins.storage import ZONE, claim, claiming, storage_class, stored, volume
+
+NODES = [node("a", labels={ZONE: "a"}), node("b", labels={ZONE: "b"})]
+STATIC = storage_class(provisioner="kubernetes.io/no-provisioner")
+
+
+def prefilter(one, made):
+    return VolumeBinding().prefilter(class_of(made, one), made.all(), CycleState()).status
+
+
+def reserve(one, name, made):
+    status = VolumeBinding().reserve(one, made.index[name], made, CycleState())
+    if status.ok:
+        land(made, one, name)
+    return status
+
+
+def test_pods_without_claims_are_skipped_and_others_prepared_or_refused():
+    made = stored(NODES, claim("c"), storage_class())
+    assert prefilter(pod(), made).code is Code.SKIP
+    assert prefilter(claiming("x", "c"), made).code is Code.SUCCESS
+    refused = prefilter(claiming("x", "gone"), made)
+    assert (refused.code, refused.reasons) == (Code.UNRESOLVABLE, ('persistentvolumeclaim "gone" not found',))
+
+
+def test_no_eviction_gives_a_pod_its_volumes():
+    made = stored(NODES, claim("c"), STATIC)
+    assert filtered(VolumeBinding(), claiming("x", "c"), made).unresolvable.all()
+
+
+def test_a_volume_that_a_pod_was_promised_is_not_offered_to_the_next():
+    made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
+    assert reserve(claiming("x", "c"), "a", made).ok
+    assert refusals(VolumeBinding(), claiming("y", "d"), made) == {
+        "a": (BIND_CONFLICT,),
+        "b": (BIND_CONFLICT,),
+    }
+    assert refusals(VolumeBinding(), claiming("z", "c"), made) == {}
+    assert reserve(claiming("y", "d"), "b", made).reasons == (BIND_CONFLICT,)
+
+
+def test_a_claim_that_is_provisioned_from_a_node_draws_its_other_pods_there():
+    made = stored(NODES, claim("c"), storage_class())
+    assert reserve(claiming("x", "c"), "b", made).ok
+    assert refusals(VolumeBinding(), claiming("y", "c"), made) == {"a": (BIND_CONFLICT,)}
+    assert reserve(claiming("y", "c"), "b", made).ok
+
+
+def test_what_is_given_back_can_be_promised_again_and_only_once():
+    made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
+    one, plugin, state = claiming("x", "c"), VolumeBinding(), CycleState()
+    assert plugin.reserve(one, 0, made, state).ok
+    plugin.unreserve(one, 0, made, state)
+    plugin.unreserve(one, 0, made, state)
+    assert refusals(VolumeBinding(), claiming("y", "d"), made) == {}
+
+
+def test_a_pod_that_shares_a_claim_gives_back_nothing_that_stood_before_it():
+    made = stored(NODES, claim("c"), storage_class())
+    assert reserve(claiming("x", "c"), "b", made).ok
+    second = claiming("y", "c")
+    assert VolumeBinding().reserve(second, 1, made, CycleState()).ok
+    VolumeBinding().unreserve(second, 1, made, CycleState())
+    assert list(refusals(VolumeBinding(), claiming("z", "c"), made)) == ["a"]
+
+
+def test_reserve_has_nothing_to_keep_for_bound_claims_and_none():
+    made = stored(NODES, claim("c", "v"), volume("v"))
+    assert VolumeBinding().reserve(claiming("x", "c"), 0, made, CycleState()).ok
+    assert VolumeBinding().reserve(pod(), 0, made, CycleState()).ok
+    assert not VolumeBinding().reserve(claiming("x", "gone"), 0, made, CycleState()).ok
+
+
+def test_equal_pods_are_admitted_at_once_where_their_claims_are_bound():
+    made = stored(NODES, claim("c", "v"), volume("v", zones="a"), claim("d"), storage_class())
+    both = np.asarray([0, 1], np.int32)
+
+    def admits(one, *counts):
+        return VolumeBinding().admits(class_of(made, one), made, both, np.asarray(counts, np.int32))
+
+    assert admits(pod(), 3, 3)
+    assert admits(claiming("x", "c"), 9, 0)
+    assert not admits(claiming("x", "c"), 9, 1)
+    assert admits(claiming("x", "d"), 0, 1)
+    assert not admits(claiming("x", "d"), 0, 2)
+    assert not admits(claiming("x", "gone"), 1, 0)
+    assert admits(claiming("x", "gone"), 0, 0)
+
+
+def test_the_args_are_those_of_kube_scheduler():
+    assert VolumeBindingArgs.model_validate({"bindTimeoutSeconds": 30}).bind_timeout_seconds == 30
+    with pytest.raises(ValidationError):
+        VolumeBindingArgs.model_validate({"bindTimeoutSeconds": -1})

@@ -1,0 +1,152 @@
+import msgspec
+
+from batchsched.framework.storage import storage_of
+from batchsched.model.csi import CSIDriver, CSIStorageCapacity
+from batchsched.plugins.volume_binding.claims import claims_of
+from batchsched.plugins.volume_binding.search import (
+    BIND_CONFLICT,
+    NODE_CONFLICT,
+    NOT_ENOUGH_SPACE,
+    VOLUME_MISSING,
+    search,
+)
+from tests.plugins.cluster import node
+from tests.plugins.storage import DRIVER, ZONE, claim, claiming, storage_class, stored, volume
+
+NODES = [node("a", labels={ZONE: "a"}), node("b", labels={ZONE: "b"})]
+STATIC = storage_class(provisioner="kubernetes.io/no-provisioner")
+
+
+def found(pod, *objects):
+    made = stored(NODES, *objects)
+    claims = claims_of(pod, storage_of(made))
+    assert claims is not None
+    return search(claims, made.all())
+
+
+def reasons(pod, *objects):
+    verdict = found(pod, *objects).verdict()
+    return [verdict.reasons_at(at) for at in range(len(NODES))]
+
+
+def given(pod, *objects):
+    """The volume of each claim on each node."""
+    result = found(pod, *objects)
+    names = [one.metadata.name for one in result.volumes]
+    return {
+        one.metadata.name: [names[at] if at >= 0 else "" for at in choice.tolist()]
+        for one, choice in result.matches
+    }
+
+
+def room(name, zone, **fields):
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "csi"},
+            "nodeTopology": {"matchLabels": {ZONE: zone}},
+            "storageClassName": "late",
+            **fields,
+        },
+        CSIStorageCapacity,
+    )
+
+
+def test_bound_volumes_must_be_in_reach():
+    assert reasons(claiming("x", "c"), claim("c", "v"), volume("v", zones="a")) == [(), (NODE_CONFLICT,)]
+
+
+def test_a_bound_volume_that_is_gone_refuses_the_nodes_that_nothing_else_did():
+    objects = claim("c", "v"), claim("d", "gone"), volume("v", zones="a")
+    assert reasons(claiming("x", "c", "d"), *objects) == [(VOLUME_MISSING,), (NODE_CONFLICT,)]
+    assert reasons(claiming("x", "d", "c"), *objects) == [(VOLUME_MISSING,), (VOLUME_MISSING,)]
+
+
+def test_a_volume_knows_labels_and_no_names():
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    local = volume("v", nodeAffinity={"required": {"nodeSelectorTerms": [term]}})
+    assert reasons(claiming("x", "c"), claim("c", "v"), local) == [(NODE_CONFLICT,), (NODE_CONFLICT,)]
+
+
+def test_a_claim_takes_the_smallest_volume_that_is_large_enough_and_in_reach():
+    volumes = volume("small", "500Mi"), volume("far", "1Gi", "b"), volume("big", "3Gi"), volume("mid", "2Gi")
+    assert given(claiming("x", "c"), claim("c"), STATIC, *volumes) == {"c": ["mid", "far"]}
+
+
+def test_smaller_claims_choose_first_and_a_volume_is_given_once():
+    claims = claim("c", size="2Gi"), claim("d", size="1Gi")
+    volumes = volume("v", "2Gi"), volume("w", "5Gi", "a")
+    assert given(claiming("x", "c", "d"), *claims, STATIC, *volumes) == {"d": ["v", "v"], "c": ["w", ""]}
+    assert reasons(claiming("x", "c", "d"), *claims, STATIC, *volumes) == [(), (BIND_CONFLICT,)]
+
+
+def test_volumes_that_do_not_suit_are_passed_over():
+    other = {"namespace": "default", "name": "other"}
+    odd = [
+        volume("block", volumeMode="Block"),
+        volume("used", claimRef=other),
+        volume("pending", phase="Pending"),
+        volume("class", storageClassName="fast"),
+        volume("modes", accessModes=["ReadOnlyMany"]),
+        volume("gold", volumeAttributesClassName="gold"),
+    ]
+    assert given(claiming("x", "c"), claim("c"), STATIC, *odd) == {"c": ["", ""]}
+    picky = claim("c", selector={"matchLabels": {"tier": "1"}})
+    volumes = volume("v"), volume("w", "9Gi", labels={"tier": "1"})
+    assert given(claiming("x", "c"), picky, STATIC, *volumes) == {"c": ["w", "w"]}
+
+
+def test_a_volume_that_is_promised_to_the_claim_is_the_only_one_it_takes():
+    mine = {"namespace": "default", "name": "c", "uid": "uid-c"}
+    volumes = volume("v"), volume("mine", "9Gi", "a", claimRef=mine, phase="Bound")
+    assert given(claiming("x", "c"), claim("c"), STATIC, *volumes) == {"c": ["mine", ""]}
+    stale = volume("stale", claimRef={**mine, "uid": "older"})
+    assert given(claiming("x", "c"), claim("c"), STATIC, stale) == {"c": ["", ""]}
+
+
+def test_what_is_not_there_is_made_where_the_class_allows_it():
+    zones = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
+    assert reasons(claiming("x", "c"), claim("c"), storage_class(allowedTopologies=zones)) == [
+        (),
+        (BIND_CONFLICT,),
+    ]
+    assert reasons(claiming("x", "c"), claim("c"), storage_class(allowedTopologies=[{}]))[0] == (
+        BIND_CONFLICT,
+    )
+    assert reasons(claiming("x", "c"), claim("c"), STATIC) == [(BIND_CONFLICT,), (BIND_CONFLICT,)]
+    assert reasons(claiming("x", "c"), claim("c"), storage_class()) == [(), ()]
+
+
+def test_a_claim_with_a_node_is_made_there_and_nowhere_else():
+    there = claim("c", metadata={"annotations": {"volume.kubernetes.io/selected-node": "b"}})
+    assert reasons(claiming("x", "c"), there, storage_class()) == [(BIND_CONFLICT,), ()]
+    gone = claim("c", metadata={"annotations": {"volume.kubernetes.io/selected-node": "gone"}})
+    assert reasons(claiming("x", "c"), gone, storage_class()) == [(BIND_CONFLICT,), (BIND_CONFLICT,)]
+
+
+def test_a_driver_that_counts_its_room_must_have_it():
+    driver = msgspec.convert({"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}, CSIDriver)
+    late, wish = storage_class(), claim("c", size="2Gi")
+
+    def at(*objects):
+        return reasons(claiming("x", "c"), wish, late, *objects)
+
+    assert at(driver, room("r", "a", capacity="2Gi")) == [(), (NOT_ENOUGH_SPACE,)]
+    assert at(driver, room("r", "a", capacity="9Gi", maximumVolumeSize="1Gi")) == [(NOT_ENOUGH_SPACE,)] * 2
+    assert at(driver, room("r", "a", capacity="9Gi", storageClassName="fast")) == [(NOT_ENOUGH_SPACE,)] * 2
+    assert (
+        at(driver, room("r", "a"), room("s", "b", capacity="9Gi", nodeTopology=None))
+        == [(NOT_ENOUGH_SPACE,)] * 2
+    )
+    silent = msgspec.convert({"metadata": {"name": DRIVER}}, CSIDriver)
+    assert at(silent) == [(), ()]
+    sizeless = claim("c", resources={})
+    assert reasons(claiming("x", "c"), sizeless, late, driver) == [(), ()]
+
+
+def test_the_first_claim_that_cannot_be_made_gives_the_reason():
+    driver = msgspec.convert({"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}, CSIDriver)
+    claims = claim("big", size="9Gi"), claim("small", storageClassName="none", size="1Gi")
+    none = storage_class("none", provisioner="kubernetes.io/no-provisioner")
+    assert reasons(claiming("x", "big", "small"), *claims, storage_class(), none, driver)[0] == (
+        BIND_CONFLICT,
+    )
