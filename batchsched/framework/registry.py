@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from batchsched.errors import InvalidInput
 from batchsched.framework.enabling import by_point, everywhere, needed, weights_of
-from batchsched.framework.guard import name_of
+from batchsched.framework.guard import ask, name_of
 from batchsched.framework.pipeline import Pipeline
 from batchsched.model.complaint import Complaint, complaints
 from batchsched.settings.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
@@ -55,6 +55,7 @@ class Registry:
         Raises:
           InvalidInput: the profile names a plugin that is not registered, one at a point that it does not have, or
             arguments that it refuses.
+          PluginError: a plugin cannot be constructed.
         """
         for place, name in _named(profile):
             self._known_or_passed_over(name, place)
@@ -92,8 +93,13 @@ def _configured(profile: Profile) -> tuple[tuple[str, str], ...]:
 
 @cache
 def found() -> tuple[type, ...]:
-    """Return the plugin classes that installed packages offer by entry point, by name."""
-    return tuple(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name))
+    """Return the plugin classes that installed packages offer by entry point, by name.
+
+    Raises:
+      PluginError: one cannot be loaded.
+    """
+    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name)
+    return tuple(ask(point, "loading", point.load) for point in points)
 
 
 @cache
@@ -109,8 +115,15 @@ def _make(plugin: type, arguments: Mapping[str, Any]) -> object:
             raise InvalidInput(
                 "the plugin takes no arguments", object=f"plugin {name_of(plugin)}", field="args"
             )
-        return plugin()
-    return plugin(_validated(model, arguments, name_of(plugin)))
+        return _built(plugin)
+    return _built(plugin, _validated(model, arguments, name_of(plugin)))
+
+
+def _built(plugin: type, *arguments: object) -> object:
+    """Construct a plugin. The pipeline sorts plugins by hash, which a dataclass that is not frozen lacks."""
+    made: object = ask(plugin, "construction", plugin, *arguments)
+    ask(plugin, "construction", hash, made)
+    return made
 
 
 def _validated(model: type[BaseModel], arguments: Mapping[str, Any], plugin: str) -> BaseModel:

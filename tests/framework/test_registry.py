@@ -1,11 +1,14 @@
 """From names in a profile to a pipeline."""
 
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import ClassVar
 
 import pytest
 from pydantic import Field
 
-from batchsched.errors import InvalidInput
+from batchsched.errors import InvalidInput, PluginError
+from batchsched.framework import registry
 from batchsched.framework.pipeline import names
 from batchsched.framework.registry import Registry, found, standard
 from batchsched.model.custom import Part
@@ -114,3 +117,30 @@ def test_plugin_that_takes_no_arguments_says_so():
 def test_installed_plugins_are_found_by_entry_point_and_all_defaults_are_among_them():
     assert set(DEFAULT_PLUGINS) <= {one.name for one in found()}  # type: ignore[attr-defined]
     assert names(standard().pipeline(Profile()).plugins) == DEFAULT_PLUGINS
+
+
+def test_plugin_that_cannot_be_made_is_named():
+    class Raising:
+        name: ClassVar[str] = "Raising"
+
+        def __init__(self) -> None:
+            raise OSError("no licence server")
+
+    @dataclass
+    class Unhashable:
+        name: ClassVar[str] = "Unhashable"
+
+    enabled = Profile.model_validate({"plugins": {"enabled": [{"name": "Raising"}]}})
+    with pytest.raises(
+        PluginError, match="plugin Raising failed in construction: OSError: no licence server"
+    ):
+        Registry([Raising], (), {}).pipeline(enabled)
+    with pytest.raises(PluginError, match="plugin Unhashable failed in construction: TypeError"):
+        Registry([Unhashable], ("Unhashable",), {}).pipeline(Profile())
+
+
+def test_plugin_that_cannot_be_loaded_is_named(monkeypatch):
+    gone = EntryPoint("Gone", "no_such_package:Gone", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: (gone,))
+    with pytest.raises(PluginError, match="plugin Gone failed in loading: ModuleNotFoundError"):
+        found.__wrapped__()
