@@ -5,7 +5,7 @@ plugins to it, and the documentation's page on the life of a pod is written from
 """
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -258,12 +258,11 @@ def rows(plugin: object, answer: object, batch: Batch, nodes: int) -> tuple[Row,
     """Return the rows of a Constrain: their numbers name what the batch has."""
     if not isinstance(answer, Sequence):
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
-    numbers = [candidate.index for candidate in batch.candidates]
-    gangs = [candidate.gang for candidate in batch.candidates]
+    bounds = _Bounds.of(batch, nodes)
     for row in answer:
         if not isinstance(row, Row):
             raise _nonsense(plugin, "Constrain", "a Row", row)
-        ask(plugin, "Constrain", _check_row(row, numbers, gangs), batch, nodes)
+        ask(plugin, "Constrain", bounds.check, row)
     return tuple(answer)
 
 
@@ -272,33 +271,39 @@ def signed(stated: Status, plugin: object) -> Status:
     return stated if stated.plugin else Status(stated.code, stated.reasons, name_of(plugin))
 
 
-def _check_row(row: Row, classes: list[int], gangs: list[int]) -> Callable[[Batch, int], None]:
-    def check(batch: Batch, nodes: int) -> None:
-        domains = _domains(row, batch, nodes)
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What the rows of a batch may name: classes, gangs, and partitions with the number of their domains."""
+
+    classes: frozenset[int]
+    gangs: frozenset[int]
+    domains: dict[int, int]
+
+    @classmethod
+    def of(cls, batch: Batch, nodes: int) -> "_Bounds":
+        sizes = {at: int(one.max(initial=-1)) + 1 for at, one in enumerate(batch.partitions)}
+        return cls(
+            frozenset(one.index for one in batch.candidates),
+            frozenset(one.gang for one in batch.candidates),
+            {ALL_NODES: 1, EVERY_NODE: nodes} | sizes,
+        )
+
+    def check(self, row: Row) -> None:
+        domains = self.domains.get(row.partition)
+        if domains is None:
+            raise ValueError(f"no partition has the number {row.partition}")
+        shape = (len(row.right), len(row.gangs))
         expected = {
-            "classes": bool(np.isin(row.classes, classes).all()) and row.classes.ndim == 1,
+            "classes": row.classes.ndim == 1 and self.classes.issuperset(row.classes.tolist()),
             "coefficients": row.coefficients.shape == row.classes.shape,
             "right": row.right.ndim == 1 and len(row.right) >= domains,
-            "gangs": bool(np.isin(row.gangs, gangs).all()),
-            "gang_coefficients": not len(row.gangs)
-            or row.gang_coefficients.shape == (len(row.right), len(row.gangs)),
+            "gangs": row.gangs.ndim == 1 and self.gangs.issuperset(row.gangs.tolist()),
+            "gang_coefficients": not len(row.gangs) or row.gang_coefficients.shape == shape,
         }
         wrong = [name for name, holds in expected.items() if not holds]
         arrays = (row.classes, row.coefficients, row.right, row.gangs, row.gang_coefficients)
         if wrong or any(array.dtype.kind not in "iu" for array in arrays):
             raise ValueError(f"a row's {', '.join(wrong) or 'numbers'} do not belong to the batch")
-
-    return check
-
-
-def _domains(row: Row, batch: Batch, nodes: int) -> int:
-    if row.partition == ALL_NODES:
-        return 1
-    if row.partition == EVERY_NODE:
-        return nodes
-    if not 0 <= row.partition < len(batch.partitions):
-        raise ValueError(f"no partition has the number {row.partition}")
-    return int(batch.partitions[row.partition].max(initial=-1)) + 1
 
 
 def _compare(key: Any) -> bool:
