@@ -15,7 +15,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full lint format bench docs docs-serve generate pin clean distclean
+.PHONY: help setup demo test test-full conformance lint format bench docs docs-serve generate pin clean distclean
 
 help: ## say what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,9 @@ test: lint docs ## lint, docs, then every test with branch coverage
 
 test-full: ## the same, each property with at least 500 examples, freshly drawn
 	@HYPOTHESIS_PROFILE=full $(MAKE) --no-print-directory test
+
+conformance: $(READY) ## compare with recorded answers of kube-scheduler (CASES=DIR for other files than our own)
+	@$(BIN)/python -m tests.conformance $(CASES)
 
 lint: $(READY) ## ruff, mypy --strict, import contracts
 	@$(BIN)/ruff check

@@ -57,6 +57,9 @@ class Pipeline:
         self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._at("queue_sort", points.QueueSortPlugin)
         self.prefilters: tuple[points.PreFilterPlugin, ...] = self._at("pre_filter", points.PreFilterPlugin)
         self.filters: tuple[points.FilterPlugin, ...] = self._at("filter", points.FilterPlugin)
+        self.postfilters: tuple[points.PostFilterPlugin, ...] = self._at(
+            "post_filter", points.PostFilterPlugin
+        )
         self.prescores: tuple[points.PreScorePlugin, ...] = self._at("pre_score", points.PreScorePlugin)
         self.scores: tuple[points.ScorePlugin, ...] = self._at("score", points.ScorePlugin)
         self.reserves: tuple[points.ReservePlugin, ...] = self._at("reserve", points.ReservePlugin)

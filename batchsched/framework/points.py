@@ -15,8 +15,17 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
+from batchsched.framework.scan import Scan
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import IndexArray, IntArray, PermitAnswer, PreFilterAnswer, Status, Verdict
+from batchsched.framework.status import (
+    IndexArray,
+    IntArray,
+    PermitAnswer,
+    PostFilterAnswer,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import Snapshot
 
@@ -101,7 +110,10 @@ class PreFilterPlugin(Protocol):
 
 @runtime_checkable
 class PreFilterExtensionsPlugin(Protocol):
-    """Keeps a PreFilter's state true while pods come and go: the session's own, nominated pods, and victims."""
+    """Keeps a PreFilter's state true while pods come and go: the session's own, nominated pods, and victims.
+
+    A value in the state that these methods change has a `clone()`, so that what is only tried leaves no trace.
+    """
 
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         """Count a pod that was put on a node of the table."""
@@ -134,12 +146,53 @@ class BulkFilterPlugin(Protocol):
         ...
 
 
+class Trial(Protocol):
+    """One node as it would be: pods leave it and come back, and the filters are asked. Undone when it is left."""
+
+    def __enter__(self) -> "Trial":
+        """Begin."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """Put everything back."""
+        ...
+
+    def add(self, pod: Pod) -> None:
+        """Put a pod on the node."""
+        ...
+
+    def remove(self, pod: Pod) -> None:
+        """Take a pod off the node."""
+        ...
+
+    def refusal(self) -> Status:
+        """Ask all Filters about the node as it is now, with nominated pods and without; Success when it fits."""
+        ...
+
+
+class PostFilterHandle(Protocol):
+    """What a PostFilter may look at, and what it may try."""
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes and the pods on them."""
+        ...
+
+    def priority_of(self, pod: Pod) -> int:
+        """Return a pod's resolved priority."""
+        ...
+
+    def trial(self, node: int) -> Trial:
+        """Begin a trial of one node of the table."""
+        ...
+
+
 @runtime_checkable
 class PostFilterPlugin(Protocol):
     """Asked when no node fits: may nominate a node after making room. First success wins."""
 
-    def postfilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> tuple[Status, str]:
-        """Return a status and the nominated node's name, "" for none."""
+    def postfilter(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> PostFilterAnswer:
+        """Say what would make room; `scan` says why each node was refused, and holds the cycle's state."""
         ...
 
 

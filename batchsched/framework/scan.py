@@ -42,7 +42,9 @@ class Scan:
         return self.verdicts[by].reasons_at(node) if by >= 0 else ()
 
     def code_at(self, node: int) -> Code:
-        """Return the code of node j's refusal, Success when it fits."""
+        """Return the code of node j's refusal, Success when it fits; a PreFilter's refusal is every node's."""
+        if not self.status.ok:
+            return self.status.code
         if self.outside is not None and self.outside[node]:
             return Code.UNRESOLVABLE
         by = int(self.refused_by[node])

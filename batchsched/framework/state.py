@@ -1,9 +1,18 @@
 """The memory of one pod's way through the points: written by its owner, read by whoever knows the key."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast, runtime_checkable
 
 T = TypeVar("T")
+
+
+@runtime_checkable
+class Cloneable(Protocol):
+    """A value that AddPod and RemovePod change: it can be copied, so that a trial leaves the original as it is."""
+
+    def clone(self) -> object:
+        """Return a copy that changes by itself."""
+        ...
 
 
 # No slots: with them, `StateKey[int]("x")` raises, since typing notes the type on the instance.
@@ -39,3 +48,17 @@ class CycleState:
     def has(self, key: StateKey[T]) -> bool:
         """Tell whether something was kept."""
         return key.name in self._values
+
+    def clone(self) -> "CycleState":
+        """Return a copy for a trial: values that can be cloned are, alone or in a tuple; all others are shared."""
+        copy = CycleState()
+        copy._values = {name: _cloned(value) for name, value in self._values.items()}
+        copy.skip_filter = set(self.skip_filter)
+        copy.skip_score = set(self.skip_score)
+        return copy
+
+
+def _cloned(value: object) -> object:
+    if type(value) is tuple:
+        return tuple(_cloned(one) for one in value)
+    return value.clone() if isinstance(value, Cloneable) else value

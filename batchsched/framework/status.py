@@ -72,6 +72,22 @@ class PermitAnswer:
     timeout_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class PostFilterAnswer:
+    """A PostFilter's answer.
+
+    Args:
+      status: Success when room can be made; Unschedulable lets the next plugin try; UnschedulableAndUnresolvable
+        ends the chain.
+      node: the node that the pod is nominated for, "" for none.
+      victims: namespace/name of the pods that must leave it, the most important first.
+    """
+
+    status: Status = SUCCESS
+    node: str = ""
+    victims: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
     """A Filter's answer about n nodes.

@@ -1,7 +1,7 @@
 """VolumeRestrictions: disks that pods of one node cannot share, and claims that one pod alone may use."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -63,6 +63,10 @@ class Conflicts:
     disks: tuple[Disk, ...]
     claims: frozenset[str]
     uses: int
+
+    def clone(self) -> "Conflicts":
+        """Return a copy that counts by itself."""
+        return replace(self)
 
 
 CONFLICTS: Final = StateKey[Conflicts]("VolumeRestrictions/conflicts")

@@ -1,7 +1,7 @@
 """What was counted: pods that attract or repel a class, by domain, for the Filter and for the Score."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -68,6 +68,10 @@ class Tally:
         """Tell whether anything is left in any domain."""
         return any(bool(counts.any()) for counts in self.by_key.values())
 
+    def clone(self) -> "Tally":
+        """Return a copy that counts by itself."""
+        return Tally(self.table, {key: counts.copy() for key, counts in self.by_key.items()})
+
 
 @dataclass(slots=True, eq=False)
 class Needs:
@@ -93,6 +97,12 @@ class Needs:
     def first_of_series(self) -> bool:
         """Nothing anywhere matches, and the pod matches its own terms: it may be the first."""
         return self.itself and not self.friends.any()
+
+    def clone(self) -> "Needs":
+        """Return a copy that counts by itself."""
+        return replace(
+            self, friends=self.friends.clone(), foes=self.foes.clone(), enemies=self.enemies.clone()
+        )
 
     def change(self, pod: Pod, node: int, by: int) -> None:
         """Count a pod that comes to a node or leaves it.

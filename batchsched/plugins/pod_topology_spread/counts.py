@@ -1,7 +1,7 @@
 """What was counted: matching pods by domain, for the Filter and for the Score."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -54,6 +54,10 @@ class Spread:
         if self.eligible[node]:
             self.counts[self.codes[node]] += by
             self._lowest = None
+
+    def clone(self) -> "Spread":
+        """Return a copy that counts by itself."""
+        return replace(self, counts=self.counts.copy())
 
 
 def eligible_nodes(table: NodeTable, pod: Pod, constraint: Constraint) -> BoolArray:

@@ -1,0 +1,254 @@
+"""What is asked when a pod fits nowhere, and what nominated pods do to the answer of the filters.
+
+A nominated pod waits for room on a node that was, or is being, made for it. Others of lower priority must not take
+it: the filters are asked about such a node twice, with the nominated pods on it and without.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from batchsched.errors import PluginError
+from batchsched.framework.guard import ask, name_of
+from batchsched.framework.host_ports import HostPort, host_ports
+from batchsched.framework.nodes import NodeTable
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import PreFilterExtensionsPlugin
+from batchsched.framework.scan import Scan
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import SUCCESS, Code, PostFilterAnswer, Status, Verdict
+from batchsched.model.pod import Pod
+
+
+def stated_priority(pod: Pod) -> int:
+    """Return the priority that stands in a pod's spec, as an API server resolves it; 0 where none does."""
+    return pod.spec.priority or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Nominations:
+    """The pods that wait for a node.
+
+    Args:
+      pods: by the node's place in the table.
+      priority_of: resolves a pod's priority.
+    """
+
+    pods: dict[int, tuple[Pod, ...]]
+    priority_of: Callable[[Pod], int] = stated_priority
+
+    @classmethod
+    def of(
+        cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = stated_priority
+    ) -> "Nominations":
+        """Gather the pods that name a node of the table in `status.nominatedNodeName`."""
+        found: dict[int, tuple[Pod, ...]] = {}
+        for pod in pods:
+            node = table.index.get(pod.status.nominated_node_name)
+            if node is not None:
+                found[node] = (*found.get(node, ()), pod)
+        return cls(found, priority_of)
+
+    def rivals(self, pod: PodClass, node: int) -> tuple[Pod, ...]:
+        """Return the other pods that wait for a node and whose priority is equal or higher."""
+        return tuple(
+            one
+            for one in self.pods.get(node, ())
+            if one.key != pod.pod.key and self.priority_of(one) >= pod.priority
+        )
+
+
+class NodeTrial:
+    """One node as it would be with other pods on it. Table and cycle state are as before once it is left.
+
+    As in kube-scheduler the host ports that are taken are a set: where two pods hold one port, it is free once
+    one of them has left.
+
+    Source: `HostPortInfo` of kube-scheduler's framework.
+    """
+
+    def __init__(self, handle: "Handle", node: int) -> None:
+        self._handle = handle
+        self._node = node
+        self._state = handle.scan.state.clone()
+        self._undo: list[tuple[Pod, bool]] = []
+        self._ports = self._held_ports()
+
+    def __enter__(self) -> "NodeTrial":
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Put the table back."""
+        self._take_back(0, self._ports)
+
+    def add(self, pod: Pod) -> None:
+        """Put a pod on the node."""
+        self._change(pod, self._state, come=True)
+
+    def remove(self, pod: Pod) -> None:
+        """Take a pod off the node."""
+        self._change(pod, self._state, come=False)
+
+    def refusal(self) -> Status:
+        """Ask all Filters, with nominated pods and without; Success when both fit."""
+        crowded = self.refusal_beside_nominated()
+        return crowded if not crowded.ok else self._ask(self._state)
+
+    def refusal_beside_nominated(self) -> Status:
+        """Ask all Filters with the nominated pods on the node; Success when there are none."""
+        rivals = self._handle.nominations.rivals(self._handle.pod, self._node)
+        if not rivals:
+            return SUCCESS
+        state = self._state.clone()
+        mark, ports = len(self._undo), self._held_ports()
+        try:
+            for rival in rivals:
+                self._change(rival, state, come=True)
+            return self._ask(state)
+        finally:
+            self._take_back(mark, ports)
+
+    def _take_back(self, mark: int, ports: dict[str, tuple[HostPort, ...]]) -> None:
+        """Undo all changes but the first `mark`, the last one first."""
+        while len(self._undo) > mark:
+            pod, came = self._undo.pop()
+            self._move(pod, come=not came)
+        self._handle.table.pods.ports_on[self._node] = ports
+
+    def _held_ports(self) -> dict[str, tuple[HostPort, ...]]:
+        return dict(self._handle.table.pods.ports_on.get(self._node, {}))
+
+    def _change(self, pod: Pod, state: CycleState, *, come: bool) -> None:
+        self._move(pod, come=come)
+        self._undo.append((pod, come))
+        handle = self._handle
+        for plugin in handle.pipeline.prefilters:
+            if isinstance(plugin, PreFilterExtensionsPlugin) and name_of(plugin) not in state.skip_filter:
+                point, call = ("AddPod", plugin.add_pod) if come else ("RemovePod", plugin.remove_pod)
+                ask(plugin, point, call, handle.pod, pod, self._node, handle.table, state)
+
+    def _move(self, pod: Pod, *, come: bool) -> None:
+        table = self._handle.table
+        requests, nonzero = table.read_requests(pod)
+        if come:
+            table.add(pod, self._node, requests, nonzero)
+            return
+        table.remove(pod, requests, nonzero)
+        freed = host_ports(pod)
+        there = table.pods.ports_on.get(self._node)
+        if freed and there:
+            for key, held in there.items():
+                there[key] = tuple(port for port in held if port not in freed)
+
+    def _ask(self, state: CycleState) -> Status:
+        """Ask every Filter in order; the first refusal stands."""
+        view = self._handle.table.one(self._node)
+        for plugin in self._handle.pipeline.filters:
+            if name_of(plugin) in state.skip_filter:
+                continue
+            verdict = ask(plugin, "Filter", plugin.filter, self._handle.pod, view, state)
+            if verdict.refused.any():
+                code = Code.UNRESOLVABLE if verdict.unresolvable[0] else Code.UNSCHEDULABLE
+                return Status(code, verdict.reasons_at(0), name_of(plugin))
+        return SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What a PostFilter may look at and try, for one pod that fits nowhere."""
+
+    pipeline: Pipeline
+    pod: PodClass
+    table: NodeTable
+    scan: Scan
+    nominations: Nominations
+
+    def priority_of(self, pod: Pod) -> int:
+        """Return a pod's resolved priority."""
+        return self.nominations.priority_of(pod)
+
+    def trial(self, node: int) -> NodeTrial:
+        """Begin a trial of one node."""
+        return NodeTrial(self, node)
+
+
+def scan_beside_nominated(
+    pipeline: Pipeline, pod: PodClass, table: NodeTable, nominations: Nominations
+) -> Scan:
+    """Run PreFilter and Filter over all nodes; nodes that others wait for must fit beside them, too.
+
+    Where the pod itself is nominated for a node that fits, no other node does.
+
+    Source: `RunFilterPluginsWithNominatedPods` and `findNodesThatFitPod` of kube-scheduler.
+
+    Raises:
+      PluginError: a plugin broke.
+    """
+    scan = pipeline.scan(pod, table)
+    if not scan.status.ok:
+        return scan
+    handle = Handle(pipeline, pod, table, scan, nominations)
+    for node in sorted(nominations.pods):
+        if scan.outside is not None and scan.outside[node]:
+            continue
+        with handle.trial(node) as trial:
+            refusal = trial.refusal_beside_nominated()
+        if not refusal.ok:
+            scan = _refused(scan, node, refusal)
+    own = table.index.get(pod.pod.status.nominated_node_name)
+    if own is not None and scan.fits[own]:
+        return replace(scan, fits=np.arange(len(table.nodes)) == own)
+    return scan
+
+
+def _refused(scan: Scan, node: int, refusal: Status) -> Scan:
+    """Return a scan in which a node is refused as stated, whatever was said of it before."""
+    by = scan.plugins.index(refusal.plugin)
+    verdict = scan.verdicts[by]
+    reasons = tuple(dict.fromkeys((*verdict.reasons, *refusal.reasons)))
+    refused = np.zeros((len(reasons), len(scan.fits)), np.bool_)
+    refused[: len(verdict.reasons)] = verdict.refused
+    refused[:, node] = [reason in refusal.reasons for reason in reasons]
+    unresolvable = verdict.unresolvable.copy()
+    unresolvable[node] = refusal.code is Code.UNRESOLVABLE
+    verdicts = list(scan.verdicts)
+    verdicts[by] = Verdict(reasons, refused, unresolvable)
+    fits, refused_by = scan.fits.copy(), scan.refused_by.copy()
+    fits[node] = False
+    refused_by[node] = by
+    return replace(scan, fits=fits, refused_by=refused_by, verdicts=tuple(verdicts))
+
+
+def make_room(handle: Handle) -> PostFilterAnswer:
+    """Ask the PostFilters for a pod that fits nowhere.
+
+    The first success wins, UnschedulableAndUnresolvable ends the chain, the reasons of the others are put together.
+
+    Source: `RunPostFilterPlugins` of kube-scheduler.
+
+    Raises:
+      PluginError: a plugin broke, or answered anything else.
+    """
+    reasons: list[str] = []
+    first = ""
+    for plugin in handle.pipeline.postfilters:
+        answer = ask(plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle)
+        name = name_of(plugin)
+        if not isinstance(answer, PostFilterAnswer):
+            raise PluginError(name, "PostFilter", f"expected a PostFilterAnswer, not {type(answer).__name__}")
+        code = answer.status.code
+        if code is Code.SUCCESS or code is Code.UNRESOLVABLE:
+            return replace(answer, status=Status(code, answer.status.reasons, name))
+        if code is not Code.UNSCHEDULABLE:
+            raise PluginError(name, "PostFilter", f"answered {code}; expected Success or a refusal")
+        reasons += answer.status.reasons
+        first = first or name
+    return PostFilterAnswer(Status(Code.UNSCHEDULABLE, tuple(reasons), first))
+
+
+def message(status: Status) -> str:
+    """Return a status's reasons as kube-scheduler joins them: nothing of a success."""
+    return ", ".join(status.reasons)

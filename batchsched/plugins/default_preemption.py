@@ -1,0 +1,279 @@
+"""DefaultPreemption: where a pod fits nowhere, pods of lower priority make room, as few and as small as will do."""
+
+import math
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, NamedTuple, Self
+
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from batchsched.errors import PluginError
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import PostFilterHandle, PostFilterPlugin, SignaturePlugin, Trial
+from batchsched.framework.scan import Scan, fit_error
+from batchsched.framework.status import Code, PostFilterAnswer, Status
+from batchsched.model.custom import Part
+from batchsched.model.meta import seconds
+from batchsched.model.pod import Pod
+from batchsched.model.policy import PodDisruptionBudget
+
+NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+POLICY_NEVER: Final = "not eligible due to preemptionPolicy=Never."
+TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+PREEMPTED: Final = "PreemptionByScheduler"
+LIFT: Final = 2**31
+"""Added to every priority before they are summed, so that a victim always adds something."""
+
+
+class DefaultPreemptionArgs(Part):
+    """DefaultPreemptionArgs of kube-scheduler."""
+
+    min_candidate_nodes_percentage: int = Field(
+        default=10,
+        ge=0,
+        le=100,
+        description="Share of the nodes on which the search looks for victims, at least.",
+    )
+    min_candidate_nodes_absolute: int = Field(
+        default=100, ge=0, description="Number of nodes on which the search looks for victims, at least."
+    )
+
+    @model_validator(mode="after")
+    def _looks_somewhere(self) -> Self:
+        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
+            raise ValueError(
+                "minCandidateNodesPercentage and minCandidateNodesAbsolute: both are 0; set one of them"
+            )
+        return self
+
+
+class Room(NamedTuple):
+    """A node that the pod fits once the victims have left it.
+
+    Args:
+      node: its name.
+      victims: the most important first.
+      violations: victims whose disruption budget does not allow it.
+    """
+
+    node: str
+    victims: tuple[Pod, ...]
+    violations: int
+
+
+@dataclass(slots=True)
+class Search:
+    """What was found: candidates in the order of the search, and why the other nodes that were tried are none."""
+
+    candidates: list[Room] = field(default_factory=list)
+    rejected: dict[str, Status] = field(default_factory=dict)
+
+    def fit_error(self, nodes: int) -> str:
+        """Return the sentence that says of all nodes why preemption does not help there."""
+        counts: dict[str, int] = {NOT_HELPFUL: nodes - len(self.rejected)}
+        for status in self.rejected.values():
+            for reason in status.reasons:
+                counts[reason] = counts.get(reason, 0) + 1
+        return fit_error(nodes, [f"{count} {reason}" for reason, count in counts.items() if count])
+
+
+class DefaultPreemption(SignaturePlugin, PostFilterPlugin):
+    """Looks for the node where the least is lost when pods of lower priority leave.
+
+    The search begins at a node that hangs on the pod's name, where the original draws one; what is equal to the last
+    goes to the node that was searched first.
+
+    Source: kube-scheduler's plugins/defaultpreemption and framework/preemption, v1.36.3.
+    """
+
+    name: ClassVar[str] = "DefaultPreemption"
+    Args: ClassVar[type[DefaultPreemptionArgs]] = DefaultPreemptionArgs
+
+    def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
+        self.args = args or DefaultPreemptionArgs()
+
+    @override
+    def signature(self, pod: Pod) -> str:
+        return pod.spec.preemption_policy or ""
+
+    @override
+    def postfilter(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> PostFilterAnswer:
+        why_not = ineligible(pod, scan, handle)
+        if why_not:
+            return _no(why_not)
+        search = self.search(pod, scan, handle)
+        if not search.candidates:
+            return _no(search.fit_error(len(handle.table.nodes)))
+        best = choose(search.candidates, handle)
+        return PostFilterAnswer(node=best.node, victims=tuple(victim.key for victim in best.victims))
+
+    def search(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> Search:
+        """Try the nodes whose refusal may be helped, until there are candidates enough.
+
+        Raises:
+          PluginError: a node fits though nobody leaves it, and no other is a candidate.
+        """
+        names = handle.table.names
+        places = [at for at in range(len(names)) if scan.code_at(at) is Code.UNSCHEDULABLE]
+        found = Search()
+        if not places:
+            return found
+        enough = min(
+            max(
+                len(places) * self.args.min_candidate_nodes_percentage // 100,
+                self.args.min_candidate_nodes_absolute,
+            ),
+            len(places),
+        )
+        start = zlib.crc32(pod.pod.key.encode()) % len(places)
+        budgets = handle.table.snapshot.pod_disruption_budgets
+        fitting, unharmed = "", 0
+        for at in (*places[start:], *places[:start]):
+            lower = [one for one in handle.table.pods.on(at) if handle.priority_of(one) < pod.priority]
+            with handle.trial(at) as trial:
+                room = _make_room(names[at], lower, trial, budgets, handle)
+            if isinstance(room, Status):
+                found.rejected[names[at]] = room
+            elif not room.victims:
+                fitting = names[at]
+            else:
+                found.candidates.append(room)
+                unharmed += not room.violations
+                if unharmed and len(found.candidates) >= enough:
+                    break
+        if fitting and not found.candidates:
+            raise PluginError(
+                self.name, "PostFilter", f'expected at least one victim pod on node "{fitting}"'
+            )
+        found.candidates.sort(key=lambda one: one.violations > 0)
+        return found
+
+
+def ineligible(pod: PodClass, scan: Scan, handle: PostFilterHandle) -> str:
+    """Return why a pod must not preempt at all, "" when it may.
+
+    Source: `PodEligibleToPreemptOthers` of kube-scheduler.
+    """
+    if pod.pod.spec.preemption_policy == "Never":
+        return POLICY_NEVER
+    node = handle.table.index.get(pod.pod.status.nominated_node_name)
+    if node is None or scan.code_at(node) is Code.UNRESOLVABLE:
+        return ""
+    leaving = (
+        handle.priority_of(one) < pod.priority and terminating_by_preemption(one)
+        for one in handle.table.pods.on(node)
+    )
+    return TERMINATING if any(leaving) else ""
+
+
+def terminating_by_preemption(pod: Pod) -> bool:
+    """Tell whether a pod is being deleted to make room for another."""
+    if not pod.terminating:
+        return False
+    for condition in pod.status.conditions or ():
+        if condition.type == "DisruptionTarget":
+            return condition.status == "True" and condition.reason == PREEMPTED
+    return False
+
+
+def _make_room(
+    node: str,
+    lower: Sequence[Pod],
+    trial: Trial,
+    budgets: Sequence[PodDisruptionBudget],
+    handle: PostFilterHandle,
+) -> Room | Status:
+    """Take all pods of lower priority away, then let back whoever is not in the way, the most important first.
+
+    Returns why the node is no candidate where the pod does not even fit without any of them.
+
+    Source: `SelectVictimsOnNode` of kube-scheduler.
+    """
+    if not lower:
+        return Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
+    for victim in lower:
+        trial.remove(victim)
+    refusal = trial.refusal()
+    if not refusal.ok:
+        return refusal
+    ordered = sorted(lower, key=lambda one: importance(one, handle))
+    violating, others = by_budget(ordered, budgets)
+    victims: list[Pod] = []
+    violations = 0
+    for at, victim in enumerate((*violating, *others)):
+        trial.add(victim)
+        if not trial.refusal().ok:
+            trial.remove(victim)
+            victims.append(victim)
+            violations += at < len(violating)
+    return Room(node, tuple(sorted(victims, key=lambda one: importance(one, handle))), violations)
+
+
+def importance(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
+    """Return a key that sorts pods, the most important first: by priority, then by how long they have run.
+
+    Source: `MoreImportantPod` of kube-scheduler's util; a pod that has not started counts as starting now.
+    """
+    return -handle.priority_of(pod), seconds(pod.status.start_time, math.inf), pod.key
+
+
+def by_budget(
+    pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]
+) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+    """Return the pods whose disruption a budget does not allow, and the others, both in the order given.
+
+    Source: `filterPodsWithPDBViolation` of kube-scheduler.
+    """
+    left = [budget.status.disruptions_allowed for budget in budgets]
+    violating: list[Pod] = []
+    others: list[Pod] = []
+    for pod in pods:
+        violated = False
+        for at, budget in enumerate(budgets):
+            if _protects(budget, pod):
+                left[at] -= 1
+                violated |= left[at] < 0
+        (violating if violated else others).append(pod)
+    return tuple(violating), tuple(others)
+
+
+def _protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """Tell whether a budget pays for a pod; it does not for one whose eviction was granted already."""
+    selector = budget.spec.selector
+    if not pod.labels or (budget.metadata.namespace or "default") != pod.namespace:
+        return False
+    if selector is None or selector.empty or not selector.matches(pod.labels):
+        return False
+    return pod.name not in (budget.status.disrupted_pods or {})
+
+
+def choose(candidates: Sequence[Room], handle: PostFilterHandle) -> Room:
+    """Return the candidate where the least is lost; the first of equal ones.
+
+    Source: `pickOneNodeForPreemption` of kube-scheduler.
+    """
+    return min(candidates, key=lambda one: loss(one, handle))
+
+
+def loss(room: Room, handle: PostFilterHandle) -> tuple[int, int, int, int, float]:
+    """Return what a candidate costs, the heaviest first.
+
+    Violated budgets; the highest priority among the victims; the sum of their priorities; their number; and how long
+    the longest of those of the highest priority has run.
+    """
+    priorities = [handle.priority_of(victim) for victim in room.victims]
+    highest = max(priorities)
+    earliest = min(
+        seconds(victim.status.start_time, math.inf)
+        for victim, priority in zip(room.victims, priorities, strict=True)
+        if priority == highest
+    )
+    total = sum(priority + LIFT for priority in priorities)
+    return room.violations, highest, total, len(room.victims), -earliest
+
+
+def _no(reason: str) -> PostFilterAnswer:
+    return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (f"preemption: {reason}",)))

@@ -1,0 +1,73 @@
+"""DynamicResources, for pods without claims: it has nothing to ask, and says so where kube-scheduler does."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+import numpy as np
+from pydantic import Field
+from typing_extensions import override
+
+from batchsched.errors import PluginError
+from batchsched.framework.nodes import Nodes
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import (
+    PostFilterHandle,
+    PostFilterPlugin,
+    PreFilterPlugin,
+    ScorePlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.scan import Scan
+from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.status import SKIP, Code, IntArray, PostFilterAnswer, PreFilterAnswer, Status
+from batchsched.model.custom import Part
+from batchsched.model.pod import Pod
+
+NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
+NOT_FOUND: Final = "not found"
+"""What kube-scheduler's cycle state says of a key that nobody wrote."""
+
+ASKED: Final = StateKey[bool]("DynamicResources/asked")
+
+
+class DynamicResourcesArgs(Part):
+    """DynamicResourcesArgs of kube-scheduler."""
+
+    filter_timeout: str = Field(
+        default="10s",
+        description="How long one node's Filter may take. Without effect until claims are looked at.",
+    )
+
+
+class DynamicResources(SignaturePlugin, PreFilterPlugin, PostFilterPlugin, ScorePlugin):
+    """Stands where the allocation of ResourceClaims will: claims are not looked at yet.
+
+    Source: kube-scheduler's plugins/dynamicresources, what it does for a pod without claims: PreFilter skips its
+    Filter, every node scores 0, and PostFilter finds no claim whose allocation could be given back. When a PreFilter
+    ahead of it refused, the original's PostFilter misses its state and errs; so does this one.
+    """
+
+    name: ClassVar[str] = "DynamicResources"
+    Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
+
+    def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
+        self.args = args or DynamicResourcesArgs()
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return ()
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        state.write(ASKED, True)
+        return PreFilterAnswer(SKIP)
+
+    @override
+    def postfilter(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> PostFilterAnswer:
+        if not scan.state.has(ASKED):
+            raise PluginError(self.name, "PostFilter", NOT_FOUND)
+        return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,)))
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        return np.zeros(len(nodes), np.int64)

@@ -1,0 +1,64 @@
+"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the kubelet declares it."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+from batchsched.framework.nodes import Nodes
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, SignaturePlugin
+from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.status import SKIP, PreFilterAnswer, Verdict
+from batchsched.model.pod import Pod
+
+UNSATISFIED: Final = "node(s) didn't match Pod's required features"
+USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
+RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
+
+REQUIRED: Final = StateKey[frozenset[str]]("NodeDeclaredFeatures/required")
+
+
+class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin):
+    """Compares the features that a pod's spec implies with `status.declaredFeatures` of the node.
+
+    Source: kube-scheduler's plugins/nodedeclaredfeatures, and the features that k8s.io/component-helpers infers
+    for scheduling in 1.36.
+    """
+
+    name: ClassVar[str] = "NodeDeclaredFeatures"
+    landing: ClassVar[Landing] = Landing.STATIC
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return required_features(pod)
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        required = required_features(pod.pod)
+        if not required:
+            return PreFilterAnswer(SKIP)
+        state.write(REQUIRED, required)
+        return PreFilterAnswer()
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        required = state.read(REQUIRED)
+        lacking = nodes.where_true(lambda node: not required.issubset(node.status.declared_features or ()))
+        return Verdict.refuse(lacking, UNSATISFIED, unresolvable=True)
+
+
+def required_features(pod: Pod) -> frozenset[str]:
+    """Return the features without which a kubelet cannot run a pod."""
+    spec = pod.spec
+    required = set()
+    if spec.host_network and spec.host_users is False:
+        required.add(USER_NAMESPACES_HOST_NETWORK)
+    rules = (
+        rule
+        for container in (*spec.containers, *(spec.init_containers or ()))
+        for rule in container.restart_policy_rules or ()
+    )
+    if any(rule.action == "RestartAllContainers" for rule in rules):
+        required.add(RESTART_ALL_CONTAINERS)
+    return frozenset(required)

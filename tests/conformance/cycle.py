@@ -1,0 +1,212 @@
+"""The whole cycle of a recorded case: PreFilter to the weighted sum, and what PostFilter adds when nothing fits."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from batchsched.errors import PluginError
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.postfilter import Handle, Nominations, make_room, message, scan_beside_nominated
+from batchsched.framework.registry import standard
+from batchsched.framework.scan import Scan
+from batchsched.framework.status import Code, Status
+from batchsched.plugins.default_preemption import DefaultPreemption, ineligible
+from batchsched.settings.schema import Profile
+from tests.conformance import runner, unbuilt
+
+EVERY_NODE = {"minCandidateNodesPercentage": 100}
+"""With it, preemption was recorded to look at all nodes."""
+
+
+def profile_of(case: runner.Case) -> Profile:
+    """Return the case's first profile, with preemption that looks at all nodes."""
+    stated = dict(((case.config or {}).get("profiles") or [{}])[0])
+    stated["schedulerName"] = "default-scheduler"
+    arguments = {name: dict(args) for name, args in runner.arguments(case).items()}
+    arguments["DefaultPreemption"] = EVERY_NODE | arguments.get("DefaultPreemption", {})
+    stated["pluginConfig"] = [{"name": name, "args": args} for name, args in arguments.items()]
+    return Profile.model_validate(stated)
+
+
+def comparable(case: runner.Case) -> bool:
+    """Tell whether no plugin that we do not have refuses anything in the recorded cycle."""
+    return not refusing(case) & unbuilt.PLUGINS
+
+
+def refusing(case: runner.Case) -> set[str]:
+    """Name the plugins that refuse something in the recorded cycle."""
+    names = {name for name, answer in case.expected.pre_filter.items() if refuses(answer.code)}
+    names |= {answer.plugin for answer in case.expected.node_status.values()}
+    if case.expected.preemption is not None:
+        names |= {answer.plugin for answer in case.expected.preemption.rejected.values()}
+    return names
+
+
+def refuses(code: str) -> bool:
+    """Tell whether a recorded code stands against the pod."""
+    return code not in (Code.SUCCESS, Code.SKIP)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A case, asked."""
+
+    case: runner.Case
+    pipeline: Pipeline
+    handle: Handle
+
+    @property
+    def scan(self) -> Scan:
+        """What the filters said."""
+        return self.handle.scan
+
+
+def asked(case: runner.Case) -> Asked:
+    """Run PreFilter and Filter over a case's cluster."""
+    pipeline = standard().pipeline(profile_of(case))
+    cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
+    nominations = Nominations.of(case.nominated_pods, cluster.table)
+    scan = scan_beside_nominated(pipeline, cluster.pod, cluster.table, nominations)
+    return Asked(case, pipeline, Handle(pipeline, cluster.pod, cluster.table, scan, nominations))
+
+
+def mismatches(case: runner.Case) -> list[str]:
+    """Run the cycle; return what differs from the recording."""
+    one = asked(case)
+    ours = {"nodeStatus": node_status(one), **(scored(one) if one.scan.fits.any() else refused(one))}
+    theirs = recorded(case)
+    return [
+        f"{case.name} {what}: ours {ours.get(what)}, recorded {theirs.get(what)}"
+        for what in {**theirs, **ours}
+        if ours.get(what) != theirs.get(what)
+    ]
+
+
+def recorded(case: runner.Case) -> dict[str, Any]:
+    """Return what was recorded in the shape in which ours is put."""
+    expected = case.expected
+    status = {
+        name: (one.plugin, one.code, tuple(sorted(one.reasons))) for name, one in expected.node_status.items()
+    }
+    feasible = list(expected.feasible or ())
+    without_score = unbuilt.PLUGINS | unbuilt.SCORES
+    if feasible:
+        return {
+            "nodeStatus": status,
+            "feasible": feasible,
+            "weights": {
+                name: weight for name, weight in expected.weights.items() if name not in without_score
+            },
+            "total": list(expected.total),
+            "best": sorted(expected.best),
+        }
+    found: dict[str, Any] = {
+        "nodeStatus": status,
+        "feasible": [],
+        "fitError": expected.fit_error,
+        "fitErrorFull": expected.fit_error_full,
+    }
+    if expected.preemption is not None:
+        found["preemption"] = preemption_of(expected.preemption)
+    return found
+
+
+def preemption_of(stated: runner.Preemption) -> dict[str, Any]:
+    """Return a recorded PostFilter answer in the shape in which ours is put."""
+    return {
+        "code": stated.code,
+        "message": stated.message,
+        "node": stated.nominated_node,
+        "victims": list(stated.victims),
+        "candidates": {
+            name: (list(one.victims), one.pdb_violations) for name, one in stated.candidates.items()
+        },
+        "rejected": {
+            name: (one.plugin, one.code, tuple(sorted(one.reasons))) for name, one in stated.rejected.items()
+        },
+    }
+
+
+def node_status(one: Asked) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+    """Return the first refusal of each node that was looked at."""
+    scan = one.scan
+    return {
+        name: (
+            scan.plugins[scan.refused_by[at]],
+            scan.code_at(at).value,
+            tuple(sorted(scan.reasons_at(at))),
+        )
+        for at, name in enumerate(one.handle.table.names)
+        if scan.refused_by[at] >= 0 and not (scan.outside is not None and scan.outside[at])
+    }
+
+
+def scored(one: Asked) -> dict[str, Any]:
+    """Return the scores of the nodes that fit."""
+    table = one.handle.table
+    feasible = np.flatnonzero(one.scan.fits).astype(np.int32)
+    total = one.pipeline.score(one.handle.pod, feasible, table, one.scan.state)
+    by_name = {table.names[at]: int(score) for at, score in zip(feasible, total, strict=True)}
+    names = sorted(by_name)
+    return {
+        "feasible": names,
+        "weights": {
+            plugin.name: one.pipeline.weights.get(plugin.name, 1)  # type: ignore[attr-defined]
+            for plugin in one.pipeline.scores
+        },
+        "total": [by_name[name] for name in names],
+        "best": [name for name in names if by_name[name] == max(by_name.values())],
+    }
+
+
+def refused(one: Asked) -> dict[str, Any]:
+    """Return the sentences, and what preemption found where that was recorded."""
+    fit_error = one.scan.fit_error()
+    try:
+        answer = make_room(one.handle)
+        said = message(answer.status)
+    except PluginError as error:
+        answer, said = None, error.problem
+    found: dict[str, Any] = {
+        "feasible": [],
+        "fitError": fit_error,
+        "fitErrorFull": f"{fit_error} {said}" if said else fit_error,
+    }
+    stated = one.case.expected.preemption
+    if stated is None or answer is None:
+        return found
+    rooms, rejected = searched(one)
+    node, victims = answer.node, list(answer.victims)
+    if node in stated.tied and node in rooms and victims == rooms[node][0]:
+        # The original draws among these.
+        node, victims = stated.nominated_node, list(stated.victims)
+    found["preemption"] = {
+        "code": answer.status.code.value,
+        "message": said,
+        "node": node,
+        "victims": victims,
+        "candidates": rooms,
+        "rejected": rejected,
+    }
+    return found
+
+
+def searched(
+    one: Asked,
+) -> tuple[dict[str, tuple[list[str], int]], dict[str, tuple[str, str, tuple[str, ...]]]]:
+    """Return the candidates by node, and why other nodes that were tried are none."""
+    handle = one.handle
+    plugin = next(each for each in one.pipeline.plugins if isinstance(each, DefaultPreemption))
+    if ineligible(handle.pod, handle.scan, handle):
+        return {}, {}
+    search = plugin.search(handle.pod, handle.scan, handle)
+    rooms = {
+        room.node: ([victim.key for victim in room.victims], room.violations) for room in search.candidates
+    }
+    return rooms, {name: as_recorded(status) for name, status in search.rejected.items()}
+
+
+def as_recorded(status: Status) -> tuple[str, str, tuple[str, ...]]:
+    """Return a refusal in the shape in which recorded ones are put."""
+    return status.plugin, status.code.value, tuple(sorted(status.reasons))

@@ -1,0 +1,80 @@
+"""The recorded streams: thousands of pods, one after the other, each bound before the next is asked about."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from batchsched.framework.nodes import NodeTable
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.registry import standard
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.policy import Namespace, Service
+from batchsched.model.snapshot import Snapshot
+from batchsched.settings.schema import Profile
+from tests.conformance import runner
+
+NAMED = 8
+"""Up to so many best nodes are recorded by name, more of them as a count and a hash."""
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """A cluster, and the pods that arrive."""
+
+    nodes: tuple[Node, ...]
+    templates: tuple[Pod, ...]
+    arrivals: tuple[int, ...]
+    expected: list[Any]
+    pods: tuple[Pod, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    services: tuple[Service, ...] = ()
+
+
+def read(path: Path) -> Stream:
+    """Read a stream, plain or gzipped."""
+    return msgspec.json.decode(runner.content(path), type=Stream)
+
+
+def mismatches(stream: Stream) -> Iterator[str]:
+    """Take the arrivals one by one, bound where they were recorded to go; yield what differs."""
+    table, pipeline = start(stream), standard().pipeline(Profile())
+    for at, (number, expected) in enumerate(zip(stream.arrivals, stream.expected, strict=True)):
+        template = stream.templates[number]
+        metadata = msgspec.structs.replace(template.metadata, name=f"p{at:05d}", uid=f"u{at}")
+        pod = msgspec.structs.replace(template, metadata=metadata)
+        requests, nonzero = table.read_requests(pod)
+        found = answer(pipeline, PodClass.of(pod, requests, (int(nonzero[0]), int(nonzero[1]))), table)
+        if found != expected:
+            yield f"{pod.name}: ours {found}, recorded {expected}"
+        if isinstance(expected, list):
+            table.add(pod, table.index[expected[-1]], requests, nonzero)
+
+
+def start(stream: Stream) -> NodeTable:
+    """Return the cluster before the first arrival."""
+    snapshot = Snapshot(
+        nodes=stream.nodes, pods=stream.pods, namespaces=stream.namespaces, services=stream.services
+    )
+    table = NodeTable(snapshot, runner.resource_names(stream.nodes, (*stream.pods, *stream.templates)))
+    for pod in stream.pods:
+        table.add(pod, table.index[pod.node], *table.read_requests(pod))
+    return table
+
+
+def answer(pipeline: Pipeline, pod: PodClass, table: NodeTable) -> Any:
+    """Return what a stream records of an arrival."""
+    scan = pipeline.scan(pod, table)
+    feasible = np.flatnonzero(scan.fits).astype(np.int32)
+    if not len(feasible):
+        return scan.fit_error()
+    total = pipeline.score(pod, feasible, table, scan.state)
+    best = sorted(table.names[at] for at in feasible[total == total.max()])
+    named = best
+    if len(best) > NAMED:
+        named = [len(best), hashlib.sha256(",".join(best).encode()).hexdigest()[:12]]
+    return [len(feasible), int(total.max()), named, best[0]]

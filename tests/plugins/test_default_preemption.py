@@ -1,0 +1,334 @@
+import math
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from batchsched.errors import PluginError
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.postfilter import Handle, Nominations, make_room, scan_beside_nominated
+from batchsched.framework.status import Code
+from batchsched.model.policy import PodDisruptionBudget
+from batchsched.plugins.default_preemption import (
+    DefaultPreemption,
+    DefaultPreemptionArgs,
+    Room,
+    by_budget,
+    choose,
+    importance,
+    terminating_by_preemption,
+)
+from batchsched.plugins.node_name import NodeName
+from batchsched.plugins.node_ports import NodePorts
+from batchsched.plugins.node_resources_fit import NodeResourcesFit
+from tests.plugins.cluster import node, pod, table
+
+SMALL = {"cpu": "4"}
+
+
+def running(name, cpu="1", priority=0, minute=0, labels=None, namespace="default", **status):
+    """A pod that started so many minutes after midnight."""
+    made = pod(name, {"cpu": cpu}, priority=priority)
+    stated = {"startTime": f"2026-01-01T00:{minute:02d}:00Z", **status}
+    return msgspec.structs.replace(
+        made,
+        metadata=msgspec.structs.replace(made.metadata, labels=labels, namespace=namespace),
+        status=msgspec.convert(stated, type(made.status)),
+    )
+
+
+def budget(allowed, name="b", namespace="default", disrupted=(), **labels):
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"selector": {"matchLabels": labels}},
+            "status": {"disruptionsAllowed": allowed, "disruptedPods": dict.fromkeys(disrupted, "2026")},
+        },
+        PodDisruptionBudget,
+    )
+
+
+def handle_of(made, one, *nominated, args=None, budgets=()):
+    if budgets:
+        made.snapshot = replace(made.snapshot, pod_disruption_budgets=tuple(budgets))
+    plugins = (NodeName(), NodePorts(), NodeResourcesFit(), DefaultPreemption(args))
+    pipeline, nominations = Pipeline(plugins), Nominations.of(nominated, made)
+    requests, nonzero = made.read_requests(one)
+    wish = PodClass.of(one, requests, (int(nonzero[0]), int(nonzero[1])), one.spec.priority or 0)
+    scan = scan_beside_nominated(pipeline, wish, made, nominations)
+    return Handle(pipeline, wish, made, scan, nominations)
+
+
+def preempted(made, one, *nominated, **more):
+    """The nominated node and the victims, or the reason."""
+    answer = make_room(handle_of(made, one, *nominated, **more))
+    if answer.status.ok:
+        return answer.node, list(answer.victims)
+    assert answer.status.code is Code.UNSCHEDULABLE
+    return answer.status.reasons[0]
+
+
+def searched(made, one, **more):
+    handle = handle_of(made, one, **more)
+    search = DefaultPreemption(more.get("args")).search(handle.pod, handle.scan, handle)
+    return {room.node: ([each.name for each in room.victims], room.violations) for room in search.candidates}
+
+
+def wanting(cpu="1", priority=10, **spec):
+    return pod("x", {"cpu": cpu}, priority=priority, **spec)
+
+
+def test_only_those_leave_who_must_and_the_most_important_stay():
+    there = [running("old", "1", 5), running("mid", "2", 3), running("low", "1", 1)]
+    made = table([node("a", SMALL)], {"a": there})
+    assert preempted(made, wanting("1")) == ("a", ["default/low"])
+    assert preempted(made, wanting("2")) == ("a", ["default/mid"])
+    assert preempted(made, wanting("4")) == ("a", ["default/old", "default/mid", "default/low"])
+
+
+def test_pods_of_equal_or_higher_priority_are_no_victims():
+    made = table([node("a", SMALL)], {"a": [running("p", "4", 10)]})
+    assert preempted(made, wanting("1", 10)) == (
+        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
+    assert preempted(made, wanting("1", 11)) == ("a", ["default/p"])
+
+
+def test_of_equal_priority_who_has_run_longest_stays():
+    there = [running("late", "2", minute=9), running("early", "2", minute=1)]
+    made = table([node("a", SMALL)], {"a": there})
+    assert preempted(made, wanting("1")) == ("a", ["default/late"])
+
+
+def test_who_has_not_started_is_the_least_important():
+    there = [running("waiting", "2", startTime=None), running("early", "2", minute=1)]
+    made = table([node("a", SMALL)], {"a": there})
+    assert preempted(made, wanting("1")) == ("a", ["default/waiting"])
+    assert importance(there[0], handle_of(made, wanting()))[1] == math.inf
+
+
+def test_nodes_that_no_eviction_can_help_are_not_tried():
+    made = table([node("a", SMALL), node("b", SMALL)], {"a": [running("p", "4")], "b": [running("q", "4")]})
+    assert preempted(made, wanting("1", nodeName="b")) == ("b", ["default/q"])
+    assert preempted(made, wanting("1", nodeName="c")) == (
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
+    assert preempted(made, wanting("9")).endswith("2 Preemption is not helpful for scheduling.")
+
+
+def test_a_node_that_stays_too_small_says_why():
+    there = [running("high", "3", 99), running("low", "1")]
+    made = table([node("a", SMALL)], {"a": there})
+    assert preempted(made, wanting("2")) == "preemption: 0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_a_pod_that_never_preempts_does_not():
+    made = table([node("a", SMALL)], {"a": [running("p", "4")]})
+    assert preempted(made, wanting(preemptionPolicy="Never")) == (
+        "preemption: not eligible due to preemptionPolicy=Never."
+    )
+
+
+@pytest.mark.parametrize("leaving, waits", [(True, True), (False, False)])
+def test_a_pod_whose_victims_are_leaving_waits_for_them(leaving, waits):
+    conditions = [
+        {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
+    ]
+    victim = running("p", "4", conditions=conditions if leaving else [])
+    victim = msgspec.structs.replace(
+        victim, metadata=msgspec.structs.replace(victim.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    )
+    assert terminating_by_preemption(victim) is leaving
+    made = table([node("a", SMALL)], {"a": [victim]})
+    own = wanting()
+    own = msgspec.structs.replace(own, status=msgspec.structs.replace(own.status, nominated_node_name="a"))
+    said = preempted(made, own)
+    text = "preemption: not eligible due to a terminating pod on the nominated node."
+    assert said == (text if waits else ("a", ["default/p"]))
+
+
+def test_a_pod_whose_nominated_node_is_lost_for_good_may_preempt_elsewhere():
+    victim = running(
+        "p",
+        "1",
+        conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}],
+    )
+    victim = msgspec.structs.replace(
+        victim, metadata=msgspec.structs.replace(victim.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    )
+    nodes = [node("a", {"cpu": "1"}), node("b", SMALL)]
+    made = table(nodes, {"a": [victim], "b": [running("q", "4")]})
+    own = wanting("2")
+    own = msgspec.structs.replace(own, status=msgspec.structs.replace(own.status, nominated_node_name="a"))
+    assert preempted(made, own) == ("b", ["default/q"])
+
+
+def test_protected_pods_are_let_back_first():
+    there = [running("free", "2", 5, labels={"app": "f"}), running("kept", "2", 1, labels={"app": "k"})]
+    made = table([node("a", SMALL)], {"a": there})
+    assert searched(made, wanting("2"), budgets=[budget(0, app="k")]) == {"a": (["free"], 0)}
+    assert searched(made, wanting("3"), budgets=[budget(0, app="k")]) == {"a": (["free", "kept"], 1)}
+
+
+def test_a_budget_pays_for_the_most_important_first():
+    pods = [running(name, labels={"app": "k"}) for name in "abc"]
+    violating, others = by_budget(pods, [budget(1, app="k")])
+    assert ([one.name for one in violating], [one.name for one in others]) == (["b", "c"], ["a"])
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        budget(0),
+        budget(0, app="other"),
+        budget(0, namespace="elsewhere", app="k"),
+        budget(0, disrupted=["a"], app="k"),
+        msgspec.convert({"metadata": {"name": "b", "namespace": "default"}}, PodDisruptionBudget),
+    ],
+)
+def test_a_budget_that_does_not_mean_a_pod_costs_nothing(stated):
+    assert by_budget([running("a", labels={"app": "k"})], [stated])[0] == ()
+
+
+def test_every_budget_that_means_a_pod_pays_for_it():
+    pods = [running("a", labels={"app": "k", "tier": "t"}), running("b", labels={"tier": "t"})]
+    violating, _ = by_budget(pods, [budget(5, app="k"), budget(1, name="t", tier="t")])
+    assert [one.name for one in violating] == ["b"]
+
+
+def rooms(**victims):
+    return [Room(name, tuple(pods), violations) for name, (pods, violations) in victims.items()]
+
+
+@pytest.mark.parametrize(
+    "candidates, best",
+    [
+        (rooms(a=([running("p")], 1), b=([running("q", priority=9)], 0)), "b"),
+        (rooms(a=([running("p", priority=5)], 0), b=([running("q", priority=4)] * 3, 0)), "b"),
+        (
+            rooms(
+                a=([running("p", priority=5), running("q", priority=4)], 0),
+                b=([running("r", priority=5), running("s", priority=3)], 0),
+            ),
+            "b",
+        ),
+        (rooms(a=([running("p")] * 2, 0), b=([running("q")], 0)), "b"),
+        (rooms(a=([running("p", priority=-9)] * 2, 0), b=([running("q", priority=-9)], 0)), "b"),
+        (rooms(a=([running("p", minute=1)], 0), b=([running("q", minute=2)], 0)), "b"),
+        (rooms(a=([running("p", minute=1)], 0), b=([running("q", minute=1)], 0)), "a"),
+    ],
+)
+def test_the_node_where_least_is_lost_is_chosen(candidates, best):
+    made = table([node("a", SMALL)])
+    assert choose(candidates, handle_of(made, wanting())).node == best
+
+
+def test_the_start_that_counts_is_the_earliest_of_the_highest_priority():
+    high, low = running("h", priority=5, minute=7), running("l", priority=1, minute=1)
+    other = running("o", priority=5, minute=6)
+    candidates = rooms(a=([other, low], 0), b=([high, low], 0))
+    assert choose(candidates, handle_of(table([node("a", SMALL)]), wanting())).node == "b"
+
+
+def test_victims_leave_no_room_that_a_nominated_pod_needs():
+    there = [running("p", "2"), running("q", "2", minute=5)]
+    made = table([node("a", SMALL)], {"a": there})
+    rival = running("rival", "2", 10)
+    rival = msgspec.structs.replace(
+        rival, status=msgspec.structs.replace(rival.status, nominated_node_name="a")
+    )
+    assert preempted(made, wanting("2"), rival) == ("a", ["default/p", "default/q"])
+    assert preempted(made, wanting("2")) == ("a", ["default/q"])
+
+
+@pytest.mark.parametrize("percentage, absolute, least", [(100, 0, 6), (50, 0, 3), (10, 4, 4), (0, 1, 1)])
+def test_the_search_ends_with_candidates_enough(percentage, absolute, least):
+    names = [f"n{at}" for at in range(6)]
+    made = table([node(name, SMALL) for name in names], {name: [running(name, "4")] for name in names})
+    args = DefaultPreemptionArgs(
+        min_candidate_nodes_percentage=percentage, min_candidate_nodes_absolute=absolute
+    )
+    assert len(searched(made, wanting(), args=args)) == least
+
+
+def test_the_search_goes_on_while_every_candidate_breaks_a_budget():
+    names = [f"n{at}" for at in range(4)]
+    there = {name: [running(name, "4", labels={"app": "k"})] for name in names}
+    made = table([node(name, SMALL) for name in names], there)
+    args = DefaultPreemptionArgs(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=1)
+    assert len(searched(made, wanting(), args=args, budgets=[budget(0, app="k")])) == 4
+
+
+def test_both_counts_zero_would_search_nowhere():
+    with pytest.raises(ValidationError, match="both are 0"):
+        DefaultPreemptionArgs(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=0)
+
+
+def test_a_node_that_fits_though_nobody_leaves_it_is_an_error():
+    """As where the filters first refuse and then do not: something does not hang together."""
+    made = table([node("a", SMALL)], {"a": [running("p", "4")]})
+    handle = handle_of(made, wanting())
+    gone = next(iter(made.pods.on(0)))
+    made.remove(gone, *made.read_requests(gone))
+    made.add(running("p", "1"), 0, *made.read_requests(running("p", "1")))
+    with pytest.raises(PluginError, match="at least one victim"):
+        make_room(handle)
+
+
+def test_the_policy_makes_pods_different_classes():
+    assert DefaultPreemption().signature(wanting()) != DefaultPreemption().signature(
+        wanting(preemptionPolicy="Never")
+    )
+
+
+PODS = st.builds(
+    lambda *stated: stated,
+    st.uuids().map(str),
+    st.sampled_from(["1", "2"]),
+    st.integers(0, 3),
+    st.integers(0, 9),
+    st.sampled_from("kf"),
+)
+
+
+@pytest.mark.properties
+@given(
+    there=st.lists(st.lists(PODS, max_size=4, unique_by=lambda one: one[0]), min_size=1, max_size=3),
+    cpu=st.integers(1, 4),
+    priority=st.integers(0, 4),
+    allowed=st.integers(0, 2),
+)
+def test_no_victim_could_stay_and_nothing_is_left_behind(there, cpu, priority, allowed):
+    bound = {
+        f"n{at}": [
+            running(name, cpu, priority, minute, {"app": app}) for name, cpu, priority, minute, app in pods
+        ]
+        for at, pods in enumerate(there)
+    }
+    made = table([node(name, SMALL) for name in bound], bound)
+    handle = handle_of(made, wanting(str(cpu), priority), budgets=[budget(allowed, app="k")])
+    if handle.scan.fits.any():
+        return
+    before = made.requested.copy()
+    search = DefaultPreemption().search(handle.pod, handle.scan, handle)
+    assert (made.requested == before).all()
+    assert len(made.pods) == sum(map(len, bound.values()))
+    for room in search.candidates:
+        assert all(victim.spec.priority < priority for victim in room.victims)
+        assert room.violations <= len(room.victims)
+        with handle.trial(made.index[room.node]) as trial:
+            for victim in room.victims:
+                trial.remove(victim)
+            assert trial.refusal().ok
+            for victim in room.victims:
+                trial.add(victim)
+                assert not trial.refusal().ok
+                trial.remove(victim)
+    tried = {room.node for room in search.candidates} | set(search.rejected)
+    assert tried == {
+        name for at, name in enumerate(made.names) if handle.scan.code_at(at) is Code.UNSCHEDULABLE
+    }

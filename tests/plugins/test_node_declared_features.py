@@ -1,0 +1,61 @@
+import msgspec
+import pytest
+
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Code
+from batchsched.plugins.node_declared_features import NodeDeclaredFeatures
+from tests.plugins.cluster import class_of, filtered, node, pod, refusals, table
+
+REASON = ("node(s) didn't match Pod's required features",)
+RESTART = "RestartAllContainersOnContainerExits"
+USERS = "UserNamespacesHostNetworkSupport"
+RESTARTING = {"name": "c", "restartPolicyRules": [{"action": "RestartAllContainers"}]}
+
+
+def declaring(name, *features):
+    made = node(name)
+    return msgspec.structs.replace(
+        made, status=msgspec.structs.replace(made.status, declared_features=features)
+    )
+
+
+@pytest.mark.parametrize(
+    "spec, needed",
+    [
+        ({"hostNetwork": True, "hostUsers": False}, USERS),
+        ({"containers": [RESTARTING]}, RESTART),
+        ({"initContainers": [RESTARTING]}, RESTART),
+    ],
+)
+def test_a_pod_fits_only_where_what_it_needs_is_declared(spec, needed):
+    made = table([declaring("a", USERS, RESTART), declaring("b", needed), declaring("c", "Other"), node("d")])
+    assert refusals(NodeDeclaredFeatures(), pod(**spec), made) == {"c": REASON, "d": REASON}
+    assert filtered(NodeDeclaredFeatures(), pod(**spec), made).unresolvable.tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_pod_that_needs_both_features_wants_both():
+    made = table([declaring("a", USERS), declaring("b", RESTART), declaring("c", RESTART, USERS)])
+    both = pod(hostNetwork=True, hostUsers=False, containers=[RESTARTING])
+    assert set(refusals(NodeDeclaredFeatures(), both, made)) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"hostNetwork": True}, {"hostUsers": False}, {"hostNetwork": True, "hostUsers": True}]
+)
+def test_a_pod_that_needs_nothing_is_not_asked_about(spec):
+    made = table([node("a")])
+    answer = NodeDeclaredFeatures().prefilter(class_of(made, pod(**spec)), made.all(), CycleState())
+    assert answer.status.code is Code.SKIP
+
+
+def test_pods_with_equal_needs_are_one_class():
+    plugin = NodeDeclaredFeatures()
+    assert plugin.signature(pod(containers=[RESTARTING])) == plugin.signature(
+        pod(initContainers=[RESTARTING])
+    )
+    assert plugin.signature(pod(containers=[RESTARTING])) != plugin.signature(pod())
