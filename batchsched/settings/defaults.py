@@ -20,11 +20,8 @@ DEFAULT_PLUGINS: Final = (
     "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
-    "DynamicResources",
-    "DefaultPreemption",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
-    "NodeDeclaredFeatures",
     "GangScheduling",
 )
 
@@ -34,7 +31,6 @@ DEFAULT_WEIGHTS: Final = {
     "NodeResourcesFit": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
-    "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
