@@ -20,8 +20,11 @@ DEFAULT_PLUGINS: Final = (
     "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
+    "DynamicResources",
+    "DefaultPreemption",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
+    "NodeDeclaredFeatures",
     "GangScheduling",
 )
 
@@ -31,6 +34,7 @@ DEFAULT_WEIGHTS: Final = {
     "NodeResourcesFit": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }

@@ -29,7 +29,14 @@ from batchsched.framework.status import Code, IntArray, Verdict
 from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
-from batchsched.model.policy import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
+from batchsched.model.policy import (
+    Namespace,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
 from batchsched.model.requests import requests
 from batchsched.model.snapshot import Snapshot
 from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -47,6 +54,25 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     plugin: str = ""
 
 
+class RecordedRoom(msgspec.Struct, frozen=True, rename="camel"):
+    """A recorded candidate for preemption."""
+
+    victims: tuple[str, ...] = ()
+    pdb_violations: int = 0
+
+
+class Preemption(msgspec.Struct, frozen=True, rename="camel"):
+    """What PostFilter was recorded to answer."""
+
+    code: str = Code.SUCCESS.value
+    message: str = ""
+    nominated_node: str = ""
+    victims: tuple[str, ...] = ()
+    candidates: dict[str, RecordedRoom] = {}
+    rejected: dict[str, Answer] = {}
+    tied: tuple[str, ...] = ()
+
+
 class Expected(msgspec.Struct, frozen=True, rename="camel"):
     """The recorded answers of the plugins by themselves, and of the whole cycle."""
 
@@ -59,6 +85,11 @@ class Expected(msgspec.Struct, frozen=True, rename="camel"):
     total: tuple[int, ...] = ()
     node_status: dict[str, Answer] = {}
     fit_error: str = ""
+    fit_error_full: str = ""
+    weights: dict[str, int] = {}
+    best: tuple[str, ...] = ()
+    preemption: Preemption | None = None
+    error: str = ""
 
 
 class Case(msgspec.Struct, frozen=True, rename="camel"):
@@ -82,6 +113,8 @@ class Case(msgspec.Struct, frozen=True, rename="camel"):
     csi_drivers: tuple[CSIDriver, ...] = ()
     csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    nominated_pods: tuple[Pod, ...] = ()
     config: dict[str, Any] | None = None
 
 
@@ -95,16 +128,26 @@ class Cluster:
 
 @lru_cache
 def cases(area: str) -> tuple[Case, ...]:
-    """Read the cases of an area."""
-    with gzip.open(CASES / f"{area}.json.gz") as file:
-        return msgspec.json.decode(file.read(), type=tuple[Case, ...])
+    """Read the copied cases of an area."""
+    return read(CASES / f"{area}.json.gz")
+
+
+def read(path: Path) -> tuple[Case, ...]:
+    """Read a case file."""
+    return msgspec.json.decode(content(path), type=tuple[Case, ...])
+
+
+def content(path: Path) -> bytes:
+    """Read a file, plain or gzipped."""
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.suffix == ".gz" else data
 
 
 def snapshot_of(case: Case) -> Snapshot:
     """Return the case's cluster, the pod to place included."""
     return Snapshot(
         nodes=case.nodes,
-        pods=(*case.pods, case.pod),
+        pods=(*case.pods, *case.nominated_pods, case.pod),
         namespaces=case.namespaces,
         services=case.services,
         replication_controllers=case.replication_controllers,
@@ -117,6 +160,7 @@ def snapshot_of(case: Case) -> Snapshot:
         csi_drivers=case.csi_drivers,
         csi_storage_capacities=case.csi_storage_capacities,
         volume_attachments=case.volume_attachments,
+        pod_disruption_budgets=case.pod_disruption_budgets,
     )
 
 
