@@ -209,20 +209,20 @@ class KubeSchedulerConfiguration(Lenient):
         return BatchSchedulerConfiguration(profiles=profiles)
 
     def warnings(self) -> tuple[str, ...]:
-        """Say of each stated field that has no effect why it has none."""
+        """Say why a field that asks for something has no effect; what kube-scheduler does anyway asks nothing."""
         fields = type(self).model_fields
         lines = [
             f"{fields[name].alias}: has no effect; {why}"
             for name, why in WITHOUT_EFFECT.items()
-            if name in self.model_fields_set and getattr(self, name) != _EFFECTLESS.get(name, object())
+            if getattr(self, name) not in (fields[name].default, *_ASKS_NOTHING.get(name, ()))
         ]
         shared = "percentage_of_nodes_to_score"
         for at, profile in enumerate(self.profiles):
-            if profile.percentage_of_nodes_to_score not in (None, _EFFECTLESS[shared]):
+            if profile.percentage_of_nodes_to_score not in _ASKS_NOTHING[shared]:
                 place = path(("profiles", at, "percentageOfNodesToScore"))
                 lines.append(f"{place}: has no effect; {WITHOUT_EFFECT[shared]}")
         return tuple(lines)
 
 
-_EFFECTLESS: Final = {"percentage_of_nodes_to_score": 100, "extenders": ()}
-"""Values that ask for what is done anyway: they need no word."""
+_ASKS_NOTHING: Final = {"percentage_of_nodes_to_score": (None, 0, 100)}
+"""Values beside the default that need no word: 0 leaves the choice to the scheduler, and 100 is what it is."""

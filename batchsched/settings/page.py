@@ -71,8 +71,8 @@ whatever a profile of kube-scheduler cannot say, such as `solver` and `policy`, 
 A point beats `multiPoint`, and `multiPoint` beats the defaults. At a point, plugins that it enables and that
 `multiPoint` has there too stand first, the others of `multiPoint` next, and what the point alone enables last.
 
-What has no meaning here is checked, and said once as a warning on standard error; so are plugins of kube-scheduler that
-are not installed.
+What has no meaning here is checked, and said once as a warning on standard error where it differs from kube-scheduler's
+default; so are plugins of kube-scheduler that are not installed.
 """
 
 

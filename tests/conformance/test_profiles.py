@@ -1,13 +1,17 @@
 """Profiles that switch plugins on and off, weigh and configure them: the cycle ends as kube-scheduler's did."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from batchsched.framework.pipeline import names
 from batchsched.framework.registry import standard
 from batchsched.framework.status import Code
 from batchsched.settings.kube import KubeSchedulerConfiguration
+from batchsched.settings.load import load
+from batchsched.settings.schema import Profile
 from tests.conformance import runner
 
 AREAS = {
@@ -61,3 +65,13 @@ def test_the_cycle_under_a_profile_ends_as_recorded(area):
 @pytest.mark.parametrize("area", sorted(AREAS))
 def test_nothing_that_a_recorded_profile_states_is_without_effect(area):
     assert {line for case in with_a_profile(area) for line in stated(case).warnings()} == set()
+
+
+def test_what_kube_scheduler_writes_of_its_own_defaults_is_our_default_pipeline():
+    written = load(Path(__file__).parent.parent / "settings/kube_scheduler.yaml").profiles[0]
+    ours, theirs = standard().pipeline(Profile()), standard().pipeline(written)
+    assert names(theirs.plugins) == names(ours.plugins)
+    for point in ("prefilters", "filters", "prescores", "scores", "reserves", "permits", "queue_sorts"):
+        assert names(getattr(theirs, point)) == names(getattr(ours, point))
+    scoring = names(ours.scores)
+    assert [theirs.weights[name] for name in scoring] == [ours.weights[name] for name in scoring]

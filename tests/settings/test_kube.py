@@ -1,5 +1,7 @@
 """A file of kube-scheduler: it loads as it is, its mistakes are named by their path, and what does nothing is said."""
 
+from pathlib import Path
+
 import pytest
 
 from batchsched.errors import InvalidInput
@@ -10,11 +12,11 @@ HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 EXISTING = (
     HEAD
     + """
-parallelism: 16
+parallelism: 8
 leaderElection: {leaderElect: true, leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 2s, resourceLock: leases}
 clientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf, acceptContentTypes: "", qps: 50, burst: 100}
-percentageOfNodesToScore: 0
-podInitialBackoffSeconds: 1
+percentageOfNodesToScore: 20
+podInitialBackoffSeconds: 2
 podMaxBackoffSeconds: 10
 extenders: null
 profiles:
@@ -63,10 +65,8 @@ def test_what_does_nothing_here_is_said_once_with_its_reason(tmp_path):
     assert named == [
         "parallelism",
         "percentageOfNodesToScore",
-        "leaderElection",
         "clientConnection",
         "podInitialBackoffSeconds",
-        "podMaxBackoffSeconds",
         "profiles[1].percentageOfNodesToScore",
     ]
     assert lines[0] == f"{file}: parallelism: has no effect; all nodes are judged at once"
@@ -77,6 +77,18 @@ def test_what_asks_for_what_is_done_anyway_needs_no_word():
     assert load_with_warnings(text)[1] == ()
     extender = HEAD + "extenders: [{urlPrefix: 'http://one', filterVerb: filter}]"
     assert "what they would refuse is allowed" in load_with_warnings(extender)[1][0]
+
+
+def test_what_kube_scheduler_writes_of_its_own_defaults_asks_for_nothing():
+    text = (Path(__file__).parent / "kube_scheduler.yaml").read_text()
+    assert load_with_warnings(text)[1] == ()
+    other = text.replace("leaderElect: true", "leaderElect: false").replace(
+        "parallelism: 16", "parallelism: 4"
+    )
+    assert [line.partition(":")[0] for line in load_with_warnings(other)[1]] == [
+        "parallelism",
+        "leaderElection",
+    ]
 
 
 def test_a_file_without_profiles_has_the_default_scheduler():
