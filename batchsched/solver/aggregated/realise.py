@@ -73,13 +73,23 @@ def realise(
                 lost.add(order.gang)
                 packing.withdraw({order.gang})
                 mover.rewind()
-    failed = {g for g in chosen if g not in lost and not _holds(packing, g)}
-    packing.withdraw(failed)
-    mover.rewind()
+    failed = _withdraw_broken(packing, mover, [g for g in chosen if g not in lost])
     for gang in sorted(failed | lost, key=lambda g: (int(problem.tier[g]), int(problem.rank[g]))):
         make_way(packing, mover, gang, _meant(aggregate, values, gang))
+    standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
+    _withdraw_broken(packing, mover, standing)
     fill(packing)
     return Realised(packing, tuple(shortages))
+
+
+def _withdraw_broken(packing: Packing, mover: Mover, gangs: list[int]) -> set[int]:
+    """Take back gangs whose minimum or rows do not hold, until all others' do: one may have leant on another."""
+    failed: set[int] = set()
+    while broken := {g for g in gangs if g not in failed and not _holds(packing, g)}:
+        packing.withdraw(broken)
+        mover.rewind()
+        failed |= broken
+    return failed
 
 
 def _meant(aggregate: Aggregate, values: IntArray, gang: int) -> IntArray | None:

@@ -43,8 +43,9 @@ def test_tier_values_gangs_and_preferred_cost_equal_the_optimum(problem: Problem
 @given(problems())
 def test_a_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(problem: Problem):
     solution = solve_exact(problem, BUDGET, seed=1)
-    held = np.zeros(len(problem.need), np.int64)
-    np.add.at(held, problem.gang[solution.classes], solution.counts)
+    placed = np.zeros(len(problem.count), np.int64)
+    np.add.at(placed, solution.classes, solution.counts)
+    held = np.bincount(problem.gang, placed, minlength=len(problem.need))
     for gang in np.flatnonzero(~solution.taken & problem.allowed):
         kept = solution.taken.copy()
         kept[gang] = True
@@ -52,6 +53,7 @@ def test_a_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(pr
         more = replace(
             problem,
             need=need,
+            count=np.where(solution.taken[problem.gang], placed, problem.count).astype(np.int32),
             allowed=problem.allowed & kept,
             fresh=problem.fresh & ~(solution.taken & (problem.need == 0)),
             weight=np.zeros_like(problem.weight),
