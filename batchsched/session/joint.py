@@ -88,10 +88,9 @@ class Joint:
         formulation = self._formulation
         walked = self._walk_in_order(walk, shares_of(formulation, solution))
         objective = np.zeros(len(formulation.priorities))
-        weights = self._weight_by_class()
+        weights = _weight_by_class(formulation)
         for number, one in walked.items():
-            worth = sum(weights[number, id(placed.pod_class)] for placed in one.placed)
-            objective[formulation.problem.tier[number]] += worth
+            objective[formulation.problem.tier[number]] += _worth(weights, number, one)
         bound = solution.bound if before is None else np.maximum(solution.bound, before.bound)
         return Outcome(
             walked=tuple(one for one in walked.values() if one.placed),
@@ -115,14 +114,6 @@ class Joint:
             left = again
         return walked
 
-    def _weight_by_class(self) -> dict[tuple[int, int], float]:
-        formulation = self._formulation
-        weight = formulation.problem.weight
-        return {
-            (number, id(part.pod_class)): float(weight[at])
-            for at, (number, part) in enumerate(formulation.parts)
-        }
-
     def _cut(self, problem: Problem, outcome: Outcome) -> Problem:
         """Forbid what the walk refused: the placement where a filter did, the gang where Reserve or Permit did."""
         solution = outcome.solution
@@ -139,14 +130,8 @@ class Joint:
 
 def with_gang(formulation: Formulation, outcome: Outcome, number: int, walked: Walked) -> Outcome:
     """Return the outcome with one more gang that found its place."""
-    problem = formulation.problem
-    weights = {
-        id(part.pod_class): float(problem.weight[at])
-        for at, (owner, part) in enumerate(formulation.parts)
-        if owner == number
-    }
     objective = outcome.objective.copy()
-    objective[problem.tier[number]] += sum(weights[id(placed.pod_class)] for placed in walked.placed)
+    objective[formulation.problem.tier[number]] += _worth(_weight_by_class(formulation), number, walked)
     rejected = {one: refused for one, refused in outcome.rejected.items() if one != number}
     return replace(
         outcome,
@@ -155,6 +140,18 @@ def with_gang(formulation: Formulation, outcome: Outcome, number: int, walked: W
         objective=objective,
         bound=np.maximum(outcome.bound, objective),
     )
+
+
+def _weight_by_class(formulation: Formulation) -> dict[tuple[int, int], float]:
+    """By gang number and class: the weight of one pod."""
+    weight = formulation.problem.weight
+    return {
+        (number, id(part.pod_class)): float(weight[at]) for at, (number, part) in enumerate(formulation.parts)
+    }
+
+
+def _worth(weights: Mapping[tuple[int, int], float], number: int, walked: Walked) -> float:
+    return sum(weights[number, id(placed.pod_class)] for placed in walked.placed)
 
 
 def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[Share]]:
