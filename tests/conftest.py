@@ -19,6 +19,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse bytes as the name of a test: they may hold a clock (gzip), and xdist wants equal names everywhere."""
+    nameless = [item.nodeid for item in items if "\\x" in item.nodeid]
+    if nameless:
+        raise pytest.UsageError("give these parameters ids that can be read: " + ", ".join(nameless))
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of a browser; without one the test is skipped, or fails where a browser is required."""

@@ -122,7 +122,9 @@ def test_second_object_of_a_name_is_set_aside_with_the_place_of_the_first(decide
 
 
 @pytest.mark.parametrize(
-    "junk", [b"\x7fELF\x02\x01\x00\x00", b"\x89PNG\r\n\x1a\n\xff\xfe", b"\x1f\x8b\x08junk"]
+    "junk",
+    [b"\x7fELF\x02\x01\x00\x00", b"\x89PNG\r\n\x1a\n\xff\xfe", b"\x1f\x8b\x08junk"],
+    ids=["a program", "a picture", "half a gzip"],
 )
 def test_binary_junk_is_set_aside(decided, junk):
     result = decided(junk)

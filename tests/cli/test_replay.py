@@ -101,7 +101,11 @@ def test_session_that_the_guard_cut_short_draws_a_warning(command, session):
     assert "the wall-clock guard fired" in result.err
 
 
-@pytest.mark.parametrize("content", [b"junk", gzip.compress(b"{}"), gzip.compress(b"junk")])
+@pytest.mark.parametrize(
+    "content",
+    [b"junk", gzip.compress(b"{}", mtime=0), gzip.compress(b"junk", mtime=0)],
+    ids=["junk", "an empty object", "packed junk"],
+)
 def test_file_that_is_no_session_is_refused(command, tmp_path, content):
     (tmp_path / "session").write_bytes(content)
     result = command("replay", tmp_path / "session")

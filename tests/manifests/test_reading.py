@@ -547,7 +547,11 @@ def test_unknown_sub_group_draws_one_warning_and_the_pods_stay(reading):
 # Nothing left
 
 
-@pytest.mark.parametrize("content", ["", "# nothing\n", b"\x00\xff junk", "kind: ["])
+@pytest.mark.parametrize(
+    "content",
+    ["", "# nothing\n", b"\x00\xff junk", "kind: ["],
+    ids=["nothing", "a comment", "junk", "half a list"],
+)
 def test_input_with_nothing_usable_is_refused(reading, content):
     with pytest.raises(UnusableInput, match="nothing in the input that can be used"):
         reading(content, suffix=".yaml")
