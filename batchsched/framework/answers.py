@@ -5,7 +5,7 @@ plugins to it, and the documentation's page on the life of a pod is written from
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,15 @@ from batchsched.errors import PluginError
 from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Row
 from batchsched.framework.guard import ask, name_of
 from batchsched.framework.normalize import MAX_SCORE
-from batchsched.framework.status import Code, IntArray, PermitAnswer, PreFilterAnswer, Status, Verdict
+from batchsched.framework.status import (
+    Code,
+    IntArray,
+    PermitAnswer,
+    PostFilterAnswer,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,9 @@ POINTS: Final[dict[str, Point]] = {
         {
             Code.SUCCESS: "room can be made, and nobody else is asked; a node that is named is kept for the pod",
             Code.UNSCHEDULABLE: "the next is asked; the reasons are joined to the sentence that says why",
-            Code.UNRESOLVABLE: "the same, and nobody else is asked",
+            Code.PENDING: "the same as Unschedulable",
+            Code.UNRESOLVABLE: "the reasons alone are joined to the sentence, and nobody else is asked",
+            Code.ERROR: "the same as UnschedulableAndUnresolvable",
         },
     ),
     "PreScore": Point(
@@ -197,6 +207,20 @@ def verdict(plugin: object, answer: object, count: int) -> Verdict:
         ):
             return answer
     raise PluginError(name_of(plugin), "Filter", f"expected a Verdict over {count} nodes")
+
+
+def postfiltered(plugin: object, answer: object, nodes: Container[str]) -> PostFilterAnswer:
+    """Return a PostFilter's answer, its plugin's name filled in; the node that it names is one of `nodes`."""
+    if not isinstance(answer, PostFilterAnswer):
+        raise _nonsense(plugin, "PostFilter", "a PostFilterAnswer", answer)
+    stated = status(plugin, "PostFilter", answer.status)
+    if answer.node is not None and (
+        not isinstance(answer.node, str) or (answer.node and answer.node not in nodes)
+    ):
+        raise _nonsense(plugin, "PostFilter", "the name of a node", answer.node)
+    if not isinstance(answer.victims, tuple) or not all(isinstance(one, str) for one in answer.victims):
+        raise _nonsense(plugin, "PostFilter", "a tuple of namespace/name", answer.victims)
+    return PostFilterAnswer(Status(stated.code, stated.reasons, name_of(plugin)), answer.node, answer.victims)
 
 
 def raw_scores(plugin: object, answer: object, count: int) -> IntArray:

@@ -27,6 +27,7 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.model.pod import Pod
+from batchsched.model.policy import PodDisruptionBudget
 from batchsched.model.snapshot import Snapshot
 
 
@@ -178,8 +179,17 @@ class PostFilterHandle(Protocol):
         """The nodes and the pods on them."""
         ...
 
+    @property
+    def budgets(self) -> Sequence[PodDisruptionBudget]:
+        """The disruption budgets, what was evicted in this session taken off."""
+        ...
+
     def priority_of(self, pod: Pod) -> int:
         """Return a pod's resolved priority."""
+        ...
+
+    def lower_on(self, node: int) -> Sequence[Pod]:
+        """Return the pods on a node that may be made to leave: of lower priority, and not spared."""
         ...
 
     def trial(self, node: int) -> Trial:

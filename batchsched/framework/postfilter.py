@@ -4,12 +4,13 @@ A nominated pod waits for room on a node that was, or is being, made for it. Oth
 it: the filters are asked about such a node twice, with the nominated pods on it and without.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batchsched.errors import PluginError
+from batchsched.framework import answers
 from batchsched.framework.guard import ask, name_of
 from batchsched.framework.host_ports import HostPort, host_ports
 from batchsched.framework.nodes import NodeTable
@@ -20,6 +21,7 @@ from batchsched.framework.scan import Scan
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import SUCCESS, Code, PostFilterAnswer, Status, Verdict
 from batchsched.model.pod import Pod
+from batchsched.model.policy import PodDisruptionBudget
 
 
 def stated_priority(pod: Pod) -> int:
@@ -99,7 +101,13 @@ class NodeTrial:
 
     def refusal_beside_nominated(self) -> Status:
         """Ask all Filters with the nominated pods on the node; Success when there are none."""
-        rivals = self._handle.nominations.rivals(self._handle.pod, self._node)
+        handle = self._handle
+        # A nominated pod that has got its place already, here or elsewhere, is counted there.
+        rivals = [
+            one
+            for one in handle.nominations.rivals(handle.pod, self._node)
+            if one.key not in handle.table.pods
+        ]
         if not rivals:
             return SUCCESS
         state = self._state.clone()
@@ -156,6 +164,24 @@ class NodeTrial:
         return SUCCESS
 
 
+def nobody_spared(_pod: Pod) -> bool:
+    """Where nobody says otherwise, every pod of lower priority may be made to leave."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """What is allowed when pods are made to leave.
+
+    Args:
+      spares: tells which pods must stay whatever their priority.
+      budgets: the disruption budgets as they stand; None for those of the snapshot.
+    """
+
+    spares: Callable[[Pod], bool] = nobody_spared
+    budgets: tuple[PodDisruptionBudget, ...] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
     """What a PostFilter may look at and try, for one pod that fits nowhere."""
@@ -165,10 +191,25 @@ class Handle:
     table: NodeTable
     scan: Scan
     nominations: Nominations
+    disruption: Disruption = Disruption()
+
+    @property
+    def budgets(self) -> Sequence[PodDisruptionBudget]:
+        """The disruption budgets, what was evicted in this session taken off."""
+        stated = self.disruption.budgets
+        return self.table.snapshot.pod_disruption_budgets if stated is None else stated
 
     def priority_of(self, pod: Pod) -> int:
         """Return a pod's resolved priority."""
         return self.nominations.priority_of(pod)
+
+    def lower_on(self, node: int) -> Sequence[Pod]:
+        """Return the pods on a node that may be made to leave: of lower priority, and not spared."""
+        return [
+            one
+            for one in self.table.pods.on(node)
+            if self.priority_of(one) < self.pod.priority and not self.disruption.spares(one)
+        ]
 
     def trial(self, node: int) -> NodeTrial:
         """Begin a trial of one node."""
@@ -225,7 +266,8 @@ def _refused(scan: Scan, node: int, refusal: Status) -> Scan:
 def make_room(handle: Handle) -> PostFilterAnswer:
     """Ask the PostFilters for a pod that fits nowhere.
 
-    The first success wins, UnschedulableAndUnresolvable ends the chain, the reasons of the others are put together.
+    The first success wins, UnschedulableAndUnresolvable and Error end the chain, the reasons of the others are put
+    together. The last of these that says something of the pod's nomination is heard.
 
     Source: `RunPostFilterPlugins` of kube-scheduler.
 
@@ -234,19 +276,28 @@ def make_room(handle: Handle) -> PostFilterAnswer:
     """
     reasons: list[str] = []
     first = ""
+    node: str | None = None
     for plugin in handle.pipeline.postfilters:
-        answer = ask(plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle)
-        name = name_of(plugin)
-        if not isinstance(answer, PostFilterAnswer):
-            raise PluginError(name, "PostFilter", f"expected a PostFilterAnswer, not {type(answer).__name__}")
-        code = answer.status.code
-        if code is Code.SUCCESS or code is Code.UNRESOLVABLE:
-            return replace(answer, status=Status(code, answer.status.reasons, name))
-        if code is not Code.UNSCHEDULABLE:
-            raise PluginError(name, "PostFilter", f"answered {code}; expected Success or a refusal")
+        stated = ask(plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle)
+        answer = answers.postfiltered(plugin, stated, handle.table.index)
+        if answer.status.code is Code.SUCCESS:
+            _check_victims(plugin, answer, handle)
+            return answer
+        if answer.status.code in (Code.UNRESOLVABLE, Code.ERROR):
+            return answer
+        node = node if answer.node is None else answer.node
         reasons += answer.status.reasons
-        first = first or name
-    return PostFilterAnswer(Status(Code.UNSCHEDULABLE, tuple(reasons), first))
+        first = first or answer.status.plugin
+    return PostFilterAnswer(Status(Code.UNSCHEDULABLE, tuple(reasons), first), node)
+
+
+def _check_victims(plugin: object, answer: PostFilterAnswer, handle: Handle) -> None:
+    """Hold a PostFilter to victims that are on the node that it names."""
+    there = {pod.key for pod in handle.table.pods.on(handle.table.index[answer.node])} if answer.node else ()
+    strangers = [key for key in answer.victims if key not in there]
+    if strangers:
+        problem = f"expected victims on node {answer.node!r}; not there: {', '.join(strangers)}"
+        raise PluginError(name_of(plugin), "PostFilter", problem)
 
 
 def message(status: Status) -> str:

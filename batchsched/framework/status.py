@@ -25,6 +25,7 @@ class Code(StrEnum):
     WAIT = "Wait"
     SKIP = "Skip"
     PENDING = "Pending"
+    ERROR = "Error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,13 @@ class PostFilterAnswer:
 
     Args:
       status: Success when room can be made; Unschedulable lets the next plugin try; UnschedulableAndUnresolvable
-        ends the chain.
-      node: the node that the pod is nominated for, "" for none.
+        ends the chain, and so does Error.
+      node: the node that the pod is nominated for from now on, "" for none; None leaves its nomination as it is.
       victims: namespace/name of the pods that must leave it, the most important first.
     """
 
     status: Status = SUCCESS
-    node: str = ""
+    node: str | None = None
     victims: tuple[str, ...] = ()
 
 

@@ -1,6 +1,9 @@
 """Priority classes, disruption budgets and other objects that govern pods from outside."""
 
+import msgspec
+
 from batchsched.model.meta import ObjectMeta, Value
+from batchsched.model.pod import Pod
 from batchsched.model.selector import LabelSelector
 
 
@@ -32,6 +35,28 @@ class PodDisruptionBudget(Value, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+    def protects(self, pod: Pod) -> bool:
+        """Tell whether the budget pays for a pod; it does not for one whose eviction was granted already.
+
+        Source: `filterPodsWithPDBViolation` of kube-scheduler.
+        """
+        selector = self.spec.selector
+        if not pod.labels or (self.metadata.namespace or "default") != pod.namespace:
+            return False
+        if selector is None or selector.empty or not selector.matches(pod.labels):
+            return False
+        return pod.name not in (self.status.disrupted_pods or {})
+
+    def without(self, pod: Pod) -> "PodDisruptionBudget":
+        """Return the budget once a pod that it protects was evicted; the same one where it does not."""
+        if not self.protects(pod):
+            return self
+        disrupted = {**(self.status.disrupted_pods or {}), pod.name: ""}
+        status = DisruptionBudgetStatus(
+            disruptions_allowed=self.status.disruptions_allowed - 1, disrupted_pods=disrupted
+        )
+        return msgspec.structs.replace(self, status=status)
 
 
 class Namespace(Value, frozen=True, gc=False):

@@ -106,7 +106,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin):
             return _no(why_not)
         search = self.search(pod, scan, handle)
         if not search.candidates:
-            return _no(search.fit_error(len(handle.table.nodes)))
+            return _no(search.fit_error(len(handle.table.nodes)), node="")
         best = choose(search.candidates, handle)
         return PostFilterAnswer(node=best.node, victims=tuple(victim.key for victim in best.victims))
 
@@ -129,12 +129,9 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin):
             len(places),
         )
         start = zlib.crc32(pod.pod.key.encode()) % len(places)
-        budgets = handle.table.snapshot.pod_disruption_budgets
         fitting, unharmed = "", 0
         for at in (*places[start:], *places[:start]):
-            lower = [one for one in handle.table.pods.on(at) if handle.priority_of(one) < pod.priority]
-            with handle.trial(at) as trial:
-                room = _make_room(names[at], lower, trial, budgets, handle)
+            room = _make_room(at, handle)
             if isinstance(room, Status):
                 found.rejected[names[at]] = room
             elif not room.victims:
@@ -179,28 +176,28 @@ def terminating_by_preemption(pod: Pod) -> bool:
     return False
 
 
-def _make_room(
-    node: str,
-    lower: Sequence[Pod],
-    trial: Trial,
-    budgets: Sequence[PodDisruptionBudget],
-    handle: PostFilterHandle,
-) -> Room | Status:
+def _make_room(node: int, handle: PostFilterHandle) -> Room | Status:
     """Take all pods of lower priority away, then let back whoever is not in the way, the most important first.
 
     Returns why the node is no candidate where the pod does not even fit without any of them.
 
     Source: `SelectVictimsOnNode` of kube-scheduler.
     """
+    lower = handle.lower_on(node)
     if not lower:
         return Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
+    with handle.trial(node) as trial:
+        return _tried(handle.table.names[node], lower, trial, handle)
+
+
+def _tried(node: str, lower: Sequence[Pod], trial: Trial, handle: PostFilterHandle) -> Room | Status:
     for victim in lower:
         trial.remove(victim)
     refusal = trial.refusal()
     if not refusal.ok:
         return refusal
     ordered = sorted(lower, key=lambda one: importance(one, handle))
-    violating, others = by_budget(ordered, budgets)
+    violating, others = by_budget(ordered, handle.budgets)
     victims: list[Pod] = []
     violations = 0
     for at, victim in enumerate((*violating, *others)):
@@ -233,21 +230,11 @@ def by_budget(
     for pod in pods:
         violated = False
         for at, budget in enumerate(budgets):
-            if _protects(budget, pod):
+            if budget.protects(pod):
                 left[at] -= 1
                 violated |= left[at] < 0
         (violating if violated else others).append(pod)
     return tuple(violating), tuple(others)
-
-
-def _protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """Tell whether a budget pays for a pod; it does not for one whose eviction was granted already."""
-    selector = budget.spec.selector
-    if not pod.labels or (budget.metadata.namespace or "default") != pod.namespace:
-        return False
-    if selector is None or selector.empty or not selector.matches(pod.labels):
-        return False
-    return pod.name not in (budget.status.disrupted_pods or {})
 
 
 def choose(candidates: Sequence[Room], handle: PostFilterHandle) -> Room:
@@ -275,5 +262,5 @@ def loss(room: Room, handle: PostFilterHandle) -> tuple[int, int, int, int, floa
     return room.violations, highest, total, len(room.victims), -earliest
 
 
-def _no(reason: str) -> PostFilterAnswer:
-    return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (f"preemption: {reason}",)))
+def _no(reason: str, node: str | None = None) -> PostFilterAnswer:
+    return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (f"preemption: {reason}",)), node)

@@ -7,7 +7,6 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.errors import PluginError
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import (
@@ -65,7 +64,7 @@ class DynamicResources(SignaturePlugin, PreFilterPlugin, PostFilterPlugin, Score
     @override
     def postfilter(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> PostFilterAnswer:
         if not scan.state.has(ASKED):
-            raise PluginError(self.name, "PostFilter", NOT_FOUND)
+            return PostFilterAnswer(Status(Code.ERROR, (NOT_FOUND,)))
         return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,)))
 
     @override

@@ -177,7 +177,7 @@ def refused(one: Asked) -> dict[str, Any]:
     if stated is None or answer is None:
         return found
     rooms, rejected = searched(one)
-    node, victims = answer.node, list(answer.victims)
+    node, victims = answer.node or "", list(answer.victims)
     if node in stated.tied and node in rooms and victims == rooms[node][0]:
         # The original draws among these.
         node, victims = stated.nominated_node, list(stated.victims)

@@ -6,6 +6,7 @@ import pytest
 from batchsched.errors import PluginError
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.postfilter import (
+    Disruption,
     Handle,
     Nominations,
     make_room,
@@ -18,7 +19,7 @@ from batchsched.plugins.inter_pod_affinity import InterPodAffinity
 from batchsched.plugins.node_ports import NodePorts
 from batchsched.plugins.node_resources_fit import NodeResourcesFit
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
-from tests.plugins.cluster import class_of, node, pod, table, with_ports
+from tests.plugins.cluster import class_of, land, node, pod, table, with_ports
 
 NOT_NOW = Status(Code.UNSCHEDULABLE, ("not now",))
 
@@ -79,7 +80,41 @@ def test_a_refusal_that_is_final_ends_the_chain():
     assert not last.asked
 
 
-@pytest.mark.parametrize("answer", [PostFilterAnswer(SKIP), ValueError("x"), None])
+def test_an_error_that_is_stated_ends_the_chain_too():
+    last = Answers("b", PostFilterAnswer(node="a"))
+    status = Status(Code.ERROR, ("not found",))
+    assert chain(Answers("a", PostFilterAnswer(status)), last).status == Status(
+        Code.ERROR, ("not found",), "a"
+    )
+    assert not last.asked
+
+
+def test_pending_is_put_together_with_the_refusals():
+    later = PostFilterAnswer(Status(Code.PENDING, ("wait",)))
+    answer = chain(Answers("a", later), Answers("b", PostFilterAnswer(NOT_NOW)))
+    assert answer.status == Status(Code.UNSCHEDULABLE, ("wait", "not now"), "a")
+
+
+def test_a_refusal_may_take_the_nomination_back_and_one_that_says_nothing_leaves_it():
+    silent, cleared = PostFilterAnswer(NOT_NOW), PostFilterAnswer(NOT_NOW, node="")
+    assert chain(Answers("a", silent)).node is None
+    assert chain(Answers("a", cleared), Answers("b", silent)).node == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PostFilterAnswer(SKIP),
+        ValueError("x"),
+        None,
+        PostFilterAnswer(node="atlantis"),
+        PostFilterAnswer(node=7),  # type: ignore[arg-type]
+        PostFilterAnswer(node="a", victims=("default/stranger",)),
+        PostFilterAnswer(victims=("default/stranger",)),
+        PostFilterAnswer(node="a", victims="all"),  # type: ignore[arg-type]
+    ],
+    ids=["skip", "raises", "none", "unknown node", "number", "stranger", "victims nowhere", "text"],
+)
 def test_anything_else_is_an_error_with_the_plugins_name(answer):
     with pytest.raises(PluginError) as caught:
         chain(Answers("a", answer))
@@ -117,6 +152,23 @@ def test_the_nominated_node_is_the_only_choice_while_it_fits():
     assert scanned(made, waiting(pod("one", {"cpu": "2"}), "a")).fits.tolist() == [False, True]
     assert scanned(made, waiting(pod("one", {"cpu": "1"}), "a")).fits.tolist() == [True, False]
     assert scanned(made, waiting(pod("one"), "gone")).fits.tolist() == [True, True]
+
+
+def test_a_nominated_pod_that_has_its_place_is_counted_there():
+    made = table([node("a", {"cpu": "2"}), node("b")])
+    rival = waiting(pod("rival", {"cpu": "2"}), "a")
+    land(made, rival, "b")
+    assert scanned(made, pod("one", {"cpu": "1"}), rival).fits.tolist() == [True, True]
+
+
+def test_pods_that_are_spared_are_not_among_those_that_may_leave():
+    there = [pod("p"), pod("q"), pod("r", priority=9)]
+    made = table([node("a")], {"a": there})
+    wish, pipeline = class_of(made, pod()), Pipeline(())
+    wish = type(wish).of(wish.pod, wish.requests, (0, 0), 9)
+    spared = Disruption(spares=lambda one: one.name == "q")
+    handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}), spared)
+    assert [one.name for one in handle.lower_on(0)] == ["p"]
 
 
 def test_a_pod_must_fit_without_the_nominated_pods_too():
