@@ -7,6 +7,7 @@ import numpy as np
 
 from batchsched.framework.nodes import NodeTable
 from batchsched.framework.status import BoolArray
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.selector import NodeSelector, NodeSelectorTerm, Requirement
 
@@ -66,6 +67,20 @@ def required(table: NodeTable, pod: Pod) -> BoolArray:
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     terms = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return mask if terms is None else mask & selected(table, terms)
+
+
+def selects_node(pod: Pod, node: Node) -> bool:
+    """Tell whether one node satisfies a pod's nodeSelector and its required node affinity.
+
+    Raises:
+      InvalidSelector: an expression has an unknown operator.
+    """
+    wanted = pod.spec.node_selector or {}
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    terms = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return all(node.labels.get(key) == value for key, value in wanted.items()) and (
+        terms is None or terms.matches(node.labels, node.name)
+    )
 
 
 def _expression(table: NodeTable, expression: Requirement) -> BoolArray:

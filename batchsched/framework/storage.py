@@ -86,6 +86,21 @@ def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
             yield ClaimUse(f"{pod.name}-{volume.name}", ephemeral=True)
 
 
+def claims(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """Tell whether a pod uses a claim."""
+    return any(f"{pod.namespace}/{use.name}" == key_of(claim) for use in claim_uses(pod))
+
+
+def may_back(volume: PersistentVolume, pod: Pod) -> bool:
+    """Tell whether a volume may be the one behind a claim of a pod: it says whose it is, or nothing."""
+    owner = volume.spec.claim_ref
+    if owner is None:
+        return True
+    return any(
+        (use.name, pod.namespace) == (owner.name, owner.namespace or "default") for use in claim_uses(pod)
+    )
+
+
 def claim_identity(pod: Pod) -> tuple[object, ...]:
     """Return what tells pods apart that use claims: the claims, and who the pod is where they must be its own."""
     uses = tuple(claim_uses(pod))

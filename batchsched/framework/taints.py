@@ -26,13 +26,16 @@ def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: 
 
     def build(table: NodeTable) -> IntArray:
         codes, groups = taint_groups(table)
-        counts = [_count(taints, tolerations, effects) for taints in groups]
+        counts = [count_untolerated(taints, tolerations, effects) for taints in groups]
         return np.asarray(counts, np.int64)[codes]
 
     return table.memo(("untolerated", tolerations, effects), build)
 
 
-def _count(taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]) -> int:
+def count_untolerated(
+    taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]
+) -> int:
+    """Count the taints of one node with one of the effects that are not tolerated."""
     return sum(
         taint.effect in effects and not any(one.tolerates(taint) for one in tolerations) for taint in taints
     )

@@ -1,18 +1,20 @@
 """DynamicResources, for pods without claims: it has nothing to ask, and says so where kube-scheduler does."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
+from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import (
     PostFilterHandle,
     PostFilterPlugin,
     PreFilterPlugin,
+    Reach,
     ScorePlugin,
     SignaturePlugin,
 )
@@ -38,7 +40,9 @@ class DynamicResourcesArgs(Part):
     )
 
 
-class DynamicResources(SignaturePlugin, PreFilterPlugin, PostFilterPlugin, ScorePlugin):
+class DynamicResources(
+    SignaturePlugin, PreFilterPlugin, PostFilterPlugin, ScorePlugin, EnqueueExtensionsPlugin
+):
     """Stands where the allocation of ResourceClaims will: claims are not looked at yet.
 
     Source: kube-scheduler's plugins/dynamicresources, what it does for a pod without claims: PreFilter skips its
@@ -47,6 +51,7 @@ class DynamicResources(SignaturePlugin, PreFilterPlugin, PostFilterPlugin, Score
     """
 
     name: ClassVar[str] = "DynamicResources"
+    reach: ClassVar[Reach] = Reach.OBJECTS
     Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
@@ -70,3 +75,7 @@ class DynamicResources(SignaturePlugin, PreFilterPlugin, PostFilterPlugin, Score
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         return np.zeros(len(nodes), np.int64)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return ()  # it refuses nobody until claims are looked at

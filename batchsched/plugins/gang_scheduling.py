@@ -5,14 +5,16 @@ bound and permitted members reach minMember, and every subGroup its own, and the
 Unreserve of one member rolls the gang back: the session does it, and the counts follow.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import SKIP, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status
-from batchsched.model.pod import Pod
+from batchsched.model.pod import POD_GROUP_LABEL, Pod
+from batchsched.model.podgroup import PodGroup
 
 NOT_ENOUGH = "{existing} of the {minimum} pods that the gang needs exist"
 NOT_ENOUGH_SUB = "{existing} of the {minimum} pods that subGroup {name} needs exist"
@@ -58,3 +60,28 @@ class GangScheduling:
                 nodes.waiting.allow(gang.key, self.name)
             return PermitAnswer()
         return PermitAnswer(Status(Code.WAIT), gang.timeout_seconds)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return what may complete a gang: a member that comes, or another PodGroup to go by."""
+        return (
+            ClusterEventWithHint.on(Resource.UNSCHEDULED_POD, Action.ADD, _member_came),
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _member_came),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL, when_own),
+            ClusterEventWithHint.on(Resource.POD_GROUP, Action.ADD | Action.UPDATE, _group_stated),
+        )
+
+
+def _member_came(pod: Pod, _old: None, new: Pod) -> Hint:
+    group = pod.metadata.label(POD_GROUP_LABEL)
+    return Hint.queue_if(
+        group is not None and group == new.metadata.label(POD_GROUP_LABEL) and pod.namespace == new.namespace
+    )
+
+
+def _group_stated(pod: Pod, old: PodGroup | None, new: PodGroup) -> Hint:
+    stated = old is None or (old.spec.min_member, old.spec.sub_groups) != (
+        new.spec.min_member,
+        new.spec.sub_groups,
+    )
+    mine = (pod.namespace, pod.metadata.label(POD_GROUP_LABEL)) == (new.namespace, new.name)
+    return Hint.queue_if(stated and mine)

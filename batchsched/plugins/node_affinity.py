@@ -1,6 +1,6 @@
 """NodeAffinity: the nodes that a pod must, or would like to, be on, by label and by name."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -8,7 +8,14 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict
 from typing_extensions import override
 
-from batchsched.framework.node_selection import FIELD_NAME, matching, required, selected
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Resource,
+    when_node_begins_to_pass,
+)
+from batchsched.framework.node_selection import FIELD_NAME, matching, required, selected, selects_node
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.normalize import default_normalize
 from batchsched.framework.podclass import PodClass
@@ -18,6 +25,7 @@ from batchsched.framework.points import (
     NormalizeScorePlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    Reach,
     ScorePlugin,
     SignaturePlugin,
 )
@@ -26,6 +34,7 @@ from batchsched.framework.status import SKIP, SUCCESS, Code, IntArray, PreFilter
 from batchsched.model.affinity import NodeAffinity as Affinity
 from batchsched.model.affinity import PreferredSchedulingTerm
 from batchsched.model.custom import Part
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.selector import NodeSelector, NodeSelectorTerm
 
@@ -52,7 +61,13 @@ class NodeAffinityArgs(Part):
 
 
 class NodeAffinity(
-    SignaturePlugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin
+    SignaturePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    NormalizeScorePlugin,
+    EnqueueExtensionsPlugin,
 ):
     """Matches nodeSelector, the pod's node affinity, and the one that the profile adds.
 
@@ -61,6 +76,7 @@ class NodeAffinity(
 
     name: ClassVar[str] = "NodeAffinity"
     landing: ClassVar[Landing] = Landing.STATIC
+    reach: ClassVar[Reach] = Reach.OBJECTS
     Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:
@@ -107,6 +123,15 @@ class NodeAffinity(
     @override
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         return default_normalize(scores, reverse=False)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        matching_now = when_node_begins_to_pass(self._passes)
+        return (ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, matching_now),)
+
+    def _passes(self, pod: Pod, node: Node) -> bool:
+        enforced = self._enforced is None or self._enforced.matches(node.labels, node.name)
+        return enforced and selects_node(pod, node)
 
 
 def _affinity(pod: Pod) -> Affinity | None:

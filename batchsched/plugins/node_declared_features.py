@@ -1,15 +1,24 @@
 """NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the kubelet declares it."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Hint,
+    Resource,
+    when_node_begins_to_pass,
+)
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, SignaturePlugin
+from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import SKIP, PreFilterAnswer, Verdict
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 
 UNSATISFIED: Final = "node(s) didn't match Pod's required features"
@@ -19,7 +28,7 @@ RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
 REQUIRED: Final = StateKey[frozenset[str]]("NodeDeclaredFeatures/required")
 
 
-class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin):
+class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """Compares the features that a pod's spec implies with `status.declaredFeatures` of the node.
 
     Source: kube-scheduler's plugins/nodedeclaredfeatures, and the features that k8s.io/component-helpers infers
@@ -28,6 +37,7 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin):
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
     landing: ClassVar[Landing] = Landing.STATIC
+    reach: ClassVar[Reach] = Reach.OBJECTS
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -46,6 +56,22 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin):
         required = state.read(REQUIRED)
         lacking = nodes.where_true(lambda node: not required.issubset(node.status.declared_features or ()))
         return Verdict.refuse(lacking, UNSATISFIED, unresolvable=True)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        declared = Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE
+        return (
+            ClusterEventWithHint.on(Resource.NODE, declared, when_node_begins_to_pass(_has_all)),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE, _needs_others),
+        )
+
+
+def _has_all(pod: Pod, node: Node) -> bool:
+    return required_features(pod).issubset(node.status.declared_features or ())
+
+
+def _needs_others(_pod: Pod, old: Pod, new: Pod) -> Hint:
+    return Hint.queue_if(required_features(old) != required_features(new))
 
 
 def required_features(pod: Pod) -> frozenset[str]:

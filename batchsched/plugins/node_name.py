@@ -1,14 +1,21 @@
 """NodeName: a pod that names its node fits there and nowhere else."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
 from typing_extensions import override
 
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Resource,
+    when_node_begins_to_pass,
+)
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import FilterPlugin, Landing, SignaturePlugin
+from batchsched.framework.points import FilterPlugin, Landing, Reach, SignaturePlugin
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import Verdict
 from batchsched.model.pod import Pod
@@ -16,7 +23,7 @@ from batchsched.model.pod import Pod
 ANOTHER_NODE: Final = "node(s) didn't match the requested node name"
 
 
-class NodeName(SignaturePlugin, FilterPlugin):
+class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """Compares `spec.nodeName`.
 
     Source: kube-scheduler's plugins/nodename.
@@ -24,6 +31,7 @@ class NodeName(SignaturePlugin, FilterPlugin):
 
     name: ClassVar[str] = "NodeName"
     landing: ClassVar[Landing] = Landing.STATIC
+    reach: ClassVar[Reach] = Reach.OBJECTS
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -38,3 +46,8 @@ class NodeName(SignaturePlugin, FilterPlugin):
         if wanted in nodes.table.index:
             refused[nodes.table.index[wanted]] = False
         return Verdict.refuse(refused[nodes.where], ANOTHER_NODE, unresolvable=True)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        named = when_node_begins_to_pass(lambda pod, node: pod.spec.node_name == node.name)
+        return (ClusterEventWithHint.on(Resource.NODE, Action.ADD, named),)

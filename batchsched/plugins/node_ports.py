@@ -7,6 +7,13 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.framework.constrain import EVERY_NODE, Batch, Row
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Hint,
+    Resource,
+)
 from batchsched.framework.host_ports import EVERY_ADDRESS, HostPort, any_conflict, host_ports
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
@@ -16,6 +23,7 @@ from batchsched.framework.points import (
     FilterPlugin,
     Landing,
     PreFilterPlugin,
+    Reach,
     SignaturePlugin,
 )
 from batchsched.framework.state import CycleState, StateKey
@@ -26,7 +34,14 @@ TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
 WANTED: Final = StateKey[tuple[HostPort, ...]]("NodePorts/wanted")
 
 
-class NodePorts(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin, ConstrainPlugin):
+class NodePorts(
+    SignaturePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    BulkFilterPlugin,
+    ConstrainPlugin,
+    EnqueueExtensionsPlugin,
+):
     """Refuses nodes on which a host port of the pod is taken.
 
     Source: kube-scheduler's plugins/nodeports.
@@ -34,6 +49,7 @@ class NodePorts(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin
 
     name: ClassVar[str] = "NodePorts"
     landing: ClassVar[Landing] = Landing.NARROWS
+    reach: ClassVar[Reach] = Reach.NODE
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -82,6 +98,17 @@ class NodePorts(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin
                 known = rows.get(rivals)
                 rows[rivals] = _row(rivals, free if known is None else np.minimum(known.right, free))
         return tuple(rows.values())
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            ClusterEventWithHint.on(Resource.NODE, Action.ADD),
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _freed),
+        )
+
+
+def _freed(pod: Pod, old: Pod, _new: None) -> Hint:
+    return Hint.queue_if(any_conflict(host_ports(pod), host_ports(old)))
 
 
 def _row(classes: tuple[int, ...], right: IntArray) -> Row:

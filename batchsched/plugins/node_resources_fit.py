@@ -1,6 +1,6 @@
 """NodeResourcesFit: has the node what the pod requests, and how well would it be used?"""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -11,6 +11,14 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Hint,
+    Resource,
+    when_own,
+)
 from batchsched.framework.nodes import PODS, Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import (
@@ -19,6 +27,7 @@ from batchsched.framework.points import (
     Landing,
     PreFilterPlugin,
     PreScorePlugin,
+    Reach,
     ScorePlugin,
     SignaturePlugin,
 )
@@ -32,8 +41,9 @@ from batchsched.framework.resource_scores import (
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import SUCCESS, IndexArray, IntArray, PreFilterAnswer, Status, Verdict
 from batchsched.model.custom import Part
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
-from batchsched.model.requests import stated
+from batchsched.model.requests import requests, stated
 
 TOO_MANY_PODS: Final = "Too many pods"
 MAX_UTILIZATION: Final = 100
@@ -104,7 +114,13 @@ NEED: Final = StateKey[Need]("NodeResourcesFit/need")
 
 
 class NodeResourcesFit(
-    SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin, PreScorePlugin, ScorePlugin
+    SignaturePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    BulkFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    EnqueueExtensionsPlugin,
 ):
     """Compares requests with what is left on a node.
 
@@ -113,6 +129,7 @@ class NodeResourcesFit(
 
     name: ClassVar[str] = "NodeResourcesFit"
     landing: ClassVar[Landing] = Landing.COUNTED
+    reach: ClassVar[Reach] = Reach.NODE
     Args: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
@@ -191,6 +208,35 @@ class NodeResourcesFit(
             return np.where(taken > capacity, 0, (capacity - taken) * MAX_UTILIZATION // capacity)
         used = np.minimum(taken, capacity) * MAX_UTILIZATION // capacity
         return used if self._line is None else self._line[used]
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        grown = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
+        return (
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE),
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN, self._left_over),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN, when_own),
+            ClusterEventWithHint.on(Resource.NODE, grown, self._has_grown),
+        )
+
+    def _asked(self, pod: Pod) -> dict[str, int]:
+        """Return what the Filter compares of a pod."""
+        asked = {name: amount for name, amount in requests(pod).items() if not self._ignores(name)}
+        return {**asked, PODS: 1}
+
+    def _left_over(self, pod: Pod, old: Pod, new: Pod) -> Hint:
+        before, after = requests(old), requests(new)
+        return Hint.queue_if(
+            any(after.get(name, 0) < before.get(name, 0) for name in self._asked(pod) if name != PODS)
+        )
+
+    def _has_grown(self, pod: Pod, old: Node | None, new: Node) -> Hint:
+        """The node would hold the pod if it were empty, and has more than before of something that the pod asks for."""
+        asked, after = self._asked(pod), new.allocatable()
+        if any(after.get(name, 0) < amount for name, amount in asked.items()):
+            return Hint.SKIP
+        before = {} if old is None else old.allocatable()
+        return Hint.queue_if(old is None or any(after[name] > before.get(name, 0) for name in asked))
 
 
 def broken_line(shape: tuple[UtilizationShapePoint, ...]) -> NDArray[np.int64]:

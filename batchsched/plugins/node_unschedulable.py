@@ -1,14 +1,22 @@
 """NodeUnschedulable: a cordoned node takes no pods, save those that tolerate it."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
 from typing_extensions import override
 
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Resource,
+    when_node_begins_to_pass,
+    when_own,
+)
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import FilterPlugin, Landing, SignaturePlugin
+from batchsched.framework.points import FilterPlugin, Landing, Reach, SignaturePlugin
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import BoolArray, Verdict
 from batchsched.model.node import Taint
@@ -18,7 +26,7 @@ UNSCHEDULABLE: Final = "node(s) were unschedulable"
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-class NodeUnschedulable(SignaturePlugin, FilterPlugin):
+class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """Looks at `spec.unschedulable`.
 
     Source: kube-scheduler's plugins/nodeunschedulable.
@@ -26,6 +34,7 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin):
 
     name: ClassVar[str] = "NodeUnschedulable"
     landing: ClassVar[Landing] = Landing.STATIC
+    reach: ClassVar[Reach] = Reach.OBJECTS
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -37,6 +46,14 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin):
         if not cordoned.any() or _tolerates_cordon(pod.pod):
             return Verdict.accept(len(nodes))
         return Verdict.refuse(cordoned, UNSCHEDULABLE, unresolvable=True)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        opened = when_node_begins_to_pass(lambda _, node: not node.spec.unschedulable)
+        return (
+            ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, opened),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, when_own),
+        )
 
 
 def _cordoned(table: NodeTable) -> BoolArray:

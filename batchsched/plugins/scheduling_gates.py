@@ -1,16 +1,23 @@
 """SchedulingGates: a pod with a gate is not ready to be scheduled, says whoever put the gate there."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 from typing_extensions import override
 
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Resource,
+    when_own,
+)
 from batchsched.framework.points import PreEnqueuePlugin, SignaturePlugin
 from batchsched.framework.status import SUCCESS, Code, Status
 from batchsched.model.pod import Pod
 
 
-class SchedulingGates(SignaturePlugin, PreEnqueuePlugin):
+class SchedulingGates(SignaturePlugin, PreEnqueuePlugin, EnqueueExtensionsPlugin):
     """Keeps gated pods out of the queue.
 
     Source: kube-scheduler's plugins/schedulinggates.
@@ -29,3 +36,8 @@ class SchedulingGates(SignaturePlugin, PreEnqueuePlugin):
             return SUCCESS
         named = " ".join(gate.name for gate in gates)
         return Status(Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{named}]",))
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        gone = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+        return (ClusterEventWithHint.on(Resource.TARGET_POD, gone, when_own),)

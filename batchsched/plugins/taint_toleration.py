@@ -1,10 +1,18 @@
 """TaintToleration: taints keep pods away that do not tolerate them, or make a node less welcome."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Resource,
+    when_node_begins_to_pass,
+    when_own,
+)
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.normalize import default_normalize
 from batchsched.framework.podclass import PodClass
@@ -13,12 +21,14 @@ from batchsched.framework.points import (
     Landing,
     NormalizeScorePlugin,
     PreScorePlugin,
+    Reach,
     ScorePlugin,
     SignaturePlugin,
 )
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import SUCCESS, IntArray, Status, Verdict
-from batchsched.framework.taints import untolerated
+from batchsched.framework.taints import count_untolerated, untolerated
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 
 UNTOLERATED: Final = "node(s) had untolerated taint(s)"
@@ -26,7 +36,14 @@ REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
 DISCOURAGING: Final = frozenset({"PreferNoSchedule"})
 
 
-class TaintToleration(SignaturePlugin, FilterPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin):
+class TaintToleration(
+    SignaturePlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    NormalizeScorePlugin,
+    EnqueueExtensionsPlugin,
+):
     """Refuses nodes with taints that the pod does not tolerate; prefers nodes with few soft ones.
 
     Source: kube-scheduler's plugins/tainttoleration.
@@ -34,6 +51,7 @@ class TaintToleration(SignaturePlugin, FilterPlugin, PreScorePlugin, ScorePlugin
 
     name: ClassVar[str] = "TaintToleration"
     landing: ClassVar[Landing] = Landing.STATIC
+    reach: ClassVar[Reach] = Reach.OBJECTS
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -55,3 +73,15 @@ class TaintToleration(SignaturePlugin, FilterPlugin, PreScorePlugin, ScorePlugin
     @override
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         return default_normalize(scores, reverse=True)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        welcome = when_node_begins_to_pass(_tolerated)
+        return (
+            ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, welcome),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, when_own),
+        )
+
+
+def _tolerated(pod: Pod, node: Node) -> bool:
+    return not count_untolerated(node.taints, pod.tolerations, REFUSING)

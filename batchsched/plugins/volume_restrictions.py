@@ -8,6 +8,13 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Row
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Hint,
+    Resource,
+)
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import (
@@ -32,6 +39,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.storage import key_of
 from batchsched.model.pod import Pod
 from batchsched.model.volume import PersistentVolumeClaim
 
@@ -80,6 +88,7 @@ class VolumeRestrictions(
     BulkFilterPlugin,
     ConstrainPlugin,
     ReservePlugin,
+    EnqueueExtensionsPlugin,
 ):
     """Refuses nodes where a disk is mounted in a way that forbids a second mount, and claims that are in use.
 
@@ -174,6 +183,29 @@ class VolumeRestrictions(
                 used = _disks_in_use(nodes, (Disk(identity, shared=False),))
                 rows.append(_row(EVERY_NODE, classes, (~used).astype(np.int64), DISK_IN_USE))
         return rows
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _let_go),
+            ClusterEventWithHint.on(Resource.NODE, Action.ADD, _mounts_disks),
+            ClusterEventWithHint.on(Resource.CLAIM, Action.ADD | Action.UPDATE, _claim_changed),
+        )
+
+
+def _let_go(pod: Pod, old: Pod, _new: None) -> Hint:
+    shared = pod.namespace == old.namespace and not set(_claim_names(pod)).isdisjoint(_claim_names(old))
+    return Hint.queue_if(shared or _in_use(disks_of(pod), (old,)))
+
+
+def _mounts_disks(pod: Pod, _old: None, _new: object) -> Hint:
+    return Hint.queue_if(bool(disks_of(pod)))
+
+
+def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
+    if old is not None and old.spec.access_modes == new.spec.access_modes:
+        return Hint.SKIP
+    return Hint.queue_if(key_of(new) in _claim_keys(pod))
 
 
 def _row(partition: int, classes: Sequence[int], right: IntArray, reason: str) -> Row:

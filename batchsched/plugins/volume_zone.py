@@ -1,20 +1,35 @@
 """VolumeZone: volumes that are labelled with zones or regions are mounted there only."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
 from typing_extensions import override
 
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Hint,
+    Resource,
+)
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, SignaturePlugin
+from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import SKIP, BoolArray, Code, PreFilterAnswer, Status, Verdict
-from batchsched.framework.storage import WAIT_FOR_FIRST_CONSUMER, Storage, claim_class, storage_of
+from batchsched.framework.storage import (
+    WAIT_FOR_FIRST_CONSUMER,
+    Storage,
+    claim_class,
+    key_of,
+    may_back,
+    storage_of,
+)
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 NO_ZONE: Final = "node(s) had no available volume zone"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -44,7 +59,7 @@ class _Refused(Exception):
 REQUIREMENTS: Final = StateKey[tuple[Requirement, ...]]("VolumeZone/requirements")
 
 
-class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin):
+class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """Compares the zone and region labels of bound volumes with the node's; a node without any label passes.
 
     Volumes of claims that wait for their first consumer have no zone yet.
@@ -54,6 +69,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin):
 
     name: ClassVar[str] = "VolumeZone"
     landing: ClassVar[Landing] = Landing.STATIC
+    reach: ClassVar[Reach] = Reach.OBJECTS
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -85,6 +101,40 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin):
         for requirement in state.read(REQUIREMENTS):
             matching &= _matching(requirement, nodes)
         return Verdict.refuse(labelled & ~matching, NO_ZONE, unresolvable=True)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        come_or_change = Action.ADD | Action.UPDATE
+        labelled = Action.ADD | Action.UPDATE_NODE_LABEL
+        return (
+            ClusterEventWithHint.on(Resource.NODE, labelled, _node_moved),
+            ClusterEventWithHint.on(Resource.CLAIM, come_or_change, _claim_changed),
+            ClusterEventWithHint.on(Resource.VOLUME, come_or_change, _volume_changed),
+            ClusterEventWithHint.on(Resource.STORAGE_CLASS, come_or_change, _class_changed),
+        )
+
+
+def _node_moved(_pod: Pod, old: Node | None, new: Node) -> Hint:
+    return Hint.queue_if(old is None or any(old.labels.get(key) != new.labels.get(key) for key in SUCCESSOR))
+
+
+def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
+    if old is not None and (old.spec.volume_name, claim_class(old)) == (
+        new.spec.volume_name,
+        claim_class(new),
+    ):
+        return Hint.SKIP
+    return Hint.queue_if(key_of(new) in [f"{pod.namespace}/{name}" for name in _claim_names(pod)])
+
+
+def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
+    if old is not None and _requirements(old) == _requirements(new):
+        return Hint.SKIP
+    return Hint.queue_if(may_back(new, pod))
+
+
+def _class_changed(_pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:
+    return Hint.queue_if(old is None or old.volume_binding_mode != new.volume_binding_mode)
 
 
 def _claim_names(pod: Pod) -> tuple[str, ...]:
