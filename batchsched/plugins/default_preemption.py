@@ -10,6 +10,13 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from batchsched.errors import PluginError
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Hint,
+    Resource,
+)
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import PostFilterHandle, PostFilterPlugin, SignaturePlugin, Trial
 from batchsched.framework.scan import Scan, fit_error
@@ -80,7 +87,7 @@ class Search:
         return fit_error(nodes, [f"{count} {reason}" for reason, count in counts.items() if count])
 
 
-class DefaultPreemption(SignaturePlugin, PostFilterPlugin):
+class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlugin):
     """Looks for the node where the least is lost when pods of lower priority leave.
 
     The search begins at a node that hangs on the pod's name, where the original draws one; what is equal to the last
@@ -109,6 +116,10 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin):
             return _no(search.fit_error(len(handle.table.nodes)), node="")
         best = choose(search.candidates, handle)
         return PostFilterAnswer(node=best.node, victims=tuple(victim.key for victim in best.victims))
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _victim_left),)
 
     def search(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> Search:
         """Try the nodes whose refusal may be helped, until there are candidates enough.
@@ -147,6 +158,11 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin):
             )
         found.candidates.sort(key=lambda one: one.violations > 0)
         return found
+
+
+def _victim_left(pod: Pod, old: Pod, _new: None) -> Hint:
+    """A pod left the node that is kept for this one."""
+    return Hint.queue_if(bool(pod.status.nominated_node_name) and old.node == pod.status.nominated_node_name)
 
 
 def ineligible(pod: PodClass, scan: Scan, handle: PostFilterHandle) -> str:

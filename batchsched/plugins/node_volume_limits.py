@@ -9,6 +9,13 @@ from typing_extensions import override
 
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate, Row
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EnqueueExtensionsPlugin,
+    Hint,
+    Resource,
+)
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import (
@@ -21,10 +28,20 @@ from batchsched.framework.points import (
 )
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import SKIP, IndexArray, IntArray, PreFilterAnswer, Verdict
-from batchsched.framework.storage import Storage, claim_class, claim_identity, key_of, not_owner, storage_of
-from batchsched.model.csi import CSINode
+from batchsched.framework.storage import (
+    Storage,
+    claim_class,
+    claim_identity,
+    claim_uses,
+    claims,
+    key_of,
+    may_back,
+    not_owner,
+    storage_of,
+)
+from batchsched.model.csi import CSINode, VolumeAttachment
 from batchsched.model.pod import Pod
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, Volume
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass, Volume
 from batchsched.solver.problem import UNLIMITED
 
 TOO_MANY_VOLUMES: Final = "node(s) exceed max volume count"
@@ -46,7 +63,14 @@ class ClaimNotFound(Exception):
     """A claim of the pod to place does not exist; caught in Filter."""
 
 
-class NodeVolumeLimits(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin, ConstrainPlugin):
+class NodeVolumeLimits(
+    SignaturePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    BulkFilterPlugin,
+    ConstrainPlugin,
+    EnqueueExtensionsPlugin,
+):
     """Counts the volumes that a node would have attached against what its CSINode allows, driver by driver.
 
     A volume that several pods of the node mount counts once. VolumeAttachments count where no pod mounts the volume,
@@ -206,6 +230,67 @@ class NodeVolumeLimits(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilte
                 if driver in free:
                     free[driver][node] = max(0, limit - used[driver])
         return free
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        gone_or_changed = Action.DELETE | Action.UPDATE
+        return (
+            ClusterEventWithHint.on(Resource.NODE, Action.ADD),
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _unmounted),
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _mounted_already),
+            ClusterEventWithHint.on(Resource.CSI_NODE, gone_or_changed, _limits_changed),
+            ClusterEventWithHint.on(Resource.VOLUME_ATTACHMENT, gone_or_changed, _detached),
+            ClusterEventWithHint.on(Resource.CLAIM, Action.ADD | Action.UPDATE, _claim_changed),
+            ClusterEventWithHint.on(Resource.VOLUME, Action.ALL, _volume_changed),
+            ClusterEventWithHint.on(Resource.STORAGE_CLASS, gone_or_changed, _class_changed),
+        )
+
+
+def _unmounted(_pod: Pod, old: Pod, _new: None) -> Hint:
+    return Hint.queue_if(any(volume.attachable for volume in old.spec.volumes or ()))
+
+
+def _mounted_already(pod: Pod, _old: None, new: Pod) -> Hint:
+    """A volume of the pod that another pod brings to a node does not count there again."""
+    return Hint.queue_if(not _mounts(pod).isdisjoint(_mounts(new)))
+
+
+def _mounts(pod: Pod) -> frozenset[tuple[str, str]]:
+    """Return claims and disks that a pod mounts, by kind and name."""
+    disks = (_inline(volume) for volume in pod.spec.volumes or ())
+    uses = (("claim", f"{pod.namespace}/{use.name}") for use in claim_uses(pod))
+    return frozenset((*uses, *(disk for disk in disks if disk[0])))
+
+
+def _limits_changed(_pod: Pod, old: CSINode, new: CSINode | None) -> Hint:
+    """A limit was raised or lifted, or other volumes count against it."""
+    before, after = _limits(old), _limits(new)
+    raised = any(after.get(driver, UNLIMITED) > limit for driver, limit in before.items())
+    return Hint.queue_if(raised or (bool(before) and _migrated(old) != _migrated(new)))
+
+
+def _detached(_pod: Pod, old: VolumeAttachment, new: VolumeAttachment | None) -> Hint:
+    return Hint.queue_if(new is None or old.spec != new.spec)
+
+
+def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
+    if old is not None and (old.spec.volume_name, claim_class(old)) == (
+        new.spec.volume_name,
+        claim_class(new),
+    ):
+        return Hint.SKIP
+    return Hint.queue_if(claims(pod, new))
+
+
+def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume | None) -> Hint:
+    if old is not None and new is not None and old.spec == new.spec:
+        return Hint.SKIP
+    return Hint.queue_if(any(may_back(one, pod) for one in (old, new) if one is not None))
+
+
+def _class_changed(pod: Pod, old: StorageClass, new: StorageClass | None) -> Hint:
+    other = new is None or old.provisioner != new.provisioner
+    return Hint.queue_if(other and any(claim_uses(pod)))
 
 
 def _row(classes: Mapping[int, int], right: IntArray) -> Row:

@@ -9,6 +9,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import (
@@ -42,6 +43,7 @@ from batchsched.plugins.inter_pod_affinity.counts import (
     count_wishes,
     keys_of,
 )
+from batchsched.plugins.inter_pod_affinity.hints import helpful_events
 from batchsched.plugins.inter_pod_affinity.rows import affinity_rows
 from batchsched.plugins.inter_pod_affinity.terms import attraction_of, repulsion_of
 
@@ -77,6 +79,7 @@ class InterPodAffinity(
     PreScorePlugin,
     ScorePlugin,
     NormalizeScorePlugin,
+    EnqueueExtensionsPlugin,
 ):
     """Places pods near to, and far from, other pods, and keeps the distance that others ask for.
 
@@ -131,6 +134,10 @@ class InterPodAffinity(
         foe = _near(needs.foes, nodes) & ~friendless
         enemy = _near(needs.enemies, nodes) & ~friendless & ~foe
         return Verdict((NO_FRIEND, A_FOE, AN_ENEMY), np.stack([friendless, foe, enemy]), friendless)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return helpful_events()
 
     @override
     def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:

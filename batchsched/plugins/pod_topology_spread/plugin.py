@@ -7,6 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
 from batchsched.framework.label_index import identity
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
@@ -36,6 +37,7 @@ from batchsched.plugins.pod_topology_spread.counts import (
     count_preferences,
     count_spreads,
 )
+from batchsched.plugins.pod_topology_spread.hints import SpreadHints
 from batchsched.plugins.pod_topology_spread.rows import spread_rows
 
 NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
@@ -56,6 +58,7 @@ class PodTopologySpread(
     PreScorePlugin,
     ScorePlugin,
     NormalizeScorePlugin,
+    EnqueueExtensionsPlugin,
 ):
     """Keeps matching pods evenly over the domains of a topology key.
 
@@ -129,6 +132,10 @@ class PodTopologySpread(
             refused[0] |= still & missing
             refused[1] |= still & ~missing & (spread.counts[codes] > limit)
         return Verdict((NO_LABEL, NOT_SPREAD), refused, refused[0])
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return SpreadHints(self._defaults).events()
 
     @override
     def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:

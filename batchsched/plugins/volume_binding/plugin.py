@@ -1,12 +1,13 @@
 """VolumeBinding at the points."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 from pydantic import Field
 from typing_extensions import override
 
 from batchsched.framework.assumed_volumes import Promise
+from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import (
@@ -31,6 +32,7 @@ from batchsched.framework.storage import claim_identity, key_of, storage_of
 from batchsched.model.custom import Part
 from batchsched.model.pod import Pod
 from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, claims_of
+from batchsched.plugins.volume_binding.hints import helpful_events
 from batchsched.plugins.volume_binding.search import Found, search
 
 CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
@@ -42,7 +44,14 @@ class VolumeBindingArgs(Part):
     bind_timeout_seconds: int = Field(default=600, ge=0)
 
 
-class VolumeBinding(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPlugin, ReservePlugin):
+class VolumeBinding(
+    SignaturePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    BulkFilterPlugin,
+    ReservePlugin,
+    EnqueueExtensionsPlugin,
+):
     """Finds volumes for a pod's claims: bound ones must be in reach, for the others there must be one, or room.
 
     Claims of classes that bind at once must be bound before the pod is looked at. What Reserve promises stands on
@@ -110,6 +119,10 @@ class VolumeBinding(SignaturePlugin, PreFilterPlugin, FilterPlugin, BulkFilterPl
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         nodes.assumed.revert(pod.key)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return helpful_events()
 
 
 def _promise(found: Found, table: NodeTable, node: int) -> Promise:

@@ -1,0 +1,86 @@
+"""What may help a pod that InterPodAffinity refused: pods that come, go or change their labels, and other topology."""
+
+from collections.abc import Iterable, Sequence
+
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from batchsched.model.affinity import PodAffinityTerm
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.policy import Namespace
+from batchsched.plugins.inter_pod_affinity.terms import attraction_of, repulsion_of
+
+
+def helpful_events() -> Sequence[ClusterEventWithHint]:
+    """Return the events and their hints.
+
+    Where a term selects namespaces by label, nobody here knows those labels: such a term is taken to mean every
+    namespace. The same goes for the keys of other pods' anti-affinity: any label of a node may be one.
+    """
+    return (
+        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _came),
+        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _left),
+        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, _relabelled),
+        ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
+        ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, _node_moved),
+        ClusterEventWithHint.on(Resource.NAMESPACE, Action.ADD | Action.DELETE | Action.UPDATE, _namespace),
+    )
+
+
+def _came(pod: Pod, _old: None, new: Pod) -> Hint:
+    return Hint.queue_if(_friend(pod, new))
+
+
+def _left(pod: Pod, old: Pod, _new: None) -> Hint:
+    """A foe or an enemy is gone; or the last friend is, and the pod may now be the first of its series."""
+    return Hint.queue_if(_foe(pod, old) or _enemy(pod, old) or (_friend(pod, old) and _friend(pod, pod)))
+
+
+def _relabelled(pod: Pod, old: Pod, new: Pod) -> Hint:
+    befriended = _friend(pod, new) and not _friend(pod, old)
+    first_now = _friend(pod, old) and not _friend(pod, new) and _friend(pod, pod)
+    appeased = any(
+        _may_mean(term, pod, old) and not _may_mean(term, pod, new) for term in repulsion_of(pod).required
+    )
+    return Hint.queue_if(befriended or first_now or appeased)
+
+
+def _node_moved(pod: Pod, old: Node | None, new: Node) -> Hint:
+    if old is not None:
+        return Hint.QUEUE
+    return Hint.queue_if(all(term.topology_key in new.labels for term in attraction_of(pod).required))
+
+
+def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
+    """Labels of its own namespace count for other pods' terms, those of all others for the pod's own."""
+    if old is not None and new is not None and (old.metadata.labels or {}) == (new.metadata.labels or {}):
+        return Hint.SKIP
+    there = new or old
+    mine = there is not None and there.metadata.name == pod.namespace
+    terms = (*attraction_of(pod).required, *repulsion_of(pod).required)
+    return Hint.queue_if(mine or any(term.namespace_selector is not None for term in terms))
+
+
+def _friend(pod: Pod, other: Pod) -> bool:
+    """Tell whether another pod may be one that the pod must be near to."""
+    terms = attraction_of(pod).required
+    return bool(terms) and all(_may_mean(term, pod, other) for term in terms)
+
+
+def _foe(pod: Pod, other: Pod) -> bool:
+    return _any_means(repulsion_of(pod).required, pod, other)
+
+
+def _enemy(pod: Pod, other: Pod) -> bool:
+    return _any_means(repulsion_of(other).required, other, pod)
+
+
+def _any_means(terms: Iterable[PodAffinityTerm], owner: Pod, other: Pod) -> bool:
+    return any(_may_mean(term, owner, other) for term in terms)
+
+
+def _may_mean(term: PodAffinityTerm, owner: Pod, other: Pod) -> bool:
+    """Tell whether a term of one pod means another, whatever the labels of its namespace."""
+    if term.label_selector is None or not term.label_selector.matches(other.labels):
+        return False
+    named = term.namespaces or (owner.namespace,)
+    return term.namespace_selector is not None or other.namespace in named

@@ -1,0 +1,109 @@
+"""What may help a pod that PodTopologySpread refused: matching pods that come and go, nodes that count otherwise."""
+
+from collections.abc import Hashable, Sequence
+
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from batchsched.framework.label_index import Selection
+from batchsched.framework.node_selection import selects_node
+from batchsched.framework.taints import count_untolerated
+from batchsched.model.affinity import TopologySpreadConstraint
+from batchsched.model.meta import ObjectMeta
+from batchsched.model.node import Node
+from batchsched.model.pod import Pod
+from batchsched.model.policy import ReplicaSet, ReplicationController, Service, StatefulSet
+from batchsched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, HONOR, selectors_of
+from batchsched.plugins.pod_topology_spread.counts import KEEPS_AWAY
+
+WORKLOADS = (
+    Resource.SERVICE,
+    Resource.REPLICATION_CONTROLLER,
+    Resource.REPLICA_SET,
+    Resource.STATEFUL_SET,
+)
+Selecting = Service | ReplicationController | ReplicaSet | StatefulSet
+
+
+class SpreadHints:
+    """The hints of one profile's plugin.
+
+    Args:
+      defaults: constraints of pods that state none. Whom they select, only the cluster's Services and workloads say:
+        each pod of the namespace is taken to be meant.
+    """
+
+    def __init__(self, defaults: Sequence[TopologySpreadConstraint]) -> None:
+        self._defaults = tuple(one for one in defaults if one.when_unsatisfiable == DO_NOT_SCHEDULE)
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        """Return the events and their hints."""
+        moved = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        gone = Action.DELETE | Action.UPDATE_POD_TERMINATING
+        found = [
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD | gone, self._counted),
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, self._relabelled),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, self._tolerates),
+            ClusterEventWithHint.on(Resource.NODE, moved, self._node_moved),
+        ]
+        if self._defaults:
+            found += [ClusterEventWithHint.on(one, Action.ALL, self._selected) for one in WORKLOADS]
+        return found
+
+    def _constraints(self, pod: Pod) -> tuple[TopologySpreadConstraint, ...]:
+        stated = pod.spec.topology_spread_constraints
+        if not stated:
+            return self._defaults
+        return tuple(one for one in stated if one.when_unsatisfiable == DO_NOT_SCHEDULE)
+
+    def _matches(self, pod: Pod, other: Pod) -> tuple[bool, ...]:
+        """Tell of each constraint whether it counts another pod."""
+        if other.namespace != pod.namespace:
+            return ()
+        if not pod.spec.topology_spread_constraints:
+            return (True,) * len(self._defaults)
+        found = []
+        for one in self._constraints(pod):
+            selection = Selection(selectors_of(one, pod.labels))
+            found.append(not selection.empty and selection.matches_labels(other.labels))
+        return tuple(found)
+
+    def _counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        return Hint.queue_if(any(any(self._matches(pod, one)) for one in (old, new) if one is not None))
+
+    def _relabelled(self, pod: Pod, old: Pod, new: Pod) -> Hint:
+        unknown = not pod.spec.topology_spread_constraints and bool(self._matches(pod, new))
+        return Hint.queue_if(unknown or self._matches(pod, old) != self._matches(pod, new))
+
+    def _tolerates(self, pod: Pod, _old: Pod, _new: Pod) -> Hint:
+        return Hint.queue_if(any(one.node_taints_policy == HONOR for one in self._constraints(pod)))
+
+    def _node_moved(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        if old is None or new is None:
+            there = new if old is None else old
+            return Hint.queue_if(there is not None and self._place(pod, there) is not None)
+        return Hint.queue_if(self._place(pod, old) != self._place(pod, new))
+
+    def _place(self, pod: Pod, node: Node) -> Hashable:
+        """Return the node's domains and which constraints count it; None where it lacks a key: it counts for none."""
+        constraints = self._constraints(pod)
+        if any(one.topology_key not in node.labels for one in constraints):
+            return None
+        selected = selects_node(pod, node)
+        open_ = not count_untolerated(node.taints, pod.tolerations, KEEPS_AWAY)
+        return tuple(
+            (
+                node.labels[one.topology_key],
+                (selected or one.node_affinity_policy not in (None, HONOR))
+                and (open_ or one.node_taints_policy != HONOR),
+            )
+            for one in constraints
+        )
+
+    def _selected(self, pod: Pod, old: Selecting | None, new: Selecting | None) -> Hint:
+        if pod.spec.topology_spread_constraints:
+            return Hint.SKIP
+        return Hint.queue_if(any(_namespace(one.metadata) == pod.namespace for one in (old, new) if one))
+
+
+def _namespace(metadata: ObjectMeta) -> str:
+    return metadata.namespace or "default"

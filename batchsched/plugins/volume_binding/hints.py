@@ -1,0 +1,85 @@
+"""What may help a pod that VolumeBinding refused: its claims, volumes, classes, room for new volumes, and nodes."""
+
+from collections.abc import Sequence
+
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from batchsched.framework.storage import claims, may_back
+from batchsched.model.csi import CSIDriver, CSIStorageCapacity
+from batchsched.model.pod import Pod
+from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+
+
+def helpful_events() -> Sequence[ClusterEventWithHint]:
+    """Return the events and their hints. CSINodes are not among them: volumes are matched without migration."""
+    come_or_change = Action.ADD | Action.UPDATE
+    return (
+        ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+        ClusterEventWithHint.on(Resource.CLAIM, come_or_change, _claim_changed),
+        ClusterEventWithHint.on(Resource.VOLUME, come_or_change, _volume_changed),
+        ClusterEventWithHint.on(Resource.VOLUME, Action.DELETE, _volume_gone),
+        ClusterEventWithHint.on(Resource.STORAGE_CLASS, come_or_change, _class_changed),
+        ClusterEventWithHint.on(Resource.CSI_DRIVER, Action.DELETE | Action.UPDATE, _driver_changed),
+        ClusterEventWithHint.on(Resource.CSI_STORAGE_CAPACITY, come_or_change, _room_changed),
+    )
+
+
+def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
+    """The pod's own claim is there, or says something else; what it says of itself to people does not count."""
+    if old is not None and _told(old) == _told(new):
+        return Hint.SKIP
+    return Hint.queue_if(claims(pod, new))
+
+
+def _told(claim: PersistentVolumeClaim) -> tuple[object, ...]:
+    metadata = claim.metadata
+    return (
+        claim.spec,
+        claim.status,
+        metadata.uid,
+        metadata.annotations,
+        metadata.owner_references,
+        metadata.deletion_timestamp is None,
+    )
+
+
+def _volume_changed(_pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
+    return Hint.queue_if(old is None or _offered(old) != _offered(new))
+
+
+def _offered(volume: PersistentVolume) -> tuple[object, ...]:
+    metadata = volume.metadata
+    return (
+        volume.spec,
+        volume.status,
+        metadata.labels,
+        metadata.annotations,
+        metadata.deletion_timestamp is None,
+    )
+
+
+def _volume_gone(pod: Pod, old: PersistentVolume, _new: None) -> Hint:
+    """A volume that was promised to the pod's claim kept the claim from taking another."""
+    return Hint.queue_if(old.spec.claim_ref is not None and may_back(old, pod))
+
+
+def _class_changed(_pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:
+    return Hint.queue_if(old is None or _made(old) != _made(new))
+
+
+def _made(one: StorageClass) -> tuple[object, ...]:
+    return (one.provisioner, one.volume_binding_mode, one.allowed_topologies)
+
+
+def _driver_changed(_pod: Pod, old: CSIDriver, new: CSIDriver | None) -> Hint:
+    """Nobody asks for room any more."""
+    return Hint.queue_if(
+        bool(old.spec.storage_capacity) and not (new is not None and new.spec.storage_capacity)
+    )
+
+
+def _room_changed(_pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> Hint:
+    return Hint.queue_if(old is None or _room(old) != _room(new))
+
+
+def _room(one: CSIStorageCapacity) -> tuple[object, ...]:
+    return (one.node_topology, one.storage_class_name, one.capacity, one.maximum_volume_size)
