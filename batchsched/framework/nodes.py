@@ -198,6 +198,9 @@ class NodeTable:
         self.requested = np.zeros_like(self.allocatable)
         self.nonzero = np.zeros((len(self.nodes), 2), np.int64)
         self.pods = PodTable(len(self.nodes))
+        self.generation = 0
+        """Counts the pods that came and left."""
+        self._moved_at = np.zeros(len(self.nodes), np.int64)
         self.gang_of: Callable[[Pod], GangCount | None] = no_gang
         """Finds a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
@@ -227,12 +230,24 @@ class NodeTable:
         self.requested[node] += requested
         self.nonzero[node] += nonzero
         self.pods.add(pod, node)
+        self._moved(node)
 
     def remove(self, pod: Pod, requested: IntArray, nonzero: IntArray) -> None:
         """Take a pod away again."""
         node = self.pods.remove(pod)
         self.requested[node] -= requested
         self.nonzero[node] -= nonzero
+        self._moved(node)
+
+    def _moved(self, node: int) -> None:
+        self.generation += 1
+        self._moved_at[node] = self.generation
+
+    def moved_since(self, generation: int) -> IndexArray:
+        """[k] the nodes to which a pod came, or which one left, after a generation."""
+        if generation == self.generation:
+            return np.zeros(0, np.int32)
+        return np.flatnonzero(self._moved_at > generation).astype(np.int32)
 
     def label(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
         """Return ([N] index of each node's value, -1 where the label is missing; the values, first seen first)."""
@@ -258,6 +273,12 @@ class NodeTable:
     def some(self, nodes: IndexArray) -> "Nodes":
         """The view over some nodes, by index."""
         return Nodes(self, nodes, len(nodes))
+
+    def these(self, nodes: IndexArray) -> "Nodes":
+        """The view over some nodes, by index, each once and ascending; all or one of them without a copy."""
+        if len(nodes) == len(self.nodes):
+            return self.all()
+        return self.one(int(nodes[0])) if len(nodes) == 1 else self.some(nodes)
 
 
 class Nodes:

@@ -5,6 +5,7 @@ them together: masks and scores for a class over all nodes, one verdict for a po
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.guard import ask, name_of
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import Landing
+from batchsched.framework.points import Landing, Reach
 from batchsched.framework.scan import Scan, nobody
+from batchsched.framework.standing import Scorer, Standing
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import (
     SUCCESS,
@@ -90,6 +92,10 @@ class Pipeline:
         self._bulk: dict[object, Any] = {one: one.admits for one in self.moving if hasattr(one, "admits")}
         self.steady = tuple(one for one in self.filters if landing(one) in (Landing.STATIC, Landing.NARROWS))
         """Filters whose refusals stay true whatever lands: what the solver's masks are made of."""
+        self._reach: dict[object, Reach] = {
+            one: reach(one) if one in self._signing else Reach.CLUSTER
+            for one in (*self.filters, *self.scores)
+        }
 
     def _at(self, point: str, protocol: Any) -> tuple[Any, ...]:
         chosen = self._chosen.get(point)
@@ -132,12 +138,18 @@ class Pipeline:
                 return answers.signed(status, plugin)
         return SUCCESS
 
-    def scan(self, pod: PodClass, table: NodeTable) -> Scan:
+    def scan(self, pod: PodClass, table: NodeTable, standing: Standing | None = None) -> Scan:
         """Run PreFilter and Filter of one class over all nodes.
+
+        Args:
+          pod: the class.
+          table: the nodes.
+          standing: what was said of the class before, on this table; brought up to date.
 
         Raises:
           PluginError: a plugin broke.
         """
+        standing = Standing() if standing is None else standing
         nodes = table.all()
         state = CycleState()
         status, allowed, narrowing = self._prefilter(pod, nodes, state)
@@ -151,11 +163,14 @@ class Pipeline:
         for plugin in self.filters:
             if name_of(plugin) in state.skip_filter:
                 continue
-            verdict = self._filter(plugin, pod, nodes, state)
-            refused_by[fits & ~verdict.fits] = len(verdicts)
-            fits &= verdict.fits
+            judged = standing.judge(
+                plugin, self._reach[plugin], table, partial(self._filter, plugin, pod, state)
+            )
+            if not judged.everyone:
+                refused_by[fits & ~judged.fits] = len(verdicts)
+                fits &= judged.fits
             names.append(name_of(plugin))
-            verdicts.append(verdict)
+            verdicts.append(judged.verdict)
         outside = ~allowed if allowed is not None else None
         return Scan(state, status, fits, refused_by, tuple(names), tuple(verdicts), narrowing, outside)
 
@@ -186,7 +201,7 @@ class Pipeline:
         allowed = np.fromiter((name in names for name in nodes.table.names), np.bool_, len(nodes))
         return SUCCESS, allowed, tuple(narrowing)
 
-    def _filter(self, plugin: points.FilterPlugin, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+    def _filter(self, plugin: points.FilterPlugin, pod: PodClass, state: CycleState, nodes: Nodes) -> Verdict:
         verdict = ask(plugin, "Filter", plugin.filter, pod, nodes, state)
         return answers.verdict(plugin, verdict, len(nodes))
 
@@ -214,7 +229,7 @@ class Pipeline:
         for plugin in self.moving:
             if name_of(plugin) in state.skip_filter:
                 continue
-            verdict = self._filter(plugin, pod, nodes, state)
+            verdict = self._filter(plugin, pod, state, nodes)
             if verdict.refused.any():
                 code = Code.UNRESOLVABLE if verdict.unresolvable[0] else Code.UNSCHEDULABLE
                 return Status(code, verdict.reasons_at(0), name_of(plugin))
@@ -227,29 +242,46 @@ class Pipeline:
             if following is not None and name_of(plugin) not in state.skip_filter:
                 ask(plugin, "AddPod", following.add_pod, pod, added, node, table, state)
 
-    def score(self, pod: PodClass, feasible: IndexArray, table: NodeTable, state: CycleState) -> IntArray:
-        """[n] total score, Σ weight · normalised score, of the nodes that fit.
+    def score(
+        self,
+        pod: PodClass,
+        feasible: IndexArray,
+        table: NodeTable,
+        state: CycleState,
+        standing: Standing | None = None,
+    ) -> IntArray:
+        """[n] total score, Σ weight · normalised score, of the nodes that fit, in ascending order.
 
         Raises:
           PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
         """
-        nodes = table.some(feasible) if len(feasible) < len(table.nodes) else table.all()
-        total = np.zeros(len(nodes), np.int64)
+        nodes = table.these(feasible)
         for prescore in self.prescores:
             status = ask(prescore, "PreScore", prescore.prescore, pod, nodes, state)
             if answers.status(prescore, "PreScore", status).code is Code.SKIP:
                 state.skip_score.add(name_of(prescore))
-        for plugin in self.scores:
-            name = name_of(plugin)
-            if name in state.skip_score:
-                continue
-            scores, point = ask(plugin, "Score", plugin.score, pod, nodes, state), "Score"
-            normalizing = self._normalizing.get(plugin)
-            if normalizing is not None:
-                raw, point = answers.raw_scores(plugin, scores, len(nodes)), "NormalizeScore"
-                scores = ask(plugin, point, normalizing.normalize, raw, pod, nodes, state)
-            total += self.weights.get(name, 1) * answers.scores(plugin, point, scores, len(nodes))
+        scorers = [
+            self._scorer(plugin, pod, state)
+            for plugin in self.scores
+            if name_of(plugin) not in state.skip_score
+        ]
+        near = [one for one in scorers if one.reach is not Reach.CLUSTER]
+        total = (Standing() if standing is None else standing).rank(near, feasible, table)
+        for one in scorers:
+            if one.reach is Reach.CLUSTER:
+                scores = one.raw(nodes)
+                total += one.weight * (scores if one.normal is None else one.normal(scores, nodes))
         return total
+
+    def _scorer(self, plugin: points.ScorePlugin, pod: PodClass, state: CycleState) -> Scorer:
+        normalizing = self._normalizing.get(plugin)
+        return Scorer(
+            plugin,
+            self._reach[plugin],
+            self.weights.get(name_of(plugin), 1),
+            partial(_raw, plugin, pod, state, normalizing is None),
+            None if normalizing is None else partial(_normal, normalizing, pod, state),
+        )
 
     def constrain(
         self, batch: Batch, table: NodeTable, without: frozenset[str] = frozenset()
@@ -303,6 +335,26 @@ class Pipeline:
             elif not answer.status.ok:
                 return (answer,)
         return tuple(waits)
+
+
+def _raw(plugin: points.ScorePlugin, pod: PodClass, state: CycleState, final: bool, nodes: Nodes) -> IntArray:
+    scores = ask(plugin, "Score", plugin.score, pod, nodes, state)
+    if final:
+        return answers.scores(plugin, "Score", scores, len(nodes))
+    return answers.raw_scores(plugin, scores, len(nodes))
+
+
+def _normal(
+    plugin: points.NormalizeScorePlugin, pod: PodClass, state: CycleState, raw: IntArray, nodes: Nodes
+) -> IntArray:
+    scores = ask(plugin, "NormalizeScore", plugin.normalize, raw, pod, nodes, state)
+    return answers.scores(plugin, "NormalizeScore", scores, len(nodes))
+
+
+def reach(plugin: object) -> Reach:
+    """Return on what a plugin's answers hang; CLUSTER where the plugin does not say."""
+    stated = getattr(plugin, "reach", None)
+    return stated if isinstance(stated, Reach) else Reach.CLUSTER
 
 
 def landing(plugin: object) -> Landing:

@@ -46,8 +46,23 @@ class Landing(Enum):
     SHIFTS = "shifts"
 
 
+class Reach(Enum):
+    """On what the verdict of a Filter and the raw score of a Score hang, beside the class of the pod.
+
+    What a plugin says holds at each of its points; NormalizeScore looks at the raw scores alone then.
+
+    OBJECTS: on Node objects, and on what the snapshot has beside pods: never asked twice.
+    NODE: and on the pods of the node that is judged: asked again about nodes to which pods came, or which they left.
+    CLUSTER: on anything: asked about all nodes, each time. What a plugin does not declare is taken for this.
+    """
+
+    OBJECTS = "objects"
+    NODE = "node"
+    CLUSTER = "cluster"
+
+
 class Plugin(Protocol):
-    """What every plugin has. `landing: ClassVar[Landing]` and `Args` (a pydantic model) are optional."""
+    """What every plugin has. `landing`, `reach` and `Args` (a pydantic model) are optional."""
 
     name: ClassVar[str]
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import PreScorePlugin, ScorePlugin, SignaturePlugin
+from batchsched.framework.points import PreScorePlugin, Reach, ScorePlugin, SignaturePlugin
 from batchsched.framework.resource_scores import CPU_AND_MEMORY, Load, ResourceSpec, asked_amounts, loads
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import SKIP, SUCCESS, FloatArray, IntArray, Status
@@ -34,6 +34,7 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
     """
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    reach: ClassVar[Reach] = Reach.NODE
     Args: ClassVar[type[BalancedAllocationArgs]] = BalancedAllocationArgs
 
     def __init__(self, args: BalancedAllocationArgs | None = None) -> None:
@@ -62,13 +63,14 @@ def balance(found: Sequence[Load], *, with_pod: bool) -> IntArray:
 
     Sums run in the order of the resources, so that they round as the original's do.
     """
+    fractions = [
+        np.minimum((load.taken + (load.asked if with_pod else 0)) / np.maximum(load.capacity, 1), 1.0)
+        for load in found
+    ]
+    if len(found) == 2 and all(load.capacity.all() for load in found):
+        return _percent(np.abs(fractions[0] - fractions[1]) / 2)
     there = np.stack([load.capacity > 0 for load in found])
-    used = np.stack(
-        [
-            np.minimum((load.taken + (load.asked if with_pod else 0)) / np.maximum(load.capacity, 1), 1.0)
-            for load in found
-        ]
-    )
+    used = np.stack(fractions)
     used[~there] = 0.0
     count = np.maximum(there.sum(axis=0), 1)
     mean = _sum(used) / count
@@ -77,6 +79,10 @@ def balance(found: Sequence[Load], *, with_pod: bool) -> IntArray:
     highest = np.where(there, used, -np.inf).max(axis=0)
     lowest = np.where(there, used, np.inf).min(axis=0)
     deviation = np.where(count == 2, np.abs(highest - lowest) / 2, deviation)
+    return _percent(deviation)
+
+
+def _percent(deviation: FloatArray) -> IntArray:
     return np.asarray((1 - deviation) * 100, np.float64).astype(np.int64)
 
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.normalize import MAX_SCORE
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import ScorePlugin, SignaturePlugin
+from batchsched.framework.points import Reach, ScorePlugin, SignaturePlugin
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.model.pod import Pod
@@ -37,6 +37,7 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
     """
 
     name: ClassVar[str] = "ImageLocality"
+    reach: ClassVar[Reach] = Reach.OBJECTS
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -15,6 +15,7 @@ from batchsched.framework.gangs import GangCount
 from batchsched.framework.nodes import LEADING, NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.podclass import PodClass
+from batchsched.framework.standing import Standings
 from batchsched.framework.status import IntArray
 from batchsched.model.decision import SetAside
 from batchsched.model.meta import ObjectMeta, seconds
@@ -45,6 +46,7 @@ class Frame:
         self.queues = QueueTree(snapshot.queues)
         self.table = NodeTable(snapshot, self._columns(snapshot))
         self.table.gang_of = self._gang_of
+        self.standings = Standings(self.table)
         self.gangs: dict[str, Members] = {}
         self.backlog = Backlog(len(self.table.resources))
         self.running: dict[str, Members] = {}

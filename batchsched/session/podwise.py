@@ -117,7 +117,8 @@ class Podwise:
             trial.queue = over
             return False
         pod_class = part.pod_class.showing(pod) if frame.pipeline.reads_all else part.pod_class
-        scan = frame.pipeline.scan(pod_class, frame.table)
+        standing = frame.standings.of(part.pod_class)
+        scan = frame.pipeline.scan(pod_class, frame.table, standing)
         if not scan.fits.any():
             trial.scan = scan
             return False
@@ -126,7 +127,7 @@ class Podwise:
         if not len(feasible):
             trial.fenced = True
             return False
-        total = frame.pipeline.score(pod_class, feasible, frame.table, scan.state)
+        total = frame.pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
         node = int(feasible[int(np.argmax(total))])
         share = Share(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
         self._walk.add(trial.walked, share, scan.state)

@@ -71,7 +71,8 @@ class Survey:
         nothing = np.zeros(count, np.bool_)
         no_score = np.zeros(count, np.int64)
         try:
-            scan = frame.pipeline.scan(pod_class, frame.table)
+            standing = frame.standings.of(pod_class)
+            scan = frame.pipeline.scan(pod_class, frame.table, standing)
             if not scan.status.ok:
                 return Surveyed(scan, nothing, nothing, no_score)
             mask = np.ones(count, np.bool_) if scan.outside is None else ~scan.outside
@@ -84,7 +85,9 @@ class Survey:
             score = no_score
             if self._scores and mask.any():
                 feasible = np.flatnonzero(mask).astype(np.int32)
-                score[feasible] = frame.pipeline.score(pod_class, feasible, frame.table, scan.state)
+                score[feasible] = frame.pipeline.score(
+                    pod_class, feasible, frame.table, scan.state, standing
+                )
             return Surveyed(
                 scan,
                 mask,

@@ -1,0 +1,242 @@
+"""What plugins said of a class and what of it still stands: only nodes that moved since are asked about again.
+
+A node moves when a pod comes to it or leaves it. Whoever keeps a `Standing` from pod to pod, or from session to
+session, gets the same answers as without one, and pays for the nodes that moved.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import Reach
+from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
+
+MANY = 8
+"""Where more than every eighth node moved, all are asked about: one long array is cheaper than two."""
+BYTES = 96
+"""About what a class's arrays take for each node."""
+UNASKED = -1
+"""The generation before the first."""
+
+
+@dataclass(slots=True, eq=False)
+class Judged:
+    """A Filter's verdict over all N nodes.
+
+    Args:
+      verdict: as the plugin gave it, in one go or node by node.
+      fits: [N] nodes that it does not refuse.
+      everyone: it refuses none.
+      since: the table's generation when it was last true for certain.
+    """
+
+    verdict: Verdict
+    fits: BoolArray
+    everyone: bool
+    since: int
+
+    @classmethod
+    def of(cls, verdict: Verdict, since: int) -> "Judged":
+        """Keep a verdict over all nodes."""
+        fits = verdict.fits
+        return cls(verdict, fits, bool(fits.all()), since)
+
+    def amended(self, moved: IndexArray, part: Verdict, since: int) -> "Judged | None":
+        """Return what stands after `part` was said of the nodes that moved; None when that cannot be pieced together.
+
+        What was kept is not changed: scans of earlier pods go on showing it.
+        """
+        whole = self.verdict
+        accepted = not part.refused.any()
+        if accepted and (self.everyone or self.fits[moved].all()):
+            self.since = since
+            return self
+        places = [whole.reasons.index(one) for one in part.reasons if one in whole.reasons]
+        if len(places) < len(part.reasons) or places != sorted(places):
+            return None
+        refused, unresolvable = whole.refused.copy(), whole.unresolvable.copy()
+        refused[:, moved] = False
+        for place, row in zip(places, part.refused, strict=True):
+            refused[place, moved] = row
+        unresolvable[moved] = part.unresolvable
+        fits = self.fits.copy()
+        fits[moved] = part.fits
+        verdict = Verdict(whole.reasons, refused, unresolvable)
+        return Judged(verdict, fits, bool(fits.all()), since)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scorer:
+    """A Score plugin as it is asked for one class.
+
+    Args:
+      plugin: the plugin.
+      reach: what its raw scores hang on.
+      weight: of its score in the total.
+      raw: [n] asks for the scores of n nodes, checked; weighted and final unless they are to be normalised.
+      normal: [n] makes scores from 0 to 100 of raw ones, None where they are that already.
+    """
+
+    plugin: object
+    reach: Reach
+    weight: int
+    raw: Callable[[Nodes], IntArray]
+    normal: Callable[[IntArray, Nodes], IntArray] | None
+
+
+@dataclass(slots=True, eq=False)
+class Scores:
+    """What the Score plugins of one reach said.
+
+    Args:
+      reach: theirs.
+      known: [N] nodes of which everything is known.
+      plain: [N] weighted scores that need no normalising, added up.
+      raw: plugin → [N] scores before they are normalised.
+    """
+
+    reach: Reach
+    known: BoolArray
+    plain: IntArray
+    raw: dict[object, IntArray]
+
+    @classmethod
+    def nothing(cls, scorers: Sequence[Scorer], reach: Reach, count: int) -> "Scores":
+        """Know nothing of `count` nodes."""
+        normalized = [one.plugin for one in scorers if one.reach is reach and one.normal is not None]
+        raw = {plugin: np.zeros(count, np.int64) for plugin in normalized}
+        return cls(reach, np.zeros(count, np.bool_), np.zeros(count, np.int64), raw)
+
+
+class Ranked:
+    """What Score plugins said of the nodes that they were asked about: those that fitted.
+
+    Two kinds, by reach: of a node that moved the static ones are not asked again.
+    """
+
+    def __init__(self, scorers: Sequence[Scorer], count: int) -> None:
+        self._plugins = tuple(one.plugin for one in scorers)
+        self._kinds = (
+            Scores.nothing(scorers, Reach.OBJECTS, count),
+            Scores.nothing(scorers, Reach.NODE, count),
+        )
+        self._plain = np.zeros(count, np.int64)
+        self._since = UNASKED
+        self._feasible = np.zeros(0, np.int32)
+        self._inside = np.zeros(count, np.bool_)
+        self._normal = np.zeros(0, np.int64)
+
+    def same(self, scorers: Sequence[Scorer]) -> bool:
+        """Tell whether these are the plugins that were asked before."""
+        return self._plugins == tuple(one.plugin for one in scorers)
+
+    def total(self, scorers: Sequence[Scorer], feasible: IndexArray, table: NodeTable) -> IntArray:
+        """[n] Bring up to date what is known of the nodes that fit, and add up their scores."""
+        moved = table.moved_since(self._since)
+        self._kinds[1].known[moved] = False
+        self._since = table.generation
+        same = np.array_equal(self._feasible, feasible)
+        changed = not same
+        for kind in self._kinds:
+            # All that fitted before are known, but for those that moved.
+            candidates = moved[self._inside[moved]] if same else feasible
+            changed |= self._ask(kind, scorers, candidates[~kind.known[candidates]], table)
+        if not same:
+            self._feasible = feasible
+            self._inside[:] = False
+            self._inside[feasible] = True
+        if changed:
+            self._normal = self._normalized(scorers, table)
+        total: IntArray = self._plain[feasible] + self._normal
+        return total
+
+    def _ask(self, kind: Scores, scorers: Sequence[Scorer], nodes: IndexArray, table: NodeTable) -> bool:
+        """Ask about nodes of which not everything is known; tells whether a score that is to be normalised changed."""
+        if not len(nodes):
+            return False
+        view = table.these(nodes)
+        found = [(one, one.raw(view)) for one in scorers if one.reach is kind.reach]
+        plain = np.zeros(len(nodes), np.int64)
+        changed = False
+        for one, scores in found:
+            raw = kind.raw.get(one.plugin)
+            if raw is None:
+                plain += scores if one.weight == 1 else one.weight * scores
+            else:
+                changed = changed or not np.array_equal(raw[nodes], scores)
+                raw[nodes] = scores
+        self._plain[nodes] += plain - kind.plain[nodes]
+        kind.plain[nodes] = plain
+        kind.known[nodes] = True
+        return changed
+
+    def _normalized(self, scorers: Sequence[Scorer], table: NodeTable) -> IntArray:
+        total = np.zeros(len(self._feasible), np.int64)
+        view = table.these(self._feasible)
+        for kind in self._kinds:
+            for one in scorers:
+                if one.normal is not None and one.reach is kind.reach:
+                    total += one.weight * one.normal(kind.raw[one.plugin][self._feasible], view)
+        return total
+
+
+class Standing:
+    """What the plugins said of one class over the nodes of one table."""
+
+    def __init__(self) -> None:
+        self._judged: dict[object, Judged] = {}
+        self._ranked: Ranked | None = None
+
+    def judge(
+        self, plugin: object, reach: Reach, table: NodeTable, ask: Callable[[Nodes], Verdict]
+    ) -> Judged:
+        """Return a Filter's verdict over all nodes; `ask` asks it about some of them."""
+        known = self._judged.get(plugin)
+        if known is not None and reach is Reach.OBJECTS:
+            return known
+        if known is not None and reach is Reach.NODE:
+            moved = table.moved_since(known.since)
+            if not len(moved):
+                return known
+            if len(moved) * MANY <= len(table.nodes):
+                amended = known.amended(moved, ask(table.these(moved)), table.generation)
+                if amended is not None:
+                    self._judged[plugin] = amended
+                    return amended
+        found = Judged.of(ask(table.all()), table.generation)
+        if reach is not Reach.CLUSTER:
+            self._judged[plugin] = found
+        return found
+
+    def rank(self, scorers: Sequence[Scorer], feasible: IndexArray, table: NodeTable) -> IntArray:
+        """[n] Return the total of Score plugins whose reach is not the cluster, for the nodes that fit.
+
+        Nodes that do not fit are not asked about, nor do they count when scores are normalised.
+        """
+        if self._ranked is None or not self._ranked.same(scorers):
+            self._ranked = Ranked(scorers, len(table.nodes))
+        return self._ranked.total(scorers, feasible, table)
+
+
+class Standings:
+    """The standings of a table's classes; those that were not asked for in the longest time are forgotten.
+
+    Args:
+      table: whose nodes they speak of.
+      most: bytes of arrays that they may have, more or less.
+    """
+
+    def __init__(self, table: NodeTable, most: int = 2**27) -> None:
+        self._room = max(1, most // (BYTES * max(1, len(table.nodes))))
+        self._known: dict[int, tuple[PodClass, Standing]] = {}
+
+    def of(self, pod: PodClass) -> Standing:
+        """Return what stands of a class."""
+        known = self._known.pop(id(pod), None) or (pod, Standing())
+        self._known[id(pod)] = known
+        if len(self._known) > self._room:
+            del self._known[next(iter(self._known))]
+        return known[1]
