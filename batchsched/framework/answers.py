@@ -214,12 +214,12 @@ def postfiltered(plugin: object, answer: object, nodes: Container[str]) -> PostF
     if not isinstance(answer, PostFilterAnswer):
         raise _nonsense(plugin, "PostFilter", "a PostFilterAnswer", answer)
     stated = status(plugin, "PostFilter", answer.status)
-    if answer.node is not None and (
-        not isinstance(answer.node, str) or (answer.node and answer.node not in nodes)
-    ):
-        raise _nonsense(plugin, "PostFilter", "the name of a node", answer.node)
-    if not isinstance(answer.victims, tuple) or not all(isinstance(one, str) for one in answer.victims):
-        raise _nonsense(plugin, "PostFilter", "a tuple of namespace/name", answer.victims)
+    node: object = answer.node
+    if node is not None and not (isinstance(node, str) and (not node or node in nodes)):
+        raise _nonsense(plugin, "PostFilter", "the name of a node", node)
+    victims: object = answer.victims
+    if not isinstance(victims, tuple) or not all(isinstance(one, str) for one in victims):
+        raise _nonsense(plugin, "PostFilter", "a tuple of namespace/name", victims)
     return PostFilterAnswer(Status(stated.code, stated.reasons, name_of(plugin)), answer.node, answer.victims)
 
 

@@ -1,8 +1,9 @@
 """What plugins may know of gangs while pods are placed: how many members there are, and how many have a place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from batchsched.framework.status import SUCCESS, Code, Status
 from batchsched.model.pod import SUB_GROUP_LABEL, Pod
 
 
@@ -53,16 +54,42 @@ class GangCount:
 
 @dataclass(slots=True)
 class WaitingPod:
-    """A pod that passed Reserve and waits: by plugin, until when it may."""
+    """A pod that passed Reserve and waits at Permit. Any plugin may let it go for its own part, or reject it.
+
+    Args:
+      pod: who waits.
+      node: its place in the table.
+      gang: the identity of its gang.
+      until: by plugin that makes it wait, until when in seconds since 1970.
+      rejection: who sent it back and why; Success while nobody did.
+    """
 
     pod: Pod
     node: int
     gang: str
     until: dict[str, float]
+    rejection: Status = SUCCESS
+
+    @property
+    def held_by(self) -> tuple[str, ...]:
+        """The plugins that make it wait."""
+        return tuple(self.until)
+
+    def allow(self, plugin: str) -> None:
+        """Let it go as far as one plugin is concerned; it goes once nobody makes it wait."""
+        self.until.pop(plugin, None)
+
+    def reject(self, plugin: str, reason: str) -> None:
+        """Send it back, and with it what its gang was given; the first rejection stands."""
+        if self.rejection.ok:
+            self.rejection = Status(Code.UNSCHEDULABLE, (reason,), plugin)
 
 
 class WaitingPods:
-    """The pods that wait at Permit, by gang; plugins allow them through it."""
+    """The pods that wait at Permit, by gang, held ones of earlier sessions included.
+
+    Plugins find them on the node table (`nodes.waiting`), and allow or reject them; the session does the rest.
+    """
 
     def __init__(self) -> None:
         self._gangs: dict[str, dict[str, WaitingPod]] = {}
@@ -71,6 +98,19 @@ class WaitingPods:
         """Make a pod wait."""
         self._gangs.setdefault(waiting.gang, {})[waiting.pod.key] = waiting
 
+    def __iter__(self) -> Iterator[WaitingPod]:
+        """All of them, gang by gang, in the order in which they came."""
+        for pods in self._gangs.values():
+            yield from pods.values()
+
+    def get(self, pod: str) -> WaitingPod | None:
+        """Return the waiting pod `namespace/name`, None where it does not wait."""
+        return next((pods[pod] for pods in self._gangs.values() if pod in pods), None)
+
+    def rejection(self, gang: str) -> Status:
+        """Return who sent a pod of the gang back and why, Success where nobody did."""
+        return next((one.rejection for one in self.of(gang) if not one.rejection.ok), SUCCESS)
+
     def of(self, gang: str) -> Iterable[WaitingPod]:
         """The waiting pods of a gang, in the order in which they came."""
         return self._gangs.get(gang, {}).values()
@@ -78,7 +118,7 @@ class WaitingPods:
     def allow(self, gang: str, plugin: str) -> None:
         """Let all waiting pods of a gang go, as far as one plugin is concerned."""
         for waiting in self._gangs.get(gang, {}).values():
-            waiting.until.pop(plugin, None)
+            waiting.allow(plugin)
 
     def drop(self, gang: str) -> None:
         """Forget a gang's waiting pods."""

@@ -219,7 +219,16 @@ class Handle:
 def scan_beside_nominated(
     pipeline: Pipeline, pod: PodClass, table: NodeTable, nominations: Nominations
 ) -> Scan:
-    """Run PreFilter and Filter over all nodes; nodes that others wait for must fit beside them, too.
+    """Run PreFilter and Filter over all nodes, and `beside_nominated`.
+
+    Raises:
+      PluginError: a plugin broke.
+    """
+    return beside_nominated(Handle(pipeline, pod, table, pipeline.scan(pod, table), nominations))
+
+
+def beside_nominated(handle: Handle) -> Scan:
+    """Return a handle's scan with nodes that others wait for refused where the pod does not fit beside them.
 
     Where the pod itself is nominated for a node that fits, no other node does.
 
@@ -228,12 +237,11 @@ def scan_beside_nominated(
     Raises:
       PluginError: a plugin broke.
     """
-    scan = pipeline.scan(pod, table)
+    scan, nominations, pod, table = handle.scan, handle.nominations, handle.pod, handle.table
     if not scan.status.ok:
         return scan
-    handle = Handle(pipeline, pod, table, scan, nominations)
     for node in sorted(nominations.pods):
-        if scan.outside is not None and scan.outside[node]:
+        if (scan.outside is not None and scan.outside[node]) or not nominations.rivals(pod, node):
             continue
         with handle.trial(node) as trial:
             refusal = trial.refusal_beside_nominated()

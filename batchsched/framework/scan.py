@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,6 +33,11 @@ class Scan:
     verdicts: tuple[Verdict, ...] = ()
     narrowed_by: tuple[str, ...] = ()
     outside: BoolArray | None = None
+
+    def only(self, allowed: BoolArray) -> "Scan":
+        """Return the scan with the nodes outside of `allowed` [N] out of the question."""
+        outside = ~allowed if self.outside is None else self.outside | ~allowed
+        return replace(self, fits=self.fits & allowed, outside=outside)
 
     def reasons_at(self, node: int) -> tuple[str, ...]:
         """Return why node j is refused, () when it fits."""

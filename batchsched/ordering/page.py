@@ -8,8 +8,9 @@ from batchsched.ordering.known import POLICIES
 
 _HEAD = """# Policies
 
-A policy says who is next among the gangs that wait: it gives each a key, the smallest is next, and the order of
-arrival decides between equal keys. Choose one under `profiles[].policy`, or with `--policy` in a simulation.
+A policy says who is next among the gangs that wait: it gives each a key, the smallest is next, and between
+equal keys submission decides, then `namespace/name`. Choose one under `profiles[].policy`, or with `--policy` in a
+simulation.
 With `selection: weight`, the default, the policy says in what order windows are filled and ties are broken; with
 `selection: ordered` its order is strict, `blocking` lets the first gang that does not fit keep back all behind
 it, and `backfill: easy` gives that gang a reservation around which others may start.

@@ -1,8 +1,8 @@
 """Policies: who is next among the gangs that wait.
 
-A policy turns columns about gangs into one key a gang; the smallest key is next, and the order of arrival decides
-between equal keys. Policies are classes behind one protocol, found by name here and by entry point
-(`batchsched.policies`) elsewhere.
+A policy turns columns about gangs into one key a gang; the smallest key is next, and between equal keys
+submission decides, then `namespace/name`, as a fresh list of the cluster tells them. Policies are classes
+behind one protocol, found by name here and by entry point (`batchsched.policies`) elsewhere.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class GangColumns:
       estimate: [G] expected run time in seconds, NaN where it is not stated.
       size: [G] pods that the gang wants.
       share: [G] dominant share of all its pods: 1 is the whole cluster.
-      arrival: [G] a number that grows with the order of arrival; decides between equal keys.
+      arrival: [G] a number that grows with submission, then `namespace/name`; decides between equal keys.
     """
 
     priority: IntArray

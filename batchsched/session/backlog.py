@@ -4,6 +4,7 @@ Gangs come and go one by one while columns stay arrays: a gang takes a slot, lea
 when half of the slots are empty.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from batchsched.session.gang import Gang, Members
 
 _PRIORITY, _CREATED, _ESTIMATE, _SIZE, _SHARE, _ARRIVAL = range(6)
 _SMALLEST = 64
+_NOBODY = (-math.inf, "", "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +54,11 @@ class Backlog:
         self._columns = np.zeros((6, _SMALLEST))
         self._needs = np.zeros((_SMALLEST, resources), np.int64)
         self._members: list[Members | None] = []
+        self._seniority: list[tuple[float, str, str]] = []
+        self._last = _NOBODY
+        self._numbered = 0
+        self._in_order = True
+        """Numbers of arrival grow with seniority; else they are given anew before the next use."""
         self._alive = np.zeros(_SMALLEST, np.bool_)
         self._count = 0
 
@@ -64,15 +71,28 @@ class Backlog:
         members = gang.members
         if members.slot < 0:
             members.slot = self._slot(members)
-        self._columns[:, members.slot] = (
-            gang.priority,
-            gang.created,
-            gang.estimate,
-            gang.size,
-            gang.share,
-            members.arrival,
-        )
-        self._needs[members.slot] = gang.needs
+        at = members.slot
+        if self._seniority[at] != gang.seniority:
+            self._seniority[at] = gang.seniority
+            self._number(at)
+        self._columns[:_ARRIVAL, at] = gang.priority, gang.created, gang.estimate, gang.size, gang.share
+        self._needs[at] = gang.needs
+
+    def _number(self, at: int) -> None:
+        """Give a gang its place among equals: the next number to one that is younger than all before it."""
+        if self._seniority[at] > self._last:
+            self._last = self._seniority[at]
+            self._columns[_ARRIVAL, at] = self._numbered
+            self._numbered += 1
+        else:
+            self._in_order = False
+
+    def _number_anew(self, slots: IntArray) -> None:
+        for number, at in enumerate(sorted(slots.tolist(), key=self._seniority.__getitem__)):
+            self._columns[_ARRIVAL, at] = number
+            self._last = self._seniority[at]
+        self._numbered = len(slots)
+        self._in_order = True
 
     def drop(self, members: Members) -> None:
         """Take a gang out."""
@@ -88,6 +108,8 @@ class Backlog:
     def order(self, policy: Policy, now: float) -> Line:
         """Return the waiting gangs, next first."""
         slots = np.flatnonzero(self._alive[: len(self._members)])
+        if not self._in_order:
+            self._number_anew(slots)
         columns = self._view(slots)
         places = order(policy, columns, now) if len(slots) else slots
         room = policy.room(columns, now)[places] if isinstance(policy, RoomPolicy) else np.zeros(len(slots))
@@ -118,6 +140,7 @@ class Backlog:
             self._needs = np.concatenate([self._needs, np.zeros_like(self._needs)])
             self._alive = np.concatenate([self._alive, np.zeros_like(self._alive)])
         self._members.append(members)
+        self._seniority.append(_NOBODY)
         self._alive[at] = True
         self._count += 1
         return at
@@ -127,6 +150,7 @@ class Backlog:
         self._columns[:, : len(kept)] = self._columns[:, kept]
         self._needs[: len(kept)] = self._needs[kept]
         self._members = [self._members[at] for at in kept]
+        self._seniority = [self._seniority[at] for at in kept]
         self._alive[:] = False
         self._alive[: len(kept)] = True
         for at, members in enumerate(self._members):

@@ -10,6 +10,7 @@ from batchsched.framework.registry import standard
 from batchsched.model.decision import (
     Assignment,
     Decision,
+    Eviction,
     Nomination,
     Refusal,
     Reservation,
@@ -18,6 +19,7 @@ from batchsched.model.decision import (
     Waiting,
 )
 from batchsched.model.meta import timestamp
+from batchsched.model.pod import Pod
 from batchsched.model.snapshot import HeldGang, Snapshot
 from batchsched.ordering import policy as policies
 from batchsched.ordering.known import POLICIES
@@ -34,6 +36,7 @@ from batchsched.session.joint import Joint, Outcome, with_gang
 from batchsched.session.levels import Levels
 from batchsched.session.ordered import Ordered
 from batchsched.session.podwise import Podwise
+from batchsched.session.preemption import Preemption
 from batchsched.session.quotas import quotas, spend
 from batchsched.session.survey import Survey
 from batchsched.session.walk import Walk, Walked
@@ -69,6 +72,8 @@ class Draft:
     walked: list[Walked] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     reservations: list[Reservation] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    nominated: list[tuple[Pod, int]] = field(default_factory=list)
     objective: dict[int, float] = field(default_factory=dict)
     bound: dict[int, float] = field(default_factory=dict)
     tiers: tuple[TierAccount, ...] = ()
@@ -136,13 +141,21 @@ class Sessions:
             if not self.frame.table.nodes:
                 draft.refusals += [_no_nodes(one) for one in waiting]
             elif not self.profile.solver.enabled:
-                self._podwise(walk, draft, waiting)
+                self._podwise(walk, draft, waiting, now)
             elif self.profile.selection == "ordered":
                 self._ordered(walk, draft, line, now, brief)
             else:
                 self._joint(walk, draft, waiting, seed, listener)
+            self._heed(walk, draft)
             walk.keep()
             return self._decision(draft, brief)
+
+    def _heed(self, walk: Walk, draft: Draft) -> None:
+        """Take gangs out that plugins sent back while they waited."""
+        walk.heed()
+        gone = {id(one) for one in walk.rejected}
+        draft.walked = [one for one in draft.walked if id(one) not in gone]
+        draft.refusals += [permit_refusal(one, timed_out=False) for one in walk.rejected]
 
     def _revisit_held(self, walk: Walk, draft: Draft, now: float) -> frozenset[str]:
         walked = revisit(self.frame, walk, self.held, now)
@@ -234,11 +247,14 @@ class Sessions:
         draft.refusals += ordered.refusals
         draft.reservations += ordered.reservations
 
-    def _podwise(self, walk: Walk, draft: Draft, waiting: Sequence[Members]) -> None:
-        podwise = Podwise(self._scene(draft), self._admission, walk)
+    def _podwise(self, walk: Walk, draft: Draft, waiting: Sequence[Members], now: float) -> None:
+        preemption = Preemption(self.frame, now)
+        podwise = Podwise(self._scene(draft), self._admission, walk, preemption)
         podwise.select(waiting)
         draft.walked += podwise.walked
         draft.refusals += podwise.refusals
+        draft.evictions += preemption.evictions.values()
+        draft.nominated += preemption.standing()
 
     def _decision(self, draft: Draft, brief: bool) -> Decision:
         if not brief:
@@ -252,9 +268,10 @@ class Sessions:
                 Assignment(namespace=namespace, pod=pod, node=node)
                 for namespace, pod, node in _places(bound, names)
             ),
+            evictions=tuple(sorted(draft.evictions, key=lambda one: (one.namespace, one.pod))),
             nominations=tuple(
                 Nomination(namespace=namespace, pod=pod, node=node)
-                for namespace, pod, node in _places(held, names)
+                for namespace, pod, node in _places(held, names, draft.nominated)
             ),
             waiting=tuple(
                 Waiting(pod_group=one.gang.key, plugin=one.held_by, until=timestamp(one.until))
@@ -267,17 +284,18 @@ class Sessions:
         )
 
 
-def _places(walked: Iterable[Walked], names: Sequence[str]) -> list[tuple[str, str, str]]:
-    return sorted(
-        (placed.pod.namespace, placed.pod.name, names[placed.node]) for one in walked for placed in one.placed
-    )
+def _places(
+    walked: Iterable[Walked], names: Sequence[str], others: Iterable[tuple[Pod, int]] = ()
+) -> list[tuple[str, str, str]]:
+    found = [(placed.pod, placed.node) for one in walked for placed in one.placed]
+    return sorted((pod.namespace, pod.name, names[node]) for pod, node in (*found, *others))
 
 
 def _no_nodes(members: Members) -> Refusal:
     return Refusal(
         pod_group=members.key,
         reason="NoNodes",
-        message="the cluster has no nodes; nothing can be placed until one joins",
+        message="no nodes available to schedule pods",
     )
 
 

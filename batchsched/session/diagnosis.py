@@ -40,9 +40,11 @@ def permit_refusal(walked: Walked, *, timed_out: bool) -> Refusal:
     return Refusal(pod_group=walked.gang.key, reason=reason, message=message)
 
 
-def unschedulable(gang: Gang, scan: Scan) -> Refusal:
-    """The pipeline alone finds no node for a member, in kube-scheduler's words."""
-    return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=scan.fit_error())
+def unschedulable(gang: Gang, scan: Scan, said: str = "") -> Refusal:
+    """The pipeline alone finds no node for a member, in kube-scheduler's words; `said` is what PostFilters add."""
+    sentence = scan.fit_error()
+    message = f"{sentence} {said}" if said else sentence
+    return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
 
 
 def over_limit(gang: Gang, queue: str) -> Refusal:

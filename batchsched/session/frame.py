@@ -70,7 +70,6 @@ class Frame:
         """What broke over no pod in particular."""
         self._broken_before: dict[str, SetAside] = {}
         self._label_keys = self._snapshot_label_keys(snapshot)
-        self._arrivals = 0
         for group in snapshot.pod_groups:
             self.add_group(group)
         for pod in snapshot.pods:
@@ -149,8 +148,7 @@ class Frame:
     def _members(self, identity: str) -> Members:
         members = self.gangs.get(identity)
         if members is None:
-            members = self.gangs[identity] = Members(identity, None, self._arrivals)
-            self._arrivals += 1
+            members = self.gangs[identity] = Members(identity, None)
         return members
 
     def _touch(self, members: Members) -> None:
@@ -244,7 +242,7 @@ class Frame:
         if members.gang is not None:
             return members.gang
         group = members.group
-        pods = [pod for pod in members.pending.values() if not pod.terminating]
+        pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=_seniority)
         priority = self._priority(members, pods)
         parts = self._parts(members, pods, priority)
         estimate = group.spec.expected_runtime_seconds if group is not None else None
@@ -318,6 +316,11 @@ class Frame:
         if not counted.any():
             return 0.0
         return float((requests[counted] / total[counted]).max())
+
+
+def _seniority(pod: Pod) -> tuple[str, str]:
+    """The order of a gang's pods: what a fresh list tells, not when a watcher heard of them."""
+    return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
 def _nobody(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:

@@ -27,7 +27,6 @@ class Members:
       identity: `namespace/name` of the PodGroup, or that of the pod after `pod/`.
       group: the PodGroup, None for a pod alone or where it does not exist.
       pending, bound: pods by namespace/name; bound ones with their node's number, -1 for an unknown node.
-      arrival: grows with the order in which gangs were first seen.
       slot: the gang's place in the backlog's columns, -1 outside.
       gang, run: what was worked out of this record, until a member comes or goes.
       lasting: a gang, and its problem by itself, as it stays when running gangs end.
@@ -37,7 +36,6 @@ class Members:
 
     identity: str
     group: PodGroup | None
-    arrival: int
     pending: dict[str, Pod] = field(default_factory=dict)
     bound: dict[str, tuple[Pod, int]] = field(default_factory=dict)
     slot: int = -1
@@ -169,6 +167,14 @@ class Gang:
     def size(self) -> int:
         """Pods that wait."""
         return sum(len(part.pods) for part in self.parts)
+
+    @property
+    def seniority(self) -> tuple[float, str, str]:
+        """What decides between gangs that a policy holds equal: submission, then `namespace/name`.
+
+        When a watcher heard of a gang decides nothing: whoever lists the cluster afresh could not know it.
+        """
+        return self.created, self.key, self.members.identity
 
     @property
     def fresh(self) -> bool:

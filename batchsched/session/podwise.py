@@ -2,7 +2,8 @@
 
 Each pod goes through PreFilter to Permit by itself, in the queue's order, as in kube-scheduler; GangScheduling's
 Permit keeps the members of a gang waiting until its minimum has a place. A gang that is still short of it when its
-pods are through gives everything back. What kube-scheduler does not know holds here, too: limits of queues and
+pods are through gives everything back. Where it is one pod that is missing and that pod fits nowhere, the PostFilters
+are asked to make room for it. What kube-scheduler does not know holds here, too: limits of queues and
 required levels. A gang whose first pod led it into a domain that is too small tries the others, one by one.
 """
 
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsched.errors import PluginError
+from batchsched.framework.postfilter import Handle, beside_nominated, message
 from batchsched.framework.scan import Scan
-from batchsched.framework.status import IntArray
+from batchsched.framework.status import BoolArray, IntArray
 from batchsched.model.decision import Refusal
 from batchsched.model.pod import Pod
 from batchsched.session.admission import Admission
@@ -21,8 +23,9 @@ from batchsched.session.diagnosis import failed, no_domain, over_limit, permit_r
 from batchsched.session.fence import Fence
 from batchsched.session.formulation import Scene
 from batchsched.session.gang import Gang, GangPart, Members
+from batchsched.session.preemption import Preemption
 from batchsched.session.quotas import Quotas, spend
-from batchsched.session.walk import Share, Walk, Walked
+from batchsched.session.walk import Placed, Share, Walk, Walked
 
 
 @dataclass(slots=True)
@@ -34,6 +37,7 @@ class Trial:
       fence: the domains that it keeps to.
       used: [R] what was placed asks for.
       scan: why a pod had no node at all, the last of them.
+      stuck: the first such pod, its part, and the nodes that were open to it, None for all.
       fenced: a pod had nodes, but none inside the fence.
       queue: the queue whose limit kept a pod out, "" for none.
       missed: pods that found no place.
@@ -44,20 +48,41 @@ class Trial:
     fence: Fence
     used: IntArray
     scan: Scan | None = None
+    stuck: "Stuck | None" = None
     fenced: bool = False
     queue: str = ""
     missed: int = 0
     failure: PluginError | None = None
 
 
-class Podwise:
-    """One session without the solver."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Stuck:
+    """A pod that fits nowhere, and what the filters said of it."""
 
-    def __init__(self, scene: Scene, admission: Admission, walk: Walk) -> None:
+    part: GangPart
+    pod: Pod
+    scan: Scan
+    allowed: BoolArray | None
+
+
+class Podwise:
+    """One session without the solver.
+
+    Args:
+      scene: tables, levels and quotas of the session.
+      admission: says which gangs may be tried.
+      walk: the session's statement.
+      preemption: who holds nodes by nomination; None where nobody does, and nobody is to be evicted.
+    """
+
+    def __init__(
+        self, scene: Scene, admission: Admission, walk: Walk, preemption: Preemption | None = None
+    ) -> None:
         self._scene = scene
         self._frame = scene.frame
         self._admission = admission
         self._walk = walk
+        self._preemption = preemption
         self._quotas: Quotas = scene.quotas
         self.walked: list[Walked] = []
         self.refusals: list[Refusal] = []
@@ -86,7 +111,32 @@ class Podwise:
             if trial.failure or trial.walked.final or trial.queue:
                 first = trial
                 break
-        return _refusal(gang, first) if first is not None else no_domain(gang)
+        return self._refused(gang, first) if first is not None else no_domain(gang)
+
+    def _refused(self, gang: Gang, trial: Trial) -> Refusal:
+        """Say why a gang is refused, after room was made for the one pod that it lacks, where that is possible."""
+        preemption, stuck = self._preemption, trial.stuck
+        if preemption is None:
+            return _refusal(gang, trial, "")
+        if trial.failure is not None or trial.walked.final:
+            preemption.forget(gang)
+        elif stuck is not None and gang.need == 1 and not trial.queue:
+            try:
+                return _refusal(gang, trial, self._make_room(preemption, gang, stuck))
+            except PluginError as error:
+                return failed(gang, error)
+        return _refusal(gang, trial, "")
+
+    def _make_room(self, preemption: Preemption, gang: Gang, stuck: Stuck) -> str:
+        """Have room made for a pod; returns what is to be added to the sentence that says why it fits nowhere."""
+        pod_class, table = stuck.part.pod_class, self._frame.table
+        answer = preemption.make_room(gang, pod_class, stuck.pod, stuck.scan, stuck.allowed)
+        self._walk.heed()
+        if answer.node:
+            # What it will hold counts against its queues now: the next must not be promised the same.
+            placed = Placed(stuck.pod, table.index[answer.node], pod_class, stuck.scan.state)
+            self._quotas = spend(self._quotas, self._frame, Walked(gang, [placed]))
+        return message(answer.status)
 
     def _fences(self, gang: Gang) -> Iterator[Fence]:
         fence = Fence.of(self._scene, gang)
@@ -119,10 +169,15 @@ class Podwise:
         pod_class = part.pod_class.showing(pod) if frame.pipeline.reads_all else part.pod_class
         standing = frame.standings.of(part.pod_class)
         scan = frame.pipeline.scan(pod_class, frame.table, standing)
+        if self._preemption is not None and self._preemption.nominations.pods:
+            shown = self._preemption.presented(part.pod_class, pod)
+            nominations = self._preemption.nominations
+            scan = beside_nominated(Handle(frame.pipeline, shown, frame.table, scan, nominations))
+        allowed = trial.fence.allows(part.subgroup)
         if not scan.fits.any():
             trial.scan = scan
+            trial.stuck = trial.stuck or Stuck(part, pod, scan, allowed)
             return False
-        allowed = trial.fence.allows(part.subgroup)
         feasible = np.flatnonzero(scan.fits if allowed is None else scan.fits & allowed).astype(np.int32)
         if not len(feasible):
             trial.fenced = True
@@ -138,7 +193,7 @@ class Podwise:
         return True
 
 
-def _refusal(gang: Gang, trial: Trial) -> Refusal:
+def _refusal(gang: Gang, trial: Trial, said: str) -> Refusal:
     if trial.failure is not None:
         return failed(gang, trial.failure)
     if trial.walked.final:
@@ -146,5 +201,5 @@ def _refusal(gang: Gang, trial: Trial) -> Refusal:
     if trial.queue:
         return over_limit(gang, trial.queue)
     if trial.scan is not None and not trial.fenced:
-        return unschedulable(gang, trial.scan)
+        return unschedulable(gang, trial.scan, said)
     return no_domain(gang)

@@ -78,6 +78,8 @@ class Walk:
         self._now = now
         self._done: list[Walked] = []
         self._kept = 0
+        self.rejected: list[Walked] = []
+        """Gangs that waited, and of which a plugin rejected a pod since."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -91,6 +93,7 @@ class Walk:
         for walked in reversed(self._done):
             for placed in reversed(walked.placed):
                 self._lift(placed)
+            self._frame.table.waiting.drop(walked.gang.members.identity)
 
     def mark(self) -> int:
         """Where the walk stands now."""
@@ -135,7 +138,10 @@ class Walk:
     def close(self, walked: Walked) -> bool:
         """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
         complete = self._frame.count_of(_any_pod(walked.gang)).complete
-        if complete and walked.placed:
+        rejection = self._frame.table.waiting.rejection(walked.gang.members.identity)
+        if not rejection.ok:
+            walked.refusal, walked.final = rejection, True
+        elif complete and walked.placed:
             self._settle(walked)
             self._done.append(walked)
             return True
@@ -150,7 +156,23 @@ class Walk:
         if holders:
             walked.until, walked.held_by = min(holders)
         walked.state = after(walked.state, Move.HOLD if holders else Move.ALLOW)
-        waiting.drop(key)
+        if not holders:
+            waiting.drop(key)
+
+    def heed(self) -> None:
+        """Do what plugins have said since of gangs that wait: let them go, or send them back."""
+        waiting = self._frame.table.waiting
+        for walked in [one for one in self._done if one.held_by]:
+            key = walked.gang.members.identity
+            rejection = waiting.rejection(key)
+            if not rejection.ok:
+                walked.refusal, walked.final, walked.held_by = rejection, True, ""
+                self._done = [one for one in self._done if one is not walked]
+                self._roll_back(walked)
+                self.rejected.append(walked)
+            elif waiting.released(key):
+                walked.state, walked.held_by = after(walked.state, Move.ALLOW), ""
+                waiting.drop(key)
 
     def _place(self, walked: Walked, shares: Sequence[Share]) -> Status:
         """Place share after share; one that gets stuck is tried again once the others moved on."""

@@ -119,7 +119,7 @@ def workload(
       name: how reports call it.
       pooled: all gangs in one queue; else each virtual cluster is a queue.
     """
-    maker = _Maker(gpus_per_node, pooled)
+    maker = _Maker(gpus_per_node, pooled, len(str(max(0, len(rows) - 1))))
     arrivals = tuple(maker.arrival(number, row) for number, row in enumerate(rows))
     names = () if pooled else tuple(sorted({row.queue for row in rows}))
     cluster = Snapshot(
@@ -130,11 +130,12 @@ def workload(
 
 
 class _Maker:
-    """Makes gangs; pods of one size share a spec."""
+    """Makes gangs; pods of one size share a spec. Names sort as rows do: they decide between gangs of one age."""
 
-    def __init__(self, gpus_per_node: int, pooled: bool) -> None:
+    def __init__(self, gpus_per_node: int, pooled: bool, digits: int) -> None:
         self._whole = gpus_per_node
         self._pooled = pooled
+        self._digits = digits
         self._specs: dict[int, PodSpec] = {}
 
     def arrival(self, number: int, row: PhillyRow) -> Arrival:
@@ -145,7 +146,7 @@ class _Maker:
         if rest:
             pods.append((self._spec(rest), 1))
         queue: Mapping[str, str] = {} if self._pooled else {"queue": f"vc-{row.queue}"}
-        shape = GangShape(f"p{number}", tuple(pods), row.duration, **queue)
+        shape = GangShape(f"p{number:0{self._digits}d}", tuple(pods), row.duration, **queue)
         return rigid(shape, row.submit, row.duration)
 
     def _spec(self, gpus: int) -> PodSpec:

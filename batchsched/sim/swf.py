@@ -98,8 +98,12 @@ def workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
             f"asks for {wide.size} processors, the cluster has {processors}", object=f"row {wide.number}"
         )
     spec = pod_spec(CPU)
+    # Jobs of one second keep the order of their numbers, since names decide between gangs of one age.
+    width = len(str(max((row.number for row in rows), default=0)))
     arrivals = tuple(
-        rigid(GangShape(f"j{row.number}", ((spec, row.size),), row.estimate), row.submit, row.runtime)
+        rigid(
+            GangShape(f"j{row.number:0{width}d}", ((spec, row.size),), row.estimate), row.submit, row.runtime
+        )
         for row in rows
     )
     cluster = Snapshot(nodes=nodes(processors, CPU, prefix="slot"))

@@ -12,9 +12,9 @@ from batchsched.session.backlog import Backlog
 from batchsched.session.gang import Gang, Members
 
 
-def gang(name: str, arrival: int, created: float, members: Members | None = None) -> Gang:
+def gang(name: str, needs: int, created: float, members: Members | None = None) -> Gang:
     return Gang(
-        members=members or Members(name, None, arrival),
+        members=members or Members(name, None),
         queue="default",
         priority=0,
         created=created,
@@ -22,7 +22,7 @@ def gang(name: str, arrival: int, created: float, members: Members | None = None
         need=1,
         parts=(),
         share=0.1,
-        needs=np.array([1, arrival], np.int64),
+        needs=np.array([1, needs], np.int64),
     )
 
 
@@ -35,16 +35,18 @@ def test_holes_are_closed_and_nobody_is_lost_or_swapped(seed: int):
     rng = random.Random(seed)
     backlog = Backlog(2)
     there: dict[str, Gang] = {}
-    for arrival in range(400):
-        if there and rng.random() < (0.2 if arrival < 200 else 0.9):
+    seen: set[int] = set()
+    for arrival in rng.sample(range(400), 400):
+        if there and rng.random() < (0.2 if len(seen) < 200 else 0.9):
             gone = there.pop(rng.choice(sorted(there)))
             backlog.drop(gone.members)
             assert gone.members.slot == -1
+        seen.add(arrival)
         one = gang(f"g{arrival:03}", arrival, rng.randrange(50))
         if rng.random() < 0.5:
             backlog.put(one)
             there[one.members.identity] = one
-    ordered = sorted(there.values(), key=lambda one: (one.created, one.members.arrival))
+    ordered = sorted(there.values(), key=lambda one: (one.created, one.key))
     line = backlog.order(Fcfs(), 0.0)
     assert line.members == [one.members for one in ordered]
     assert line.needs.tolist() == [one.needs.tolist() for one in ordered]
@@ -60,6 +62,14 @@ def test_gang_that_changed_keeps_its_slot_and_gets_new_columns():
     backlog.put(gang("a", 0, 30.0, first.members))
     assert names(backlog) == ["b", "a"]
     assert len(backlog) == 2
+
+
+def test_gangs_of_one_second_stand_by_name_whoever_was_heard_of_first():
+    backlog = Backlog(2)
+    for at, name in enumerate(["team/b", "pod/team/c", "team/a"]):
+        backlog.put(gang(name, at, 10.0))
+    backlog.put(gang("team/z", 3, 9.0))
+    assert names(backlog) == ["team/z", "team/a", "team/b", "pod/team/c"]
 
 
 def test_dropping_a_gang_twice_changes_nothing():

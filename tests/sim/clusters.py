@@ -11,8 +11,9 @@ CPU = {"cpu": "1"}
 def gangs_of(rows, slots=4, name="small", outages=()):
     """A workload of (submit, runtime, size) on one-slot nodes; the estimate is the run time."""
     spec = pod_spec(CPU)
+    width = len(str(max(0, len(rows) - 1)))  # names decide between gangs of one second
     arrivals = [
-        rigid(GangShape(f"g{number}", ((spec, size),), runtime), submit, runtime)
+        rigid(GangShape(f"g{number:0{width}d}", ((spec, size),), runtime), submit, runtime)
         for number, (submit, runtime, size) in enumerate(rows)
     ]
     arrivals.sort(key=lambda one: one.at)
