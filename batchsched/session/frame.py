@@ -243,7 +243,7 @@ class Frame:
             return members.gang
         group = members.group
         pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=_seniority)
-        priority = self._priority(members, pods)
+        priority = self.priority_among(members, pods)
         parts = self._parts(members, pods, priority)
         estimate = group.spec.expected_runtime_seconds if group is not None else None
         need = members.need
@@ -288,8 +288,8 @@ class Frame:
             )
         return members.run
 
-    def _priority(self, members: Members, pods: Iterable[Pod]) -> int:
-        """The PodGroup's class, or the highest of the pods' own priorities."""
+    def priority_among(self, members: Members, pods: Iterable[Pod]) -> int:
+        """Return the priority of some pods of a gang: the PodGroup's class's, or the highest of their own."""
         group = members.group
         if group is not None and group.spec.priority_class_name in self._priorities:
             return self._priorities[group.spec.priority_class_name]
