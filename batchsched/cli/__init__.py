@@ -31,19 +31,28 @@ def run(arguments: list[str]) -> int:
     try:
         app(args=arguments, prog_name="batchsched")
     except SystemExit as leave:
-        return _code(leave)
+        # The command-line library leaves with 1, the code of unusable input, where the reader of a pipe has gone.
+        return _unread() if isinstance(leave.__context__, BrokenPipeError) else _code(leave)
     except BrokenPipeError:
-        # The reader has gone (`| head`). Python would complain again when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+        return _unread()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BatchschedError as error:
         _complain(str(error))
         return ExitCode.DEFECT if isinstance(error, SolverFault) else ExitCode.UNUSABLE
+    except OSError as error:
+        # A full disk, a file that may not be read: nothing that batchsched could mend.
+        _complain(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
+        return ExitCode.UNUSABLE
     except Exception as error:
         _complain(f"this is a defect of batchsched: {type(error).__name__}: {error}")
         return ExitCode.DEFECT
+    return ExitCode.OK
+
+
+def _unread() -> int:
+    """Leave quietly: the reader has seen enough (`| head`). Python would complain again when it flushes at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.OK
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from batchsched.cli.options import writable
 from batchsched.settings.schema import PolicySettings, Profile
 
 if TYPE_CHECKING:
@@ -80,7 +81,10 @@ CONTENDERS: Final = (
 
 def demo(
     report: Annotated[
-        Path, typer.Option("--report", metavar="FILE", help="Where the HTML report goes.", dir_okay=False)
+        Path,
+        typer.Option(
+            "--report", metavar="FILE", help="Where the HTML report goes.", dir_okay=False, callback=writable
+        ),
     ] = Path("demo-report.html"),
     examples: Annotated[
         Path | None,
@@ -158,19 +162,15 @@ def _day(contender: Contender, workload: "Workload") -> "RunResult":
 
 def _conclude(report: Path, results: list["RunResult"], workload: "Workload") -> None:
     """Print the figures side by side, and write the report."""
-    from batchsched.cli.printing import add_row, console, table
-    from batchsched.lab.report import About, summary, write
-    from batchsched.lab.summary import FOOTNOTE
+    from batchsched.cli.printing import console
+    from batchsched.cli.trials import Tried, print_side_by_side
+    from batchsched.lab.report import About, write
 
     out = console()
     out.print()
-    columns, rows = summary(results)
-    made = table("", "", *(row.policy for row in rows))
-    for at, metric in enumerate(columns):
-        add_row(made, metric.title, *(row.texts[at] for row in rows))
     out.rule("3. Side by side", align="left")
-    out.print(made)
-    out.print(f"{FOOTNOTE} Waits are from submission to start; a slowdown of 1 is no wait at all.")
+    print_side_by_side([Tried(one.policy, (one,)) for one in results], "")
+    out.print("Waits are from submission to start; a slowdown of 1 is no wait at all.")
     facts = (
         ("Load", f"{DAY.load:g} times the GPU time that the cluster has while gangs arrive"),
         ("Estimates", f"exceed run times by {DAY.overestimate:.0%} in the mean"),

@@ -1,5 +1,6 @@
 """Arguments that several commands take, stated once."""
 
+import os
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -41,6 +42,21 @@ def existing(files: list[Path]) -> list[Path]:
         if str(file) != "-" and not file.exists():
             raise typer.BadParameter(f"there is no file {str(file)!r}")
     return files
+
+
+def writable(file: Path | None) -> Path | None:
+    """Check that a file could be written, before the work whose outcome is to go there.
+
+    Raises:
+      BadParameter: its directory is not there, or not ours.
+    """
+    if file is None:
+        return None
+    if not file.parent.is_dir():
+        raise typer.BadParameter(f"there is no directory {str(file.parent)!r}; make it first")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise typer.BadParameter(f"{str(file)!r} may not be written")
+    return file
 
 
 Files = Annotated[

@@ -1,102 +1,85 @@
 """`batchsched simulate`: a workload in virtual time, under one policy or several."""
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Final
 
 import typer
 
 from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed, moment
+from batchsched.cli.plan import Plan, show
 from batchsched.cli.simulation_options import (
     Backfill,
     BackfillOption,
     BetweenFailures,
     Blocking,
+    First,
+    Gangs,
     GpusPerNode,
     Interval,
+    Last,
+    Load,
     Nodes,
+    Overestimate,
+    PhillyTrace,
     Policies,
+    Pooled,
     Processes,
+    Processors,
+    Queues,
     Repair,
     Report,
+    Rows,
+    Runtime,
     Selection,
     SelectionOption,
+    Starts,
+    SwfTrace,
+    VirtualClusters,
     Window,
+    WindowBelow,
+    Windows,
+    WindowSeed,
 )
-from batchsched.cli.trials import Tried, base_profile, choices, print_trials, write_report
+from batchsched.cli.trials import base_profile
+from batchsched.errors import InvalidInput
 from batchsched.settings.schema import Profile
-
-if TYPE_CHECKING:
-    from batchsched.sim.workload import Workload
 
 HELP = "Try policies on a workload in virtual time."
 HOUR: Final = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to run: workloads as functions, so that each is made where it runs."""
-
-    name: str
-    workloads: Sequence["Callable[[], Workload]"]
-    policies: Sequence[str]
-    base: Profile
-    changes: dict[str, Any]
-    seed: int
-    interval: int
-    processes: int | None
-
-
 def swf(
-    trace: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="A trace in the Standard Workload Format.", exists=True, dir_okay=False
-        ),
-    ],
+    trace: SwfTrace,
     policy: Policies = None,
     backfill: BackfillOption = Backfill.EASY,
-    processors: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="One-slot nodes; default: what the trace's header states.", show_default=False
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Rows in each sequence; default: all that follow.", show_default=False),
-    ] = None,
-    starts: Annotated[
-        str | None, typer.Option(metavar="ROW,...", help="Rows at which sequences begin, the first row is 0.")
-    ] = None,
-    windows: Annotated[int, typer.Option(min=0, help="Draw so many sequences, instead of --starts.")] = 0,
-    window_seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
-    window_below: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Draw rows below; default: every row that a sequence fits behind.", show_default=False
-        ),
-    ] = None,
+    processors: Processors = None,
+    jobs: Rows = None,
+    starts: Starts = None,
+    windows: Windows = 0,
+    window_seed: WindowSeed = 0,
+    window_below: WindowBelow = None,
     session_window: Window = 500,
     session_interval: Interval = 0,
     processes: Processes = None,
     config: Config = None,
     profile: ProfileName = None,
     seed: Seed = 0,
+    report: Report = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Run a trace of rigid parallel jobs: each a gang of equal pods with one processor.
 
-    With several sequences each begins on an empty cluster, and the figures are means over them.
+    With several sequences each begins on an empty cluster, the figures are means over them, and a report draws the
+    first one.
     """
     from batchsched.sim import swf as trace_format
     from batchsched.sim.comparison import window_starts
 
     read = trace_format.read(trace)
     rows = read.rows
+    if not rows:
+        raise InvalidInput("has no job that ran: no line with a run time and processors", file=str(trace))
     size = processors or read.processors
     if not size:
         raise typer.BadParameter("the trace does not state its processors; say --processors")
@@ -129,37 +112,17 @@ def swf(
         session_interval,
         processes,
     )
-    print_trials(_run(plan, detail=False), output, trace.stem)
+    show(plan, report, output)
 
 
 def philly(
-    trace: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="CSV with timestamp, duration, num_gpus and cluster, possibly gzipped.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ],
-    queues: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="CSV whose first column names the clusters that count; default: all.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    first: Annotated[
-        str | None, typer.Option(metavar="RFC3339", help="Arrivals from this moment on.")
-    ] = None,
-    last: Annotated[str | None, typer.Option(metavar="RFC3339", help="Arrivals up to this moment.")] = None,
+    trace: PhillyTrace,
+    queues: VirtualClusters = None,
+    first: First = None,
+    last: Last = None,
     nodes: Nodes = 64,
     gpus_per_node: GpusPerNode = 8,
-    pooled: Annotated[
-        bool, typer.Option(help="One queue for all, or a queue for each virtual cluster.")
-    ] = True,
+    pooled: Pooled = True,
     policy: Policies = None,
     backfill: BackfillOption = Backfill.NONE,
     blocking: Blocking = True,
@@ -205,20 +168,16 @@ def philly(
         session_interval,
         processes,
     )
-    _show(plan, report, output)
+    show(plan, report, output)
 
 
 def generate(
-    gangs: Annotated[int, typer.Option(min=1, help="Gangs that arrive.")] = 1000,
+    gangs: Gangs = 1000,
     nodes: Nodes = 32,
     gpus_per_node: GpusPerNode = 8,
-    load: Annotated[
-        float, typer.Option(min=0.01, help="GPU seconds that arrive ÷ those that the cluster has.")
-    ] = 0.9,
-    queues: Annotated[int, typer.Option(min=1, help="Queues that submit.")] = 4,
-    overestimate: Annotated[
-        float, typer.Option(min=0, help="Mean of what estimates exceed run times by, as a share of them.")
-    ] = 0.0,
+    load: Load = 0.9,
+    queues: Queues = 4,
+    overestimate: Overestimate = 0.0,
     hours_between_failures: BetweenFailures = None,
     hours_to_repair: Repair = 2.0,
     policy: Policies = None,
@@ -251,17 +210,12 @@ def generate(
         session_interval,
         processes,
     )
-    _show(plan, report, output)
+    show(plan, report, output)
 
 
 def manifests(
     files: Files,
-    runtime: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="SECONDS", help="Run time of gangs that state no expectedRuntimeSeconds."
-        ),
-    ] = HOUR,
+    runtime: Runtime = HOUR,
     policy: Policies = None,
     session_interval: Interval = 0,
     processes: Processes = None,
@@ -295,7 +249,7 @@ def manifests(
         session_interval,
         processes,
     )
-    _show(plan, report, output)
+    show(plan, report, output)
 
 
 def _ordered() -> Profile:
@@ -309,56 +263,14 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--starts") from error
 
 
-def _show(plan: Plan, report: Path | None, output: Output) -> None:
-    trials = _run(plan, detail=True)
-    if report is not None:
-        write_report(report, trials, plan.workloads[0](), plan.seed)
-    print_trials(trials, output, plan.name)
-
-
-def _run(plan: Plan, *, detail: bool) -> tuple[Tried, ...]:
-    """Run every workload under every policy, and give the results back policy by policy."""
-    from batchsched.cli.stopwatch import Stopwatch
-    from batchsched.lab.simulation import Experiment, simulate_all
-    from batchsched.sim.run import RunSettings
-
-    tried = choices(plan.policies, plan.base, plan.changes)
-    experiments = [
-        Experiment(
-            workload,
-            one.profile,
-            RunSettings(one.name, plan.seed, plan.interval, _window(one.profile)),
-            detail,
-        )
-        for one in tried
-        for workload in plan.workloads
-    ]
-    stopwatch = Stopwatch()
-    try:
-        results = simulate_all(
-            experiments,
-            plan.processes or os.cpu_count() or 1,
-            lambda done, total: stopwatch.progress(done, total, "runs"),
-        )
-    finally:
-        stopwatch.close()
-    count = len(plan.workloads)
-    return tuple(Tried(one.name, results[at * count : (at + 1) * count]) for at, one in enumerate(tried))
-
-
-def _window(profile: Profile) -> int | None:
-    """A session in strict order looks at its window only; a joint one goes through window after window by itself."""
-    return profile.session_window if profile.selection == "ordered" else None
-
-
 COMMANDS: Final[tuple[tuple[Callable[..., None], str], ...]] = (
     (
         swf,
         """Examples:
 
-batchsched simulate swf lublin_256.swf --policy fcfs --policy saf --jobs 1024 --starts 1981,2756
+batchsched simulate swf lublin_256.swf --policy fcfs --policy saf --jobs 1024 --starts 1981,2756 --report report.html
 
-batchsched simulate swf lublin_256.swf --policy saf --policy headroom:eta=0.25 --jobs 1024 --windows 200
+batchsched simulate swf lublin_256.swf --policy saf --policy headroom:share=0.25 --jobs 1024 --windows 200
 """,
     ),
     (
@@ -367,7 +279,7 @@ batchsched simulate swf lublin_256.swf --policy saf --policy headroom:eta=0.25 -
 
 batchsched simulate philly philly.csv.gz --policy fcfs --policy sjf
 
-batchsched simulate philly philly.csv.gz --policy headroom:eta=0.0625 --backfill easy
+batchsched simulate philly philly.csv.gz --policy headroom:share=0.0625 --backfill easy
 """,
     ),
     (

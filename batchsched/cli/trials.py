@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from batchsched.sim.workload import Workload
 
 
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_GAP = 3
+"""Characters between two columns of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def choices(policies: Sequence[str], base: Profile, changes: dict[str, Any]) -> 
     """Make a profile for each policy.
 
     Args:
-      policies: names, with arguments where wanted: `headroom:eta=0.25,age=0.02`. None: the profile's own policy.
+      policies: names, with arguments where wanted: `headroom:share=0.25,patience=3`. None: the profile's own policy.
       base: the profile that everything else comes from.
       changes: settings of the profile that options replace.
 
@@ -63,9 +64,9 @@ def base_profile(config: Path | None, name: str | None, default: Profile) -> Pro
     """Return the profile of a configuration file, or a default where no file is given.
 
     Raises:
-      InvalidInput: the file cannot be used, or has no profile of that name.
+      InvalidInput: the file cannot be used, or has no profile of that name, as has none at all.
     """
-    if config is None:
+    if config is None and name in (None, default.scheduler_name):
         return default
     from batchsched.cli.session import profile_of
 
@@ -154,25 +155,11 @@ def _as_data(tried: Tried) -> dict[str, Any]:
 def _print_tables(
     trials: Sequence[Tried], differences: Sequence[tuple[str, "Difference"]], workload: str
 ) -> None:
-    from batchsched.cli.printing import add_row, console, table
+    from batchsched.cli.printing import console
 
     out = console()
-    many = len(trials[0].runs) > 1
-    title = f"{workload}: means over {len(trials[0].runs)} sequences" if many else workload
-    made = table(title, "Policy", "Wait", "Worst wait", "Slowdown", "Worst", "Makespan", "Used", "Left")
-    for one in trials:
-        add_row(
-            made,
-            one.name,
-            _duration(mean_of(one, "mean_wait")),
-            _duration(mean_of(one, "worst_wait")),
-            f"{mean_of(one, 'mean_slowdown'):,.2f}",
-            f"{mean_of(one, 'worst_slowdown'):,.1f}",
-            _duration(mean_of(one, "makespan")),
-            "" if many else _used(one.metrics[0]),
-            f"{sum(metric.unfinished for metric in one.metrics):,}",
-        )
-    out.print(made)
+    many = len(trials[0].runs)
+    print_side_by_side(trials, f"{workload}: means over {many} sequences" if many > 1 else workload)
     for name, difference in differences:
         out.print(
             f"{name} against {trials[0].name}, mean slowdown, in pairs: {difference.mean:+.2f} "
@@ -181,29 +168,50 @@ def _print_tables(
         )
 
 
-def _used(metrics: "Metrics") -> str:
-    """Write the resource of which most was used."""
-    most = max(metrics.utilisation.items(), key=lambda one: one[1], default=None)
-    return "" if most is None else f"{most[0].rpartition('/')[2]} {most[1]:.0%}"
+def print_side_by_side(trials: Sequence[Tried], title: str) -> None:
+    """Print figures as rows and policies as columns; what is too wide for the terminal goes on below."""
+    from batchsched.cli.printing import add_row, console, table
+    from batchsched.lab.summary import FOOTNOTE, averages
+
+    out = console()
+    metrics, found = averages([one.runs for one in trials])
+    heads = [one.policy.replace(":", ":\n").replace(",", ",\n") for one in found]
+    widths = [
+        _GAP + max(len(line) for line in (*head.splitlines(), *one.texts))
+        for head, one in zip(heads, found, strict=True)
+    ]
+    room = out.width - max(len(metric.title) for metric in metrics)
+    for block in blocks(widths, room):
+        made = table(title, "", *(heads[at] for at in block))
+        for row, metric in enumerate(metrics):
+            add_row(made, metric.title, *(found[at].texts[row] for at in block))
+        out.print(made)
+        title = ""
+    if any(metric.title.endswith("*") for metric in metrics):
+        out.print(FOOTNOTE)
 
 
-def _duration(seconds: float) -> str:
-    """Write seconds as people read them; -o json has them all."""
-    if seconds < 2 * _MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * _HOUR:
-        return f"{seconds / _MINUTE:.1f} min"
-    return f"{seconds / _HOUR:.1f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.1f} d"
+def blocks(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Share columns out over tables that are no wider than `room`, at least one to each, in their order."""
+    made: list[list[int]] = []
+    left = 0
+    for at, width in enumerate(widths):
+        if not made or width > left:
+            made.append([])
+            left = room
+        made[-1].append(at)
+        left -= width
+    return made
 
 
 def write_report(path: Path, trials: Sequence[Tried], workload: "Workload", seed: int) -> None:
-    """Write the HTML report of single runs.
+    """Write the HTML report of the first run of each policy.
 
     Raises:
       OSError: the file cannot be written.
     """
     from batchsched.lab.report import About, write
 
-    write(
-        path, [run for one in trials for run in one.runs], About(workload.name, seed, workload.cluster.nodes)
-    )
+    count = len(trials[0].runs)
+    facts = (("Sequences", f"the first of {count}"),) if count > 1 else ()
+    write(path, [one.runs[0] for one in trials], About(workload.name, seed, workload.cluster.nodes, facts))

@@ -187,7 +187,7 @@ def _gantt(trial: Trial, drawn: Rows, bars: Sequence[Bar], colours: _Colours, un
     for bar in bars:
         groups[colours.index(trial, bar.gang)].append(bar)
     data = [
-        _trace(trial, group, name if colours.by_queue else f"{name} {trial.unit}", index, unit)
+        _trace(trial, group, name if colours.by_queue else sized(name, trial.unit), index, unit)
         for index, (name, group) in enumerate(zip(colours.names, groups, strict=True))
         if group
     ]
@@ -247,12 +247,18 @@ def _trace(trial: Trial, group: Sequence[Bar], name: str, index: int, unit: Time
 
 
 def _caption(trial: Trial, drawn: Rows, until: float) -> str:
-    text = f"A row is a node, as high as it has {trial.unit}; a bar is a gang, gaps are idle."
+    high = "it has GPUs" if trial.unit == GPUS else "the most pods that it ever held"
+    text = f"A row is a node, as high as {high}; a bar is a gang, gaps are idle."
     if len(drawn.names) < drawn.of:
         text += f" The first {len(drawn.names)} of {drawn.of} nodes are drawn."
     if until < trial.end:
         text += f" Shown until {duration(until)} of {duration(trial.end)}: double-click to see what was running on."
     return text
+
+
+def sized(size: str, unit: str) -> str:
+    """Write a size with its unit: 1 pod, 3–4 pods."""
+    return f"{size} {unit.removesuffix('s') if size == '1' else unit}"
 
 
 def _rule(lane: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from batchsched import __version__
 from batchsched.lab.distributions import slowdown_by_size, wait_by_size
 from batchsched.lab.figure import Figure, duration, frame
 from batchsched.lab.gantt import gantts
-from batchsched.lab.summary import FOOTNOTE, Metric, Row, bars, metrics, table
+from batchsched.lab.summary import FOOTNOTE, bars, metrics, table
 from batchsched.lab.theme import DARK, LIGHT
 from batchsched.lab.timelines import queue_length, resource_label, utilisation
 from batchsched.lab.trial import Trial, resources, trials
@@ -56,7 +56,7 @@ def render(results: Sequence[RunResult], about: About) -> str:
     """Return the report as HTML; equal runs give equal bytes."""
     runs = trials(results)
     used = resources(runs)
-    columns, summed = _summary(runs, used)
+    columns = metrics(used[0] if used else "cpu")
     sections = _sections(runs, used, about.nodes)
     side_by_side = tuple(bars(runs, metric) for metric in columns)
     drawn = [*side_by_side, *(figure for section in sections for figure in section.figures)]
@@ -66,7 +66,7 @@ def render(results: Sequence[RunResult], about: About) -> str:
         title=f"batchsched: {about.workload}",
         facts=_facts(runs, results, about),
         columns=columns,
-        rows=summed,
+        rows=table(runs, columns),
         footnote=FOOTNOTE,
         bars=side_by_side,
         sections=sections,
@@ -82,17 +82,6 @@ def render(results: Sequence[RunResult], about: About) -> str:
             }
         ),
     )
-
-
-def summary(results: Sequence[RunResult]) -> tuple[tuple[Metric, ...], tuple[Row, ...]]:
-    """Return the columns and the rows of the table that compares runs."""
-    runs = trials(results)
-    return _summary(runs, resources(runs))
-
-
-def _summary(runs: Sequence[Trial], used: Sequence[str]) -> tuple[tuple[Metric, ...], tuple[Row, ...]]:
-    columns = metrics(used[0] if used else "cpu")
-    return columns, table(runs, columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ in which the runs were stated, whatever process was first.
 """
 
 import gc
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from threading import current_thread, main_thread
 
 from batchsched.model.snapshot import Snapshot
 from batchsched.session.follow import Follower
@@ -68,11 +71,31 @@ def simulate_all(
                 progress(len(results), len(experiments))
         return tuple(results)
     with ProcessPoolExecutor(min(processes, len(experiments)), get_context("spawn")) as pool:
-        for result in pool.map(_make, experiments):
-            results.append(result)
-            if progress is not None:
-                progress(len(results), len(experiments))
+        with _deaf_to_interrupts():
+            made = pool.map(_make, experiments)
+        try:
+            for result in made:
+                results.append(result)
+                if progress is not None:
+                    progress(len(results), len(experiments))
+        except KeyboardInterrupt:
+            for child in active_children():
+                child.terminate()
+            raise
     return tuple(results)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Let processes that begin here inherit that they ignore Ctrl-C: they would all print where they were."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def generated(recipe: Recipe, seed: int, failures: tuple[float, float] | None = None) -> Workload:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final
 
 from batchsched.lab.figure import Figure, axis, duration
 from batchsched.lab.theme import series
 from batchsched.lab.timelines import resource_label
-from batchsched.lab.trial import Trial
+from batchsched.lab.trial import Trial, resources, trials
+from batchsched.sim.result import RunResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +75,41 @@ def metrics(resource: str) -> tuple[Metric, ...]:
     )
 
 
-def table(trials: Sequence[Trial], columns: Sequence[Metric]) -> tuple[Row, ...]:
+def table(runs: Sequence[Trial], columns: Sequence[Metric]) -> tuple[Row, ...]:
     """Return one row a policy."""
-    values = [[metric.value(trial) for metric in columns] for trial in trials]
+    return _rows([trial.policy for trial in runs], [(trial,) for trial in runs], columns)
+
+
+def averages(policies: Sequence[Sequence[RunResult]]) -> tuple[tuple[Metric, ...], tuple[Row, ...]]:
+    """Return columns and rows of the table that compares policies, each with its runs, by the means over them.
+
+    The utilisation is left out where a run kept no series.
+    """
+    drawn = [trials(runs) for runs in policies]
+    every = [trial for runs in drawn for trial in runs]
+    used = resources(every)
+    columns = tuple(
+        metric
+        for metric in metrics(used[0] if used else "cpu")
+        if metric.key != "utilisation" or all(trial.busy for trial in every)
+    )
+    return columns, _rows([runs[0].policy for runs in drawn], drawn, columns)
+
+
+def _rows(
+    names: Sequence[str], policies: Sequence[Sequence[Trial]], columns: Sequence[Metric]
+) -> tuple[Row, ...]:
+    values = [[fmean(metric.value(trial) for trial in runs) for metric in columns] for runs in policies]
     return tuple(
         Row(
-            trial.policy,
+            name,
             tuple(metric.show(value) for metric, value in zip(columns, mine, strict=True)),
             tuple(
-                len(trials) > 1 and _is_best(metric, value, [row[at] for row in values])
+                len(values) > 1 and _is_best(metric, value, [row[at] for row in values])
                 for at, (metric, value) in enumerate(zip(columns, mine, strict=True))
             ),
         )
-        for trial, mine in zip(trials, values, strict=True)
+        for name, mine in zip(names, values, strict=True)
     )
 
 
@@ -108,7 +132,17 @@ def bars(trials: Sequence[Trial], metric: Metric) -> Figure:
         "xaxis": axis(
             "", showticklabels=False, showgrid=False, range=[0, top * 1.6 or 1], ticks="", fixedrange=True
         ),
-        "yaxis": axis("", autorange="reversed", ticksuffix=" ", fixedrange=True, showgrid=False, ticks=""),
+        "yaxis": axis(
+            "",
+            autorange="reversed",
+            tickvals=[trial.policy for trial in trials],
+            # A policy's arguments go on a line of their own, which leaves the bars some room.
+            ticktext=[trial.policy.replace(":", ":<br>") for trial in trials],
+            ticksuffix=" ",
+            fixedrange=True,
+            showgrid=False,
+            ticks="",
+        ),
         "showlegend": False,
         "bargap": 0.35,
         "margin": {"l": 8, "r": 8, "t": 6, "b": 6},

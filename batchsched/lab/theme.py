@@ -19,9 +19,9 @@ LIGHT: Final = {
     "$series2": "#00805f",
     "$series3": "#b4508c",
     "$series4": "#a67400",
-    "$series5": "#3a9bd6",
-    "$series6": "#5b4bb5",
-    "$series7": "#6e7781",
+    "$series5": "#5b4bb5",
+    "$series6": "#6e7781",
+    "$series7": "#3a9bd6",
 }
 
 DARK: Final = {
@@ -34,15 +34,16 @@ DARK: Final = {
     "$series2": "#2fc49a",
     "$series3": "#e093bf",
     "$series4": "#f0c541",
-    "$series5": "#2f86c4",
-    "$series6": "#a79bf2",
-    "$series7": "#a3adb8",
+    "$series5": "#a79bf2",
+    "$series6": "#a3adb8",
+    "$series7": "#2f86c4",
 }
 
 SERIES: Final = 8
 """How many series have a colour of their own."""
 
-DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash")
+DASHES: Final = ("solid", "dash", "dot", "dashdot", "16px,4px", "12px,3px,2px,3px", "6px,2px", "3px,3px")
+"""One for each colour: lines of two series never look alike."""
 
 
 def series(index: int) -> str:

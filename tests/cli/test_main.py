@@ -37,7 +37,12 @@ def test_version_is_printed(command):
 
 
 @pytest.mark.parametrize(
-    "error, code", [(KeyboardInterrupt(), ExitCode.INTERRUPTED), (RuntimeError("boom"), ExitCode.DEFECT)]
+    "error, code",
+    [
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED),
+        (RuntimeError("boom"), ExitCode.DEFECT),
+        (PermissionError(13, "Permission denied", "cluster.yaml"), ExitCode.UNUSABLE),
+    ],
 )
 def test_failure_is_a_sentence_and_an_exit_code(command, monkeypatch, error, code):
     def fail(**_):
@@ -58,3 +63,28 @@ def test_traceback_is_there_for_who_asks(command, monkeypatch):
     result = command("version")
     assert "Traceback" in result.err
     assert "this is a defect of batchsched: RuntimeError: boom" in result.err
+
+
+def test_a_full_disk_is_no_defect(command, monkeypatch):
+    def fail(**_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(app, "app", fail)
+    result = command("version")
+    assert (result.code, result.err) == (ExitCode.UNUSABLE, "error: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("version",), ("schema", "snapshot"), ("--help",)], ids=lambda one: one[0]
+)
+def test_a_reader_that_has_seen_enough_is_no_failure(arguments):
+    code = "import sys; from batchsched.cli import main; sys.argv[0] = 'batchsched'; main()"
+    done = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert done.stdout is not None
+    done.stdout.close()
+    assert done.stderr is not None
+    told = done.stderr.read()
+    done.stderr.close()
+    assert (done.wait(), told) == (0, "")

@@ -1,7 +1,9 @@
 import json
+import re
 
 import pytest
 
+from batchsched.cli.simulate import COMMANDS
 from tests.cli.conftest import NOW
 
 ROWS = [(0, 50, 4), (5, 9, 3), (6, 4, 1), (9, 30, 2), (12, 3, 4), (20, 60, 1), (22, 5, 3), (30, 8, 2)]
@@ -105,7 +107,45 @@ def test_a_generated_workload_with_failures_is_told_as_a_table(command):
     assert result.code == 0
     assert "fcfs" in result.out
     assert "sjf" in result.out
-    assert "gpu" in " ".join(result.out.split())
+    assert "GPUs used" in result.out
+
+
+def test_a_trace_without_a_job_is_refused(command, tmp_path):
+    file = tmp_path / "empty.swf"
+    file.write_text("; MaxProcs: 4\n")
+    result = command("simulate", "swf", file)
+    assert result.code == 1
+    assert f"{file}: has no job that ran" in result.err
+
+
+@pytest.mark.parametrize("arguments", [(), ("--jobs", "4", "--starts", "0,2")], ids=["whole", "sequences"])
+def test_a_report_of_a_trace_is_written(command, trace, tmp_path, arguments):
+    file = tmp_path / "report.html"
+    result = command("simulate", "swf", trace, *arguments, "--processes", "1", "--report", file)
+    assert result.code == 0
+    page = file.read_text("utf-8")
+    assert "the first of 2" in page if arguments else "the first of" not in page
+    assert "Gangs on nodes: fcfs" in page
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(command, tmp_path):
+    result = command("simulate", "generate", "--gangs", "5", "--report", tmp_path / "nowhere" / "report.html")
+    assert result.code == 2
+    assert "there is no directory" in result.err
+    assert result.out == ""
+
+
+def test_a_profile_that_nobody_configured_is_refused(command):
+    result = command("simulate", "generate", "--gangs", "5", "--profile", "foo")
+    assert result.code == 1
+    assert "there is no profile 'foo'" in result.err
+
+
+def test_examples_of_the_help_name_arguments_that_policies_take(command, trace):
+    policies = set(re.findall(r"--policy (\S+:\S+)", "".join(examples for _, examples in COMMANDS)))
+    assert policies
+    for policy in sorted(policies):
+        assert command("simulate", "swf", trace, "--policy", policy, "-o", "json").code == 0
 
 
 def test_a_report_is_written(command, tmp_path):

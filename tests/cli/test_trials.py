@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from batchsched.cli.options import Output
-from batchsched.cli.trials import Tried, choices, mean_of, print_trials
+from batchsched.cli.trials import Tried, blocks, choices, mean_of, print_trials
 from batchsched.lab.simulation import simulate
 from batchsched.settings.schema import PolicySettings, Profile
 from batchsched.sim.generator import Recipe, generate
@@ -55,3 +57,20 @@ def test_one_run_tells_its_utilisation_and_no_differences(output, capsys):
     assert "utilisation" in told
     assert "meanSlowdown" in told
     assert "half_width" not in told
+
+
+def test_policies_too_wide_for_the_terminal_go_on_in_a_table_below():
+    assert blocks([10, 10, 10], 25) == [[0, 1], [2]]
+    assert blocks([40, 10], 25) == [[0], [1]]
+
+
+def test_the_table_fits_a_terminal_of_eighty_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ("fcfs", "sjf", "saf", "wfp3", "headroom:share=0.25,patience=3", "f1", "priority")
+    one = tried("fcfs", 1)
+    runs = [Tried(name, tuple(replace(run, policy=name) for run in one.runs)) for name in names]
+    print_trials(runs, Output.TABLE, "one draw")
+    told = capsys.readouterr().out
+    assert max(len(line) for line in told.splitlines()) <= 80
+    assert told.count("Mean wait") == 2
+    assert "Mean wait " in told

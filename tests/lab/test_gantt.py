@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.lab import gantt
-from batchsched.lab.gantt import ROWS, capacities, gantts, lay_out, rows
+from batchsched.lab.gantt import ROWS, capacities, gantts, lay_out, rows, sized
 from batchsched.lab.trial import trials
 from tests.lab.runs import cluster, played
 
@@ -81,7 +81,7 @@ def test_a_long_run_is_cut_at_the_same_moment_for_every_policy(monkeypatch):
 
 def test_a_single_queue_is_coloured_by_size_and_many_queues_by_the_largest():
     single = gantts(trials([played("a", queues=1)]), cluster(16))[0]
-    assert single.data[0]["name"].endswith("GPUs")
+    assert single.data[0]["name"] == "1 GPU"
     run = played("a", gangs=60)
     many = replace(run, gangs=tuple(replace(gang, queue=f"q{at % 12}") for at, gang in enumerate(run.gangs)))
     names = [trace["name"] for trace in gantts(trials([many]), cluster(16))[0].data]
@@ -91,3 +91,7 @@ def test_a_single_queue_is_coloured_by_size_and_many_queues_by_the_largest():
 
 def test_nothing_is_drawn_without_nodes():
     assert gantts(trials([played("a")]), ()) == ()
+
+
+def test_one_pod_is_no_pods():
+    assert [sized(size, "pods") for size in ("1", "3–4")] == ["1 pod", "3–4 pods"]

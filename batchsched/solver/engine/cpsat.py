@@ -125,6 +125,8 @@ def _ceiling(model: LinearModel, weights: IntArray) -> int:
 def _set(solver: cp_model.CpSolver, effort: Effort) -> None:
     parameters = solver.parameters
     parameters.num_workers = 1
+    # Otherwise CP-SAT takes Python's handler away, and the next Ctrl-C kills the process where it stands.
+    parameters.catch_sigint_signal = False
     parameters.random_seed = effort.seed % 2**31
     parameters.max_deterministic_time = effort.deterministic
     parameters.max_time_in_seconds = effort.guard_seconds
