@@ -14,8 +14,8 @@ from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import Reach
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 
-MANY = 8
-"""Where more than every eighth node moved, all are asked about: one long array is cheaper than two."""
+MANY = 2
+"""Where more than every second node moved, all are asked about: one long array is cheaper than two."""
 BYTES = 96
 """About what a class's arrays take for each node."""
 UNASKED = -1
