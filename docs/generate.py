@@ -21,6 +21,7 @@ PAGES: dict[str, str] = {
     "reference/pod-life.md": "batchsched.framework.page:pod_life",
     "reference/policies.md": "batchsched.ordering.page:page",
     "reference/reasons.md": "batchsched.model.decision:page",
+    "reference/scheduling-queue.md": "batchsched.session.scheduling_queue.places:page",
     "reference/schemas/config.json": "batchsched.cli.page:config_schema",
     "reference/schemas/decision.json": "batchsched.cli.page:decision_schema",
     "reference/schemas/podgroup.json": "batchsched.cli.page:pod_group_schema",

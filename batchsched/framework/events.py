@@ -103,7 +103,8 @@ class ClusterEvent:
     @property
     def label(self) -> str:
         """The event's name in `queue_incoming_pods_total`, such as NodeAdd or AssignedPodUpdatePodLabel."""
-        return self.named or f"{self.resource}{_written(self.action)}"
+        target = self.resource is Resource.TARGET_POD
+        return self.named or f"{Resource.UNSCHEDULED_POD if target else self.resource}{_written(self.action)}"
 
     @property
     def wildcard(self) -> bool:

@@ -1,0 +1,76 @@
+"""The pool of those that wait for an event: unschedulable and gated entities, found by who refuses them and by kind.
+
+A storm of events meets thousands of pods that are alike. So the pool asks a plugin once for each kind of pod that it
+refused, and plugins that do not care for an event are not asked at all.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from batchsched.model.pod import Pod
+from batchsched.session.scheduling_queue.entity import Entity
+from batchsched.session.scheduling_queue.flights import Occurrence
+from batchsched.session.scheduling_queue.hints import Hints, Strategy
+
+
+@dataclass(slots=True, eq=False)
+class Alike:
+    """Entities that have a pod of one kind: one such pod, and the entities by identity."""
+
+    pod: Pod
+    entities: dict[str, Entity] = field(default_factory=dict)
+
+
+class Pool:
+    """Entities by who refused them: (scheduler name, plugin) → kind → entities."""
+
+    def __init__(self, hints: Hints) -> None:
+        self._hints = hints
+        self._refused: dict[tuple[str, str], dict[bytes, Alike]] = {}
+        self._filed: dict[str, tuple[Entity, tuple[tuple[str, str], ...], tuple[bytes, ...]]] = {}
+
+    def put(self, entity: Entity) -> None:
+        """Add an entity; what it is filed under must not change while it is here."""
+        kinds = entity.kinds()
+        plugins = entity.gated_by or entity.rejection.everyone
+        keys = tuple((entity.scheduler, plugin) for plugin in plugins)
+        self._filed[entity.identity] = (entity, keys, tuple(kinds))
+        for key in keys:
+            alike = self._refused.setdefault(key, {})
+            for kind, pod in kinds.items():
+                alike.setdefault(kind, Alike(pod)).entities[entity.identity] = entity
+
+    def remove(self, entity: Entity) -> None:
+        """Take an entity out; nothing happens when it is not there."""
+        _, keys, kinds = self._filed.pop(entity.identity, (entity, (), ()))
+        for key in keys:
+            alike = self._refused[key]
+            for kind in kinds:
+                del alike[kind].entities[entity.identity]
+                if not alike[kind].entities:
+                    del alike[kind]
+            if not alike:
+                del self._refused[key]
+
+    def helped(self, occurrence: Occurrence) -> list[tuple[Entity, Strategy]]:
+        """Return whom an event may help, and how fast; in the order in which they came."""
+        found: dict[str, tuple[Entity, Strategy]] = {}
+        for (scheduler, plugin), alike in self._refused.items():
+            hints = self._hints.of(scheduler, plugin, occurrence.event)
+            for one in alike.values() if hints else ():
+                if any(self._hints.helps(plugin, hint, one.pod, occurrence) for hint in hints):
+                    _join(found, one.entities.values(), plugin)
+        return sorted(found.values(), key=lambda pair: pair[0].arrival)
+
+    def entities(self) -> Iterable[Entity]:
+        """All entities, in the order in which they were put here."""
+        return (entity for entity, _, _ in self._filed.values())
+
+
+def _join(found: dict[str, tuple[Entity, Strategy]], entities: Iterable[Entity], plugin: str) -> None:
+    for entity in entities:
+        pending = plugin in entity.rejection.pending
+        strategy = Strategy.IMMEDIATELY if pending else Strategy.AFTER_BACKOFF
+        known = found.get(entity.identity)
+        if known is None or known[1] < strategy:
+            found[entity.identity] = (entity, strategy)
