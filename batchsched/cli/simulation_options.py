@@ -84,7 +84,10 @@ Repair = Annotated[float, typer.Option("--hours-to-repair", min=0.01, help="Mean
 SwfTrace = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="A trace in the Standard Workload Format.", exists=True, dir_okay=False
+        metavar="FILE",
+        help="A trace in the Standard Workload Format, possibly gzipped.",
+        exists=True,
+        dir_okay=False,
     ),
 ]
 Processors = Annotated[

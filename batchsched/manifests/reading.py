@@ -12,12 +12,12 @@ import msgspec
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, documents
-from batchsched.manifests.kinds import ALL, BY_GROUP_AND_NAME, OURS, Kind, group_of
 from batchsched.manifests.relations import misplaced_queues, unknown_sub_groups
 from batchsched.manifests.sources import sources
 from batchsched.model.complaint import Complaint, nearest
 from batchsched.model.custom import API_VERSION
 from batchsched.model.decision import SetAside
+from batchsched.model.kinds import ALL, BY_GROUP_AND_NAME, OURS, Kind, group_of
 from batchsched.model.pod import SCHEDULER_NAME, Pod
 from batchsched.model.snapshot import Snapshot
 from batchsched.ports.telemetry import Silence, Telemetry
@@ -59,7 +59,7 @@ def read(
       UnusableInput: there is nothing in it that can be used.
     """
     listener = telemetry or Silence()
-    cluster = _Cluster(scheduler_name)
+    cluster = _Cluster(scheduler_name, ", ".join(map(str, paths)))
     with listener.stage("read"):
         for source in sources(paths):
             try:
@@ -77,6 +77,7 @@ class _Cluster:
     """The objects so far. An object is looked at once; objects are looked at together at the end."""
 
     scheduler_name: str
+    sought: str
     decoder: Decoder = field(default_factory=Decoder)
     objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in ALL})
     homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
@@ -129,11 +130,10 @@ class _Cluster:
 
     def _counts(self, pod: Pod) -> bool:
         """Tell whether a pod matters: a finished one does not, nor does one that another scheduler will place."""
-        if pod.finished:
-            return False
-        if pod.node or pod.spec.scheduler_name == self.scheduler_name:
+        if pod.counts((self.scheduler_name,)):
             return True
-        self.others[pod.spec.scheduler_name] += 1
+        if not pod.finished:
+            self.others[pod.spec.scheduler_name] += 1
         return False
 
     def _put_strange(self, found: Document) -> None:
@@ -160,7 +160,7 @@ class _Cluster:
         """
         self._set_queues_aside()
         if not self.usable:
-            raise UnusableInput(_nothing_usable(self.set_aside, self.skipped))
+            raise UnusableInput(_nothing_usable(self.sought, self.set_aside, self.skipped))
         snapshot = Snapshot(
             **{name: tuple(objects) for name, objects in self.objects.items()},
             set_aside=tuple(self.set_aside),
@@ -199,14 +199,14 @@ def _named(kind: Kind, found: Document) -> str:
     return f"{kind.name} {namespace}/{name}" if kind.namespaced else f"{kind.name} {name}"
 
 
-def _nothing_usable(set_aside: Sequence[SetAside], skipped: Counter[tuple[str, str]]) -> str:
+def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter[tuple[str, str]]) -> str:
     lines = ["there is nothing in the input that can be used"]
     lines += [sentence(one) for one in set_aside[:_MOST_SHOWN]]
     if len(set_aside) > _MOST_SHOWN:
         lines.append(f"and {len(set_aside) - _MOST_SHOWN} more")
     lines += [f"{kind} of {api_version} is not read" for api_version, kind in skipped]
     if len(lines) == 1:
-        lines.append(EXPECTED)
+        lines.append(f"{sought}: {EXPECTED}")
     return "\n".join(lines)
 
 

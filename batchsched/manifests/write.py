@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from batchsched.errors import InvalidInput
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import documents
-from batchsched.manifests.kinds import ALL, BY_GROUP_AND_NAME, Kind, group_of
+from batchsched.model.kinds import ALL, BY_GROUP_AND_NAME, Kind, group_of
 from batchsched.model.snapshot import Snapshot
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -21,12 +21,6 @@ def to_json(snapshot: Snapshot) -> bytes:
     """
     items = b",\n".join(_object(one, kind) for kind in ALL for one in getattr(snapshot, kind.field))
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + items + b"\n]}\n"
-
-
-def to_manifests(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the same `List` as plain values."""
-    plain: dict[str, Any] = msgspec.json.decode(to_json(snapshot))
-    return plain
 
 
 def from_json(data: bytes, file: str = "") -> Snapshot:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from batchsched.errors import InvalidInput
+from batchsched.model.complaint import Complaint, complaints
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -87,9 +88,10 @@ def make(name: str, arguments: Mapping[str, Any], known: Mapping[str, type]) -> 
     try:
         policy: Policy = chosen(model.model_validate(dict(arguments))) if model else chosen(**arguments)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InvalidInput(first["msg"], object=f"policy {name}", field=f"args.{place}") from error
+        first = complaints(error, model)[0] if model else Complaint("", str(error))
+        raise InvalidInput(
+            first.message, object=f"policy {name}", field=f"args.{first.field}".rstrip(".")
+        ) from error
     except TypeError as error:
         raise InvalidInput(
             "the policy takes no such arguments", object=f"policy {name}", field="args"

@@ -8,7 +8,6 @@ Source: Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN T
 """
 
 import csv
-import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from batchsched.model.custom import CustomMeta
 from batchsched.model.pod import PodSpec
 from batchsched.model.queue import Queue
 from batchsched.model.snapshot import Snapshot
+from batchsched.sim.text import open_text
 from batchsched.sim.workload import Arrival, GangShape, Workload, nodes, pod_spec, rigid
 
 GPU: Final = "nvidia.com/gpu"
@@ -56,11 +56,11 @@ def read(path: Path, queues: Sequence[str] = (), period: Period = Period()) -> t
       InvalidInput: a column is missing, or a line cannot be read.
     """
     kept = frozenset(queues)
-    with _open(path) as text:
+    with open_text(path) as text:
         return tuple(
             sorted(
                 row
-                for row in _rows(text, path.name)
+                for row in _rows(text, str(path))
                 if (not kept or row.queue in kept) and period.first <= row.submit <= period.last
             )
         )
@@ -72,24 +72,18 @@ def read_queues(path: Path) -> tuple[str, ...]:
     Raises:
       InvalidInput: the file is empty.
     """
-    with _open(path) as text:
+    with open_text(path) as text:
         lines = list(csv.reader(text))
     if len(lines) < 2:
-        raise InvalidInput("expected a header and a line for each virtual cluster", object=path.name)
+        raise InvalidInput("expected a header and a line for each virtual cluster", file=str(path))
     return tuple(line[0] for line in lines[1:] if line)
-
-
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
 
 
 def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
     lines = csv.DictReader(text)
     missing = [column for column in COLUMNS if column not in (lines.fieldnames or ())]
     if missing:
-        raise InvalidInput(f"has no column {', '.join(missing)}", object=name)
+        raise InvalidInput(f"has no column {', '.join(missing)}", file=name)
     for line in lines:
         if not line["timestamp"] or not line["num_gpus"]:
             continue
@@ -101,8 +95,8 @@ def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
                 int(line["num_gpus"]),
                 line["cluster"],
             )
-        except ValueError as error:
-            raise InvalidInput(str(error), object=f"{name}:{lines.line_num}") from error
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InvalidInput(f"cannot be read: {error}", file=f"{name}:{lines.line_num}") from error
         if row.gpus > 0:
             yield row
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from batchsched.errors import InvalidInput
 from batchsched.model.snapshot import Snapshot
+from batchsched.sim.text import open_text
 from batchsched.sim.workload import GangShape, Workload, nodes, pod_spec, rigid
 
 FIELDS: Final = 18
@@ -39,20 +40,20 @@ class Swf:
 
 
 def read(path: Path) -> Swf:
-    """Read a trace. Rows that never ran (no run time, or no processors) are passed over.
+    """Read a trace, gzipped or not. Rows that never ran (no run time, or no processors) are passed over.
 
     Raises:
       InvalidInput: a line that is not of the format, with its number.
     """
     rows = []
     processors = 0
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    with open_text(path) as lines:
         for at, line in enumerate(lines, start=1):
             text = line.strip()
             if text.startswith(";"):
                 processors = _stated(text, processors)
             elif text:
-                row = _row(text, f"{path.name}:{at}")
+                row = _row(text, f"{path}:{at}")
                 if row is not None:
                     rows.append(row)
     return Swf(tuple(rows), processors)
@@ -70,9 +71,11 @@ def _row(text: str, place: str) -> SwfRow | None:
     try:
         fields = [float(field) for field in text.split()]
     except ValueError as error:
-        raise InvalidInput("expected numbers only", object=place) from error
+        raise InvalidInput("expected numbers only", file=place) from error
+    if not all(map(math.isfinite, fields)):
+        raise InvalidInput("expected finite numbers only", file=place)
     if len(fields) < 5:
-        raise InvalidInput(f"expected the {FIELDS} fields of the format, found {len(fields)}", object=place)
+        raise InvalidInput(f"expected the {FIELDS} fields of the format, found {len(fields)}", file=place)
     fields += [-1.0] * (FIELDS - len(fields))
     runtime, size = fields[3], fields[4] if fields[4] > 0 else fields[7]
     if runtime < 0 or size <= 0:

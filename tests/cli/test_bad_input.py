@@ -156,3 +156,9 @@ def test_cluster_with_nothing_at_all_decides_nothing(command, tmp_path):
     result = command("decide", tmp_path / "empty.json", "-o", "json")
     assert result.code == 0
     assert result.data["assignments"] == result.data["refusals"] == []
+
+
+def test_an_empty_directory_is_named(command, tmp_path):
+    result = command("decide", tmp_path)
+    assert result.code == 1
+    assert f"{tmp_path}: expected a Kubernetes object" in result.err

@@ -34,8 +34,8 @@ def test_arguments_reach_the_policy():
 @pytest.mark.parametrize(
     "name, arguments, message",
     [
-        ("headroom", {"share": 2}, "policy headroom: args.share: Input should be less than 1"),
-        ("headroom", {"shares": 1}, "policy headroom: args.shares: Extra inputs are not permitted"),
+        ("headroom", {"share": 2}, "policy headroom: args.share: expected less than 1, found 2"),
+        ("headroom", {"shares": 1}, "policy headroom: args.shares: unknown field; did you mean share?"),
         ("fcfs", {"share": 1}, "policy fcfs: args: the policy takes no such arguments"),
     ],
 )

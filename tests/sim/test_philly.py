@@ -1,4 +1,5 @@
 import gzip
+import re
 
 import pytest
 
@@ -58,6 +59,14 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path):
     file = tmp_path / "philly.csv"
     file.write_text(TRACE.replace("30.9", "long"))
     with pytest.raises(InvalidInput, match=r"philly.csv:2.*long"):
+        read(file)
+
+
+@pytest.mark.parametrize("line", ["2017-10-01,1", "2017-10-01,1,inf,aa"], ids=["short", "endless"])
+def test_a_line_without_a_usable_duration_is_named_with_its_whole_path(tmp_path, line):
+    file = tmp_path / "philly.csv"
+    file.write_text(f"timestamp,num_gpus,duration,cluster\n{line}\n")
+    with pytest.raises(InvalidInput, match=f"{re.escape(str(file))}:2.*cannot be read"):
         read(file)
 
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from batchsched.errors import InvalidInput
@@ -45,6 +47,14 @@ def test_a_line_that_is_no_numbers_is_named(tmp_path):
     file = tmp_path / "bad.swf"
     file.write_text("1 100 -1 50 4\n2 abc -1 50 4\n")
     with pytest.raises(InvalidInput, match=r"bad.swf:2.*numbers"):
+        read(file)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "1e400"])
+def test_a_line_with_a_number_that_is_none_is_named(tmp_path, number):
+    file = tmp_path / "bad.swf"
+    file.write_text(f"1 {number} -1 50 4\n")
+    with pytest.raises(InvalidInput, match=f"{re.escape(str(file))}:1.*finite"):
         read(file)
 
 

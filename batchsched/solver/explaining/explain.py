@@ -6,7 +6,7 @@ changed problem is solved again by `resolve`, so that others may move, and may a
 Shapes: N nodes, R resources.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -197,14 +197,6 @@ def explain(
 ) -> Evidence:
     """Explain why a gang was refused; see `Explainer`."""
     return Explainer(problem, solution, resolve=resolve, wider=wider).gang(gang)
-
-
-def explain_all(
-    problem: Problem, solution: Solution, gangs: Iterable[int], *, wider: Sequence[int] | None = None
-) -> tuple[Evidence, ...]:
-    """Explain many refusals quickly: the other gangs stay where they are."""
-    explainer = Explainer(problem, solution, wider=wider)
-    return tuple(explainer.gang(gang) for gang in gangs)
 
 
 def _row(change: Relaxation | None) -> int:

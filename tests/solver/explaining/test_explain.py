@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.explaining.explain import Evidence, Explainer, explain, explain_all
+from batchsched.solver.explaining.explain import Evidence, Explainer, explain
 from batchsched.solver.explaining.relaxation import Level, Nodes, Pods, Quota, Rule, apply, half
 from batchsched.solver.explaining.unblock import Cause
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Budget, Problem, Row, Solution
@@ -49,7 +49,9 @@ def test_the_quick_relaxation_makes_room_beside_what_is_placed(problem: Problem)
     solution = solve(problem)
     held = np.zeros(len(problem.need), np.int64)
     np.add.at(held, problem.gang[solution.classes], solution.counts)
-    for found in explain_all(problem, solution, np.flatnonzero(~solution.taken & problem.allowed).tolist()):
+    for found in map(
+        Explainer(problem, solution).gang, np.flatnonzero(~solution.taken & problem.allowed).tolist()
+    ):
         assert found.relaxation is not None
         both = solution.taken.copy()
         both[found.gang] = True
@@ -177,7 +179,7 @@ def test_many_refusals_are_explained_alike_one_by_one_and_together():
     solution = solve(problem)
     refused = np.flatnonzero(~solution.taken).tolist()
     explainer = Explainer(problem, solution)
-    for one, found in zip(refused, explain_all(problem, solution, refused), strict=True):
+    for one, found in zip(refused, map(Explainer(problem, solution).gang, refused), strict=True):
         assert explainer.gang(one).relaxation == found.relaxation
 
 
