@@ -69,6 +69,9 @@ def _tables(decision: Decision, gangs: dict[str, list[tuple[str, str]]]) -> Iter
     if decision.evictions:
         evicted = [(f"{one.namespace}/{one.pod}", one.for_, one.reason) for one in decision.evictions]
         yield _filled("Evicted", ("Pod", "For", "Reason"), evicted)
+    if decision.nominations:
+        nominated = [(f"{one.namespace}/{one.pod}", one.node) for one in decision.nominations]
+        yield _filled("Nominated", ("Pod", "Node that is kept for it"), nominated)
     if decision.reservations:
         reserved = [(one.pod_group, one.start) for one in decision.reservations]
         yield _filled("Reserved", ("PodGroup", "Earliest start"), reserved)

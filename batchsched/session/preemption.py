@@ -70,8 +70,11 @@ class Preemption:
         known = self._priorities.get(identity)
         if known is None:
             members = self._frame.gangs.get(identity)
-            pods = [pod] if members is None else _all_pods(members)
-            known = self._frame.priority_among(members, pods)
+            known = (
+                self._frame.priority_of(pod)
+                if members is None
+                else self._frame.priority_among(members, _all_pods(members))
+            )
             self._priorities[identity] = known
         return known
 

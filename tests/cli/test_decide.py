@@ -54,6 +54,41 @@ def test_table_fits_a_terminal_and_names_what_is_placed_and_refused(command):
     assert "PodGroups: 4 placed (12 pods), 2 refused; 8 nodes" in result.out
 
 
+PREEMPTION = """
+kind: BatchSchedulerConfiguration
+profiles: [{solver: {enabled: false}}]
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "2", pods: "10"}}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 100}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: low, namespace: team-a}
+spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: high, namespace: team-a}
+spec: {schedulerName: batchsched, priorityClassName: high, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+"""
+
+
+def test_without_the_solver_who_leaves_for_whom_is_in_the_table_and_in_the_data(command, tmp_path):
+    config, _, cluster = PREEMPTION.partition("---\n")
+    (tmp_path / "config.yaml").write_text(config)
+    (tmp_path / "cluster.yaml").write_text(cluster)
+    arguments = ("decide", tmp_path / "cluster.yaml", "--config", tmp_path / "config.yaml", "--now", NOW)
+    data = command(*arguments, "-o", "json").data
+    assert data["evictions"] == [
+        {"namespace": "team-a", "pod": "low", "podGroup": "low", "for": "team-a/high", "reason": "Preempted"}
+    ]
+    assert data["nominations"] == [{"namespace": "team-a", "pod": "high", "node": "n1"}]
+    table = command(*arguments).out
+    assert "Evicted" in table
+    assert "Nominated" in table
+
+
 def test_names_cannot_pass_for_markup(command, cluster, tmp_path):
     (tmp_path / "odd.yaml").write_text(pod('"[red]x[/red]"'))
     result = command("decide", cluster, tmp_path / "odd.yaml", "--now", NOW)

@@ -7,6 +7,7 @@ from batchsched.model.decision import (
     Assignment,
     Decision,
     Eviction,
+    Nomination,
     Refusal,
     Reservation,
     SetAside,
@@ -15,6 +16,7 @@ from batchsched.model.decision import (
     Waiting,
 )
 from batchsched.model.snapshot import Snapshot
+from batchsched.record.answers import NOTHING
 from batchsched.session.outlook import DomainOutlook, LevelOutlook, Outlook, PartOutlook
 from batchsched.settings.schema import Profile
 
@@ -30,6 +32,7 @@ EVERYTHING = Decision(
     evictions=(Eviction(namespace="b", pod="victim", pod_group="b/v", for_="a/g", reason="Reclaimed"),),
     refusals=(REFUSAL,),
     reservations=(Reservation(pod_group="a/head", start="2026-01-01T03:00:00Z"),),
+    nominations=(Nomination(namespace="a", pod="soon", node="n7"),),
     waiting=(Waiting(pod_group="a/held", plugin="Quota", until="2026-01-01T00:10:00Z"),),
     set_aside=(SetAside(file="f.yaml", object="Pod a/x", field="spec.priority", message="too large"),),
     solver=SolverAccount(tiers=(TierAccount(share="all", priority=0, objective=1, bound=1),), guard=True),
@@ -37,15 +40,25 @@ EVERYTHING = Decision(
 
 
 def printed(decision, capsys):
-    print_decision(Session(Snapshot(), Profile(), 0.0, 0, decision))
+    print_decision(Session(Snapshot(), Profile(), 0.0, 0, decision, NOTHING))
     return capsys.readouterr().out
 
 
 def test_every_part_of_a_decision_has_its_table(capsys):
     out = printed(EVERYTHING, capsys)
-    for title in ("Placed", "Waiting at Permit", "Refused", "Evicted", "Reserved", "Set aside"):
+    for title in ("Placed", "Waiting at Permit", "Refused", "Evicted", "Nominated", "Reserved", "Set aside"):
         assert title in out
-    for word in ("a/alone-0", "b/victim", "Reclaimed", "a/head", "Quota", "spec.priority", "two more nodes"):
+    for word in (
+        "a/alone-0",
+        "b/victim",
+        "Reclaimed",
+        "a/soon",
+        "n7",
+        "a/head",
+        "Quota",
+        "spec.priority",
+        "two more nodes",
+    ):
         assert word in out
     assert "missing: 16 nvidia.com/gpu, 64Gi memory" in out
     assert "3 placed (3 pods), 1 waiting, 1 refused, 1 set aside; 0 nodes" in out

@@ -1,6 +1,7 @@
 """Counting the members of gangs, and who waits at Permit."""
 
 from batchsched.framework.gangs import GangCount, WaitingPod, WaitingPods
+from batchsched.framework.status import Code, Status
 from batchsched.model.meta import ObjectMeta
 from batchsched.model.pod import SUB_GROUP_LABEL, Pod
 from tests.plugins.cluster import pod
@@ -55,3 +56,27 @@ def test_pods_wait_for_each_plugin_until_it_lets_the_gang_go():
     assert not waiting.released("team/other")
     waiting.drop("team/g")
     assert list(waiting.of("team/g")) == []
+
+
+def test_plugins_find_waiting_pods_one_by_one_and_all_of_them():
+    waiting = WaitingPods()
+    for name, key in (("a", "team/g"), ("b", "team/g"), ("c", "team/other")):
+        waiting.add(WaitingPod(pod(name), 3, key, {"Quota": 2.0}))
+    assert [one.pod.name for one in waiting] == ["a", "b", "c"]
+    found = waiting.get("default/b")
+    assert found is not None
+    assert (found.node, found.gang, found.held_by) == (3, "team/g", ("Quota",))
+    assert waiting.get("default/gone") is None
+
+
+def test_a_pod_is_allowed_plugin_by_plugin_and_the_first_rejection_stands():
+    one = WaitingPod(pod("a"), 0, "team/g", {"Quota": 2.0, "Licence": 1.0})
+    waiting = WaitingPods()
+    waiting.add(one)
+    one.allow("Quota")
+    one.allow("Stranger")
+    assert one.held_by == ("Licence",)
+    assert waiting.rejection("team/g").ok
+    one.reject("Licence", "none left")
+    one.reject("Quota", "nor here")
+    assert waiting.rejection("team/g") == Status(Code.UNSCHEDULABLE, ("none left",), "Licence")

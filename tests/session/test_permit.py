@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.registry import standard
@@ -178,6 +179,49 @@ def test_held_gang_past_its_time_is_unreserved_in_reverse_and_nothing_stays():
     assert reasons(decision) == {"team/bert": "PermitTimeout"}
     assert decision.waiting == ()
     assert recorder.saw("Unreserve") == list(reversed(recorder.saw("Reserve")))
+    assert not sessions.frame.table.requested.any()
+
+
+class Minding(Recorder):
+    """Makes one gang wait, and does something about it when the other comes."""
+
+    def __init__(self, act: Callable[[Any], object]) -> None:
+        super().__init__()
+        self._act = act
+
+    @override
+    def permit(self, pod, node, nodes, state):
+        if pod.labels[POD_GROUP_LABEL] == "first":
+            return wait(pod.name)
+        self._act(nodes.waiting)
+        return PermitAnswer()
+
+
+def minded(act: Callable[[Any], object], **settings: Any) -> tuple[Decision, Sessions]:
+    snapshot = cluster(nodes(4, gpu=1), gang("first", 2, age=9), gang("second", 2))
+    return decide_with(Minding(act), snapshot, **settings)
+
+
+@pytest.mark.parametrize("settings", WAYS)
+def test_pods_that_wait_can_be_let_go_by_whom_they_wait_for(settings):
+    decision, sessions = minded(lambda waiting: [one.allow("Recorder") for one in waiting], **settings)
+    assert len(placed(decision)) == 4
+    assert decision.waiting == ()
+    assert not list(sessions.frame.table.waiting)
+
+
+@pytest.mark.parametrize("settings", WAYS)
+def test_a_pod_that_is_rejected_while_it_waits_takes_its_gang_with_it(settings):
+    def act(waiting: Any) -> None:
+        one = waiting.get("team/first-1")
+        if one is not None:
+            one.reject("Quota", "too late")
+
+    decision, sessions = minded(act, **settings)
+    assert set(placed(decision)) == {"second-0", "second-1"}
+    assert reasons(decision) == {"team/first": "PermitRejected"}
+    assert decision.refusals[0].message == "plugin Quota: too late; the gang was rolled back"
+    assert (decision.waiting, decision.nominations) == ((), ())
     assert not sessions.frame.table.requested.any()
 
 

@@ -11,7 +11,16 @@ from batchsched.framework.constrain import ALL_NODES, Row
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.points import Landing
 from batchsched.framework.registry import standard
-from batchsched.framework.status import SKIP, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
+from batchsched.framework.status import (
+    SKIP,
+    SUCCESS,
+    Code,
+    PermitAnswer,
+    PostFilterAnswer,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
 from batchsched.model.decision import Decision
 from batchsched.model.pod import POD_GROUP_LABEL, Pod
 from batchsched.session.decide import Sessions
@@ -68,6 +77,9 @@ class Faulty:
 
     def filter(self, pod, nodes, state):
         return self._say("Filter", _is_bad(pod.pod), Verdict.accept(len(nodes)))
+
+    def postfilter(self, pod, scan, handle):
+        return self._say("PostFilter", _is_bad(pod.pod), PostFilterAnswer(Status(Code.UNSCHEDULABLE)))
 
     def prescore(self, pod, nodes, state):
         return self._say("PreScore", _is_bad(pod.pod), SUCCESS)
@@ -215,6 +227,17 @@ WITH_SOLVER: list[tuple[str, Fault]] = [
     ("Constrain", row(gangs=np.array([0], np.int32))),
 ]
 
+OF_POSTFILTER: list[tuple[str, Fault]] = [
+    ("PostFilter", raising),
+    ("PostFilter", saying(None)),
+    ("PostFilter", saying(SUCCESS)),
+    ("PostFilter", saying(PostFilterAnswer(SKIP))),
+    ("PostFilter", saying(PostFilterAnswer(WAIT))),
+    ("PostFilter", saying(PostFilterAnswer(node="atlantis"))),
+    ("PostFilter", saying(PostFilterAnswer(node="n0", victims=("team/nobody",)))),
+    ("PostFilter", saying(PostFilterAnswer(node="n0", victims="all"))),  # type: ignore[arg-type]
+]
+
 
 def decide_with(plugin: object, **settings: Any) -> tuple[Decision, Sessions]:
     snapshot = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
@@ -250,6 +273,19 @@ def test_fault_fails_its_gang_with_the_plugin_named_and_all_else_is_scheduled(po
 @pytest.mark.parametrize("point, fault", cases(WITH_SOLVER))
 def test_fault_over_rows_fails_its_gang_and_the_others_keep_theirs(point, fault, settings):
     assert_that_one_gang_failed(*decide_with(Faulty(point, fault), **settings))
+
+
+@pytest.mark.parametrize("point, fault", cases(OF_POSTFILTER))
+def test_fault_as_room_is_to_be_made_fails_the_pod_that_it_was_for(point, fault):
+    wish = gang(BAD, 1, requests={"gpu": 2})
+    snapshot = cluster(nodes(6, gpu=1), wish, gang("gpt", 2), alone(1, gpu=1))
+    chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
+    usual = standard().pipeline(chosen)
+    sessions = Sessions(snapshot, chosen, Pipeline((Faulty(point, fault), *usual.plugins), usual.weights))
+    decision = sessions.decide(NOW, 0)
+    assert_that_one_gang_failed(decision, sessions)
+    assert "plugin Faulty failed in PostFilter: " in decision.refusals[0].message
+    assert (decision.evictions, decision.nominations) == ((), ())
 
 
 def test_constrain_is_not_asked_when_the_solver_is_off():

@@ -8,12 +8,17 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.registry import standard
+from batchsched.framework.status import PermitAnswer
 from batchsched.model.decision import Decision, to_json
 from batchsched.model.meta import ObjectMeta, timestamp
 from batchsched.model.pod import Pod, PodStatus
 from batchsched.model.policy import PodDisruptionBudget, PriorityClass
-from batchsched.model.snapshot import Snapshot
+from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.session.decide import Sessions
 from tests.session.audit import overcommitted
 from tests.session.clusters import on
 from tests.session.scenario import (
@@ -33,9 +38,10 @@ from tests.session.scenario import (
     schedule,
     topology,
 )
+from tests.session.test_permit import Recorder, wait
 
 ALONE = profile(solver={"enabled": False})
-FULL = {"gpu": 1}
+FULL: dict[str, Any] = {"gpu": 1}
 
 
 def running(name: str, where: str, priority: int = 0, started: float = 3600, **more: Any) -> Pod:
@@ -290,6 +296,26 @@ def test_limits_of_queues_hold_for_those_that_preempt():
     decision = schedule(holding(*there, *wishes, queues=queues), ALONE)
     assert held_places(decision).keys() == {"w0"}
     assert reasons(decision)["team/w1"] == "QueueLimit"
+
+
+def test_a_victim_that_waits_at_permit_is_rejected_and_not_evicted():
+    class Holding(Recorder):
+        @override
+        def permit(self, pod, node, nodes, state):
+            return wait("") if pod.name == "low" else PermitAnswer()
+
+    held = HeldGang("team/low", "Recorder", NOW + 60, (HeldPod("team/low", "n0"),))
+    low = pod("low", priority=0, gpu=1)
+    snapshot = holding(low, pod("high", priority=10, gpu=1), some=nodes(1, gpu=1), held=(held,))
+    chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
+    usual = standard().pipeline(chosen)
+    sessions = Sessions(snapshot, chosen, Pipeline((Holding(), *usual.plugins), usual.weights))
+    decision = sessions.decide(NOW, 0)
+    assert (decision.evictions, decision.waiting) == ((), ())
+    assert held_places(decision) == {"high": "n0"}
+    assert reasons(decision) == {"team/low": "PermitRejected", "team/high": "NoFeasibleNode"}
+    assert decision.refusals[1].message == "plugin DefaultPreemption: preempted; the gang was rolled back"
+    assert not sessions.frame.table.requested.any()
 
 
 def test_the_solver_evicts_nobody():
