@@ -1,5 +1,8 @@
 """The door to OR-Tools: answers, bounds, and models that grow between solves."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,6 +29,18 @@ def test_a_knapsack_is_filled_to_its_proved_optimum():
     assert (answer.objective, answer.bound, answer.proved, answer.guard) == (10, 10, True, False)
     assert answer.values is not None
     assert answer.values.tolist() == [0, 1, 1]
+
+
+def test_ctrl_c_still_raises_once_a_model_was_solved():
+    code = (
+        "import signal\n"
+        "from tests.solver.engine.test_cpsat import EFFORT, knapsack, maximise\n"
+        "maximise(*knapsack(), EFFORT)\n"
+        "try:\n    signal.raise_signal(signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n    print('raised')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "raised\n"), done.stderr
 
 
 def test_rows_and_bounds_that_come_later_count_in_the_next_solve():
