@@ -68,7 +68,7 @@ def draw(options: argparse.Namespace, seed: int) -> Instance:
     if options.uncontended:
         pods = options.pods or 2 * options.nodes
         return uncontended(options.nodes, options.gangs, seed, pods, options.tiers)
-    return generate(options.nodes, options.gangs, seed, options.demand, options.tiers)
+    return generate(options.nodes, options.gangs, seed, options.demand, options.tiers, options.noisy)
 
 
 def measure(options: argparse.Namespace, seed: int) -> Measured:
@@ -157,6 +157,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--demand", type=float, default=1.3, help="demand as a multiple of what is free")
     found.add_argument(
         "--tiers", type=int, default=4, choices=(1, 2, 4), help="priorities that are strict tiers"
+    )
+    found.add_argument(
+        "--noisy", action="store_true", help="CPU and memory as full as the GPUs, each with noise of its own"
     )
     found.add_argument("--uncontended", action="store_true", help="the same mix with room for everybody")
     found.add_argument(

@@ -4,8 +4,13 @@ Four node types (8-GPU, large 8-GPU, 4-GPU, CPU-only) stand in racks of 16, rack
 some racks are tainted; most nodes are partly filled, noisily, so that hardly two nodes are alike. Gangs have
 1-4 templates; half of the GPU gangs are bound to a topology level, half of those require it. Nine queues in
 three departments have limits. Demand is a multiple of what is free.
+
+A node is filled in one of two ways. Lean: four fifths of the nodes, any number of GPUs, and CPU and memory about a
+third less full than the GPUs, so that hardly a GPU is left without company. Noisy: 93 % of the nodes, each of the
+three resources around one fullness with noise of its own, so that GPUs are stranded.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +24,13 @@ RACK: Final = 16
 BLOCK: Final = 8 * RACK
 ZONES: Final = 4
 DAY: Final = 86_400
+Amounts = tuple[int, int, int]
+"""milli-CPU, bytes, GPUs"""
 PRIORITIES: Final = 4
+NOISY_SHARE: Final = 0.93
+"""Of 5,000 nodes some 4,650 differ, as solver.md counted."""
+FULLEST: Final = 0.86
+"""The fullest noisy node before its noise: three fifths of all GPUs are free, as on lean nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,7 @@ class Node:
     zone: int
     block: int
     rack: int
-    used: tuple[int, int, int]
+    used: Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +123,12 @@ class Instance:
         return sum(gang.pods for gang in self.gangs)
 
 
-def generate(nodes: int, gangs: int, seed: int, demand: float = 1.3, tiers: int = 4) -> Instance:
+def generate(
+    nodes: int, gangs: int, seed: int, demand: float = 1.3, tiers: int = 4, noisy: bool = False
+) -> Instance:
     """Draw an instance whose gangs ask for `demand` times the free GPUs and the free CPU beside them."""
     rng = np.random.default_rng([seed, nodes, gangs])
-    cluster = _nodes(nodes, rng)
+    cluster = _nodes(nodes, _noisy if noisy else _lean, rng)
     return Instance(cluster, *_gangs(cluster, gangs, demand, tiers, rng), tiers)
 
 
@@ -127,26 +140,39 @@ def uncontended(nodes: int, gangs: int, seed: int, pods: int, tiers: int = 4) ->
     return Instance(full.nodes, generate(nodes, gangs, seed, share, tiers).gangs, roomy, tiers)
 
 
-def _nodes(count: int, rng: np.random.Generator) -> tuple[Node, ...]:
+def _nodes(
+    count: int, fill: Callable[[NodeType, np.random.Generator], Amounts], rng: np.random.Generator
+) -> tuple[Node, ...]:
     racks = -(-count // RACK)
     kinds = rng.choice(len(TYPES), size=racks, p=[kind.share for kind in TYPES])
     tainted = rng.random(racks) < 0.1
     result = []
     for index in range(count):
-        rack = index // RACK
+        rack, block = index // RACK, index // BLOCK
         kind = TYPES[int(kinds[rack])]
-        used = (0, 0, 0)
-        if rng.random() < 0.8:
-            gpu = int(rng.integers(0, kind.gpu + 1)) if kind.gpu else 0
-            filled = gpu / kind.gpu if kind.gpu else float(rng.random())
-            cpu = int(min(0.95, max(0.02, 0.8 * filled * rng.uniform(0.5, 1.2))) * kind.cpu) // 10 * 10
-            memory = (
-                int(min(0.95, max(0.02, 0.8 * filled * rng.uniform(0.5, 1.2))) * kind.memory) // MIB * MIB
-            )
-            used = (cpu, memory, gpu)
-        block = index // BLOCK
+        used = fill(kind, rng)
         result.append(Node(f"n{index:05d}", kind, bool(tainted[rack]), block % ZONES, block, rack, used))
     return tuple(result)
+
+
+def _lean(kind: NodeType, rng: np.random.Generator) -> Amounts:
+    """What is used of a node: CPU and memory follow the GPUs, about a third less full."""
+    if rng.random() >= 0.8:
+        return (0, 0, 0)
+    gpu = int(rng.integers(0, kind.gpu + 1)) if kind.gpu else 0
+    filled = gpu / kind.gpu if kind.gpu else float(rng.random())
+    cpu = int(min(0.95, max(0.02, 0.8 * filled * rng.uniform(0.5, 1.2))) * kind.cpu) // 10 * 10
+    memory = int(min(0.95, max(0.02, 0.8 * filled * rng.uniform(0.5, 1.2))) * kind.memory) // MIB * MIB
+    return (cpu, memory, gpu)
+
+
+def _noisy(kind: NodeType, rng: np.random.Generator) -> Amounts:
+    """What is used of a node: each resource is as full as the node, give or take a fifth."""
+    if rng.random() >= NOISY_SHARE:
+        return (0, 0, 0)
+    cpu, memory, gpu = np.clip(rng.uniform(0.0, FULLEST) * rng.uniform(0.8, 1.2, 3), 0.0, 0.95).tolist()
+    milli = max(10, int(cpu * kind.cpu) // 10 * 10)
+    return (milli, int(memory * kind.memory) // MIB * MIB, round(gpu * kind.gpu))
 
 
 def _gangs(

@@ -22,6 +22,13 @@ def test_gpus_are_asked_for_thirteen_tenths_of_what_is_free():
     assert 1.25 <= asked <= 1.35
 
 
+def test_hardly_two_noisy_nodes_are_alike_and_as_many_gpus_are_free_as_on_lean_ones():
+    noisy, lean = generate(5000, 200, 0, noisy=True), generate(5000, 200, 0)
+    assert 4550 <= len({(node.type.name, node.tainted, node.used) for node in noisy.nodes}) <= 4750
+    free = [to_problem(instance).free[:, 2].sum() for instance in (noisy, lean)]
+    assert 0.9 <= free[0] / free[1] <= 1.1
+
+
 def test_the_mix_with_room_for_all_has_about_as_many_pods_as_asked():
     assert 1800 <= uncontended(1000, 100, 0, 2000).pods <= 2200
 

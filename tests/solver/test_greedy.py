@@ -60,3 +60,21 @@ def test_surplus_pods_come_after_every_minimum_of_their_tier():
 def test_the_peers_fill_the_fullest_node_first():
     problem = problem_of([[8, 8], [4, 8]], [{"pods": 2, "demand": [2, 2]}])
     assert job_by_job(problem).nodes.tolist() == [1]
+
+
+def test_the_peers_take_the_pods_of_a_gang_as_they_come_and_the_greedy_the_largest_first():
+    problem = problem_of(
+        [[8], [8]],
+        [{"pods": 2, "demand": [size]} for size in (3, 5)],
+        gang=np.zeros(2, np.int32),
+        need=np.array([4], np.int32),
+        tier=np.zeros(1, np.int32),
+        rank=np.zeros(1, np.int32),
+        required=np.full(1, -1, np.int32),
+        preferred=np.full(1, -1, np.int32),
+        pinned=np.full(1, -1, np.int32),
+        fresh=np.ones(1, np.bool_),
+        allowed=np.ones(1, np.bool_),
+    )
+    assert greedy(problem).taken.all()
+    assert not job_by_job(problem).taken.any()

@@ -51,7 +51,9 @@ def find_members(
 
 
 def _size(slots: Slots, klass: int) -> tuple[int, float, int]:
-    """Sorts the largest pods first: by devices, then by dominant share."""
+    """Sorts the largest pods first, by devices, then by dominant share; the peers keep the order given."""
+    if slots.plain:
+        return (0, 0.0, klass)
     device = slots.device_of[klass]
     return (-int(slots.demand[klass, device]) if device >= 0 else 0, -slots.dominant(klass), klass)
 

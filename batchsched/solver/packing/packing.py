@@ -26,8 +26,8 @@ class Packing:
     A gang is placed where, in this order: its required (or pinned) domain is the one that holds it with the least
     to spare; it uses the fewest domains of its preferred level; and nodes are taken in the order of `slots`.
 
-    Use: `entries = packing.try_gang(g)`; `None` means that nothing of it was placed. `mark`, `rollback` bracket
-    attempts, and `commit` forgets the way back.
+    Use: `entries = packing.try_gang(g)`; `None` means that nothing of it was placed. `mark` and `rollback`
+    bracket attempts; `withdraw` and `reinstate` take whole gangs out and put them back.
     """
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:

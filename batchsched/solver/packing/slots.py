@@ -33,7 +33,7 @@ class Slots:
         """Look at the sizes that are asked for; `plain` leaves slot preservation out (the peers' bin-packing)."""
         self.demand = augmented_demand(problem)
         self.needs = [tuple((int(r), int(row[r])) for r in np.flatnonzero(row)) for row in self.demand]
-        self._problem, self._plain = problem, plain
+        self._problem, self.plain = problem, plain
         nodes = len(problem.capacity)
         self._total = np.maximum(1, problem.capacity.sum(axis=0)).astype(np.float64) / max(1, nodes)
         self._ratio = problem.demand / self._total
@@ -82,12 +82,12 @@ class Slots:
         """
         device = self.device_of[klass]
         cap: IntArray | None = None
-        if not self._plain and self._beside:
+        if not self.plain and self._beside:
             spare = self._spare(klass, free, fit)
             for step in self._steps(klass, device, free, spare) if spare is not fit else ():
                 cap = step if cap is None else np.maximum(cap, step)
                 yield cap
-        if not self._plain and device >= 0:
+        if not self.plain and device >= 0:
             for step in self._steps(klass, device, free, fit):
                 cap = step if cap is None else np.maximum(cap, step)
                 yield cap
@@ -136,7 +136,7 @@ class Slots:
         return key & ((1 << INDEX_BITS) - 1)
 
     def _packing(self, klass: int, free: list[IntArray], at: IntArray, nodes: IntArray) -> IntArray:
-        if self._plain:
+        if self.plain:
             return self._most_allocated(klass, free, at, nodes)
         ratio, device = self._ratio[klass], self.device_of[klass]
         used = [r for r in np.flatnonzero(ratio).tolist() if r not in self.devices]
