@@ -241,7 +241,9 @@ class NodeVolumeLimits(
             ClusterEventWithHint.on(Resource.CSI_NODE, gone_or_changed, _limits_changed),
             ClusterEventWithHint.on(Resource.VOLUME_ATTACHMENT, gone_or_changed, _detached),
             ClusterEventWithHint.on(Resource.CLAIM, Action.ADD | Action.UPDATE, _claim_changed),
-            ClusterEventWithHint.on(Resource.VOLUME, Action.ALL, _volume_changed),
+            ClusterEventWithHint.on(Resource.CLAIM, Action.DELETE),
+            ClusterEventWithHint.on(Resource.VOLUME, Action.ADD | Action.UPDATE, _volume_changed),
+            ClusterEventWithHint.on(Resource.VOLUME, Action.DELETE),
             ClusterEventWithHint.on(Resource.STORAGE_CLASS, gone_or_changed, _class_changed),
         )
 
@@ -282,10 +284,11 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
     return Hint.queue_if(claims(pod, new))
 
 
-def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume | None) -> Hint:
-    if old is not None and new is not None and old.spec == new.spec:
+def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
+    """A volume of the pod's own claim counts otherwise; others' claims get one of the driver that they counted for."""
+    if old is not None and old.spec == new.spec:
         return Hint.SKIP
-    return Hint.queue_if(any(may_back(one, pod) for one in (old, new) if one is not None))
+    return Hint.queue_if(may_back(new, pod))
 
 
 def _class_changed(pod: Pod, old: StorageClass, new: StorageClass | None) -> Hint:

@@ -1,0 +1,266 @@
+"""What holds for the hints of every plugin: whatever changes, a pod that can be helped by it is brought back."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.framework.changes import events_of
+from batchsched.framework.events import Resource
+from batchsched.framework.guard import name_of
+from batchsched.framework.nodes import NodeTable
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import Code
+from batchsched.model.pod import POD_GROUP_LABEL, Pod
+from batchsched.model.podgroup import PodGroup
+from batchsched.plugins.default_preemption import DefaultPreemption
+from batchsched.plugins.gang_scheduling import GangScheduling
+from batchsched.plugins.inter_pod_affinity import InterPodAffinity
+from batchsched.plugins.node_affinity import NodeAffinity
+from batchsched.plugins.node_declared_features import NodeDeclaredFeatures
+from batchsched.plugins.node_name import NodeName
+from batchsched.plugins.node_ports import NodePorts
+from batchsched.plugins.node_resources_fit import NodeResourcesFit
+from batchsched.plugins.node_unschedulable import NodeUnschedulable
+from batchsched.plugins.node_volume_limits import NodeVolumeLimits
+from batchsched.plugins.pod_topology_spread import PodTopologySpread
+from batchsched.plugins.pod_topology_spread.constraints import Args, DefaultConstraint
+from batchsched.plugins.scheduling_gates import SchedulingGates
+from batchsched.plugins.taint_toleration import TaintToleration
+from batchsched.plugins.volume_binding import VolumeBinding
+from batchsched.plugins.volume_restrictions import VolumeRestrictions
+from batchsched.plugins.volume_zone import VolumeZone
+from batchsched.session.scheduling_queue.flights import Occurrence
+from batchsched.session.scheduling_queue.hints import Hints
+from tests.plugins import neighbours as nb
+from tests.plugins.cluster import class_of, node, pod, with_ports
+from tests.plugins.storage import claim, claiming, volume
+from tests.plugins.upheaval import Upheaval
+from tests.session.scheduling_queue.entities import standard_pipeline
+
+DEFAULTS = Args(
+    defaulting_type="List",
+    default_constraints=(
+        DefaultConstraint(max_skew=1, topology_key="rack", when_unsatisfiable="DoNotSchedule"),
+    ),
+)
+PLUGINS: tuple[Any, ...] = (
+    NodeName(),
+    NodeUnschedulable(),
+    TaintToleration(),
+    NodeAffinity(),
+    NodePorts(),
+    NodeResourcesFit(),
+    NodeDeclaredFeatures(),
+    VolumeRestrictions(),
+    NodeVolumeLimits(),
+    VolumeBinding(),
+    VolumeZone(),
+    PodTopologySpread(),
+    PodTopologySpread(DEFAULTS),
+    InterPodAffinity(),
+)
+STEPS = 12
+
+
+def passes(plugin: Any, one: Pod, made: NodeTable) -> set[str]:
+    """The nodes that a plugin lets a pod have."""
+    state, pod_class = CycleState(), class_of(made, one)
+    names = set(made.names)
+    if hasattr(plugin, "prefilter"):
+        answer = plugin.prefilter(pod_class, made.all(), state)
+        if answer.status.code is Code.SKIP:
+            return names
+        if not answer.status.ok:
+            return set()
+        names &= names if answer.nodes is None else answer.nodes
+    fits = plugin.filter(pod_class, made.all(), state).fits
+    return names & {name for name, good in zip(made.names, fits, strict=True) if good}
+
+
+def helped(plugin: Any, one: Pod, changes: Any) -> bool:
+    """Whether the plugin's hints say of one of the changes that it may help."""
+    hints = Hints({"": Pipeline([plugin])})
+    for resource, old, new in changes:
+        for event in events_of(resource, old, new):
+            for hint in hints.of("", plugin.name, event):
+                if hints.helps(plugin.name, hint, one, Occurrence(event, old, new)):
+                    assert not hints.faults, hints.faults
+                    return True
+    return False
+
+
+@pytest.mark.properties
+@pytest.mark.parametrize("plugin", PLUGINS, ids=[f"{one.name}-{at}" for at, one in enumerate(PLUGINS)])
+@given(seed=st.integers(0, 2**32))
+def test_a_hint_never_misses_a_change_that_opens_a_node(plugin, seed):
+    upheaval = Upheaval.begin(seed)
+    before = upheaval.table()
+    open_before = passes(plugin, upheaval.target, before)
+    for _ in range(STEPS):
+        changes = upheaval.change()
+        after = upheaval.table()
+        open_after = passes(plugin, upheaval.target, after)
+        refused = set(before.names) - open_before
+        if refused and open_after - open_before:
+            assert helped(plugin, upheaval.target, changes), (changes, open_before, open_after)
+        before, open_before = after, open_after
+
+
+def taint(key: str) -> dict[str, str]:
+    return {"key": key, "effect": "NoSchedule"}
+
+
+def disk(name: str) -> dict[str, Any]:
+    return {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": name}}]}
+
+
+LABELLED = nb.pod("p", {"app": "a"}, affinity=nb.required(together=[nb.near(nb.ZONE, app="a")]))
+SPREADING = nb.pod("p", {"app": "a"}, topologySpreadConstraints=[nb.spread(nb.ZONE, "a")])
+ZONED = nb.node("n", {nb.ZONE: "x"})
+# name: plugin, the pod, what changed; none of it can help.
+HOPELESS: dict[str, tuple[Any, Pod, Any]] = {
+    "a node that is too small as a whole": (
+        NodeResourcesFit(),
+        pod("p", {"cpu": "9"}),
+        (Resource.NODE, node("n", {"cpu": "4"}), node("n", {"cpu": "8"})),
+    ),
+    "more of what the pod does not ask for": (
+        NodeResourcesFit(),
+        pod("p", {"cpu": "1"}),
+        (Resource.NODE, node("n", {"memory": "1Gi"}), node("n", {"memory": "2Gi"})),
+    ),
+    "a pod that gives back what this one does not ask for": (
+        NodeResourcesFit(),
+        pod("p", {"cpu": "1"}),
+        (Resource.ASSIGNED_POD, pod("b", {"memory": "2Gi"}), pod("b", {"memory": "1Gi"})),
+    ),
+    "a node with other labels that do not match either": (
+        NodeAffinity(),
+        pod("p", nodeSelector={"disk": "ssd"}),
+        (Resource.NODE, node("n", labels={"disk": "a"}), node("n", labels={"disk": "b"})),
+    ),
+    "a node that matched before": (
+        NodeAffinity(),
+        pod("p", nodeSelector={"disk": "ssd"}),
+        (Resource.NODE, node("n", labels={"disk": "ssd"}), node("n", labels={"disk": "ssd", "a": "b"})),
+    ),
+    "a node that keeps one of its taints": (
+        TaintToleration(),
+        pod("p"),
+        (Resource.NODE, node("n", taints=[taint("a"), taint("b")]), node("n", taints=[taint("a")])),
+    ),
+    "a node that comes cordoned": (
+        NodeUnschedulable(),
+        pod("p"),
+        (Resource.NODE, None, node("n", unschedulable=True)),
+    ),
+    "a node of another name": (NodeName(), pod("p", nodeName="n0"), (Resource.NODE, None, node("n1"))),
+    "a pod that leaves another port": (
+        NodePorts(),
+        with_ports("p", {"hostPort": 80}),
+        (Resource.ASSIGNED_POD, with_ports("b", {"hostPort": 81}), None),
+    ),
+    "a pod that leaves another disk": (
+        VolumeRestrictions(),
+        pod("p", **disk("d")),
+        (Resource.ASSIGNED_POD, pod("b", **disk("e")), None),
+    ),
+    "a pod that leaves without volumes": (
+        NodeVolumeLimits(),
+        claiming("p", "c"),
+        (Resource.ASSIGNED_POD, pod("b"), None),
+    ),
+    "somebody else's claim": (VolumeBinding(), claiming("p", "c"), (Resource.CLAIM, None, claim("d"))),
+    "somebody else's volume": (
+        VolumeZone(),
+        claiming("p", "c"),
+        (Resource.VOLUME, None, volume("v", claimRef={"namespace": "default", "name": "d"})),
+    ),
+    "a neighbour that it did not ask for": (
+        InterPodAffinity(),
+        LABELLED,
+        (Resource.ASSIGNED_POD, None, nb.pod("b", {"app": "b"})),
+    ),
+    "a neighbour in another namespace": (
+        InterPodAffinity(),
+        LABELLED,
+        (Resource.ASSIGNED_POD, None, nb.pod("b", {"app": "a"}, "other")),
+    ),
+    "a pod that the constraint does not count": (
+        PodTopologySpread(),
+        SPREADING,
+        (Resource.ASSIGNED_POD, nb.pod("b", {"app": "b"}), None),
+    ),
+    "a node without the topology key": (
+        PodTopologySpread(),
+        SPREADING,
+        (Resource.NODE, None, nb.node("n")),
+    ),
+    "a node whose domain stays as it is": (
+        PodTopologySpread(),
+        SPREADING,
+        (Resource.NODE, ZONED, nb.node("n", {nb.ZONE: "x", "a": "b"})),
+    ),
+    "a member of another gang": (
+        GangScheduling(),
+        nb.pod("p", {POD_GROUP_LABEL: "g"}),
+        (Resource.UNSCHEDULED_POD, None, nb.pod("b", {POD_GROUP_LABEL: "h"})),
+    ),
+    "another label of a gated pod": (
+        SchedulingGates(),
+        pod("p", schedulingGates=[{"name": "g"}]),
+        (Resource.TARGET_POD, nb.pod("p"), nb.pod("p", {"a": "b"})),
+    ),
+    "a pod that leaves another node than the one that is kept": (
+        DefaultPreemption(),
+        pod("p"),
+        (Resource.ASSIGNED_POD, pod("b", nodeName="n0"), None),
+    ),
+}
+
+
+@pytest.mark.parametrize("plugin, one, change", HOPELESS.values(), ids=HOPELESS)
+def test_what_cannot_help_brings_nobody_back(plugin, one, change):
+    assert not helped(plugin, one, [change])
+
+
+def test_a_member_and_a_minimum_bring_back_whom_gang_scheduling_refused():
+    member = nb.pod("p", {POD_GROUP_LABEL: "g"})
+    gangs = [
+        PodGroup.model_validate({"metadata": {"name": "g"}, "spec": {"minMember": size}}) for size in (2, 1)
+    ]
+    for change in (
+        (Resource.UNSCHEDULED_POD, None, nb.pod("q", {POD_GROUP_LABEL: "g"})),
+        (Resource.ASSIGNED_POD, None, nb.pod("q", {POD_GROUP_LABEL: "g"})),
+        (Resource.POD_GROUP, *gangs),
+    ):
+        assert helped(GangScheduling(), member, [change])
+
+
+def test_every_plugin_that_may_refuse_registers_its_events():
+    points = ("preenqueue", "prefilter", "filter", "reserve", "permit")
+    silent = [
+        name_of(one)
+        for one in standard_pipeline().plugins
+        if any(hasattr(one, point) for point in points) and not hasattr(one, "events_to_register")
+    ]
+    assert silent == []
+
+
+def test_the_random_clusters_try_every_plugin():
+    opened: Counter[int] = Counter()
+    for seed in range(150):
+        upheaval = Upheaval.begin(seed)
+        for _ in range(STEPS):
+            made = upheaval.table()
+            was = [passes(plugin, upheaval.target, made) for plugin in PLUGINS]
+            upheaval.change()
+            after = upheaval.table()
+            for at, plugin in enumerate(PLUGINS):
+                refused = set(made.names) - was[at]
+                opened[at] += bool(refused and passes(plugin, upheaval.target, after) - was[at])
+    assert {PLUGINS[at].name for at in range(len(PLUGINS)) if opened[at] < 3} == set()
