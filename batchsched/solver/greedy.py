@@ -26,7 +26,8 @@ def job_by_job(problem: Problem) -> Solution:
     """What the peers do: gang after gang in the same order, its pods as given, the fullest node first.
 
     A gang with a required level is tried in one domain after the other, the tightest first, as kube-scheduler's
-    topology placement looks at all of them. It is given up when its minimum fits in none, and nothing placed is ever moved or taken back.
+    topology placement looks at all of them. It is given up when its minimum fits in none, and nothing placed is
+    ever moved or taken back.
     """
     packing = Packing(problem, plain=True)
     fill(packing)
