@@ -7,6 +7,7 @@ import numpy as np
 
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.registry import standard
+from batchsched.framework.sampling import Sampling
 from batchsched.model.decision import (
     Assignment,
     Decision,
@@ -141,7 +142,7 @@ class Sessions:
             if not self.frame.table.nodes:
                 draft.refusals += [_no_nodes(one) for one in waiting]
             elif not self.profile.solver.enabled:
-                self._podwise(walk, draft, waiting, now)
+                self._podwise(walk, draft, waiting, now, seed)
             elif self.profile.selection == "ordered":
                 self._ordered(walk, draft, line, now, brief)
             else:
@@ -247,14 +248,23 @@ class Sessions:
         draft.refusals += ordered.refusals
         draft.reservations += ordered.reservations
 
-    def _podwise(self, walk: Walk, draft: Draft, waiting: Sequence[Members], now: float) -> None:
+    def _podwise(
+        self, walk: Walk, draft: Draft, waiting: Sequence[Members], now: float, seed: int
+    ) -> None:
         preemption = Preemption(self.frame, now)
-        podwise = Podwise(self._scene(draft), self._admission, walk, preemption)
+        podwise = Podwise(self._scene(draft), self._admission, walk, preemption, self._sampling(seed))
         podwise.select(waiting)
         draft.walked += podwise.walked
         draft.refusals += podwise.refusals
         draft.evictions += preemption.evictions.values()
         draft.nominated += preemption.standing()
+
+    def _sampling(self, seed: int) -> Sampling | None:
+        """Return the search that the profile asks for, None where it looks at all nodes."""
+        percentage, frame = self.profile.percentage_of_nodes_to_score, self.frame
+        if percentage is None:
+            return None
+        return Sampling(frame.table, percentage, seed, any_will_do=not frame.pipeline.scores)
 
     def _decision(self, draft: Draft, brief: bool) -> Decision:
         if not brief:

@@ -14,6 +14,7 @@ import numpy as np
 
 from batchsched.errors import PluginError
 from batchsched.framework.postfilter import Handle, beside_nominated, message
+from batchsched.framework.sampling import Sampling
 from batchsched.framework.scan import Scan
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.model.decision import Refusal
@@ -73,16 +74,23 @@ class Podwise:
       admission: says which gangs may be tried.
       walk: the session's statement.
       preemption: who holds nodes by nomination; None where nobody does, and nobody is to be evicted.
+      sampling: how many of the nodes are looked at; None for all.
     """
 
     def __init__(
-        self, scene: Scene, admission: Admission, walk: Walk, preemption: Preemption | None = None
+        self,
+        scene: Scene,
+        admission: Admission,
+        walk: Walk,
+        preemption: Preemption | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
         self._scene = scene
         self._frame = scene.frame
         self._admission = admission
         self._walk = walk
         self._preemption = preemption
+        self._sampling = sampling
         self._quotas: Quotas = scene.quotas
         self.walked: list[Walked] = []
         self.refusals: list[Refusal] = []
@@ -174,6 +182,8 @@ class Podwise:
             nominations = self._preemption.nominations
             scan = beside_nominated(Handle(frame.pipeline, shown, frame.table, scan, nominations))
         allowed = trial.fence.allows(part.subgroup)
+        if self._sampling is not None:
+            scan = self._sampling.narrowed(scan, allowed)
         if not scan.fits.any():
             trial.scan = scan
             trial.stuck = trial.stuck or Stuck(part, pod, scan, allowed)

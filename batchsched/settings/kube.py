@@ -19,7 +19,7 @@ KUBE_KIND: Final = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 WITHOUT_EFFECT: Final = {
     "parallelism": "all nodes are judged at once",
-    "percentage_of_nodes_to_score": "all nodes are judged and scored",
+    "percentage_of_nodes_to_score": "all nodes are judged and scored while the solver is on",
     "leader_election": "nobody is elected",
     "client_connection": "the connection follows from the kubeconfig",
     "pod_initial_backoff_seconds": "a session takes every pending pod",
@@ -202,6 +202,11 @@ class KubeSchedulerConfiguration(Lenient):
             Profile(
                 scheduler_name=one.scheduler_name or DEFAULT_SCHEDULER,
                 plugins=one.plugins,
+                percentage_of_nodes_to_score=(
+                    self.percentage_of_nodes_to_score
+                    if one.percentage_of_nodes_to_score is None
+                    else one.percentage_of_nodes_to_score
+                ),
                 plugin_config=one.plugin_config,
             )
             for one in self.profiles or (KubeProfile(),)

@@ -11,6 +11,7 @@ from batchsched.model.snapshot import Snapshot
 from tests.session.clusters import on
 from tests.session.scenario import (
     GPU,
+    alone,
     cluster,
     gang,
     group,
@@ -137,3 +138,33 @@ def test_without_any_plugin_pods_land_anywhere_and_gangs_stay_whole():
     settings = profile(plugins={"disabled": ["*"]}, **OFF)
     assert len(placed(schedule(snapshot, settings))) == 2
     assert Registry((), (), {}).pipeline(settings).plugins == ()
+
+
+def test_a_profile_that_asks_for_a_share_of_the_nodes_gets_the_best_of_those_looked_at():
+    """The best of all is the last node: whoever looks at 100 of 300 finds it by luck of the seed alone."""
+    some = [*nodes(299, cpu=8), node("best", cpu=64)]
+    snapshot = cluster(some, alone(4, cpu=1))
+    share = profile(solver={"enabled": False}, percentageOfNodesToScore=1)
+    assert set(placed(schedule(snapshot, ALONE)).values()) == {"best"}
+    found = [placed(schedule(snapshot, share, seed=seed)) for seed in range(8)]
+    assert found == [placed(schedule(snapshot, share, seed=seed)) for seed in range(8)]
+    assert len({tuple(one.items()) for one in found}) > 1
+    # Each search goes on where the last one ended: of three in a row, one passes the best node.
+    assert all(1 <= list(one.values()).count("best") <= 2 for one in found)
+
+
+def test_the_solver_looks_at_all_nodes_whatever_the_share():
+    snapshot = cluster([*nodes(150, cpu=8), node("best", cpu=64)], alone(1, cpu=1))
+    assert placed(schedule(snapshot, profile(percentageOfNodesToScore=1))) == placed(schedule(snapshot))
+
+
+def test_a_share_does_not_lead_past_the_only_node_of_a_domain():
+    racks = [
+        node(f"n{at}", {"rack": "a" if at == 120 else "b"}, cpu=8, gpu=int(at == 120)) for at in range(200)
+    ]
+    wish = gang("g", 1, topology={"required": "rack"})
+    share = profile(solver={"enabled": False}, percentageOfNodesToScore=0)
+    for seed in range(4):
+        assert placed(schedule(cluster(racks, wish, topologies=(topology("rack"),)), share, seed=seed)) == {
+            "g-0": "n120"
+        }

@@ -55,6 +55,7 @@ def test_existing_file_becomes_one_profile_for_each_scheduler_name():
     assert [(one.name, one.weight) for one in first.plugins.multi_point.enabled] == [("NodeAffinity", 7)]
     assert first.arguments("NodeResourcesFit") == {"scoringStrategy": {"type": "MostAllocated"}}
     assert first.solver.enabled
+    assert (first.percentage_of_nodes_to_score, second.percentage_of_nodes_to_score) == (20, 30)
 
 
 def test_what_does_nothing_here_is_said_once_with_its_reason(tmp_path):
