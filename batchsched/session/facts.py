@@ -4,10 +4,12 @@ Pods of one template share one decoded spec object, so that 32,000 pods cost a f
 whose resources were changed in place has a status of its own, and is read by itself.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from batchsched.errors import PluginError
 from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.workloads import controller_of
 from batchsched.model.pod import Pod, PodSpec
 from batchsched.model.requests import nonzero_requests, requests
 
@@ -38,7 +40,7 @@ class SpecBook:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._facts: dict[int, SpecFacts] = {}
+        self._facts: dict[Hashable, SpecFacts] = {}
         self._signatures: dict[object, int] = {}
 
     def of(self, pod: Pod) -> SpecFacts:
@@ -47,7 +49,8 @@ class SpecBook:
         Raises:
           InvalidQuantity: an amount that is no quantity.
         """
-        known = self._facts.get(id(pod.spec))
+        key = _whose(pod)
+        known = self._facts.get(key)
         if known is None:
             failures: list[PluginError] = []
             known = SpecFacts(
@@ -58,7 +61,7 @@ class SpecBook:
                 self._pipeline.label_keys(pod, failures),
                 failures[0] if failures else None,
             )
-            self._facts[id(pod.spec)] = known
+            self._facts[key] = known
         return known
 
     def _signature(self, pod: Pod, failures: list[PluginError]) -> int:
@@ -76,6 +79,18 @@ class SpecBook:
     def nonzero(self, pod: Pod) -> tuple[int, int]:
         """Return what a pod counts for in scoring, in-place changes included."""
         return nonzero_requests(pod) if resized(pod) else self.of(pod).nonzero
+
+
+def has_own_volume(pod: Pod) -> bool:
+    """Tell whether a volume is made for the pod alone."""
+    return any(volume.ephemeral for volume in pod.spec.volumes or ())
+
+
+def _whose(pod: Pod) -> Hashable:
+    """What plugins read of a pod beside its labels: its spec, which many may share, and what tells those apart."""
+    owner = controller_of(pod)
+    own = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None
+    return id(pod.spec) if owner is None and own is None else (id(pod.spec), owner, own)
 
 
 def resized(pod: Pod) -> bool:

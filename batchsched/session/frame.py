@@ -17,6 +17,7 @@ from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.standing import Standings
 from batchsched.framework.status import IntArray
+from batchsched.framework.workloads import controller_of
 from batchsched.model.decision import SetAside
 from batchsched.model.meta import ObjectMeta, seconds
 from batchsched.model.pod import SUB_GROUP_LABEL, Pod
@@ -24,7 +25,7 @@ from batchsched.model.podgroup import PodGroup
 from batchsched.model.snapshot import Snapshot
 from batchsched.ordering.tree import QueueTree
 from batchsched.session.backlog import Backlog
-from batchsched.session.facts import SpecBook, resized
+from batchsched.session.facts import SpecBook, has_own_volume, resized
 from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of
 
 GPU_SUFFIX = "/gpu"
@@ -233,9 +234,14 @@ class Frame:
         return known
 
     def _gang_matters(self, pod: Pod) -> str:
-        """A gang that cannot reach its minimum is refused by its own PreFilter: it shares no class."""
+        """A gang that cannot reach its minimum is refused by its own PreFilter: it shares no class.
+
+        Nor does a pod with a volume that is made for it alone: who it is matters to plugins.
+        """
         members = self.gangs.get(identity_of(pod))
-        return "" if members is None or self.count_of(pod).possible else members.identity
+        if members is None or (self.count_of(pod).possible and not has_own_volume(pod)):
+            return ""
+        return members.identity
 
     def gang(self, members: Members) -> Gang:
         """Return a gang as the session sees it; made once for each change of its members."""
@@ -324,9 +330,16 @@ def _seniority(pod: Pod) -> tuple[str, str]:
 
 
 def _nobody(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:
-    """Return what equal pods of several gangs have in common: no name, and of labels those that a selector reads.
+    """Return what equal pods of several gangs have in common.
 
-    The gang of the first of them may end while the class lives on.
+    No name: the gang of the first of them may end while the class lives on. Of labels those that a selector reads, and
+    of owners the one whose selector counts.
     """
     labels = {key: value for key, value in seen if value is not None}
-    return Pod(metadata=ObjectMeta(namespace=pod.metadata.namespace, labels=labels or None), spec=pod.spec)
+    owner = controller_of(pod)
+    metadata = ObjectMeta(
+        namespace=pod.metadata.namespace,
+        labels=labels or None,
+        owner_references=None if owner is None else (owner,),
+    )
+    return Pod(metadata=metadata, spec=pod.spec)

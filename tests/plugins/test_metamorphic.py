@@ -1,0 +1,366 @@
+"""What holds for every plugin over whole clusters: many nodes and one, a class and its pods, followed and afresh."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from batchsched.framework.adapter import PerNodeFilter, PerNodeScore
+from batchsched.framework.nodes import NodeTable
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import Landing
+from batchsched.framework.registry import standard
+from batchsched.framework.state import CycleState
+from batchsched.framework.status import SKIP, SUCCESS, Code, Status, Verdict
+from batchsched.model.node import Node, Taint
+from batchsched.model.pod import Pod
+from batchsched.plugins.node_unschedulable import NodeUnschedulable
+from batchsched.plugins.taint_toleration import TaintToleration
+from batchsched.session.frame import Frame
+from batchsched.settings.schema import Profile
+from tests.plugins.cluster import class_of
+from tests.plugins.worlds import clusters, pods, put, table_of, take
+
+pytestmark = pytest.mark.properties
+# Twice as many clusters as the profile draws elsewhere, where it draws them afresh.
+DRAWN = settings()
+THOROUGH = settings(max_examples=DRAWN.max_examples * (1 if DRAWN.derandomize else 2))
+
+LINE = {
+    "shape": [
+        {"utilization": 0, "score": 10},
+        {"utilization": 70, "score": 3},
+        {"utilization": 100, "score": 0},
+    ]
+}
+RESOURCES = [
+    {"name": "cpu", "weight": 3},
+    {"name": "memory", "weight": 1},
+    {"name": "example.com/gpu", "weight": 5},
+]
+DISK = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+DEFAULTS = [
+    {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"},
+    {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"},
+]
+ARGUMENTS: tuple[dict[str, dict[str, Any]], ...] = (
+    {},
+    {
+        "NodeResourcesFit": {
+            "ignoredResourceGroups": ["example.com"],
+            "scoringStrategy": {"type": "MostAllocated", "resources": RESOURCES},
+        },
+        "NodeResourcesBalancedAllocation": {"resources": RESOURCES},
+        "NodeAffinity": {
+            "addedAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [DISK]},
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": DISK}],
+            }
+        },
+        "PodTopologySpread": {"defaultingType": "List", "defaultConstraints": DEFAULTS},
+        "InterPodAffinity": {"hardPodAffinityWeight": 50, "ignorePreferredTermsOfExistingPods": True},
+    },
+    {
+        "NodeResourcesFit": {
+            "scoringStrategy": {
+                "type": "RequestedToCapacityRatio",
+                "resources": RESOURCES,
+                "requestedToCapacityRatio": LINE,
+            }
+        },
+    },
+)
+
+
+def pipeline(arguments: dict[str, dict[str, Any]]) -> Any:
+    """All default plugins and the classic SelectorSpread, with some arguments."""
+    return standard().pipeline(
+        Profile.model_validate(
+            {
+                "plugins": {"multiPoint": {"enabled": [{"name": "SelectorSpread", "weight": 1}]}},
+                "pluginConfig": [{"name": name, "args": args} for name, args in arguments.items()],
+            }
+        )
+    )
+
+
+PIPELINES = tuple(pipeline(one) for one in ARGUMENTS)
+ANY = st.sampled_from(PIPELINES)
+JUDGING = tuple(
+    one
+    for one in PIPELINES[0].plugins
+    if any(hasattr(one, point) for point in ("prefilter", "filter", "score"))
+)
+
+
+def views(made: NodeTable, data: Any) -> Iterator[Any]:
+    """Each node by itself, and some nodes in some order, by their places."""
+    places = range(len(made.nodes))
+    for at in places:
+        yield made.one(at), [at]
+    chosen = data.draw(st.lists(st.sampled_from(places), unique=True))
+    yield made.some(np.asarray(chosen, np.int32)), chosen
+
+
+def judged(verdict: Verdict, at: int) -> Any:
+    """What a verdict says of a node; reasons may be listed in any order."""
+    return sorted(verdict.reasons_at(at)), bool(verdict.unresolvable[at])
+
+
+def everything(plugin: Any, wish: PodClass, made: NodeTable) -> dict[str, Any]:
+    """All that a plugin says of a pod, afresh."""
+    state, nodes = CycleState(), made.all()
+    said: dict[str, Any] = {}
+    asked = SUCCESS
+    if hasattr(plugin, "prefilter"):
+        answer = plugin.prefilter(wish, nodes, state)
+        asked, said["PreFilter"] = answer.status, (answer.status, answer.nodes)
+    if hasattr(plugin, "filter"):
+        said["Filter"] = [((), False)] * len(nodes)
+        if asked.code is Code.SUCCESS:
+            verdict = plugin.filter(wish, nodes, state)
+            said["Filter"] = [judged(verdict, at) for at in range(len(nodes))]
+    if hasattr(plugin, "score"):
+        said["PreScore"] = plugin.prescore(wish, nodes, state) if hasattr(plugin, "prescore") else SUCCESS
+        if said["PreScore"].code is Code.SUCCESS:
+            raw = plugin.score(wish, nodes, state)
+            said["Score"] = raw.tolist()
+            if hasattr(plugin, "normalize"):
+                said["NormalizeScore"] = plugin.normalize(raw, wish, nodes, state).tolist()
+    return said
+
+
+def test_every_default_plugin_that_judges_or_ranks_is_among_those_that_are_tried():
+    assert {one.name for one in JUDGING} >= {
+        "NodeName",
+        "NodeUnschedulable",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "NodeDeclaredFeatures",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+        "SelectorSpread",
+    }
+
+
+@THOROUGH
+@given(snapshot=clusters(), one=pods(), asked=ANY, data=st.data())
+def test_many_nodes_at_once_are_each_node_by_itself_with_the_same_state(snapshot, one, asked, data):
+    made = table_of(snapshot, one)
+    wish = class_of(made, one)
+    for plugin in asked.plugins:
+        state = CycleState()
+        status = plugin.prefilter(wish, made.all(), state).status if hasattr(plugin, "prefilter") else SUCCESS
+        if hasattr(plugin, "filter") and status.code is Code.SUCCESS:
+            together = plugin.filter(wish, made.all(), state)
+            for view, places in views(made, data):
+                alone = plugin.filter(wish, view, state)
+                assert [judged(alone, at) for at in range(len(places))] == [
+                    judged(together, at) for at in places
+                ], plugin.name
+        if hasattr(plugin, "score"):
+            if hasattr(plugin, "prescore") and plugin.prescore(wish, made.all(), state) == SKIP:
+                continue
+            scores = plugin.score(wish, made.all(), state)
+            for view, places in views(made, data):
+                assert plugin.score(wish, view, state).tolist() == scores[places].tolist(), plugin.name
+
+
+@st.composite
+def relatives(draw: Any) -> list[Pod]:
+    """A few pods, some of them with parts of each other: so that there are classes of more than one pod."""
+    founders = [draw(pods(f"p{at}")) for at in range(draw(st.integers(1, 2)))]
+    found = list(founders)
+    for at in range(draw(st.integers(1, 3))):
+        first, second = draw(st.sampled_from(founders)), draw(pods("other"))
+        changed = draw(
+            st.sampled_from(
+                [(), (), ("tolerations",), ("volumes",), ("affinity",), ("containers",), ("node_name",)]
+            )
+        )
+        spec = first.spec  # as pods of one template, which share what was decoded
+        if changed:
+            spec = msgspec.structs.replace(spec, **{name: getattr(second.spec, name) for name in changed})
+        labels = draw(st.sampled_from([first.metadata.labels, second.metadata.labels]))
+        owners = draw(st.sampled_from([first.metadata.owner_references, second.metadata.owner_references]))
+        named = {"name": f"q{at}", "uid": f"uid-q{at}", "labels": labels, "owner_references": owners}
+        found.append(
+            msgspec.structs.replace(
+                first, metadata=msgspec.structs.replace(first.metadata, **named), spec=spec
+            )
+        )
+    return [one for one in found if not one.node]
+
+
+@THOROUGH
+@given(snapshot=clusters(), members=relatives(), asked=ANY)
+def test_a_class_hears_what_each_of_its_pods_would_hear_alone(snapshot, members, asked):
+    frame = Frame(replace(snapshot, pods=(*snapshot.pods, *members)), asked)
+    for one in members:
+        shared = frame.class_of(one, frame.priority_of(one))
+        vector, nonzero = frame.vectors(one)
+        own = (int(nonzero[0]), int(nonzero[1]))
+        alone = PodClass.of(one, vector, own, frame.priority_of(one))
+        for plugin in asked.plugins:
+            assert everything(plugin, shared, frame.table) == everything(plugin, alone, frame.table), (
+                plugin.name
+            )
+
+
+@THOROUGH
+@given(
+    snapshot=clusters(),
+    one=pods(),
+    visitors=st.lists(pods("v"), min_size=1, max_size=3),
+    asked=ANY,
+    data=st.data(),
+)
+def test_a_table_that_was_followed_says_what_a_new_one_says(snapshot, one, visitors, asked, data):
+    made = table_of(snapshot, one, *visitors)
+    there = {pod.key: (pod, made.index[pod.node]) for pod in snapshot.pods}
+    for step in range(data.draw(st.integers(1, 6))):
+        if there and data.draw(st.booleans()):
+            gone = data.draw(st.sampled_from(sorted(there)))
+            take(made, there.pop(gone)[0])
+        else:
+            come = named(data.draw(st.sampled_from(visitors)), f"v{step}")
+            at = data.draw(st.integers(0, len(made.nodes) - 1))
+            put(made, come, at)
+            there[come.key] = (come, at)
+    fresh = NodeTable(snapshot, made.resources)
+    for come, at in data.draw(st.permutations(sorted(there.values(), key=lambda pair: pair[0].key))):
+        put(fresh, come, at)
+    wish = class_of(made, one)
+    for plugin in asked.plugins:
+        assert everything(plugin, wish, made) == everything(plugin, wish, fresh), plugin.name
+
+
+def named(one: Pod, name: str) -> Pod:
+    return msgspec.structs.replace(
+        one, metadata=msgspec.structs.replace(one.metadata, name=name, uid=f"uid-{name}")
+    )
+
+
+@THOROUGH
+@given(
+    snapshot=clusters(),
+    one=pods(),
+    visitors=st.lists(pods("v"), min_size=1, max_size=3),
+    asked=ANY,
+    data=st.data(),
+)
+def test_state_that_is_told_of_pods_that_come_and_go_is_state_made_anew(snapshot, one, visitors, asked, data):
+    """Pods that are being deleted stay, and selectors that match every pod are left out.
+
+    Of both kube-scheduler counts otherwise when it is told than when it begins, and so do we.
+    """
+    made = table_of(snapshot, one, *visitors)
+    wish = class_of(made, one)
+    kept = {plugin: CycleState() for plugin in asked.plugins if hasattr(plugin, "prefilter")}
+    before = {plugin: plugin.prefilter(wish, made.all(), state).status for plugin, state in kept.items()}
+    following = [plugin for plugin, status in before.items() if status.code is Code.SUCCESS]
+    there = {pod.key: (pod, made.index[pod.node]) for pod in snapshot.pods if not pod.terminating}
+    for step in range(data.draw(st.integers(1, 5))):
+        if there and data.draw(st.booleans()):
+            moved, at = there.pop(data.draw(st.sampled_from(sorted(there))))
+            take(made, moved)
+            tell = "remove_pod"
+        else:
+            moved = named(data.draw(st.sampled_from(visitors)), f"v{step}")
+            at = data.draw(st.integers(0, len(made.nodes) - 1))
+            put(made, moved, at)
+            there[moved.key] = (moved, at)
+            tell = "add_pod"
+        for plugin in following:
+            if hasattr(plugin, tell):
+                getattr(plugin, tell)(wish, moved, at, made, kept[plugin])
+    for plugin in following:
+        if plugin.name == "PodTopologySpread" and selects_everybody(one):
+            continue
+        state = CycleState()
+        anew = plugin.prefilter(wish, made.all(), state).status
+        if not anew.ok or not hasattr(plugin, "filter"):
+            continue
+        said = plugin.filter(wish, made.all(), kept[plugin])
+        verdict = Verdict.accept(len(made.nodes)) if anew == SKIP else plugin.filter(wish, made.all(), state)
+        places = range(len(made.nodes))
+        assert [judged(said, at) for at in places] == [judged(verdict, at) for at in places], plugin.name
+
+
+def selects_everybody(one: Pod) -> bool:
+    """Tell whether a spread constraint's selector is `{}`."""
+    selectors = (stated.label_selector for stated in one.spec.topology_spread_constraints or ())
+    return any(one is not None and not one.match_labels and not one.match_expressions for one in selectors)
+
+
+class Open(PerNodeFilter):
+    """NodeUnschedulable as somebody would write it who thinks node by node."""
+
+    name: ClassVar[str] = "Open"
+    landing: ClassVar[Landing] = Landing.STATIC
+
+    @override
+    def filter_node(self, pod: Pod, node: Node) -> Status:
+        cordon = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
+        if not node.spec.unschedulable or any(one.tolerates(cordon) for one in pod.tolerations):
+            return SUCCESS
+        return Status(Code.UNRESOLVABLE, ("node(s) were unschedulable",))
+
+
+class Clean(PerNodeFilter, PerNodeScore):
+    """TaintToleration as somebody would write it who thinks node by node."""
+
+    name: ClassVar[str] = "Clean"
+    landing: ClassVar[Landing] = Landing.STATIC
+
+    @override
+    def filter_node(self, pod: Pod, node: Node) -> Status:
+        if not self._count(pod, node, ("NoSchedule", "NoExecute")):
+            return SUCCESS
+        return Status(Code.UNRESOLVABLE, ("node(s) had untolerated taint(s)",))
+
+    @override
+    def score_node(self, pod: Pod, node: Node) -> int:
+        return self._count(pod, node, ("PreferNoSchedule",))
+
+    def _count(self, pod: Pod, node: Node, effects: tuple[str, ...]) -> int:
+        return sum(
+            taint.effect in effects and not any(one.tolerates(taint) for one in pod.tolerations)
+            for taint in node.taints
+        )
+
+
+@THOROUGH
+@given(snapshot=clusters(), one=pods(), data=st.data())
+def test_the_adapter_makes_the_arrays_of_the_same_plugin_written_in_arrays(snapshot, one, data):
+    made = table_of(snapshot, one)
+    wish = class_of(made, one)
+    everyone = (made.all(), list(range(len(made.nodes))))
+    for toy, twin in ((Open(), NodeUnschedulable()), (Clean(), TaintToleration())):
+        for view, places in (everyone, *views(made, data)):
+            mine, theirs = (each.filter(wish, view, CycleState()) for each in (toy, twin))
+            refused = theirs.refused[theirs.refused.any(axis=1)]
+            assert mine.refused.tolist() == refused.tolist()
+            assert mine.unresolvable.tolist() == theirs.unresolvable.tolist()
+            assert [judged(mine, at) for at in range(len(places))] == [
+                judged(theirs, at) for at in range(len(places))
+            ]
+    for view, _ in (everyone, *views(made, data)):
+        scores = [each.score(wish, view, CycleState()) for each in (Clean(), TaintToleration())]
+        assert scores[0].dtype == scores[1].dtype
+        assert scores[0].tolist() == scores[1].tolist()
