@@ -14,9 +14,9 @@ from batchsched.errors import InvalidInput
 from batchsched.manifests import checks
 from batchsched.manifests.defaults import with_binding_mode, with_defaults
 from batchsched.manifests.documents import Document
-from batchsched.manifests.kinds import Kind
 from batchsched.model.complaint import Complaint, complaints
 from batchsched.model.csi import CSIStorageCapacity
+from batchsched.model.kinds import Kind
 from batchsched.model.meta import ObjectMeta
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod, PodSpec, PodStatus

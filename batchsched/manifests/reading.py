@@ -12,13 +12,13 @@ import msgspec
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, documents
-from batchsched.manifests.kinds import ALL, BY_GROUP_AND_NAME, OURS, Kind, group_of
-from batchsched.manifests.relations import misplaced_queues, unknown_sub_groups
 from batchsched.manifests.sources import sources
 from batchsched.model.complaint import Complaint, nearest
 from batchsched.model.custom import API_VERSION
 from batchsched.model.decision import SetAside
+from batchsched.model.kinds import ALL, BY_GROUP_AND_NAME, OURS, Kind, group_of
 from batchsched.model.pod import SCHEDULER_NAME, Pod
+from batchsched.model.relations import misplaced_queues, unknown_sub_groups
 from batchsched.model.snapshot import Snapshot
 from batchsched.ports.telemetry import Silence, Telemetry
 
@@ -130,11 +130,10 @@ class _Cluster:
 
     def _counts(self, pod: Pod) -> bool:
         """Tell whether a pod matters: a finished one does not, nor does one that another scheduler will place."""
-        if pod.finished:
-            return False
-        if pod.node or pod.spec.scheduler_name == self.scheduler_name:
+        if pod.counts((self.scheduler_name,)):
             return True
-        self.others[pod.spec.scheduler_name] += 1
+        if not pod.finished:
+            self.others[pod.spec.scheduler_name] += 1
         return False
 
     def _put_strange(self, found: Document) -> None:

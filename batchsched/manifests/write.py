@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from batchsched.errors import InvalidInput
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import documents
-from batchsched.manifests.kinds import ALL, BY_GROUP_AND_NAME, Kind, group_of
+from batchsched.model.kinds import ALL, BY_GROUP_AND_NAME, Kind, group_of
 from batchsched.model.snapshot import Snapshot
 
 _ENCODER: Final = msgspec.json.Encoder()

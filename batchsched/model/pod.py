@@ -1,6 +1,6 @@
 """Pods: what they run, what they ask for, and where they are."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -159,6 +159,10 @@ class Pod(Value, frozen=True, gc=False):
     def finished(self) -> bool:
         """True when it has run to its end: it holds nothing any more."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    def counts(self, scheduler_names: Collection[str]) -> bool:
+        """Tell whether a pod matters to these schedulers: it has not finished, and is bound or theirs to place."""
+        return not self.finished and (bool(self.node) or self.spec.scheduler_name in scheduler_names)
 
     @property
     def tolerations(self) -> tuple[Toleration, ...]:

@@ -7,7 +7,8 @@ import msgspec
 from pydantic import BaseModel
 
 from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
-from batchsched.model.custom import API_VERSION, GROUP
+from batchsched.model.custom import API_VERSION, GROUP, CustomMeta
+from batchsched.model.meta import ObjectMeta
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.podgroup import PodGroup
@@ -47,6 +48,10 @@ class Kind:
     def group(self) -> str:
         """The API group, an empty text for the core's."""
         return group_of(self.api_version)
+
+    def key(self, metadata: ObjectMeta | CustomMeta) -> str:
+        """Return the name of an object of this kind: `namespace/name`, or the name alone."""
+        return f"{metadata.namespace or 'default'}/{metadata.name}" if self.namespaced else metadata.name
 
 
 def group_of(api_version: str) -> str:

@@ -1,0 +1,110 @@
+"""The feed: keeps a scheduler abreast of a cache, by what changed where that will do.
+
+A scheduler follows pods and PodGroups one by one. For anything else that changed, a node first of all, it is made anew
+from a Snapshot; so it is when it fell too far behind, and when a pod asks for a resource that nobody named before.
+"""
+
+from collections.abc import Iterable
+
+from batchsched.cache.cache import PODS, Cache
+from batchsched.cache.journal import Change
+from batchsched.model.pod import Pod
+from batchsched.model.requests import requests
+from batchsched.model.snapshot import HeldGang, Snapshot
+from batchsched.ports.scheduler import Scheduler, SchedulerFactory
+
+GROUPS = "pod_groups"
+FOLLOWED = frozenset({PODS, GROUPS})
+
+
+class Feed:
+    """A scheduler that knows what a cache knows, whenever it is asked for.
+
+    Args:
+      cache: what is known of the cluster.
+      make: makes a scheduler from a Snapshot.
+    """
+
+    def __init__(self, cache: Cache, make: SchedulerFactory) -> None:
+        self._cache = cache
+        self._make = make
+        self._scheduler: Scheduler | None = None
+        self._generation = 0
+        self._resources = Resources()
+
+    def scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
+        """Return the scheduler, brought up to date.
+
+        Args:
+          held: the gangs that wait at Permit; a cache does not know them.
+        """
+        cache = self._cache
+        changes = cache.changes(self._generation)
+        if self._scheduler is None or changes is None or not self._will_do(changes):
+            snapshot = cache.snapshot()
+            self._resources = Resources(snapshot)
+            self._scheduler = self._make(snapshot)
+        else:
+            tell(self._scheduler, changes, cache)
+        self._generation = cache.generation
+        self._scheduler.hold(held)
+        return self._scheduler
+
+    def _will_do(self, changes: Iterable[Change]) -> bool:
+        """Tell whether the scheduler that is there can follow."""
+        return all(
+            one.field in FOLLOWED
+            and (one.field != PODS or one.after is None or self._resources.hold(one.after))
+            for one in changes
+        )
+
+
+class Resources:
+    """The names of resources that nodes offer or pods ask for; pods that share a spec are read once."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        snapshot = snapshot or Snapshot()
+        self._specs: dict[int, Pod] = {}
+        self._names: set[str] = set()
+        for node in snapshot.nodes:
+            self._names.update(node.status.allocatable or node.status.capacity or ())
+        for pod in snapshot.pods:
+            if id(pod.spec) not in self._specs:
+                self._specs[id(pod.spec)] = pod
+                self._names.update(requests(pod))
+
+    def hold(self, pod: Pod) -> bool:
+        """Tell whether all that a pod asks for has a name that is known."""
+        return id(pod.spec) in self._specs or self._names.issuperset(requests(pod))
+
+
+def tell(scheduler: Scheduler, changes: Iterable[Change], cache: Cache) -> None:
+    """Tell a scheduler which pods and PodGroups changed: each call once, with all that it is for."""
+    joined, left, bound = [], [], []
+    gone = []
+    for one in changes:
+        if one.field == GROUPS:
+            if one.after is None:
+                gone.append(one.key)
+            else:
+                scheduler.add_group(one.after)
+        elif _binds(one) and cache.has_node(one.after.node):
+            bound.append(one.after)
+        else:
+            if one.before is not None:
+                left.append(one.before)
+            if one.after is not None:
+                joined.append(one.after)
+    scheduler.remove_pods(left)
+    scheduler.bind_pods(bound)
+    scheduler.add_pods(joined)
+    for key in gone:
+        scheduler.remove_group(key)
+
+
+def _binds(change: Change) -> bool:
+    """Tell whether a change only gives a waiting pod its node."""
+    before, after = change.before, change.after
+    if before is None or after is None or before.node or not after.node:
+        return False
+    return bool(before.labels == after.labels and before.metadata.uid == after.metadata.uid)
