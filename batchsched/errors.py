@@ -54,11 +54,23 @@ class UnusableInput(BatchschedError):
 class PluginError(BatchschedError):
     """A plugin broke: it raised, or answered nonsense. Its pod fails, nothing else does."""
 
+    kind = "plugin"
+
     def __init__(self, plugin: str, point: str, problem: str) -> None:
-        super().__init__(f"plugin {plugin} failed in {point}: {problem}")
+        super().__init__(f"{self.kind} {plugin} failed in {point}: {problem}")
         self.plugin = plugin
         self.point = point
         self.problem = problem
+
+
+class PluginOverdue(PluginError):
+    """A plugin did not answer in time. Its pod fails, and it is asked no more."""
+
+
+class ExtenderError(PluginError):
+    """An extender that may not be ignored gave no answer, or one that makes no sense. Its pod fails."""
+
+    kind = "extender"
 
 
 class IllegalMove(BatchschedError):
@@ -71,3 +83,36 @@ class RecordTampered(BatchschedError):
 
 class SolverFault(BatchschedError):
     """A model that the solver does not accept: a defect of the formulation, never of the input."""
+
+
+class ApiError(BatchschedError):
+    """The API server refused a request.
+
+    Args:
+      status: the HTTP status.
+      reason: the reason of the Status object, such as `Conflict`; "" where there is none.
+      message: what it said.
+      retry_after: seconds that it asks us to wait, 0 for none.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class Unreachable(BatchschedError):
+    """A request without an answer: no connection, a deadline that passed, an answer cut short.
+
+    The server may have carried it out.
+    """
+
+
+class BindFailed(BatchschedError):
+    """A pod that is not bound to the node it was to go to, and why."""
+
+
+class NotLeading(BatchschedError):
+    """A write that was not sent: somebody else may be the leader by now."""

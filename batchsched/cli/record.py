@@ -45,6 +45,14 @@ def keep(session: "Session", path: Path) -> None:
     from batchsched.record.file import Record, write
 
     digest = write(
-        path, Record(session.snapshot, session.profile, session.now, session.seed, session.decision)
+        path,
+        Record(
+            session.snapshot,
+            session.profile,
+            session.now,
+            session.seed,
+            session.decision,
+            answers=session.answers,
+        ),
     )
     print(f"recorded in {path} ({digest[:19]}…)", file=sys.stderr)

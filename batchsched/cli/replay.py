@@ -26,21 +26,33 @@ def replay(
 ) -> None:
     """Decide a recorded session again, and say whether the decision repeats, byte for byte.
 
+    What extenders answered, and which plugins hung, stands in the file: nobody is asked again.
+
     Exit code 4 when it differs, 1 when the file was tampered with. With -o json or yaml the new decision is
     printed, and the differences go to standard error.
     """
     from batchsched.cli.printing import print_data
-    from batchsched.cli.session import timed
+    from batchsched.cli.session import accounted
     from batchsched.cli.stopwatch import Stopwatch
     from batchsched.record.file import read
     from batchsched.record.replay import differences
+    from batchsched.session.decide import decide
 
     recorded = read(session)
     stopwatch = Stopwatch()
     try:
-        again = timed(recorded.snapshot, recorded.profile, recorded.now, recorded.seed, stopwatch)
+        with stopwatch.stage("session"):
+            again = decide(
+                recorded.snapshot,
+                recorded.profile,
+                recorded.now,
+                recorded.seed,
+                telemetry=stopwatch,
+                outside=recorded.answers.again(),
+            )
     finally:
         stopwatch.close()
+    again = accounted(again, stopwatch)
     found = differences(recorded.decision, again)
     stream = sys.stdout if output is Output.TABLE else sys.stderr
     if not found:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchsched.cli.exit import ExitCode
 from batchsched.cli.stopwatch import Stopwatch
@@ -19,6 +20,9 @@ from batchsched.ordering.tree import without_effect
 from batchsched.settings.load import load_with_warnings
 from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
 
+if TYPE_CHECKING:
+    from batchsched.record.answers import Answers
+
 _MOST_SHOWN = 50
 """Set-aside objects and warnings on standard error; the decision itself has them all."""
 
@@ -29,6 +33,7 @@ class Session:
 
     Args:
       now: seconds since 1970.
+      answers: what the world said meanwhile.
     """
 
     snapshot: Snapshot
@@ -36,6 +41,7 @@ class Session:
     now: float
     seed: int
     decision: Decision
+    answers: "Answers"
 
     @property
     def exit_code(self) -> ExitCode:
@@ -58,13 +64,13 @@ def run_session(
     with _without_garbage_collection():
         try:
             reading = read(files, stopwatch, scheduler_name=profile.scheduler_name)
-            decision = timed(reading.snapshot, profile, moment, seed, stopwatch)
+            decision, answers = timed(reading.snapshot, profile, moment, seed, stopwatch)
         finally:
             stopwatch.close()
     _tell([f"set aside: {sentence(one)}" for one in decision.set_aside])
     unused = without_effect(reading.snapshot.queues)
     _tell([f"warning: {warning}" for warning in (*reading.warnings, *([unused] if unused else []))])
-    return Session(reading.snapshot, profile, moment, seed, decision)
+    return Session(reading.snapshot, profile, moment, seed, decision, answers)
 
 
 def profile_of(config: Path | None, name: str | None) -> Profile:
@@ -105,14 +111,22 @@ def chosen(configuration: BatchSchedulerConfiguration, name: str | None, file: P
     )
 
 
-def timed(snapshot: Snapshot, profile: Profile, now: float, seed: int, stopwatch: Stopwatch) -> Decision:
-    """Decide, and add the seconds of the session and of its stages to the account."""
+def timed(
+    snapshot: Snapshot, profile: Profile, now: float, seed: int, stopwatch: Stopwatch
+) -> "tuple[Decision, Answers]":
+    """Decide in the world as it is; returns the decision, and what the world said."""
+    from batchsched.service.session import Meeting
+
+    meeting = Meeting(profile)
+    with stopwatch.stage("session"):
+        decision = meeting.decide(snapshot, now, seed, stopwatch)
+    return accounted(decision, stopwatch), meeting.answers
+
+
+def accounted(decision: Decision, stopwatch: Stopwatch) -> Decision:
+    """Add the seconds of the session and of its stages to the account."""
     from msgspec.structs import replace
 
-    from batchsched.session.decide import decide
-
-    with stopwatch.stage("session"):
-        decision = decide(snapshot, profile, now, seed, telemetry=stopwatch)
     account = replace(decision.solver, seconds=stopwatch.seconds("session"), stages=stopwatch.stages)
     return replace(decision, solver=account)
 

@@ -1,15 +1,35 @@
 """The binding cycle of one pod: PreBind, Bind, PostBind, in that order, on whatever loop the shell runs."""
 
+from dataclasses import dataclass, field, replace
+
 from batchsched.errors import PluginError
 from batchsched.framework import answers
 from batchsched.framework.guard import awaited
+from batchsched.framework.nodes import NodeTable
 from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.state import CycleState
 from batchsched.framework.status import SKIP, Code, Status
 from batchsched.model.pod import Pod
+from batchsched.ports.binder import Binder
 
 
-async def bind(pipeline: Pipeline, pod: Pod, node: str) -> Status:
-    """Take a pod that was allowed through the last points. The caller unreserves it when this does not succeed.
+@dataclass(frozen=True, slots=True)
+class BindingCycle:
+    """What plugins have in a binding cycle.
+
+    Args:
+      table: the nodes, with what Reserve promised the pod.
+      binder: writes.
+      state: what plugins kept of the scheduling cycle; empty where it is over and gone.
+    """
+
+    table: NodeTable
+    binder: Binder
+    state: CycleState = field(default_factory=CycleState)
+
+
+async def bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+    """Take a pod that was allowed through the last points. Where it is not bound, every plugin is unreserved.
 
     Returns: Success, with a sentence for each PostBind that broke, since the pod is bound all the same; the refusal
     of a PreBind or Bind; Skip when no Bind plugin took the pod.
@@ -17,19 +37,41 @@ async def bind(pipeline: Pipeline, pod: Pod, node: str) -> Status:
     Raises:
       PluginError: a PreBind or a Bind broke.
     """
+    try:
+        status = await _bound(pipeline, pod, node, cycle)
+    except PluginError:
+        _unreserve(pipeline, pod, node, cycle)
+        raise
+    if status.code is not Code.SUCCESS:
+        return replace(status, reasons=(*status.reasons, *_unreserve(pipeline, pod, node, cycle)))
+    return Status(reasons=await _tell(pipeline, pod, node))
+
+
+async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+    """Ask every PreBind, and Bind plugins until one does not skip."""
     for prebind in pipeline.prebinds:
-        answer = await awaited(prebind, "PreBind", prebind.prebind, pod, node)
+        answer = await awaited(prebind, "PreBind", prebind.prebind, pod, node, cycle)
         status = answers.status(prebind, "PreBind", answer)
         if not status.ok:
             return answers.signed(status, prebind)
     for binder in pipeline.binds:
-        status = answers.status(binder, "Bind", await awaited(binder, "Bind", binder.bind, pod, node))
-        if status.code is Code.SKIP:
-            continue
-        if status.ok:
-            return Status(reasons=await _tell(pipeline, pod, node))
-        return answers.signed(status, binder)
+        answer = await awaited(binder, "Bind", binder.bind, pod, node, cycle)
+        status = answers.status(binder, "Bind", answer)
+        if status.code is not Code.SKIP:
+            return answers.signed(status, binder)
     return SKIP
+
+
+def _unreserve(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> tuple[str, ...]:
+    """Unreserve the pod at every plugin; returns what broke, which helps nobody to keep the place."""
+    at = cycle.table.index.get(node)
+    if at is None:  # the node is gone, and with it what was kept there
+        return ()
+    try:
+        pipeline.unreserve(pod, at, cycle.table, cycle.state)
+    except PluginError as error:
+        return (str(error),)
+    return ()
 
 
 async def _tell(pipeline: Pipeline, pod: Pod, node: str) -> tuple[str, ...]:

@@ -16,9 +16,8 @@ from batchsched.framework.guard import name_of
 from batchsched.framework.pipeline import landing
 from batchsched.framework.points import Landing
 from batchsched.framework.registry import found
+from batchsched.framework.watched import is_ours
 from batchsched.settings.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
-
-OURS: Final = "batchsched."
 
 LANDINGS: Final = {
     Landing.STATIC: "pods that land change nothing",
@@ -68,7 +67,7 @@ _RANGES: Final = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def plugins() -> str:
     """Return the page of plugins: what each looks at, where it is asked, its arguments."""
-    ours = {name_of(one): one for one in found() if one.__module__.startswith(OURS)}
+    ours = {name_of(one): one for one in found() if is_ours(one)}
     order = [name for name in (*DEFAULT_PLUGINS, *sorted(ours)) if name in ours]
     return "\n\n".join([_PLUGINS, *(_plugin(name, ours[name]) for name in dict.fromkeys(order))])
 

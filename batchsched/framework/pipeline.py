@@ -13,6 +13,7 @@ import numpy as np
 from batchsched.errors import PluginError
 from batchsched.framework import answers, points
 from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.extenders import ExtenderChain
 from batchsched.framework.guard import ask, name_of
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
@@ -42,6 +43,7 @@ class Pipeline:
       weights: of the Score plugins by name; 1 where missing.
       at: the plugins that are asked at a point, by its name in a profile (`pre_filter`); at a point that is
         missing, all that have it.
+      extenders: asked after the plugins.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class Pipeline:
         plugins: Sequence[object],
         weights: Mapping[str, int] | None = None,
         at: Mapping[str, Sequence[object]] | None = None,
+        extenders: ExtenderChain | None = None,
     ) -> None:
         self.plugins = tuple(plugins)
         self.weights = dict(weights or {})
+        self.extenders = extenders or ExtenderChain()
         self._chosen = {point: tuple(chosen) for point, chosen in (at or {}).items()}
         self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._at(
             "pre_enqueue", points.PreEnqueuePlugin
@@ -109,9 +113,13 @@ class Pipeline:
         parts: list[Hashable] = [
             answers.signature(one, ask(one, "Signature", one.signature, pod)) for one in self._signing
         ]
-        if self.reads_all:
+        if self.looks_at(pod):
             parts.append((repr(pod.spec), tuple(sorted(pod.labels.items()))))
         return tuple(parts)
+
+    def looks_at(self, pod: Pod) -> bool:
+        """Tell whether somebody may look at all of a pod: a plugin that says nothing of it, or an extender."""
+        return self.reads_all or self.extenders.interested(pod)
 
     def label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
         """Name the labels, on any pod, that this pod's selectors read; plugins that broke go to `failures`."""
@@ -173,6 +181,16 @@ class Pipeline:
             verdicts.append(judged.verdict)
         outside = ~allowed if allowed is not None else None
         return Scan(state, status, fits, refused_by, tuple(names), tuple(verdicts), narrowing, outside)
+
+    def extended(self, pod: PodClass, scan: Scan, table: NodeTable) -> Scan:
+        """Return a scan after the extenders were asked about the nodes that fit.
+
+        Raises:
+          ExtenderError: one failed that may not be ignored.
+        """
+        if not self.extenders or not scan.status.ok:
+            return scan
+        return scan.refusing(self.extenders.filter(pod.pod, scan.fits, table))
 
     def _prefilter(
         self, pod: PodClass, nodes: Nodes, state: CycleState
@@ -271,6 +289,8 @@ class Pipeline:
             if one.reach is Reach.CLUSTER:
                 scores = one.raw(nodes)
                 total += one.weight * (scores if one.normal is None else one.normal(scores, nodes))
+        if self.extenders:
+            total += self.extenders.prioritize(pod.pod, feasible, table)
         return total
 
     def _scorer(self, plugin: points.ScorePlugin, pod: PodClass, state: CycleState) -> Scorer:

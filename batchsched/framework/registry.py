@@ -13,9 +13,12 @@ from pydantic import BaseModel, ValidationError
 
 from batchsched.errors import InvalidInput
 from batchsched.framework.enabling import by_point, everywhere, needed, weights_of
+from batchsched.framework.extenders import ExtenderChain
 from batchsched.framework.guard import ask, name_of
 from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.watched import is_ours, watched
 from batchsched.model.complaint import Complaint, complaints
+from batchsched.ports.outside import NOBODY, Outside
 from batchsched.settings.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.settings.plugins import PASSED_OVER, EnabledPlugin
 from batchsched.settings.schema import Profile
@@ -49,8 +52,12 @@ class Registry:
         """All registered names, sorted."""
         return tuple(sorted(self._known))
 
-    def pipeline(self, profile: Profile) -> Pipeline:
+    def pipeline(self, profile: Profile, outside: Outside = NOBODY) -> Pipeline:
         """Make the pipeline of a profile.
+
+        Args:
+          profile: how to schedule.
+          outside: reaches extenders, and minds the time of plugins from other packages.
 
         Raises:
           InvalidInput: the profile names a plugin that is not registered, one at a point that it does not have, or
@@ -62,12 +69,22 @@ class Registry:
         defaults = [EnabledPlugin(name=name, weight=self.weights.get(name)) for name in self.defaults]
         multi = everywhere(defaults, profile.plugins)
         made = {
-            name: _make(self._known[name], profile.arguments(name))
+            name: watched(_make(self._known[name], profile.arguments(name)), outside.watchdog)
             for name in needed(multi, profile.plugins)
             if name in self._known
         }
         at = by_point(multi, profile.plugins, made)
-        return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), at)
+        chain = ExtenderChain(profile.extenders, outside.extenders)
+        return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), at, chain)
+
+    def foreign(self, profile: Profile) -> tuple[str, ...]:
+        """Name the plugins of other packages that a profile enables."""
+        multi = everywhere([EnabledPlugin(name=name) for name in self.defaults], profile.plugins)
+        return tuple(
+            name
+            for name in needed(multi, profile.plugins)
+            if name in self._known and not is_ours(self._known[name])
+        )
 
     def passed_over(self, profile: Profile) -> tuple[str, ...]:
         """Name the plugins of kube-scheduler that a profile enables or configures, and that are not here."""

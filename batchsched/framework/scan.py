@@ -39,6 +39,21 @@ class Scan:
         outside = ~allowed if self.outside is None else self.outside | ~allowed
         return replace(self, fits=self.fits & allowed, outside=outside)
 
+    def refusing(self, refusals: Sequence[tuple[str, Verdict]]) -> "Scan":
+        """Return the scan after others than the plugins refused nodes: by name, what each said of all N nodes."""
+        fits, refused_by = self.fits.copy(), self.refused_by.copy()
+        for at, (_, verdict) in enumerate(refusals, start=len(self.verdicts)):
+            refused_by[fits & ~verdict.fits] = at
+            fits &= verdict.fits
+        names, verdicts = zip(*refusals, strict=True) if refusals else ((), ())
+        return replace(
+            self,
+            fits=fits,
+            refused_by=refused_by,
+            plugins=(*self.plugins, *names),
+            verdicts=(*self.verdicts, *verdicts),
+        )
+
     def reasons_at(self, node: int) -> tuple[str, ...]:
         """Return why node j is refused, () when it fits."""
         if self.outside is not None and self.outside[node]:

@@ -150,12 +150,13 @@ class NodeResourcesFit(
     def _need(self, pod: PodClass, table: NodeTable) -> Need:
         amounts = np.where(pod.requests > 0, pod.requests, NEVER)
         for resource, column in table.column.items():
-            if self._ignores(resource):
+            if self.ignores(resource):
                 amounts[column] = NEVER
         amounts[table.column[PODS]] = 1
         return Need(amounts)
 
-    def _ignores(self, resource: str) -> bool:
+    def ignores(self, resource: str) -> bool:
+        """Tell whether a resource is somebody else's to look after; the solver leaves it out as well."""
         if not is_extended(resource):
             return False
         group = resource.partition("/")[0]
@@ -221,7 +222,7 @@ class NodeResourcesFit(
 
     def _asked(self, pod: Pod) -> dict[str, int]:
         """Return what the Filter compares of a pod."""
-        asked = {name: amount for name, amount in requests(pod).items() if not self._ignores(name)}
+        asked = {name: amount for name, amount in requests(pod).items() if not self.ignores(name)}
         return {**asked, PODS: 1}
 
     def _left_over(self, pod: Pod, old: Pod, new: Pod) -> Hint:

@@ -21,6 +21,7 @@ from batchsched.manifests.write import from_json, to_json
 from batchsched.model.complaint import complaints
 from batchsched.model.decision import Decision, SetAside
 from batchsched.model.snapshot import HeldGang, Snapshot
+from batchsched.record.answers import NOTHING, Answers
 from batchsched.settings.schema import Profile
 
 FORMAT: Final = "batchsched.session/1"
@@ -35,6 +36,7 @@ class Record:
     Args:
       now: seconds since 1970.
       version: the batchsched that decided.
+      answers: what the world said meanwhile.
     """
 
     snapshot: Snapshot
@@ -43,6 +45,7 @@ class Record:
     seed: int
     decision: Decision
     version: str = __version__
+    answers: Answers = NOTHING
 
 
 class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -55,6 +58,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     held: tuple[HeldGang, ...]
     set_aside: tuple[SetAside, ...]
     decision: Decision
+    answers: Answers = NOTHING
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -82,6 +86,7 @@ def write(path: Path, record: Record) -> str:
         held=record.snapshot.held,
         set_aside=record.snapshot.set_aside,
         decision=record.decision,
+        answers=record.answers,
     )
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
@@ -119,7 +124,15 @@ def read(path: Path) -> Record:
         raise InvalidInput(first.message, file=file, object="profile", field=first.field) from error
     snapshot = from_json(bytes(session.manifests), file)
     snapshot = replace(snapshot, held=session.held, set_aside=session.set_aside)
-    return Record(snapshot, profile, session.now, session.seed, session.decision, session.batchsched)
+    return Record(
+        snapshot,
+        profile,
+        session.now,
+        session.seed,
+        session.decision,
+        session.batchsched,
+        session.answers,
+    )
 
 
 def _sealed(path: Path) -> _Sealed:

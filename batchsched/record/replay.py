@@ -8,10 +8,11 @@ import msgspec
 
 from batchsched.model.decision import Decision, to_json, without_telemetry
 from batchsched.model.snapshot import Snapshot
+from batchsched.ports.outside import Outside
 from batchsched.record.file import Record
 from batchsched.settings.schema import Profile
 
-Decide = Callable[[Snapshot, Profile, float, int], Decision]
+Decide = Callable[[Snapshot, Profile, float, int, Outside], Decision]
 
 _IDENTITY: Final = {
     "assignments": ("namespace", "pod"),
@@ -44,9 +45,9 @@ def replay(record: Record, decide: Decide) -> tuple[Difference, ...]:
 
     Args:
       record: the session.
-      decide: takes snapshot, profile, now and seed.
+      decide: takes snapshot, profile, now, seed, and what says again what the world said.
     """
-    again = decide(record.snapshot, record.profile, record.now, record.seed)
+    again = decide(record.snapshot, record.profile, record.now, record.seed, record.answers.again())
     return differences(record.decision, again)
 
 

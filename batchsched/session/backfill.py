@@ -82,7 +82,7 @@ def shadow_of(scene: Scene, gang: Gang, started: Iterable[Walked], now: float) -
     runs += [_run_of(frame, walked, now) for walked in started]
     runs.sort(key=lambda run: run.end)
     runs = [run for run in runs if math.isfinite(run.end)]
-    free = frame.table.allocatable - frame.table.requested
+    free = frame.free()
     problem = lasting_problem(scene, gang)
     first = _first_fit(problem, free, runs, gang)
     if first is None:

@@ -8,6 +8,7 @@ import numpy as np
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.registry import standard
 from batchsched.framework.sampling import Sampling
+from batchsched.framework.watched import left_out
 from batchsched.model.decision import (
     Assignment,
     Decision,
@@ -15,6 +16,7 @@ from batchsched.model.decision import (
     Nomination,
     Refusal,
     Reservation,
+    SetAside,
     SolverAccount,
     TierAccount,
     Waiting,
@@ -25,6 +27,7 @@ from batchsched.model.snapshot import HeldGang, Snapshot
 from batchsched.ordering import policy as policies
 from batchsched.ordering.known import POLICIES
 from batchsched.ordering.policy import RoomPolicy
+from batchsched.ports.outside import NOBODY, Outside
 from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.session.admission import Admission, without_pods
 from batchsched.session.backlog import Line
@@ -48,7 +51,13 @@ ALL = "all"
 
 
 def decide(
-    snapshot: Snapshot, profile: Profile, now: float, seed: int, *, telemetry: Telemetry | None = None
+    snapshot: Snapshot,
+    profile: Profile,
+    now: float,
+    seed: int,
+    *,
+    telemetry: Telemetry | None = None,
+    outside: Outside = NOBODY,
 ) -> Decision:
     """Decide one session: pure, deterministic, without clock or I/O.
 
@@ -58,11 +67,13 @@ def decide(
       now: seconds since 1970.
       seed: of everything that is drawn.
       telemetry: a listener; it never changes the decision.
+      outside: reaches extenders, and minds the time of plugins. What it says is part of what is decided over, and
+        is recorded with the session.
 
     Raises:
       InvalidInput: the profile names a plugin or a policy that does not exist, or arguments that it refuses.
     """
-    return Sessions(snapshot, profile).decide(now, seed, telemetry=telemetry)
+    return Sessions(snapshot, profile, outside=outside).decide(now, seed, telemetry=telemetry)
 
 
 @dataclass(slots=True)
@@ -113,9 +124,15 @@ class Sessions:
     A fresh object over a snapshot and an old one that followed the cluster there decide the same.
     """
 
-    def __init__(self, snapshot: Snapshot, profile: Profile, pipeline: Pipeline | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        profile: Profile,
+        pipeline: Pipeline | None = None,
+        outside: Outside = NOBODY,
+    ) -> None:
         self.profile = profile
-        self.frame = Frame(snapshot, pipeline or standard().pipeline(profile))
+        self.frame = Frame(snapshot, pipeline or standard().pipeline(profile, outside))
         self.held: tuple[HeldGang, ...] = snapshot.held
         self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
         self._levels = Levels(snapshot, self.frame.table)
@@ -135,6 +152,7 @@ class Sessions:
         listener = telemetry or Silence()
         draft = Draft(brief)
         self.frame.refresh()
+        self.frame.pipeline.extenders.begin()
         with Walk(self.frame, now) as walk:
             busy = self._revisit_held(walk, draft, now)
             line = self.frame.backlog.order(self._policy, now).without(busy)
@@ -248,9 +266,7 @@ class Sessions:
         draft.refusals += ordered.refusals
         draft.reservations += ordered.reservations
 
-    def _podwise(
-        self, walk: Walk, draft: Draft, waiting: Sequence[Members], now: float, seed: int
-    ) -> None:
+    def _podwise(self, walk: Walk, draft: Draft, waiting: Sequence[Members], now: float, seed: int) -> None:
         preemption = Preemption(self.frame, now)
         podwise = Podwise(self._scene(draft), self._admission, walk, preemption, self._sampling(seed))
         podwise.select(waiting)
@@ -289,7 +305,11 @@ class Sessions:
             ),
             refusals=tuple(sorted(draft.refusals, key=lambda one: one.pod_group)),
             reservations=tuple(draft.reservations),
-            set_aside=(*self.frame.snapshot.set_aside, *self.frame.broken.values()),
+            set_aside=(
+                *self.frame.snapshot.set_aside,
+                *self.frame.broken.values(),
+                *_gone_without(self.frame.pipeline),
+            ),
             solver=SolverAccount(tiers=draft.tiers, gap=draft.gap, guard=draft.guard),
         )
 
@@ -299,6 +319,16 @@ def _places(
 ) -> list[tuple[str, str, str]]:
     found = [(placed.pod, placed.node) for one in walked for placed in one.placed]
     return sorted((pod.namespace, pod.name, names[node]) for pod, node in (*found, *others))
+
+
+def _gone_without(pipeline: Pipeline) -> list[SetAside]:
+    """Say what the session went on without: plugins that hung, and extenders that failed and may be ignored."""
+    plugins = [
+        SetAside("", f"plugin {one.plugin}", "", f"{one.point} {one.problem}")
+        for one in left_out(pipeline.plugins)
+    ]
+    extenders = [SetAside("", f"extender {url}", "", why) for why, url in pipeline.extenders.ignored.items()]
+    return plugins + extenders
 
 
 def _no_nodes(members: Members) -> Refusal:

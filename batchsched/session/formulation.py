@@ -101,8 +101,8 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         if choices[number].required == NONE and gangs[number].fresh:
             choices[number] = replace(choices[number], required=scene.levels.of_label(key, frame.table))
     problem = Problem(
-        free=np.maximum(0, frame.table.allocatable - frame.table.requested),
-        capacity=frame.table.allocatable,
+        free=np.maximum(0, frame.free()),
+        capacity=frame.capacity(),
         mask=mask,
         score=score,
         demand=_stack([part.pod_class.requests for _, part in parts], len(frame.table.resources)),

@@ -13,8 +13,9 @@ import numpy as np
 from batchsched.errors import PluginError
 from batchsched.framework.gangs import GangCount
 from batchsched.framework.nodes import LEADING, NodeTable
-from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.pipeline import Pipeline, landing
 from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import Landing
 from batchsched.framework.standing import Standings
 from batchsched.framework.status import IntArray
 from batchsched.framework.workloads import controller_of
@@ -29,6 +30,8 @@ from batchsched.session.facts import SpecBook, has_own_volume, resized
 from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of
 
 GPU_SUFFIX = "/gpu"
+ENDLESS = 2**40
+"""More of a resource than is ever asked of one node, and little enough to be added up over all of them."""
 
 
 class Frame:
@@ -56,6 +59,7 @@ class Frame:
             [name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in self.table.resources],
             np.bool_,
         )
+        self._uncounted = np.array([_somebody_elses(pipeline, one) for one in self.table.resources], np.bool_)
         self._total = self.table.allocatable.sum(axis=0)
         self._priorities = {one.metadata.name: one.value for one in snapshot.priority_classes}
         self._default_priority = next(
@@ -201,6 +205,17 @@ class Frame:
             self._vectors[id(facts.spec)] = made
         return made
 
+    def capacity(self) -> IntArray:
+        """[N, R] what the nodes offer; without end of what others look after."""
+        return self._endless(self.table.allocatable)
+
+    def free(self) -> IntArray:
+        """[N, R] what is left on the nodes, less than nothing where they are overcommitted; without end as above."""
+        return self._endless(self.table.allocatable - self.table.requested)
+
+    def _endless(self, amounts: IntArray) -> IntArray:
+        return np.where(self._uncounted, ENDLESS, amounts) if self._uncounted.any() else amounts
+
     def count_of(self, pod: Pod) -> GangCount:
         """Return the count of a pod's gang, as the session moves it."""
         identity = identity_of(pod)
@@ -225,11 +240,17 @@ class Frame:
         labels = pod.metadata.labels
         read = sorted(labels if self._all_labels and labels else self._label_keys)
         seen = tuple((key, labels.get(key)) for key in read) if labels and read else ()
+        asked = self.pipeline.extenders.interested(pod)
+        if asked:  # who is outside may look at all of it
+            seen += tuple(sorted((labels or {}).items())) + tuple(
+                sorted((pod.metadata.annotations or {}).items())
+            )
         identity = (pod.metadata.namespace, facts.signature, seen, priority, self._gang_matters(pod))
         known = self._classes.get(identity)
         if known is None:
             requests, _ = self.vectors(pod)
-            example = pod if identity[-1] or self.pipeline.reads_all else _nobody(pod, seen)
+            whole = identity[-1] or asked or self.pipeline.reads_all
+            example = pod if whole else _nobody(pod, seen)
             known = self._classes[identity] = PodClass.of(example, requests, facts.nonzero, priority)
         return known
 
@@ -322,6 +343,12 @@ class Frame:
         if not counted.any():
             return 0.0
         return float((requests[counted] / total[counted]).max())
+
+
+def _somebody_elses(pipeline: Pipeline, resource: str) -> bool:
+    """Tell whether capacities of a resource do not hold: the Filter that counts says that it is not its business."""
+    counting = (one for one in pipeline.filters if landing(one) is Landing.COUNTED)
+    return any(one.ignores(resource) for one in counting if hasattr(one, "ignores"))
 
 
 def _seniority(pod: Pod) -> tuple[str, str]:

@@ -120,7 +120,7 @@ class Ordered:
         if not room.any() or not (self._scene.frame.running or self.walked):
             return np.zeros(len(room), np.bool_)
         table = self._table
-        there = np.maximum(0, table.allocatable - table.requested).sum(axis=0) + self._soon
+        there = np.maximum(0, self._scene.frame.free()).sum(axis=0) + self._soon
         wanted = line.needs[some] + room[:, np.newaxis] * table.allocatable.sum(axis=0)
         short = (wanted > there) & (line.needs[some] > 0) & self._scene.frame.weighed
         return np.asarray((room > 0) & short.any(axis=1))
@@ -154,7 +154,7 @@ class Ordered:
 
     def _could_fit(self, needs: IntArray) -> BoolArray:
         """[W] gangs whose needs are free in sum: the others need not be tried."""
-        free: IntArray = np.maximum(0, self._table.allocatable - self._table.requested).sum(axis=0)
+        free: IntArray = np.maximum(0, self._scene.frame.free()).sum(axis=0)
         return np.asarray((needs <= free).all(axis=1))
 
     def _admitted(self, members: Members) -> Gang | None:

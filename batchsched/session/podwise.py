@@ -174,7 +174,7 @@ class Podwise:
         if over:
             trial.queue = over
             return False
-        pod_class = part.pod_class.showing(pod) if frame.pipeline.reads_all else part.pod_class
+        pod_class = part.pod_class.showing(pod) if frame.pipeline.looks_at(pod) else part.pod_class
         standing = frame.standings.of(part.pod_class)
         scan = frame.pipeline.scan(pod_class, frame.table, standing)
         if self._preemption is not None and self._preemption.nominations.pods:
@@ -184,6 +184,7 @@ class Podwise:
         allowed = trial.fence.allows(part.subgroup)
         if self._sampling is not None:
             scan = self._sampling.narrowed(scan, allowed)
+        scan = frame.pipeline.extended(pod_class, scan, frame.table)
         if not scan.fits.any():
             trial.scan = scan
             trial.stuck = trial.stuck or Stuck(part, pod, scan, allowed)

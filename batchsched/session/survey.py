@@ -82,19 +82,25 @@ class Survey:
                     lasting &= verdict.fits
                 if plugin in self._steady:
                     mask &= verdict.fits
+            asked = frame.pipeline.extenders.interested(pod_class.pod)
+            steady = self._static.issuperset(scan.narrowed_by) and not asked
+            shrinking = self._shrinking.issuperset(scan.plugins)
+            # An extender is asked once for the class, so about all nodes that a pod of it may come to.
+            for url, verdict in frame.pipeline.extenders.filter(pod_class.pod, mask, frame.table):
+                scan = scan.refusing(((url, verdict),))
+                mask &= verdict.fits
+                lasting &= ~verdict.unresolvable
             score = no_score
             if self._scores and mask.any():
                 feasible = np.flatnonzero(mask).astype(np.int32)
-                score[feasible] = frame.pipeline.score(
-                    pod_class, feasible, frame.table, scan.state, standing
-                )
+                score[feasible] = frame.pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
             return Surveyed(
                 scan,
                 mask,
                 lasting,
                 score,
-                steady=self._static.issuperset(scan.narrowed_by),
-                shrinking=self._shrinking.issuperset(scan.plugins),
+                steady=steady,
+                shrinking=shrinking,
             )
         except PluginError as error:
             return Surveyed(None, nothing, nothing, no_score, str(error), error.plugin)

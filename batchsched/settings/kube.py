@@ -5,13 +5,13 @@ Its profiles become ours. What has no meaning in batchsched is checked as kube-s
 Source: k8s.io/kube-scheduler/config/v1, and the validation of kube-scheduler's apis/config.
 """
 
-import re
-from typing import Annotated, Final, Literal, Self
+from typing import Final, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from batchsched.model.complaint import path
-from batchsched.settings.plugins import LARGEST_WEIGHT, Lenient, PluginConfig, Plugins, check_configured_once
+from batchsched.settings.extenders import Duration, Extender, check_one_binds, seconds_of
+from batchsched.settings.plugins import Lenient, PluginConfig, Plugins, check_configured_once
 from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
 
 KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
@@ -24,36 +24,11 @@ WITHOUT_EFFECT: Final = {
     "client_connection": "the connection follows from the kubeconfig",
     "pod_initial_backoff_seconds": "a session takes every pending pod",
     "pod_max_backoff_seconds": "a session takes every pending pod",
-    "extenders": "extenders are not asked: what they would refuse is allowed",
     "enable_profiling": "there is no profiling endpoint",
     "enable_contention_profiling": "there is no profiling endpoint",
     "delay_cache_until_active": "there is no cache to delay",
 }
 """Fields that are read and checked and that change nothing, and why."""
-
-_DURATION: Final = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def seconds_of(duration: str) -> float:
-    """Read a duration as Go writes it, such as `1m30s` or `100ms`, in seconds.
-
-    Raises:
-      ValueError: the text is none.
-    """
-    if not _DURATION.fullmatch(duration):
-        raise ValueError(f"expected a duration such as 15s or 1m30s, found {duration!r}")
-    parts = re.findall(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", duration)
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    return -total if duration.startswith("-") else total
-
-
-def _duration(text: str) -> str:
-    seconds_of(text)
-    return text
-
-
-Duration = Annotated[str, AfterValidator(_duration)]
 
 
 class ClientConnection(Lenient):
@@ -85,53 +60,6 @@ class LeaderElection(Lenient):
             raise ValueError(f"leaseDuration: expected more than renewDeadline, found {self.lease_duration}")
         if seconds_of(self.renew_deadline) <= seconds_of(self.retry_period):
             raise ValueError(f"renewDeadline: expected more than retryPeriod, found {self.renew_deadline}")
-        return self
-
-
-class TlsConfig(Lenient):
-    """How an extender is reached over TLS."""
-
-    insecure: bool = False
-    server_name: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    ca_file: str = ""
-    cert_data: str = ""
-    key_data: str = ""
-    ca_data: str = ""
-
-
-class ManagedResource(Lenient):
-    """A resource that an extender looks after."""
-
-    name: str = Field(min_length=1)
-    ignored_by_scheduler: bool = False
-
-
-class Extender(Lenient):
-    """A web service that takes part in kube-scheduler's decisions."""
-
-    url_prefix: str = Field(alias="urlPrefix", min_length=1)
-    filter_verb: str = ""
-    preempt_verb: str = ""
-    prioritize_verb: str = ""
-    weight: int = Field(default=0, ge=0, le=LARGEST_WEIGHT)
-    bind_verb: str = ""
-    enable_https: bool = Field(alias="enableHTTPS", default=False)
-    tls_config: TlsConfig | None = None
-    http_timeout: Duration = Field(alias="httpTimeout", default="5s")
-    node_cache_capable: bool = False
-    managed_resources: tuple[ManagedResource, ...] = ()
-    ignorable: bool = False
-
-    @model_validator(mode="after")
-    def _what_it_does_hangs_together(self) -> Self:
-        if self.prioritize_verb and not self.weight:
-            raise ValueError("weight: expected 1 or more beside prioritizeVerb, found 0")
-        names = [one.name for one in self.managed_resources]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"managedResources: {', '.join(twice)} is stated more than once")
         return self
 
 
@@ -176,11 +104,7 @@ class KubeSchedulerConfiguration(Lenient):
                 f"podMaxBackoffSeconds: expected podInitialBackoffSeconds, {self.pod_initial_backoff_seconds}, "
                 f"or more, found {self.pod_max_backoff_seconds}"
             )
-        binding = [at for at, one in enumerate(self.extenders) if one.bind_verb]
-        if len(binding) > 1:
-            raise ValueError(
-                f"{path(('extenders', binding[1], 'bindVerb'))}: only one extender may bind; take it out of the others"
-            )
+        check_one_binds(self.extenders)
         self._check_scheduler_names()
         return self
 
@@ -208,6 +132,7 @@ class KubeSchedulerConfiguration(Lenient):
                     else one.percentage_of_nodes_to_score
                 ),
                 plugin_config=one.plugin_config,
+                extenders=self.extenders,
             )
             for one in self.profiles or (KubeProfile(),)
         )

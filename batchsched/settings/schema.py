@@ -10,10 +10,12 @@ from pydantic import Field, model_validator
 
 from batchsched.model.custom import Part
 from batchsched.model.pod import SCHEDULER_NAME
+from batchsched.settings.extenders import Extender, check_one_binds, ignored_resources
 from batchsched.settings.plugins import PluginConfig, Plugins, check_configured_once
 
 CONFIG_API_VERSION: Final = "config.batchsched.dev/v1alpha1"
 CONFIG_KIND: Final = "BatchSchedulerConfiguration"
+FIT: Final = "NodeResourcesFit"
 
 
 class SolverSettings(Part):
@@ -102,15 +104,32 @@ class Profile(Part):
     )
     plugins: Plugins = Field(default=Plugins(), description="Which plugins take part.")
     plugin_config: tuple[PluginConfig, ...] = Field(default=(), description="Arguments of plugins.")
+    plugin_deadline_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="Seconds that a call of a plugin from another package may take. One that takes longer fails the "
+        "pod it was asked about, and is left out until the next start.",
+    )
+    extenders: tuple[Extender, ...] = Field(
+        default=(),
+        description="Web services that are asked after the plugins, in this order, ignorable ones last.",
+    )
 
     @model_validator(mode="after")
-    def _each_plugin_is_configured_once(self) -> Self:
+    def _parts_agree(self) -> Self:
         check_configured_once(self.plugin_config)
+        check_one_binds(self.extenders)
         return self
 
     def arguments(self, plugin: str) -> dict[str, Any]:
-        """Return the arguments of a plugin, {} where none are stated."""
-        return next((one.stated for one in self.plugin_config if one.name == plugin), {})
+        """Return the arguments of a plugin, {} where none are stated.
+
+        As in kube-scheduler, what extenders keep to themselves takes the place of NodeResourcesFit's own list.
+        """
+        stated = next((one.stated for one in self.plugin_config if one.name == plugin), {})
+        ignored = ignored_resources(self.extenders) if plugin == FIT else []
+        return stated | {"ignoredResources": ignored} if ignored else stated
 
 
 class BatchSchedulerConfiguration(Part):

@@ -52,7 +52,7 @@ def test_order_alone_is_a_difference():
 def test_replay_hands_the_recorded_session_to_decide():
     seen = []
 
-    def decide(snapshot, profile, now, seed):
+    def decide(snapshot, profile, now, seed, outside):
         seen.append((snapshot, profile, now, seed))
         return Decision()
 

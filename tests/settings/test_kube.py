@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.settings.kube import KubeSchedulerConfiguration, seconds_of
+from batchsched.settings.kube import KubeSchedulerConfiguration
 from batchsched.settings.load import load, load_with_warnings
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -76,8 +76,6 @@ def test_what_does_nothing_here_is_said_once_with_its_reason(tmp_path):
 def test_what_asks_for_what_is_done_anyway_needs_no_word():
     text = HEAD + "percentageOfNodesToScore: 100\nextenders: []\nprofiles: [{percentageOfNodesToScore: 100}]"
     assert load_with_warnings(text)[1] == ()
-    extender = HEAD + "extenders: [{urlPrefix: 'http://one', filterVerb: filter}]"
-    assert "what they would refuse is allowed" in load_with_warnings(extender)[1][0]
 
 
 def test_what_kube_scheduler_writes_of_its_own_defaults_asks_for_nothing():
@@ -166,6 +164,7 @@ def test_a_file_without_profiles_has_the_default_scheduler():
             "extenders: [{urlPrefix: u, enableHTTPS: 7}]",
             "extenders[0].enableHTTPS: ",
         ),
+        ("extenders: [{urlPrefix: u, httpTimeout: -1s}]", "extenders[0].httpTimeout: expected 0 or more"),
     ],
 )
 def test_a_mistake_is_named_by_its_path(text, message):
@@ -185,14 +184,6 @@ def test_the_kind_alone_or_the_group_alone_tells_whose_file_it_is():
     for text in ("kind: KubeSchedulerConfiguration", "apiVersion: kubescheduler.config.k8s.io/v1"):
         with pytest.raises(InvalidInput, match="is required; add it"):
             load(text)
-
-
-@pytest.mark.parametrize(
-    "text, seconds",
-    [("15s", 15.0), ("1m30s", 90.0), ("100ms", 0.1), ("1.5h", 5400.0), ("0", 0.0), ("-2s", -2.0)],
-)
-def test_durations_are_read_as_go_writes_them(text, seconds):
-    assert seconds_of(text) == pytest.approx(seconds)
 
 
 def test_null_means_not_stated():
