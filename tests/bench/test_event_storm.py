@@ -1,0 +1,64 @@
+"""A hundred thousand events on a queue with the default plugins, beside the plainest queue there could be."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from batchsched.framework.changes import events_of
+from batchsched.framework.events import Hint
+from batchsched.model.pod import SCHEDULER_NAME
+from batchsched.session.scheduling_queue import Entity, Place, SchedulingQueue
+from bench.event_storm import fill, main, refuse, refusing, storm
+from tests.session.scheduling_queue.entities import standard_pipeline
+
+EVENTS = 100_000
+
+
+def listening(pipeline: Any) -> dict[str, Any]:
+    """Who registers what, by name."""
+    return {
+        one.name: one.events_to_register() for one in pipeline.plugins if hasattr(one, "events_to_register")
+    }
+
+
+def may_help(ears: dict[str, Any], entity: Entity, resource: Any, old: Any, new: Any) -> bool:
+    """Ask everybody who refused every pod, one after the other."""
+    return any(
+        one.event.includes(event) and (one.hint is None or one.hint(pod, old, new) is Hint.QUEUE)
+        for event in events_of(resource, old, new)
+        for pod in entity.pods.values()
+        for plugin in refusing(pod)
+        for one in ears[plugin]
+    )
+
+
+@pytest.mark.slow
+def test_a_storm_of_events_moves_only_whom_it_may_help_and_loses_nobody():
+    pipeline = standard_pipeline()
+    queue = SchedulingQueue({SCHEDULER_NAME: pipeline})
+    ears = listening(pipeline)
+    fill(queue, pods=10, gangs=1)
+    identities = [f"pod/default/p{at}" for at in range(10)] + ["default/g0"]
+    entities = [one for one in map(queue.get, identities) if one is not None]
+    moved = stayed = 0
+    for at, (resource, old, new) in enumerate(storm(Random(1), EVENTS, nodes=50)):
+        waiting = [one for one in entities if one.place is Place.UNSCHEDULABLE]
+        expected = [one.identity for one in waiting if may_help(ears, one, resource, old, new)]
+        queue.cluster_changed(resource, old, new, at / 1000)
+        assert [one.identity for one in waiting if one.place is not Place.UNSCHEDULABLE] == expected
+        moved += len(expected)
+        stayed += len(waiting) - len(expected)
+        if at % 20 == 0:
+            refuse(queue, at / 1000, early=True)
+    assert sum(queue.pending().values()) == 20
+    assert queue.faults() == {}
+    assert moved > 1000
+    assert stayed > 1000
+
+
+def test_the_bench_of_the_storm_says_what_it_took(capsys):
+    assert main(["--events", "500", "--nodes", "20", "--pods", "40", "--gangs", "4"]) == 0
+    said = capsys.readouterr().out
+    assert "500 events, 80 pods waiting" in said
+    assert "80 pods wait still; hints that broke: 0" in said
