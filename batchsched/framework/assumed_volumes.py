@@ -36,6 +36,10 @@ class AssumedVolumes:
         self.claim_of.update(promise.volumes)
         self.node_of.update(promise.claims)
 
+    def of(self, pod: str) -> Promise:
+        """Return what a pod, `namespace/name`, was promised; nothing where there is no promise."""
+        return self._by_pod.get(pod, Promise())
+
     def revert(self, pod: str) -> None:
         """Take the pod's promises back; nothing happens where there are none."""
         promise = self._by_pod.pop(pod, None)

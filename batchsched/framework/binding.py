@@ -8,7 +8,7 @@ from batchsched.framework.guard import awaited
 from batchsched.framework.nodes import NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import SKIP, Code, Status
+from batchsched.framework.status import SKIP, SUCCESS, Code, Status
 from batchsched.model.pod import Pod
 from batchsched.ports.binder import Binder
 
@@ -54,6 +54,8 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
         status = answers.status(prebind, "PreBind", answer)
         if not status.ok:
             return answers.signed(status, prebind)
+    if await pipeline.extenders.bind(pod, node):
+        return SUCCESS
     for binder in pipeline.binds:
         answer = await awaited(binder, "Bind", binder.bind, pod, node, cycle)
         status = answers.status(binder, "Bind", answer)

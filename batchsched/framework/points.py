@@ -29,6 +29,7 @@ from batchsched.framework.status import (
 from batchsched.model.pod import Pod
 from batchsched.model.policy import PodDisruptionBudget
 from batchsched.model.snapshot import Snapshot
+from batchsched.ports.binder import Binder
 
 
 class Landing(Enum):
@@ -279,11 +280,25 @@ class PermitPlugin(Protocol):
         ...
 
 
+class BindingHandle(Protocol):
+    """What plugins have in a binding cycle."""
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes, with what Reserve promised the pod."""
+        ...
+
+    @property
+    def binder(self) -> Binder:
+        """Writes; what it raises ends the cycle."""
+        ...
+
+
 @runtime_checkable
 class PreBindPlugin(Protocol):
     """Does what must be done before the binding is written, such as provisioning a volume."""
 
-    async def prebind(self, pod: Pod, node: str) -> Status:
+    async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         """Prepare the binding; a refusal sends the pod back."""
         ...
 
@@ -292,7 +307,7 @@ class PreBindPlugin(Protocol):
 class BindPlugin(Protocol):
     """Writes the binding. The first that does not Skip has done it."""
 
-    async def bind(self, pod: Pod, node: str) -> Status:
+    async def bind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         """Bind, or Skip."""
         ...
 

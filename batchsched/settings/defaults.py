@@ -24,6 +24,7 @@ DEFAULT_PLUGINS: Final = (
     "DefaultPreemption",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
+    "DefaultBinder",
     "NodeDeclaredFeatures",
     "GangScheduling",
 )

@@ -19,7 +19,6 @@ PASSED_OVER: Final = frozenset(
     {
         "AzureDiskLimits",
         "CinderLimits",
-        "DefaultBinder",
         "DefaultPreemption",
         "DynamicResources",
         "EBSLimits",

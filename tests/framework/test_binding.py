@@ -7,10 +7,12 @@ import pytest
 from typing_extensions import override
 
 from batchsched.errors import PluginError
-from batchsched.framework.binding import bind
+from batchsched.framework.binding import BindingCycle, bind
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status
-from tests.plugins.cluster import pod
+from tests.plugins.binder import Written
+from tests.plugins.cluster import node as a_node
+from tests.plugins.cluster import pod, table
 
 NO = Status(Code.UNSCHEDULABLE, ("no volume",), "x")
 Calls = list[tuple[str, str]]
@@ -24,12 +26,12 @@ class Binder:
         self.calls = calls
         self.answer = answer
 
-    async def prebind(self, pod, node):
+    async def prebind(self, pod, node, cycle):
         self.calls.append(("PreBind", self.name))
         await asyncio.sleep(0)
         return self.answer("PreBind")
 
-    async def bind(self, pod, node):
+    async def bind(self, pod, node, cycle):
         self.calls.append(("Bind", self.name))
         return self.answer("Bind")
 
@@ -37,8 +39,27 @@ class Binder:
         self.calls.append(("PostBind", self.name))
 
 
-def bound(*plugins: Binder) -> Status:
-    return asyncio.run(bind(Pipeline(plugins), pod(), "n0"))
+class Keeper:
+    """A Reserve plugin that notes who is unreserved."""
+
+    name = "Keeper"
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.unreserved: list[tuple[str, int]] = []
+        self.fault = fault
+
+    def reserve(self, pod, node, nodes, state):
+        return SUCCESS
+
+    def unreserve(self, pod, node, nodes, state):
+        self.unreserved.append((pod.name, node))
+        if self.fault is not None:
+            raise self.fault
+
+
+def bound(*plugins: object, node: str = "n0") -> Status:
+    cycle = BindingCycle(table([a_node("n0")]), Written())
+    return asyncio.run(bind(Pipeline(plugins), pod(), node, cycle))
 
 
 def at(point: str, status: Status) -> Callable[[str], Status]:
@@ -105,7 +126,7 @@ def test_answer_that_means_nothing_is_breakage(point, answer):
 def test_plugin_that_raises_before_it_awaits_is_named_too():
     class Plain(Binder):
         @override
-        def bind(self, pod, node):
+        def bind(self, pod, node, cycle):
             raise OSError("gone")
 
     with pytest.raises(PluginError, match="plugin a failed in Bind: OSError: gone"):
@@ -127,3 +148,42 @@ def test_postbind_that_breaks_leaves_the_pod_bound_and_the_others_told():
     assert status.ok
     assert status.reasons == ("plugin a failed in PostBind: OSError: gone",)
     assert calls[-1] == ("PostBind", "b")
+
+
+@pytest.mark.parametrize("point", ["PreBind", "Bind"])
+@pytest.mark.parametrize("status", [NO, SKIP], ids=["refusal", "skip"])
+def test_pod_that_is_not_bound_is_unreserved_once(point, status):
+    keeper = Keeper()
+    refused = bound(keeper, Binder("a", [], at(point, status)))
+    assert keeper.unreserved == ([] if refused.code is Code.SUCCESS else [("x", 0)])
+    assert (point, status) == ("PreBind", SKIP) or refused.code is status.code
+
+
+@pytest.mark.parametrize("point", ["PreBind", "Bind"])
+def test_breakage_unreserves_too(point):
+    def broken(asked: str) -> Status:
+        if asked == point:
+            raise OSError("gone")
+        return SUCCESS
+
+    keeper = Keeper()
+    with pytest.raises(PluginError):
+        bound(keeper, Binder("a", [], broken))
+    assert keeper.unreserved == [("x", 0)]
+
+
+def test_pod_that_is_bound_keeps_what_was_reserved():
+    keeper = Keeper()
+    assert bound(keeper, Binder("a", [])).ok
+    assert keeper.unreserved == []
+
+
+def test_what_breaks_as_a_pod_is_unreserved_is_told():
+    status = bound(Keeper(OSError("gone")), Binder("a", [], at("Bind", NO)))
+    assert status.reasons == ("no volume", "plugin Keeper failed in Unreserve: OSError: gone")
+
+
+def test_node_that_is_gone_has_nothing_to_give_back():
+    keeper = Keeper()
+    bound(keeper, Binder("a", [], at("Bind", NO)), node="atlantis")
+    assert keeper.unreserved == []

@@ -1,0 +1,28 @@
+"""DefaultBinder: writes the pod's binding."""
+
+from typing import ClassVar
+
+from typing_extensions import override
+
+from batchsched.framework.points import BindingHandle, BindPlugin, SignaturePlugin
+from batchsched.framework.status import SUCCESS, Status
+from batchsched.model.binding import Binding
+from batchsched.model.pod import Pod
+
+
+class DefaultBinder(SignaturePlugin, BindPlugin):
+    """Binds every pod that no Bind plugin before it has taken. What the API server refuses ends the binding cycle.
+
+    Source: kube-scheduler's plugins/defaultbinder.
+    """
+
+    name: ClassVar[str] = "DefaultBinder"
+
+    @override
+    def signature(self, pod: Pod) -> None:
+        return None
+
+    @override
+    async def bind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
+        await cycle.binder.bind(Binding.of(pod, node))
+        return SUCCESS

@@ -1,0 +1,33 @@
+"""A binder that keeps what it is told to write, for tests of the binding cycle."""
+
+from collections.abc import Sequence
+
+from batchsched.model.binding import Binding, NodeSelection, VolumeBinding
+
+
+class Written:
+    """Takes every write, and answers that claims are bound, or not in time; or fails at every write."""
+
+    def __init__(self, *, bound: bool = True, fault: Exception | None = None) -> None:
+        self.writes: list[Binding | VolumeBinding | NodeSelection] = []
+        self.awaited: list[tuple[tuple[str, ...], float]] = []
+        self._bound = bound
+        self._fault = fault
+
+    def _take(self, write: Binding | VolumeBinding | NodeSelection) -> None:
+        if self._fault is not None:
+            raise self._fault
+        self.writes.append(write)
+
+    async def bind(self, binding: Binding) -> None:
+        self._take(binding)
+
+    async def bind_volume(self, binding: VolumeBinding) -> None:
+        self._take(binding)
+
+    async def select_node(self, selection: NodeSelection) -> None:
+        self._take(selection)
+
+    async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        self.awaited.append((tuple(claims), timeout_seconds))
+        return self._bound

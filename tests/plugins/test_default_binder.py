@@ -1,0 +1,58 @@
+"""DefaultBinder: the binding is written, and what the API server refuses ends the cycle."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from batchsched.errors import PluginError
+from batchsched.framework.binding import BindingCycle, bind
+from batchsched.framework.pipeline import Pipeline, names
+from batchsched.framework.registry import standard
+from batchsched.framework.status import SKIP, SUCCESS
+from batchsched.model.binding import Binding
+from batchsched.plugins.default_binder import DefaultBinder
+from batchsched.settings.schema import Profile
+from tests.plugins.binder import Written
+from tests.plugins.cluster import node, pod, table
+
+
+def cycle(binder):
+    return BindingCycle(table([node("a")]), binder)
+
+
+def known():
+    one = pod("x")
+    return msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, uid="u1"))
+
+
+def test_a_pod_is_bound_to_its_node():
+    binder = Written()
+    assert asyncio.run(bind(Pipeline([DefaultBinder()]), known(), "a", cycle(binder))) == SUCCESS
+    assert binder.writes == [Binding("default", "x", "u1", "a")]
+
+
+def test_a_write_that_fails_is_breakage_with_the_name_of_the_plugin():
+    binder = Written(fault=OSError("409 Conflict"))
+    with pytest.raises(PluginError, match="plugin DefaultBinder failed in Bind: OSError: 409 Conflict"):
+        asyncio.run(bind(Pipeline([DefaultBinder()]), known(), "a", cycle(binder)))
+
+
+@pytest.mark.parametrize("answer, writes", [(SKIP, 1), (SUCCESS, 0)], ids=["skips", "takes it"])
+def test_a_binder_before_it_comes_first(answer, writes):
+    class Own:
+        name = "Own"
+
+        async def bind(self, pod, node, cycle):
+            return answer
+
+    binder = Written()
+    assert asyncio.run(bind(Pipeline([Own(), DefaultBinder()]), known(), "a", cycle(binder))).ok
+    assert len(binder.writes) == writes
+
+
+def test_it_binds_unless_a_profile_says_otherwise():
+    assert names(standard().pipeline(Profile()).binds) == ("DefaultBinder",)
+    off = Profile.model_validate({"plugins": {"bind": {"disabled": [{"name": "DefaultBinder"}]}}})
+    assert standard().pipeline(off).binds == ()
+    assert DefaultBinder().signature(pod()) is DefaultBinder().signature(known())
