@@ -64,7 +64,7 @@ def check(start: Place, end: Place) -> None:
 
 def page() -> str:
     """Return the documentation's page of the scheduling queue."""
-    names = {one: one.name.replace("_", "").title() for one in Place}
+    names = {one: one.name.title().replace("_", "") for one in Place}
     inner = [(start, end) for start, end in MOVES if start is not Place.NEW and end is not Place.GONE]
     return "\n".join(
         [
