@@ -80,7 +80,8 @@ class Action(Flag):
     ALL = ADD | DELETE | UPDATE
 
 
-def _written(action: Action) -> str:
+def written(action: Action) -> str:
+    """Return the name of one action, as kube-scheduler writes it."""
     if action is Action.UPDATE_OTHER or action is Action.UPDATE:
         return "Update"
     return (action.name or "All").title().replace("_", "")
@@ -104,7 +105,7 @@ class ClusterEvent:
     def label(self) -> str:
         """The event's name in `queue_incoming_pods_total`, such as NodeAdd or AssignedPodUpdatePodLabel."""
         target = self.resource is Resource.TARGET_POD
-        return self.named or f"{Resource.UNSCHEDULED_POD if target else self.resource}{_written(self.action)}"
+        return self.named or f"{Resource.UNSCHEDULED_POD if target else self.resource}{written(self.action)}"
 
     @property
     def wildcard(self) -> bool:

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from batchsched.framework.answers import POINTS, Point
+from batchsched.framework.events import Action, EnqueueExtensionsPlugin, written
 from batchsched.framework.guard import name_of
 from batchsched.framework.pipeline import landing
 from batchsched.framework.points import Landing
@@ -34,7 +35,8 @@ their scores (`profiles[].plugins`) and gives them arguments (`profiles[].plugin
 unknown or out of range is refused with its field. [Writing a plugin](../writing-a-plugin.md) says how to add one,
 [The life of a pod](pod-life.md) what each point is for.
 
-Those that are on by default stand first, in the order in which they are asked."""
+Those that are on by default stand first, in the order in which they are asked. In the events that may help, TargetPod is
+the very pod that was refused, UnscheduledPod another that waits, AssignedPod one that has a node."""
 
 _POD: Final = """# The life of a pod
 
@@ -92,9 +94,33 @@ def _plugin(name: str, plugin: type) -> str:
     facts = [f"Asked at {points}.", f"By default it is {default}."]
     if "Filter" in points_of(plugin):
         facts.append(f"Its verdict: {LANDINGS[landing(plugin)]}.")
+    facts += _events(plugin)
     model = getattr(plugin, "Args", None)
     parts = [f"## `{name}`", _docstring(plugin), " ".join(facts)]
     return "\n\n".join([*parts, _arguments(model)] if model is not None else parts)
+
+
+def _events(plugin: type) -> Iterator[str]:
+    """What a plugin of ours, made without arguments, registers: by kind of object, in its order."""
+    if not callable(getattr(plugin, "events_to_register", None)):
+        return
+    made: EnqueueExtensionsPlugin = plugin()
+    actions: dict[str, Action] = {}
+    for one in made.events_to_register():
+        known = actions.get(one.event.resource, Action(0))
+        actions[one.event.resource] = known | one.event.action
+    told = [f"{resource} ({', '.join(_named(action))})" for resource, action in actions.items()]
+    yield (
+        f"What [may help](scheduling-queue.md) a pod that it refused: {', '.join(told)}."
+        if told
+        else "No event helps a pod that it refused, since it refuses none."
+    )
+
+
+def _named(actions: Action) -> list[str]:
+    if Action.UPDATE in actions:
+        return [written(one) for one in actions & ~Action.UPDATE] + [written(Action.UPDATE)]
+    return [written(one) for one in actions]
 
 
 def _docstring(plugin: type) -> str:

@@ -64,3 +64,9 @@ def test_arguments_are_listed_with_those_inside_them():
         "| `must` | text | required | as in kube-scheduler |",
         "| `maybe` | number | none | as in kube-scheduler |",
     ]
+
+
+def test_every_plugin_says_what_may_help_a_pod_that_it_refused():
+    page = plugins()
+    assert "What [may help](scheduling-queue.md) a pod that it refused: Node (Add, UpdateNodeTaint), " in page
+    assert "No event helps a pod that it refused, since it refuses none." in page
