@@ -35,8 +35,8 @@ their scores (`profiles[].plugins`) and gives them arguments (`profiles[].plugin
 unknown or out of range is refused with its field. [Writing a plugin](../writing-a-plugin.md) says how to add one,
 [The life of a pod](pod-life.md) what each point is for.
 
-Those that are on by default stand first, in the order in which they are asked. In the events that may help, TargetPod is
-the very pod that was refused, UnscheduledPod another that waits, AssignedPod one that has a node."""
+Those that are on by default stand first, in the order in which they are asked. In the events that may help, TargetPod
+is the very pod that was refused, UnscheduledPod another that waits, AssignedPod one that has a node."""
 
 _POD: Final = """# The life of a pod
 
