@@ -15,10 +15,10 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full conformance lint format bench docs docs-serve generate pin clean distclean
+.PHONY: help setup demo test test-full controlplane conformance lint format bench docs docs-serve generate pin clean distclean
 
 help: ## say what there is
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  PYTHON=python3.13 picks the interpreter (3.11 to 3.13) when .venv/ is made,"
 	@echo "  JOBS=2 the number of test processes, ARGS='-k gang' goes to pytest or the bench."
@@ -38,12 +38,15 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## one session explained, then a day under three policies; writes demo-report.html
 	@$(BIN)/batchsched demo --report demo-report.html
 
-test: lint docs ## lint, docs, then every test with branch coverage
+test: lint docs controlplane ## lint, docs, then every test with branch coverage
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST) -n $(JOBS) --dist worksteal \
 	  $(if $(ARGS),$(ARGS),--cov --cov-report=term --cov-fail-under=$(FLOOR))
 
 test-full: ## the same, each property with at least 500 examples, freshly drawn
 	@HYPOTHESIS_PROFILE=full $(MAKE) --no-print-directory test
+
+controlplane: $(READY) ## build kube-apiserver, etcd and kwok, which tests run against (once, minutes)
+	@$(BIN)/python -m tests.controlplane.build
 
 conformance: $(READY) ## compare with recorded answers of kube-scheduler (CASES=DIR for other files than our own)
 	@$(BIN)/python -m tests.conformance $(CASES)
@@ -73,7 +76,7 @@ generate: $(READY) ## write the generated pages of docs/ anew
 
 pin: $(READY) ## write constraints.txt from the newest versions that fit pyproject.toml
 	@$(PIP) install --quiet --upgrade --upgrade-strategy eager hatchling editables
-	@$(PIP) install --quiet --upgrade --upgrade-strategy eager --no-build-isolation --editable '.[dev]'
+	@$(PIP) install --quiet --upgrade --upgrade-strategy eager --no-build-isolation --editable '.[dev,controlplane]'
 	@{ sed -n '/^#/p' constraints.txt; $(PIP) freeze --exclude-editable | grep '=='; } > constraints.new
 	@mv constraints.new constraints.txt
 

@@ -1,11 +1,17 @@
-"""What every test shares: how many examples hypothesis draws, and where a browser is."""
+"""What every test shares: how many examples hypothesis draws, where a browser is, a control plane, an event loop."""
 
+import asyncio
+import inspect
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.controlplane.fixtures import namespace, own_plane, plane
+
+__all__ = ["namespace", "own_plane", "plane"]
 
 # Two cores are shared with other work, so a slow draw says nothing about the code: no deadline, no complaint.
 _ALWAYS = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -24,6 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     nameless = [item.nodeid for item in items if "\\x" in item.nodeid]
     if nameless:
         raise pytest.UsageError("give these parameters ids that can be read: " + ", ".join(nameless))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    return True
 
 
 @pytest.fixture(scope="session")

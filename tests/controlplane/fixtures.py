@@ -1,0 +1,111 @@
+"""What tests get of a control plane: one for all tests of a process, one of their own to break, a namespace."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.controlplane import build
+from tests.controlplane.objects import Manifest, node, pod, pod_group
+from tests.controlplane.plane import Api, ControlPlane
+
+_NEEDED: Final = ("etcd", "kube-apiserver", "kwok")
+_NUMBERS: Final = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane with kwok, for all tests of this process: break nothing that another test may need."""
+    with start(tmp_path_factory.mktemp("plane")) as running:
+        running.start_kwok()
+        yield running
+
+
+@pytest.fixture
+def own_plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    """A control plane without kwok that a test may break."""
+    with start(tmp_path / "plane") as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane) -> Iterator["Namespace"]:
+    """A namespace of the test's own; its pods, and all nodes, are gone afterwards."""
+    name = f"test-{next(_NUMBERS)}"
+    plane.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    yield Namespace(plane.admin, name)
+    at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+    plane.admin.call("DELETE", f"/api/v1/namespaces/{name}/pods", at_once)
+    plane.admin.call("DELETE", "/api/v1/nodes", at_once)
+
+
+def start(home: Path) -> ControlPlane:
+    """Return a control plane to start; without its programs the test is skipped, or fails where they are required."""
+    missing = [name for name in _NEEDED if build.find(name) is None]
+    if missing:
+        reason = (
+            f"no control plane ({', '.join(missing)}): run `make controlplane`, or set KUBEBUILDER_ASSETS"
+        )
+        if build.required():
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return ControlPlane(home)
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace, and an administrator in it."""
+
+    api: Api
+    name: str
+
+    def path(self, plural: str, name: str = "", group: str = "") -> str:
+        """The path of a collection here, or of an object of it; `group` is `apps/v1` and the like, "" the core."""
+        root = f"/apis/{group}" if group else "/api/v1"
+        return f"{root}/namespaces/{self.name}/{plural}" + (f"/{name}" if name else "")
+
+    def nodes(self, count: int, prefix: str = "node", **allocatable: Any) -> list[Manifest]:
+        """Make equal nodes."""
+        wanted = (node(f"{prefix}-{number}", **allocatable) for number in range(count))
+        return [self.api.create("/api/v1/nodes", one) for one in wanted]
+
+    def pod(self, name: str, **more: Any) -> Manifest:
+        """Make a pod; see `objects.pod`."""
+        return self.api.create(self.path("pods"), pod(name, **more))
+
+    def pods(self, count: int, prefix: str = "pod", **more: Any) -> list[Manifest]:
+        """Make equal pods."""
+        return [self.pod(f"{prefix}-{number}", **more) for number in range(count)]
+
+    def gang(self, name: str, pods: int, min_member: int | None = None, **more: Any) -> list[Manifest]:
+        """Make a PodGroup and its pods; its CRD has to be there."""
+        group = pod_group(name, pods if min_member is None else min_member)
+        self.api.create(self.path("podgroups", group=group["apiVersion"]), group)
+        return self.pods(pods, prefix=name, gang=name, **more)
+
+    def get(self, name: str) -> Manifest:
+        """Read a pod."""
+        return self.api.get(self.path("pods", name))
+
+    def bind(self, name: str, to: str) -> None:
+        """Bind a pod as a scheduler would."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": to}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        self.api.create(self.path("pods", f"{name}/binding"), binding)
+
+
+def eventually(true: Callable[[], Any], within: float = 15.0) -> Any:
+    """Wait until something is true, and return it.
+
+    Raises:
+      AssertionError: it is not, after `within` seconds.
+    """
+    ends = time.monotonic() + within
+    while not (found := true()):
+        assert time.monotonic() < ends, "it did not come true in time"
+        time.sleep(0.02)
+    return found
