@@ -3,7 +3,8 @@
 A gang waits and moves as one, a pod without a PodGroup as a gang of one. `queue` is the whole; `places` says where an
 entity may be and how it gets there, `entity` what is known of it, `active` and `backoff` hold those that will be tried
 again, `unschedulable` those that wait for an event, `hints` asks the plugins about events, `flights` keeps events that
-come in while an entity is in its cycle, `nominations` the nodes that are kept free for somebody.
+come in while an entity is in its cycle, `nominations` the nodes that are kept free for somebody. `gates` asks PreEnqueue, `refusals` says who refused what a session
+refused.
 
 There is no clock: every call says what time it is.
 
@@ -14,5 +15,6 @@ from batchsched.session.scheduling_queue.backoff import Backoff
 from batchsched.session.scheduling_queue.entity import Entity, Rejection
 from batchsched.session.scheduling_queue.places import Place
 from batchsched.session.scheduling_queue.queue import SchedulingQueue
+from batchsched.session.scheduling_queue.refusals import rejection_of
 
-__all__ = ["Backoff", "Entity", "Place", "Rejection", "SchedulingQueue"]
+__all__ = ["Backoff", "Entity", "Place", "Rejection", "SchedulingQueue", "rejection_of"]

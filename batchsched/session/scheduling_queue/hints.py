@@ -18,6 +18,7 @@ from batchsched.framework.pipeline import Pipeline
 from batchsched.model.pod import Pod
 from batchsched.session.scheduling_queue.entity import Entity
 from batchsched.session.scheduling_queue.flights import Occurrence
+from batchsched.session.scheduling_queue.refusals import HELPS
 
 EVERY_EVENT = (ClusterEventWithHint(ANY_EVENT),)
 """What a plugin hears of that does not say; so does one that nobody knows."""
@@ -53,7 +54,7 @@ class Hints:
         key = (scheduler, plugin, event)
         found = self._known.get(key)
         if found is None:
-            registered = self._registered.get((scheduler, plugin), EVERY_EVENT)
+            registered = self._registered.get((scheduler, plugin), HELPS.get(plugin, EVERY_EVENT))
             found = tuple(one.hint for one in registered if one.event.includes(event))
             self._known[key] = found
         return found
