@@ -69,7 +69,7 @@ class Entity:
     first_attempt: float | None = None
     rejection: Rejection = Rejection()
     gated_by: tuple[str, ...] = ()
-    _kind_of: dict[str, bytes] = field(default_factory=dict)
+    _template_of: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def scheduler(self) -> str:
@@ -79,23 +79,23 @@ class Entity:
     def put(self, pod: Pod) -> None:
         """Take in a pod, or its new version."""
         self.pods[pod.key] = pod
-        self._kind_of[pod.key] = kind_of(pod)
+        self._template_of[pod.key] = template_of(pod)
 
     def take(self, key: str) -> None:
         """Forget a pod."""
         self.pods.pop(key, None)
-        self._kind_of.pop(key, None)
+        self._template_of.pop(key, None)
 
-    def kinds(self) -> dict[bytes, Pod]:
-        """One pod of each kind: what helps one pod of a kind helps them all."""
+    def templates(self) -> dict[bytes, Pod]:
+        """One pod of each template: what helps one of them helps them all."""
         found: dict[bytes, Pod] = {}
         for key, pod in self.pods.items():
-            found.setdefault(self._kind_of[key], pod)
+            found.setdefault(self._template_of[key], pod)
         return found
 
 
-def kind_of(pod: Pod) -> bytes:
-    """Return what equal pods share: all but name, uid and times, unless a volume's claim is named after the pod."""
+def template_of(pod: Pod) -> bytes:
+    """Return the template of a pod: all but name, uid and times, unless a volume's claim is named after the pod."""
     metadata = pod.metadata
     ephemeral = any(volume.ephemeral for volume in pod.spec.volumes or ())
     own = (metadata.name, metadata.uid) if ephemeral else ()

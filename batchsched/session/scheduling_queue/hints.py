@@ -81,7 +81,7 @@ class Hints:
         plugins = entity.gated_by or entity.rejection.everyone
         if not plugins or occurrence.event.wildcard:
             return Strategy.AFTER_BACKOFF
-        pods = tuple(entity.kinds().values()) if pod is None else (pod,)
+        pods = tuple(entity.templates().values()) if pod is None else (pod,)
         found = Strategy.SKIP
         for plugin in plugins:
             hints = self.of(entity.scheduler, plugin, occurrence.event)

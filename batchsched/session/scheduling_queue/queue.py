@@ -383,5 +383,6 @@ class SchedulingQueue:
         if sort is None:
             return (-priority, entity.queued)
         return min(
-            ask(sort, "QueueSort", sort.key, pod, priority, entity.queued) for pod in entity.kinds().values()
+            ask(sort, "QueueSort", sort.key, pod, priority, entity.queued)
+            for pod in entity.templates().values()
         )

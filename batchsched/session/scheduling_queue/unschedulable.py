@@ -1,7 +1,7 @@
-"""The pool of those that wait for an event: unschedulable and gated entities, found by who refuses them and by kind.
+"""The pool of those that wait for an event: unschedulable and gated entities, by who refuses them and by template.
 
-A storm of events meets thousands of pods that are alike. So the pool asks a plugin once for each kind of pod that it
-refused, and plugins that do not care for an event are not asked at all.
+A storm of events meets thousands of pods that are alike. So the pool asks a plugin once for each template of pods that
+it refused, and plugins that do not care for an event are not asked at all.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ from batchsched.session.scheduling_queue.hints import Hints, Strategy
 
 @dataclass(slots=True, eq=False)
 class Alike:
-    """Entities that have a pod of one kind: one such pod, and the entities by identity."""
+    """Entities that have a pod of one template: one such pod, and the entities by identity."""
 
     pod: Pod
     entities: dict[str, Entity] = field(default_factory=dict)
 
 
 class Pool:
-    """Entities by who refused them: (scheduler name, plugin) → kind → entities."""
+    """Entities by who refused them: (scheduler name, plugin) → template → entities."""
 
     def __init__(self, hints: Hints) -> None:
         self._hints = hints
@@ -31,24 +31,24 @@ class Pool:
 
     def put(self, entity: Entity) -> None:
         """Add an entity; what it is filed under must not change while it is here."""
-        kinds = entity.kinds()
+        templates = entity.templates()
         plugins = entity.gated_by or entity.rejection.everyone
         keys = tuple((entity.scheduler, plugin) for plugin in plugins)
-        self._filed[entity.identity] = (entity, keys, tuple(kinds))
+        self._filed[entity.identity] = (entity, keys, tuple(templates))
         for key in keys:
             alike = self._refused.setdefault(key, {})
-            for kind, pod in kinds.items():
-                alike.setdefault(kind, Alike(pod)).entities[entity.identity] = entity
+            for template, pod in templates.items():
+                alike.setdefault(template, Alike(pod)).entities[entity.identity] = entity
 
     def remove(self, entity: Entity) -> None:
         """Take an entity out; nothing happens when it is not there."""
-        _, keys, kinds = self._filed.pop(entity.identity, (entity, (), ()))
+        _, keys, templates = self._filed.pop(entity.identity, (entity, (), ()))
         for key in keys:
             alike = self._refused[key]
-            for kind in kinds:
-                del alike[kind].entities[entity.identity]
-                if not alike[kind].entities:
-                    del alike[kind]
+            for template in templates:
+                del alike[template].entities[entity.identity]
+                if not alike[template].entities:
+                    del alike[template]
             if not alike:
                 del self._refused[key]
 

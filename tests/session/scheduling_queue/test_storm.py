@@ -68,7 +68,7 @@ def plugins() -> list[object]:
 
 
 def may_help(plugin: str, pods: list[Pod], happened: tuple[Resource, Action, Any, str]) -> bool:
-    """What the model says of an event: by plain rules, without kinds, indexes or logs."""
+    """What the model says of an event: by plain rules, without templates, indexes or logs."""
     resource, action, new, key = happened
     if plugin in ALL_EARS:
         return True

@@ -26,7 +26,7 @@ def waiting(number: int, *pods, by=("A",), pending=()) -> Entity:
     return entity
 
 
-def test_kinds_are_asked_about_once_and_whom_it_helps_comes_in_order():
+def test_templates_are_asked_about_once_and_whom_it_helps_comes_in_order():
     asked: list[str] = []
     made = pool(asked)
     small = {"size": "small"}
