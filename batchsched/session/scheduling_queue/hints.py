@@ -1,7 +1,7 @@
 """The hints of all profiles: which events a plugin wants to hear of, and what it says of one."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from batchsched.errors import PluginError
@@ -37,6 +37,9 @@ class Hints:
 
     Args:
       pipelines: by scheduler name.
+
+    Raises:
+      PluginError: a plugin broke as it said what it wants to hear of.
     """
 
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
@@ -95,4 +98,8 @@ class Hints:
 def _registered(plugin: object) -> tuple[ClusterEventWithHint, ...]:
     if not isinstance(plugin, EnqueueExtensionsPlugin):
         return EVERY_EVENT
-    return tuple(ask(plugin, "EventsToRegister", plugin.events_to_register))
+    answer: object = ask(plugin, "EventsToRegister", plugin.events_to_register)
+    if not isinstance(answer, Sequence) or not all(isinstance(one, ClusterEventWithHint) for one in answer):
+        problem = f"expected a sequence of ClusterEventWithHint, got {type(answer).__name__}"
+        raise PluginError(name_of(plugin), "EventsToRegister", problem)
+    return tuple(answer)

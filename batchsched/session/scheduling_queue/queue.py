@@ -54,12 +54,16 @@ def stated_priority(entity: Entity) -> int:
 class SchedulingQueue:
     """The scheduling queue of one scheduler. It has no clock: calls state the time in seconds, and it never goes back.
 
-    Pods that have a node, assumed or bound, are none of its pods: what happens to them is an event.
+    Pods that have a node, assumed or bound, are none of its pods: what happens to them is an event. Who waits at
+    Permit is in flight still. Whoever owns the queue calls `flush` once a second.
 
     Args:
       pipelines: the plugins by scheduler name; the QueueSort of the first sorts.
       backoff: the waiting times.
       priority_of: resolves an entity's priority.
+
+    Raises:
+      PluginError: a plugin broke as it said what it wants to hear of.
     """
 
     def __init__(

@@ -50,6 +50,10 @@ SHORT_OF_NODES: Final = frozenset(
 """Reasons in which any plugin that judges nodes or placements may have its part."""
 
 
+EXTENDERS: Final = "Extenders"
+"""Stands for all extenders: what may change their minds nobody knows, so that every event may."""
+
+
 def rejection_of(refusal: Refusal, pipeline: Pipeline) -> Rejection:
     """Return who refused a gang, for the scheduling queue.
 
@@ -62,6 +66,8 @@ def rejection_of(refusal: Refusal, pipeline: Pipeline) -> Rejection:
     if refusal.reason in SHORT_OF_NODES:
         judging = (*pipeline.prefilters, *pipeline.filters, *pipeline.reserves, *pipeline.permits)
         plugins |= {name_of(one) for one in judging}
+        if pipeline.extenders:
+            plugins.add(EXTENDERS)
     if refusal.reason in HELPS or not plugins:
         plugins.add(refusal.reason)
     return Rejection(frozenset(plugins))

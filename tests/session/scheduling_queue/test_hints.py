@@ -1,3 +1,6 @@
+import pytest
+
+from batchsched.errors import PluginError
 from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.pipeline import Pipeline
 from batchsched.session.scheduling_queue.entity import Entity, Rejection
@@ -50,3 +53,15 @@ def test_pods_of_another_scheduler_go_by_its_own_plugins():
     entity = Entity("pod/default/p", 0, 0.0, rejection=Rejection.by("A"))
     entity.put(pod("p", schedulerName="other"))
     assert hints(A=Hint.SKIP).strategy(entity, CAME) is Strategy.AFTER_BACKOFF
+
+
+@pytest.mark.parametrize("answer", [None, [Hint.QUEUE]], ids=["none", "hints"])
+def test_a_plugin_that_registers_nonsense_is_named_before_anybody_waits(answer):
+    class Nonsense:
+        name = "Nonsense"
+
+        def events_to_register(self):
+            return answer
+
+    with pytest.raises(PluginError, match="plugin Nonsense failed in EventsToRegister"):
+        Hints({NAME: Pipeline([Nonsense()])})

@@ -59,3 +59,10 @@ def test_a_plugin_that_broke_refused_nothing():
     assert rejection_of(refusal("PluginFailed"), PIPELINE) == Rejection()
     made = waiting("PluginFailed")
     assert place(made, "p") is Place.BACKOFF
+
+
+def test_where_extenders_are_asked_every_event_may_change_their_minds(monkeypatch):
+    pipeline = standard_pipeline()
+    assert "Extenders" not in rejection_of(refusal("NoFeasibleNode"), pipeline).plugins
+    monkeypatch.setattr(pipeline, "extenders", ["one"])
+    assert "Extenders" in rejection_of(refusal("NoFeasibleNode"), pipeline).plugins
