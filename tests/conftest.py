@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.controlplane.fixtures import namespace, own_plane, plane
+from tests.controlplane.fixtures import namespace, own_plane, plane, proxy
 
-__all__ = ["namespace", "own_plane", "plane"]
+__all__ = ["namespace", "own_plane", "plane", "proxy"]
 
 # Two cores are shared with other work, so a slow draw says nothing about the code: no deadline, no complaint.
 _ALWAYS = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])

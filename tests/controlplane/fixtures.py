@@ -1,4 +1,4 @@
-"""What tests get of a control plane: one for all tests of a process, one of their own to break, a namespace."""
+"""What tests get of a control plane: one for all tests of a process, a namespace, a bad network."""
 
 import itertools
 import time
@@ -12,6 +12,7 @@ import pytest
 from tests.controlplane import build
 from tests.controlplane.objects import Manifest, node, pod, pod_group
 from tests.controlplane.plane import Api, ControlPlane
+from tests.controlplane.proxy import Proxy
 
 _NEEDED: Final = ("etcd", "kube-apiserver", "kwok")
 _NUMBERS: Final = itertools.count(1)
@@ -41,6 +42,13 @@ def namespace(plane: ControlPlane) -> Iterator["Namespace"]:
     at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
     plane.admin.call("DELETE", f"/api/v1/namespaces/{name}/pods", at_once)
     plane.admin.call("DELETE", "/api/v1/nodes", at_once)
+
+
+@pytest.fixture
+def proxy(plane: ControlPlane) -> Iterator[Proxy]:
+    """A network between a client and `plane` that does as it is told."""
+    with Proxy(plane.server, plane.certificate) as between:
+        yield between
 
 
 def start(home: Path) -> ControlPlane:

@@ -1,0 +1,80 @@
+"""The bad network does what its rules say, and nothing else."""
+
+import time
+
+import pytest
+import urllib3
+
+from tests.controlplane.plane import ADMIN
+from tests.controlplane.proxy import Ending, cut, delayed, hung, lost, page, refused, status
+
+
+@pytest.fixture
+def ask(proxy):
+    with urllib3.PoolManager(retries=False) as pool:
+
+        def asking(method="GET", path="/api/v1/namespaces", body=None, timeout=2.0):
+            headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+            return pool.request(method, proxy.url + path, json=body, headers=headers, timeout=timeout)
+
+        yield asking
+
+
+def test_without_a_rule_everything_passes(ask, proxy):
+    assert ask().json()["kind"] == "NamespaceList"
+    assert proxy.count("GET", "namespaces$") == 1
+
+
+def test_a_rule_strikes_as_often_as_it_says_and_only_what_it_is_about(ask, proxy):
+    rule = proxy.on(status(429, "TooManyRequests", retry_after=7), path="namespaces", skip=1, count=1)
+    assert ask(path="/version").status == 200
+    assert [ask().status for _ in range(3)] == [200, 429, 200]
+    assert rule.hits == 1
+
+
+def test_a_refusal_carries_what_a_client_has_to_mind(ask, proxy):
+    proxy.on(status(429, "TooManyRequests", retry_after=7), count=1)
+    proxy.on(page(502))
+    assert ask().headers["Retry-After"] == "7"
+    assert ask().data.startswith(b"<html>")
+
+
+@pytest.mark.parametrize("fault", [refused(), lost(), cut(20)], ids=["refused", "lost", "cut"])
+def test_a_reset_connection_is_an_error_to_the_client(ask, proxy, fault):
+    proxy.on(fault)
+    with pytest.raises(urllib3.exceptions.ProtocolError):
+        ask()
+
+
+def test_what_is_lost_was_carried_out_and_what_is_refused_was_not(ask, proxy, namespace):
+    path = namespace.path("configmaps")
+    for name, fault in (("first", lost()), ("second", refused())):
+        proxy.on(fault, method="POST", count=1)
+        with pytest.raises(urllib3.exceptions.ProtocolError):
+            ask("POST", path, {"metadata": {"name": name}})
+    assert [one["metadata"]["name"] for one in ask(path=path).json()["items"]] == ["first"]
+
+
+@pytest.mark.parametrize("fault", [hung(), lost(Ending.STALL), cut(20, Ending.STALL)], ids=["hung", "lost", "cut"])
+def test_a_hung_request_is_the_clients_to_give_up(ask, proxy, fault):
+    proxy.on(fault)
+    with pytest.raises(urllib3.exceptions.ReadTimeoutError):
+        ask(timeout=0.3)
+
+
+def test_an_answer_that_ends_early_looks_whole(ask, proxy):
+    proxy.on(cut(20, Ending.END))
+    assert len(ask().data) == 20
+
+
+def test_a_partition_holds_everything_and_lets_go_at_its_end(ask, proxy):
+    with proxy.partitioned(), pytest.raises(urllib3.exceptions.ReadTimeoutError):
+        ask(timeout=0.3)
+    assert ask().status == 200
+
+
+def test_an_answer_can_be_late(ask, proxy):
+    proxy.on(delayed(0.3))
+    begun = time.monotonic()
+    assert ask().status == 200
+    assert time.monotonic() - begun >= 0.3
