@@ -77,7 +77,7 @@ def nodes_question(pod: Pod, nodes: Sequence[bytes] | None, names: Sequence[str]
 def victims_question(pod: Pod, victims: Mapping[str, tuple[Sequence[Pod], int]], *, by_uid: bool) -> bytes:
     """Write what preempt is asked with: by node the pods that would leave, and how many budgets that violates."""
     field, told = (
-        ("NodeNameToMetaVictims", lambda one: {"UID": one.metadata.uid})
+        ("NodeNameToMetaVictims", lambda one: {"UID": uid_of(one)})
         if by_uid
         else ("NodeNameToVictims", lambda one: msgspec.Raw(encode(one)))
     )
@@ -86,6 +86,11 @@ def victims_question(pod: Pod, victims: Mapping[str, tuple[Sequence[Pod], int]],
         for node, (pods, violations) in victims.items()
     }
     return _ENCODER.encode({"Pod": msgspec.Raw(encode(pod)), field: by_node})
+
+
+def uid_of(pod: Pod) -> str:
+    """Return a pod's uid; manifests by hand have none, and there its name has to do."""
+    return pod.metadata.uid or pod.key
 
 
 def binding_question(pod: Pod, node: str) -> bytes:

@@ -17,15 +17,13 @@ import numpy as np
 from batchsched.errors import ExtenderError
 from batchsched.framework import extender_wire as wire
 from batchsched.framework.nodes import NodeTable
+from batchsched.framework.points import Leaving
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.model.pod import Pod
 from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Tls
 from batchsched.settings.extenders import Extender
 
 T = TypeVar("T")
-Victims = Mapping[str, tuple[tuple[Pod, ...], int]]
-"""By node: the pods that would leave it, the most important first, and how many budgets that violates."""
-
 SCALE: Final = 10
 """Extenders score from 0 to 10, nodes are scored from 0 to 100."""
 PATIENCE: Final = 3
@@ -118,8 +116,15 @@ class ExtenderChain:
                     total[at[name]] += score * extender.weight * SCALE
         return total
 
-    def preempt(self, pod: Pod, victims: Victims, table: NodeTable) -> Victims:
+    def preempt(
+        self, pod: Pod, victims: Mapping[str, Leaving], leaving: Callable[[str], Sequence[Pod] | None]
+    ) -> Mapping[str, Leaving]:
         """Ask who is to leave a node: extenders may strike nodes, and name other victims.
+
+        Args:
+          pod: for which pod.
+          victims: by node who would leave it.
+          leaving: the pods of a node, by its name, that may be made to leave; None where there is no such node.
 
         Raises:
           ExtenderError: one failed that may not be ignored, or left a node without victims.
@@ -130,12 +135,17 @@ class ExtenderChain:
             if not extender.preempt_verb or not _manages(extender, pod):
                 continue
 
-            def read(body: str, extender: Extender = extender) -> Victims:
-                return _victims(extender, wire.victims(body), table)
+            def read(body: str, extender: Extender = extender) -> dict[str, Leaving]:
+                return _victims(extender, wire.victims(body), leaving)
 
             question = wire.victims_question(pod, victims, by_uid=extender.node_cache_capable)
             answer = self._ask(extender, extender.preempt_verb, question, read, "PostFilter")
-            victims = victims if answer is None else answer
+            if answer is not None:
+                order = [
+                    *(node for node in victims if node in answer),
+                    *sorted(answer.keys() - victims.keys()),
+                ]
+                victims = {node: answer[node] for node in order}
         return victims
 
     async def bind(self, pod: Pod, node: str) -> bool:
@@ -235,16 +245,21 @@ def _verdict(extender: Extender, answer: wire.Filtered, asked: BoolArray, table:
     return Verdict(reasons, refused, unresolvable)
 
 
-def _victims(extender: Extender, answer: Mapping[str, wire.MetaVictims], table: NodeTable) -> Victims:
-    found: dict[str, tuple[tuple[Pod, ...], int]] = {}
+def _victims(
+    extender: Extender,
+    answer: Mapping[str, wire.MetaVictims],
+    leaving: Callable[[str], Sequence[Pod] | None],
+) -> dict[str, Leaving]:
+    found: dict[str, Leaving] = {}
     for node in sorted(answer):
-        if node not in table.index:
+        candidates = leaving(node)
+        if candidates is None:
             raise wire.Nonsense(f"named the node {node!r}, which does not exist")
-        there = {one.metadata.uid: one for one in table.pods.on(table.index[node])}
+        there = {wire.uid_of(one): one for one in candidates}
         missing = [uid for uid in answer[node].uids if uid not in there]
         if missing:
             raise wire.Nonsense(
-                f"wants to evict the pod with uid {missing[0]!r}, which is not on node {node!r}"
+                f"wants to evict {missing[0]!r}, which is no pod of node {node!r} that may be"
             )
         pods = tuple(there[uid] for uid in answer[node].uids)
         if pods:

@@ -8,7 +8,7 @@ Who calls, and what an answer causes, stands at each point. A plugin never keeps
 call, save in the cycle state.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -187,6 +187,10 @@ class Trial(Protocol):
         ...
 
 
+Leaving = tuple[tuple[Pod, ...], int]
+"""The pods that would leave a node, the most important first, and how many disruption budgets that violates."""
+
+
 class PostFilterHandle(Protocol):
     """What a PostFilter may look at, and what it may try."""
 
@@ -210,6 +214,10 @@ class PostFilterHandle(Protocol):
 
     def trial(self, node: int) -> Trial:
         """Begin a trial of one node of the table."""
+        ...
+
+    def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
+        """Return the nodes where room may be made, by name, after the extenders were asked; in their order."""
         ...
 
 

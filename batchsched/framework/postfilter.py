@@ -4,7 +4,7 @@ A nominated pod waits for room on a node that was, or is being, made for it. Oth
 it: the filters are asked about such a node twice, with the nominated pods on it and without.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from batchsched.framework.host_ports import HostPort, host_ports
 from batchsched.framework.nodes import NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import PreFilterExtensionsPlugin
+from batchsched.framework.points import Leaving, PreFilterExtensionsPlugin
 from batchsched.framework.scan import Scan
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import SUCCESS, Code, PostFilterAnswer, Status, Verdict
@@ -214,6 +214,18 @@ class Handle:
     def trial(self, node: int) -> NodeTrial:
         """Begin a trial of one node."""
         return NodeTrial(self, node)
+
+    def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
+        """Return the nodes where room may be made, by name, after the extenders were asked; in their order.
+
+        Raises:
+          ExtenderError: one failed that may not be ignored.
+        """
+        return self.pipeline.extenders.preempt(self.pod.pod, victims, self._lower_on)
+
+    def _lower_on(self, name: str) -> Sequence[Pod] | None:
+        node = self.table.index.get(name)
+        return None if node is None else self.lower_on(node)
 
 
 def scan_beside_nominated(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import urllib3
 from typing_extensions import override
-from urllib3.exceptions import HTTPError, NewConnectionError
+from urllib3.exceptions import HTTPError, InsecureRequestWarning, NewConnectionError
 from urllib3.exceptions import TimeoutError as TooLate
 
 from batchsched.ports.extender import Endpoint, Extenders, Reply, Tls
@@ -37,6 +37,10 @@ class HttpExtenders(Extenders):
 
     @override
     def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+        if not endpoint.url.startswith(("http://", "https://")):
+            return Reply(
+                fault=f"cannot be reached: {endpoint.url!r} begins with neither http:// nor https://"
+            )
         until = monotonic() + endpoint.timeout_seconds
         try:
             return self._post(endpoint, verb, question, until)
@@ -122,12 +126,10 @@ def _tls(endpoint: Endpoint) -> dict[str, Any]:
             cafile=None if tls.ca_data else tls.ca_file,
             cadata=base64.b64decode(tls.ca_data).decode() if tls.ca_data else None,
         )
-    elif endpoint.https or tls.insecure:
+    if tls.insecure or (endpoint.https and not (tls.ca_file or tls.ca_data)):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if tls.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
+        urllib3.disable_warnings(InsecureRequestWarning)  # whoever configures it knows
     if (tls.cert_file or tls.cert_data) and (tls.key_file or tls.key_data):
         with _file(tls.cert_file, tls.cert_data) as certificate, _file(tls.key_file, tls.key_data) as key:
             context.load_cert_chain(certificate, key)

@@ -28,6 +28,7 @@ from batchsched.model.policy import PodDisruptionBudget
 
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+NO_CANDIDATE: Final = "no candidate node for preemption"
 POLICY_NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 PREEMPTED: Final = "PreemptionByScheduler"
@@ -114,7 +115,10 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         search = self.search(pod, scan, handle)
         if not search.candidates:
             return _no(search.fit_error(len(handle.table.nodes)), node="")
-        best = choose(search.candidates, handle)
+        agreed = handle.agreed({one.node: (one.victims, one.violations) for one in search.candidates})
+        if not agreed:
+            return _no(NO_CANDIDATE)
+        best = choose([Room(node, *leaving) for node, leaving in agreed.items()], handle)
         return PostFilterAnswer(node=best.node, victims=tuple(victim.key for victim in best.victims))
 
     @override

@@ -78,6 +78,7 @@ class Walk:
         self._now = now
         self._done: list[Walked] = []
         self._kept = 0
+        self._broken: dict[str, Walked] = {}
         self.rejected: list[Walked] = []
         """Gangs that waited, and of which a plugin rejected a pod since."""
 
@@ -111,13 +112,20 @@ class Walk:
         return tuple(self._done)
 
     def gang(self, gang: Gang, shares: Sequence[Share]) -> Walked:
-        """Walk one gang. When a member is refused and the minimum is not reached, nothing of it stays."""
+        """Walk one gang. When a member is refused and the minimum is not reached, nothing of it stays.
+
+        A gang over which a plugin broke is refused for the session: one that hung is not there any more to break again.
+        """
+        broken = self._broken.get(gang.members.identity)
+        if broken is not None:
+            return broken
         walked = Walked(gang)
         try:
             walked.refusal = self._place(walked, shares)
         except PluginError as error:
             walked.refusal = Status(Code.UNSCHEDULABLE, (str(error),), error.plugin)
             walked.failure = walked.final = True
+            self._broken[gang.members.identity] = walked
             self._roll_back(walked)
             return walked
         self.close(walked)

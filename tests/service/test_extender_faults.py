@@ -281,3 +281,18 @@ def test_resources_kept_by_an_extender_need_the_plugin_to_be_one_of_ours():
     assert chosen.arguments("NodeResourcesFit") == {"ignoredResources": [SHARE]}
     with pytest.raises(InvalidInput, match="no plugin is named"):
         decide(CLUSTER, profile(plugins={"enabled": [{"name": "Nobody"}]}), NOW, 0)
+
+
+@pytest.mark.parametrize("answer, evicted", [({}, []), ("agree", ["low"])])
+def test_room_is_made_where_extenders_agree(answer, evicted):
+    def agreeing(question):
+        return {"NodeNameToMetaVictims": question["NodeNameToMetaVictims"]} if answer else answer
+
+    pods = (pod("low", on="n0", cpu=60, priority=0), pod("high", cpu=60, priority=9))
+    with extender(preempt=agreeing) as server:
+        asked = stated(server.url, filterVerb="", preemptVerb="preempt")
+        decision = decided(cluster(nodes(1), pods=pods), asked, solver={"enabled": False})
+    assert server.verbs() == ["preempt"]
+    assert [one.pod for one in decision.evictions] == evicted
+    if not evicted:
+        assert "no candidate node for preemption" in decision.refusals[0].message
