@@ -3,11 +3,9 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from typing import ClassVar, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from typing_extensions import override
 
@@ -40,15 +38,18 @@ from batchsched.framework.resource_scores import (
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import SUCCESS, IndexArray, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.framework.utilization import (
+    MAX_UTILIZATION,
+    UtilizationShapePoint,
+    broken_line,
+    check_rises,
+)
 from batchsched.model.custom import Part
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.requests import requests, stated
 
 TOO_MANY_PODS: Final = "Too many pods"
-MAX_UTILIZATION: Final = 100
-SHAPE_FACTOR: Final = 10
-"""Shape scores run from 0 to 10, node scores from 0 to 100."""
 NEVER: Final = np.iinfo(np.int64).min
 """A need that every node meets, however overcommitted it is: the resource is not asked for."""
 
@@ -61,13 +62,6 @@ class StrategyType(StrEnum):
     REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 
-class UtilizationShapePoint(Part):
-    """A point of the broken line from utilization, in percent, to score."""
-
-    utilization: int = Field(default=0, ge=0, le=100)
-    score: int = Field(default=0, ge=0, le=10)
-
-
 class RequestedToCapacityRatio(Part):
     """The broken line."""
 
@@ -75,9 +69,7 @@ class RequestedToCapacityRatio(Part):
 
     @model_validator(mode="after")
     def _rises(self) -> Self:
-        points = [point.utilization for point in self.shape]
-        if any(later <= earlier for earlier, later in pairwise(points)):
-            raise ValueError("shape: utilization values must rise from point to point")
+        check_rises(self.shape)
         return self
 
 
@@ -238,20 +230,6 @@ class NodeResourcesFit(
             return Hint.SKIP
         before = {} if old is None else old.allocatable()
         return Hint.queue_if(old is None or any(after[name] > before.get(name, 0) for name in asked))
-
-
-def broken_line(shape: tuple[UtilizationShapePoint, ...]) -> NDArray[np.int64]:
-    """[101] the score at each whole percent of utilization, in whole numbers that round toward zero."""
-    scores = []
-    for percent in range(MAX_UTILIZATION + 1):
-        at = next((i for i, point in enumerate(shape) if percent <= point.utilization), len(shape))
-        if at == 0 or at == len(shape):
-            scores.append(shape[min(at, len(shape) - 1)].score * SHAPE_FACTOR)
-            continue
-        left, right = shape[at - 1], shape[at]
-        rise = (right.score - left.score) * SHAPE_FACTOR * (percent - left.utilization)
-        scores.append(left.score * SHAPE_FACTOR + int(rise / (right.utilization - left.utilization)))
-    return np.asarray(scores, np.int64)
 
 
 def _reason(resource: str) -> str:

@@ -280,7 +280,8 @@ class Sessions:
         percentage, frame = self.profile.percentage_of_nodes_to_score, self.frame
         if percentage is None:
             return None
-        return Sampling(frame.table, percentage, seed, any_will_do=not frame.pipeline.scores)
+        nobody_ranks = not frame.pipeline.scores and not frame.pipeline.extenders
+        return Sampling(frame.table, percentage, seed, any_will_do=nobody_ranks)
 
     def _decision(self, draft: Draft, brief: bool) -> Decision:
         if not brief:

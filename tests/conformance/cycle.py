@@ -90,13 +90,12 @@ def recorded(case: runner.Case) -> dict[str, Any]:
         name: (one.plugin, one.code, tuple(sorted(one.reasons))) for name, one in expected.node_status.items()
     }
     feasible = list(expected.feasible or ())
-    without_score = unbuilt.PLUGINS | unbuilt.SCORES
     if feasible:
         return {
             "nodeStatus": status,
             "feasible": feasible,
             "weights": {
-                name: weight for name, weight in expected.weights.items() if name not in without_score
+                name: weight for name, weight in expected.weights.items() if name not in unbuilt.PLUGINS
             },
             "total": list(expected.total),
             "best": sorted(expected.best),

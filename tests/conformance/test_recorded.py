@@ -18,7 +18,14 @@ AREAS = (
     "mixed",
 )
 # Ours alone, or asked at points that were not recorded. Every other plugin is compared.
-NOT_RECORDED = {"DefaultBinder", "GangScheduling", "PrioritySort", "QOSSort", "SchedulingGates", "SelectorSpread"}
+NOT_RECORDED = {
+    "DefaultBinder",
+    "GangScheduling",
+    "PrioritySort",
+    "QOSSort",
+    "SchedulingGates",
+    "SelectorSpread",
+}
 PLUGINS = {plugin.name: plugin for plugin in found() if plugin.name not in NOT_RECORDED}  # type: ignore[attr-defined]
 
 

@@ -5,8 +5,5 @@ from typing import Final
 PLUGINS: Final[frozenset[str]] = frozenset()
 """Plugins. A case in whose recorded cycle one of them refuses is compared plugin by plugin only."""
 
-SCORES: Final = frozenset({"VolumeBinding"})
-"""Plugins whose Score is missing: the original's is left out by its PreScore while capacity scoring is off."""
-
 AREAS: Final = frozenset({"dra"})
 """Areas that are named and not counted."""

@@ -7,6 +7,8 @@ def test_promises_stand_until_they_are_taken_back():
     assumed.assume("default/y", Promise((("w", "default/e"),)))
     assert assumed.claim_of == {"v": "default/c", "w": "default/e"}
     assert assumed.node_of == {"default/d": "n"}
+    assert assumed.of("default/y") == Promise((("w", "default/e"),))
+    assert assumed.of("default/nobody") == Promise()
     assumed.revert("default/x")
     assumed.revert("default/x")
     assumed.revert("default/nobody")

@@ -104,6 +104,24 @@ def csi_node(name: str, limit: int | None = None, driver: str = DRIVER, migrated
     )
 
 
+def driver(name: str = DRIVER, *, counts: bool = True) -> CSIDriver:
+    """A driver that says how much room it has, unless it does not count."""
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"storageCapacity": counts}}, CSIDriver)
+
+
+def capacity(zone: str, size: str, storage_class: str = "late") -> CSIStorageCapacity:
+    """The room that a driver reports for a class in a zone."""
+    return msgspec.convert(
+        {
+            "metadata": {"name": f"{storage_class}-{zone}"},
+            "nodeTopology": {"matchLabels": {ZONE: zone}},
+            "storageClassName": storage_class,
+            "capacity": size,
+        },
+        CSIStorageCapacity,
+    )
+
+
 def attachment(node: str, volume: str, attacher: str = DRIVER) -> VolumeAttachment:
     """A volume that is attached to a node."""
     return msgspec.convert(

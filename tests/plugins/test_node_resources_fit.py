@@ -3,7 +3,8 @@ import pytest
 from pydantic import ValidationError
 
 from batchsched.framework.state import CycleState
-from batchsched.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs, broken_line
+from batchsched.framework.utilization import broken_line
+from batchsched.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from tests.plugins.cluster import class_of, filtered, node, pod, refusals, scores, table
 
 GPU = "nvidia.com/gpu"

@@ -1,21 +1,27 @@
 """VolumeBinding at the points."""
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
-from pydantic import Field
+import numpy as np
+from pydantic import Field, model_validator
 from typing_extensions import override
 
+from batchsched.errors import PluginError
 from batchsched.framework.assumed_volumes import Promise
 from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import (
+    BindingHandle,
     BulkFilterPlugin,
     FilterPlugin,
     Landing,
+    PreBindPlugin,
     PreFilterPlugin,
+    PreScorePlugin,
     ReservePlugin,
+    ScorePlugin,
     SignaturePlugin,
 )
 from batchsched.framework.state import CycleState, StateKey
@@ -24,24 +30,41 @@ from batchsched.framework.status import (
     SUCCESS,
     Code,
     IndexArray,
+    IntArray,
     PreFilterAnswer,
     Status,
     Verdict,
 )
 from batchsched.framework.storage import claim_identity, key_of, storage_of
+from batchsched.framework.utilization import UtilizationShapePoint, broken_line, check_rises
+from batchsched.model.binding import NodeSelection, binding_of
 from batchsched.model.custom import Part
 from batchsched.model.pod import Pod
 from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, claims_of
 from batchsched.plugins.volume_binding.hints import helpful_events
+from batchsched.plugins.volume_binding.scoring import capacity_scores
 from batchsched.plugins.volume_binding.search import Found, search
 
 CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
 
 
 class VolumeBindingArgs(Part):
-    """VolumeBindingArgs."""
+    """VolumeBindingArgs of kube-scheduler."""
 
-    bind_timeout_seconds: int = Field(default=600, ge=0)
+    bind_timeout_seconds: int = Field(
+        default=600, ge=0, description="How long a pod's binding waits for its claims to be bound."
+    )
+    shape: tuple[UtilizationShapePoint, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="The broken line from the use of storage, in percent, to the score of a node. Without it no node "
+        "is scored, as in kube-scheduler without its gate StorageCapacityScoring.",
+    )
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        check_rises(self.shape or ())
+        return self
 
 
 class VolumeBinding(
@@ -49,18 +72,19 @@ class VolumeBinding(
     PreFilterPlugin,
     FilterPlugin,
     BulkFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
     ReservePlugin,
+    PreBindPlugin,
     EnqueueExtensionsPlugin,
 ):
     """Finds volumes for a pod's claims: bound ones must be in reach, for the others there must be one, or room.
 
     Claims of classes that bind at once must be bound before the pod is looked at. What Reserve promises stands on
-    the node table until it is taken back: the next pod finds the volume taken, and the claim on its node.
+    the node table until it is taken back: the next pod finds the volume taken, and the claim on its node. PreBind
+    writes it down and waits until the claims are bound.
 
-    Args:
-      args: `bindTimeoutSeconds` is for whoever writes the bindings.
-
-    Source: kube-scheduler's plugins/volumebinding, without the score, which is off unless an alpha gate is on.
+    Source: kube-scheduler's plugins/volumebinding.
     """
 
     name: ClassVar[str] = NAME
@@ -69,6 +93,7 @@ class VolumeBinding(
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()
+        self._line = broken_line(self.args.shape) if self.args.shape else None
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -100,6 +125,39 @@ class VolumeBinding(
         if claims.delayed and counts.sum() > 1:
             return False  # the first of them decides for the others: they are asked one by one
         return bool(search(claims, table.some(nodes[counts > 0])).verdict().fits.all())
+
+    @override
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        return SKIP if self._line is None or not state.has(CLAIMS) else SUCCESS
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        if self._line is None or not state.has(CLAIMS):
+            return np.zeros(len(nodes), np.int64)
+        return capacity_scores(search(state.read(CLAIMS), nodes), nodes, self._line)
+
+    @override
+    async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
+        storage = storage_of(cycle.table)
+        try:
+            claims = claims_of(pod, storage)
+        except Refused as refused:
+            return Status(Code.UNRESOLVABLE, (str(refused),))
+        if claims is None or not claims.delayed:
+            return SKIP
+        promise = cycle.table.assumed.of(pod.key)
+        for volume, claim in promise.volumes:
+            await cycle.binder.bind_volume(binding_of(volume, storage.claims[claim].metadata))
+        for claim, where in promise.claims:
+            namespace, _, name = claim.partition("/")
+            await cycle.binder.select_node(NodeSelection(namespace, name, where))
+        wanted = [key_of(claim) for claim in claims.delayed]
+        seconds = float(self.args.bind_timeout_seconds)
+        if await cycle.binder.claims_bound(wanted, seconds):
+            return SUCCESS
+        raise PluginError(
+            self.name, "PreBind", f"binding volumes: {', '.join(wanted)} not bound within {seconds:g} s"
+        )
 
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:

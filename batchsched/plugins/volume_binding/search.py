@@ -12,7 +12,7 @@ import numpy as np
 
 from batchsched.framework.node_selection import selected
 from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.status import BoolArray, IndexArray, Verdict
+from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.framework.storage import SELECTED_NODE, claim_class, key_of, storage_of, volume_class
 from batchsched.model.node import Node
 from batchsched.model.quantity import base_units
@@ -33,6 +33,7 @@ VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to 
 REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_MISSING)
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 STORAGE: Final = "storage"
+NO_ROOM: Final = -1
 FILESYSTEM: Final = "Filesystem"
 
 
@@ -72,7 +73,7 @@ def search(claims: PodClaims, nodes: Nodes) -> Found:
             elsewhere |= nodes.indexes != nodes.table.index.get(node, -1)
     everywhere = np.ones(len(nodes), np.bool_)
     wanting = [(claim, everywhere) for claim in placed]
-    for claim in sorted(free, key=_size):
+    for claim in sorted(free, key=size_of):
         choice = _match(claim, nodes, found)
         found.matches.append((claim, choice))
         wanting.append((claim, choice < 0))
@@ -152,7 +153,7 @@ def _candidates(claim: PersistentVolumeClaim, table: NodeTable) -> list[tuple[Pe
             promised.append((volume, True))
         elif _available(volume, claim):
             free.append((volume, False))
-    return promised + sorted(free, key=lambda one: _capacity(one[0]))
+    return promised + sorted(free, key=lambda one: capacity_of(one[0]))
 
 
 def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: NodeTable) -> bool | None:
@@ -170,7 +171,7 @@ def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: 
 def _large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     modes = (volume.spec.volume_mode or FILESYSTEM, claim.spec.volume_mode or FILESYSTEM)
     deleted = volume.metadata.deletion_timestamp is not None
-    return _capacity(volume) >= _size(claim) and modes[0] == modes[1] and not deleted
+    return capacity_of(volume) >= size_of(claim) and modes[0] == modes[1] and not deleted
 
 
 def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -227,24 +228,42 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
     Source: `hasEnoughCapacity` of kube-scheduler's plugins/volumebinding.
     """
-    driver = storage_of(nodes.table).drivers.get(chosen.provisioner)
-    size = _stated(claim.spec.resources)
-    if size is None or driver is None or not driver.spec.storage_capacity:
+    size = counted_size(claim, chosen, nodes)
+    if size is None:
         return np.ones(len(nodes), np.bool_)
 
-    def build(table: NodeTable) -> BoolArray:
-        room = np.zeros(len(table.nodes), np.bool_)
+    room: BoolArray = room_for(chosen.metadata.name, size, nodes) != NO_ROOM
+    return room
+
+
+def room_for(storage_class: str, size: int, nodes: Nodes) -> IntArray:
+    """[n] bytes that a driver reports to have for a class where a volume of `size` bytes has room, else NO_ROOM.
+
+    Of several reports for a node the snapshot's first one with room counts.
+    """
+
+    def build(table: NodeTable) -> IntArray:
+        room = np.full(len(table.nodes), NO_ROOM, np.int64)
         for one in table.snapshot.csi_storage_capacities:
             limit = one.capacity if one.maximum_volume_size is None else one.maximum_volume_size
             topology = one.node_topology
-            if one.storage_class_name != chosen.metadata.name or limit is None or topology is None:
+            if one.storage_class_name != storage_class or limit is None or topology is None:
                 continue
             if base_units(STORAGE, limit) >= size:
-                room |= _within(topology, table)
+                reported = 0 if one.capacity is None else base_units(STORAGE, one.capacity)
+                room[(room == NO_ROOM) & _within(topology, table)] = reported
         return room
 
-    room: BoolArray = nodes.table.memo(("storage room", chosen.metadata.name, size), build)[nodes.where]
+    room: IntArray = nodes.table.memo(("storage room", storage_class, size), build)[nodes.where]
     return room
+
+
+def counted_size(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> int | None:
+    """Return the bytes that a claim asks for where its driver says how much there is, None where nobody counts."""
+    driver = storage_of(nodes.table).drivers.get(chosen.provisioner)
+    if driver is None or not driver.spec.storage_capacity:
+        return None
+    return _stated(claim.spec.resources)
 
 
 def _within(topology: LabelSelector, table: NodeTable) -> BoolArray:
@@ -256,9 +275,11 @@ def _stated(resources: ResourceRequests | None) -> int | None:
     return base_units(STORAGE, requests[STORAGE]) if STORAGE in requests else None
 
 
-def _size(claim: PersistentVolumeClaim) -> int:
+def size_of(claim: PersistentVolumeClaim) -> int:
+    """Return the bytes that a claim asks for, 0 where it does not say."""
     return _stated(claim.spec.resources) or 0
 
 
-def _capacity(volume: PersistentVolume) -> int:
+def capacity_of(volume: PersistentVolume) -> int:
+    """Return the bytes that a volume has."""
     return base_units(STORAGE, (volume.spec.capacity or {}).get(STORAGE, 0))

@@ -1,12 +1,20 @@
+import asyncio
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from batchsched.errors import PluginError
+from batchsched.framework.binding import BindingCycle, bind
+from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import Code
+from batchsched.framework.status import SKIP, Code
+from batchsched.model.binding import NodeSelection
+from batchsched.model.binding import VolumeBinding as Given
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import VolumeBindingArgs
 from batchsched.plugins.volume_binding.search import BIND_CONFLICT
+from tests.plugins.binder import Written
 from tests.plugins.cluster import class_of, filtered, land, node, pod, refusals
 from tests.plugins.storage import ZONE, claim, claiming, storage_class, stored, volume
 
@@ -101,3 +109,64 @@ def test_the_args_are_those_of_kube_scheduler():
     assert VolumeBindingArgs.model_validate({"bindTimeoutSeconds": 30}).bind_timeout_seconds == 30
     with pytest.raises(ValidationError):
         VolumeBindingArgs.model_validate({"bindTimeoutSeconds": -1})
+
+
+def bound(one, name, made, binder, **args):
+    plugin = VolumeBinding(VolumeBindingArgs(**args))
+    status = asyncio.run(plugin.prebind(one, name, BindingCycle(made, binder)))
+    return status.code
+
+
+def test_what_was_promised_is_written_and_waited_for():
+    made = stored(NODES, claim("c"), claim("d", size="2Gi"), storage_class(), volume("v"))
+    one, binder = claiming("x", "c", "d"), Written()
+    assert reserve(one, "b", made).ok
+    assert bound(one, "b", made, binder, bind_timeout_seconds=5) is Code.SUCCESS
+    assert binder.writes == [Given("v", "default", "c", "uid-c"), NodeSelection("default", "d", "b")]
+    assert binder.awaited == [(("default/c", "default/d"), 5.0)]
+
+
+def test_a_claim_that_another_pod_has_written_is_waited_for_only():
+    made = stored(NODES, claim("c"), storage_class())
+    assert reserve(claiming("x", "c"), "b", made).ok
+    assert reserve(claiming("y", "c"), "b", made).ok
+    binder = Written()
+    assert bound(claiming("y", "c"), "b", made, binder) is Code.SUCCESS
+    assert (binder.writes, binder.awaited) == ([], [(("default/c",), 600.0)])
+
+
+def test_bound_claims_and_none_need_nothing_written():
+    made = stored(NODES, claim("c", "v"), volume("v"))
+    binder = Written()
+    for one in (claiming("x", "c"), pod()):
+        assert bound(one, "a", made, binder) is SKIP.code
+    assert (binder.writes, binder.awaited) == ([], [])
+    assert bound(claiming("x", "gone"), "a", made, binder) is Code.UNRESOLVABLE
+
+
+def test_claims_that_are_not_bound_in_time_end_the_cycle_and_free_what_was_promised():
+    made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
+    one, plugin = claiming("x", "c"), VolumeBinding(VolumeBindingArgs(bind_timeout_seconds=7))
+    assert plugin.reserve(one, 0, made, CycleState()).ok
+    cycle = BindingCycle(made, Written(bound=False))
+    with pytest.raises(PluginError, match="binding volumes: default/c not bound within 7 s"):
+        asyncio.run(bind(Pipeline([plugin]), one, "a", cycle))
+    assert refusals(VolumeBinding(), claiming("y", "d"), made) == {}
+
+
+def test_nodes_are_scored_only_where_a_shape_is_stated():
+    made = stored(NODES, claim("c"), storage_class())
+    state, wish = CycleState(), class_of(made, claiming("x", "c"))
+    VolumeBinding().prefilter(wish, made.all(), state)
+    assert VolumeBinding().prescore(wish, made.all(), state) is SKIP
+    assert VolumeBinding().score(wish, made.all(), state).tolist() == [0, 0]
+    line = VolumeBindingArgs.model_validate({"shape": [{"utilization": 0, "score": 10}]})
+    assert VolumeBinding(line).prescore(wish, made.all(), state).code is Code.SUCCESS
+    assert VolumeBinding(line).prescore(wish, made.all(), CycleState()) is SKIP
+    assert VolumeBinding(line).score(wish, made.all(), CycleState()).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("shape", [[], [{"utilization": 50}, {"utilization": 50}]], ids=["empty", "flat"])
+def test_a_shape_that_is_no_line_is_refused(shape):
+    with pytest.raises(ValidationError):
+        VolumeBindingArgs.model_validate({"shape": shape})

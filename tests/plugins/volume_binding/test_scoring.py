@@ -1,0 +1,75 @@
+"""How much of the storage a pod would use, and what that is worth."""
+
+import numpy as np
+
+from batchsched.framework.state import CycleState
+from batchsched.framework.utilization import UtilizationShapePoint, broken_line
+from batchsched.plugins.volume_binding import VolumeBinding
+from batchsched.plugins.volume_binding.plugin import CLAIMS, VolumeBindingArgs
+from batchsched.plugins.volume_binding.scoring import capacity_scores
+from batchsched.plugins.volume_binding.search import search
+from tests.plugins.cluster import class_of, node
+from tests.plugins.storage import ZONE, capacity, claim, claiming, driver, storage_class, stored, volume
+
+NODES = [node(name, labels={ZONE: name}) for name in ("a", "b", "c")]
+FALLING = [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]
+"""The fuller, the less: what kube-scheduler assumes with its gate on."""
+
+
+def scores(one, *objects, shape=FALLING):
+    made = stored(NODES, *objects)
+    plugin = VolumeBinding(VolumeBindingArgs.model_validate({"shape": shape}))
+    state, wish = CycleState(), class_of(made, one)
+    assert plugin.prefilter(wish, made.all(), state).status.ok
+    return plugin.score(wish, made.all(), state).tolist()
+
+
+def test_a_volume_that_is_just_large_enough_is_used_up():
+    there = [volume("small", "1Gi", ["a"]), volume("large", "4Gi", ["b"])]
+    late = storage_class(provisioner="kubernetes.io/no-provisioner")
+    assert scores(claiming("x", "c"), claim("c"), late, *there) == [0, 75, 0]
+    rising = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+    assert scores(claiming("x", "c"), claim("c"), late, *there, shape=rising) == [100, 25, 0]
+
+
+def test_claims_of_one_class_are_added_up_and_classes_count_alike():
+    late = storage_class(provisioner="kubernetes.io/no-provisioner")
+    other = storage_class("other", provisioner="kubernetes.io/no-provisioner")
+    there = [volume("v", "2Gi", ["a"]), volume("w", "4Gi", ["a"])]
+    claims = [claim("c", size="1Gi"), claim("d", size="3Gi")]
+    # (1 + 3) of (2 + 4) GiB are 66 %.
+    assert scores(claiming("x", "c", "d"), *claims, late, *there) == [34, 0, 0]
+    more = volume("o", "10Gi", ["a"], storageClassName="other")
+    third = claim("e", size="1Gi", storageClassName="other")
+    # 34 and 90: the mean is 62.
+    assert scores(claiming("x", "c", "d", "e"), *claims, third, late, other, *there, more) == [62, 0, 0]
+
+
+def test_what_is_to_be_made_is_measured_against_what_the_driver_reports():
+    reports = [capacity("a", "10Gi"), capacity("b", "2Gi"), capacity("c", "512Mi")]
+    assert scores(claiming("x", "c"), claim("c"), storage_class(), driver(), *reports) == [90, 50, 0]
+    two = [claim("c"), claim("d")]
+    # A class has its capacity once, however many claims draw on it.
+    assert scores(claiming("x", "c", "d"), *two, storage_class(), driver(), *reports) == [80, 0, 0]
+
+
+def test_where_nobody_counts_nothing_is_scored():
+    assert scores(claiming("x", "c"), claim("c"), storage_class()) == [0, 0, 0]
+    assert scores(claiming("x", "c"), claim("c"), storage_class(), driver(counts=False)) == [0, 0, 0]
+
+
+def test_beside_a_volume_that_is_there_what_is_to_be_made_does_not_count():
+    reports = [capacity("a", "100Gi"), capacity("b", "2Gi")]
+    there = volume("v", "2Gi", ["a"])
+    claims = [claim("c"), claim("d", size="1536Mi")]
+    # On a the volume goes to c, 50 % of it, and d is made; on b both are made: more than there is.
+    assert scores(claiming("x", "c", "d"), *claims, storage_class(), driver(), there, *reports) == [50, 0, 0]
+
+
+def test_a_pod_that_draws_on_nothing_scores_nothing():
+    made = stored(NODES, claim("v", "w"), volume("w"))
+    line = broken_line([UtilizationShapePoint(utilization=0, score=10)])
+    state, wish = CycleState(), class_of(made, claiming("x", "v"))
+    VolumeBinding().prefilter(wish, made.all(), state)
+    some = made.some(np.array([0, 2], np.int32))
+    assert capacity_scores(search(state.read(CLAIMS), some), some, line).tolist() == [0, 0]
