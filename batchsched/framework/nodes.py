@@ -26,6 +26,9 @@ PODS: Final = "pods"
 LEADING: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 """The first columns of every resource table."""
 
+SHORT: Final = 64
+"""A log of so many moves is no burden."""
+
 T = TypeVar("T")
 
 
@@ -200,7 +203,8 @@ class NodeTable:
         self.pods = PodTable(len(self.nodes))
         self.generation = 0
         """Counts the pods that came and left."""
-        self._moved_at = np.zeros(len(self.nodes), np.int64)
+        self._log: list[int] = []
+        self._logged_from = 0
         self.gang_of: Callable[[Pod], GangCount | None] = no_gang
         """Finds a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
@@ -241,13 +245,18 @@ class NodeTable:
 
     def _moved(self, node: int) -> None:
         self.generation += 1
-        self._moved_at[node] = self.generation
+        self._log.append(node)
+        # Whoever asks from so far back is told that every node moved; asking about all is no dearer then.
+        if len(self._log) > 2 * (len(self.nodes) + SHORT):
+            half = len(self._log) // 2
+            del self._log[:half]
+            self._logged_from += half
 
     def moved_since(self, generation: int) -> IndexArray:
-        """[k] the nodes to which a pod came, or which one left, after a generation."""
-        if generation == self.generation:
-            return np.zeros(0, np.int32)
-        return np.flatnonzero(self._moved_at > generation).astype(np.int32)
+        """[k] the nodes to which a pod came, or which one left, after a generation; ascending, each once."""
+        if generation < self._logged_from:
+            return np.arange(len(self.nodes), dtype=np.int32)
+        return np.asarray(sorted(set(self._log[generation - self._logged_from :])), np.int32)
 
     def label(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
         """Return ([N] index of each node's value, -1 where the label is missing; the values, first seen first)."""

@@ -18,8 +18,6 @@ MANY = 2
 """Where more than every second node moved, all are asked about: one long array is cheaper than two."""
 BYTES = 96
 """About what a class's arrays take for each node."""
-UNASKED = -1
-"""The generation before the first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,10 +122,11 @@ class Ranked:
             Scores.nothing(scorers, Reach.NODE, count),
         )
         self._plain = np.zeros(count, np.int64)
-        self._since = UNASKED
+        self._since = 0
         self._feasible = np.zeros(0, np.int32)
         self._inside = np.zeros(count, np.bool_)
         self._normal = np.zeros(0, np.int64)
+        self._stale = True
 
     def same(self, scorers: Sequence[Scorer]) -> bool:
         """Tell whether these are the plugins that were asked before."""
@@ -136,21 +135,29 @@ class Ranked:
     def total(self, scorers: Sequence[Scorer], feasible: IndexArray, table: NodeTable) -> IntArray:
         """[n] Bring up to date what is known of the nodes that fit, and add up their scores."""
         moved = table.moved_since(self._since)
-        self._kinds[1].known[moved] = False
-        self._since = table.generation
         same = np.array_equal(self._feasible, feasible)
-        changed = not same
+        self._kinds[1].known[moved] = False
+        self._stale |= not same
         for kind in self._kinds:
-            # All that fitted before are known, but for those that moved.
-            candidates = moved[self._inside[moved]] if same else feasible
-            changed |= self._ask(kind, scorers, candidates[~kind.known[candidates]], table)
+            # All that fitted before are known, but for those that moved, so far as they are asked again at all.
+            if not same:
+                wanted = feasible[~kind.known[feasible]]
+            elif kind.reach is Reach.NODE:
+                wanted = moved[self._inside[moved]]
+            else:
+                continue
+            self._stale |= self._ask(kind, scorers, wanted, table)
+        if self._stale:
+            self._normal = self._normalized(scorers, feasible, table)
+            self._stale = False
+        # Noted at the end: where a plugin broke, what it was to say is asked for again.
         if not same:
             self._feasible = feasible
             self._inside[:] = False
             self._inside[feasible] = True
-        if changed:
-            self._normal = self._normalized(scorers, table)
-        total: IntArray = self._plain[feasible] + self._normal
+        self._since = table.generation
+        plain = self._plain if len(feasible) == len(self._plain) else self._plain[feasible]
+        total: IntArray = plain + self._normal
         return total
 
     def _ask(self, kind: Scores, scorers: Sequence[Scorer], nodes: IndexArray, table: NodeTable) -> bool:
@@ -166,20 +173,20 @@ class Ranked:
             if raw is None:
                 plain += scores if one.weight == 1 else one.weight * scores
             else:
-                changed = changed or not np.array_equal(raw[nodes], scores)
-                raw[nodes] = scores
-        self._plain[nodes] += plain - kind.plain[nodes]
-        kind.plain[nodes] = plain
-        kind.known[nodes] = True
+                changed = changed or not np.array_equal(raw[view.where], scores)
+                raw[view.where] = scores
+        self._plain[view.where] += plain - kind.plain[view.where]
+        kind.plain[view.where] = plain
+        kind.known[view.where] = True
         return changed
 
-    def _normalized(self, scorers: Sequence[Scorer], table: NodeTable) -> IntArray:
-        total = np.zeros(len(self._feasible), np.int64)
-        view = table.these(self._feasible)
+    def _normalized(self, scorers: Sequence[Scorer], feasible: IndexArray, table: NodeTable) -> IntArray:
+        total = np.zeros(len(feasible), np.int64)
+        view = table.these(feasible)
         for kind in self._kinds:
             for one in scorers:
                 if one.normal is not None and one.reach is kind.reach:
-                    total += one.weight * one.normal(kind.raw[one.plugin][self._feasible], view)
+                    total += one.weight * one.normal(kind.raw[one.plugin][feasible], view)
         return total
 
 

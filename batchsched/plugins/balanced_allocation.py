@@ -54,32 +54,31 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
         found = loads(pod, nodes, self.args.resources, nonzero=False)
         if not found:
             return np.full(len(nodes), MIDDLE + MIDDLE // 2, np.int64)
-        gain = balance(found, with_pod=True) - balance(found, with_pod=False)
+        before, after = balance(found)
+        gain: IntArray = after - before
         return MIDDLE + (MIDDLE + gain) // 2
 
 
-def balance(found: Sequence[Load], *, with_pod: bool) -> IntArray:
-    """[n] 100 less the standard deviation of the used fractions, in whole percent, rounded down.
+def balance(found: Sequence[Load]) -> IntArray:
+    """[2, n] 100 less the standard deviation of the used fractions, in whole percent, without the pod and with it.
 
-    Sums run in the order of the resources, so that they round as the original's do.
+    Rounded down. Sums run in the order of the resources, so that they round as the original's do.
     """
     fractions = [
-        np.minimum((load.taken + (load.asked if with_pod else 0)) / np.maximum(load.capacity, 1), 1.0)
+        np.minimum((load.taken + np.asarray([[0], [load.asked]])) / np.maximum(load.capacity, 1), 1.0)
         for load in found
     ]
     if len(found) == 2 and all(load.capacity.all() for load in found):
         return _percent(np.abs(fractions[0] - fractions[1]) / 2)
-    there = np.stack([load.capacity > 0 for load in found])
-    used = np.stack(fractions)
-    used[~there] = 0.0
+    there = np.stack([load.capacity > 0 for load in found])[:, np.newaxis]
+    used = np.where(there, np.stack(fractions), 0.0)
     count = np.maximum(there.sum(axis=0), 1)
     mean = _sum(used) / count
     deviation = np.sqrt(_sum(np.where(there, (used - mean) ** 2, 0.0)) / count)
     # Two fractions: half their distance, which rounds differently.
     highest = np.where(there, used, -np.inf).max(axis=0)
     lowest = np.where(there, used, np.inf).min(axis=0)
-    deviation = np.where(count == 2, np.abs(highest - lowest) / 2, deviation)
-    return _percent(deviation)
+    return _percent(np.where(count == 2, np.abs(highest - lowest) / 2, deviation))
 
 
 def _percent(deviation: FloatArray) -> IntArray:
@@ -87,7 +86,8 @@ def _percent(deviation: FloatArray) -> IntArray:
 
 
 def _sum(rows: FloatArray) -> FloatArray:
-    total = np.zeros(rows.shape[1])
+    """[2, n] Add rows up one after the other."""
+    total = np.zeros(rows.shape[1:])
     for row in rows:
         total += row
     return total

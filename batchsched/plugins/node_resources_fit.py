@@ -184,6 +184,10 @@ class NodeResourcesFit(
         total = np.zeros(len(nodes), np.int64)
         weights = np.zeros(len(nodes), np.int64)
         for load in loads(pod, nodes, self._strategy.resources, nonzero=True):
+            if self._line is None and load.capacity.all():
+                total += self._score(load, load.capacity) * load.weight
+                weights += load.weight
+                continue
             there = load.capacity > 0
             scores = self._score(load, np.where(there, load.capacity, 1))
             # A resource that scores nothing on the broken line does not pull the others down.

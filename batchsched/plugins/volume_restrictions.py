@@ -108,6 +108,8 @@ class VolumeRestrictions(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        if not pod.pod.spec.volumes:
+            return PreFilterAnswer(SKIP)
         known = nodes.table.memo("claims", _claims)
         names = tuple(_claim_names(pod.pod))
         for name in names:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
+from batchsched.errors import PluginError
 from batchsched.framework.pipeline import Pipeline, reach
 from batchsched.framework.points import Reach
 from batchsched.framework.registry import standard
@@ -209,6 +211,39 @@ def test_a_scan_goes_on_showing_what_was_true_when_it_was_made():
     assert DEFAULT.scan(wish, made, standing).reasons_at(3) == ("Insufficient cpu",)
     assert before.reasons_at(3) == ()
     assert before.reasons_at(0) == ("Insufficient cpu",)
+
+
+class Breaking(Moody):
+    """Breaks when it is told to."""
+
+    def __init__(self) -> None:
+        self.breaks = ""
+
+    @override
+    def score(self, pod, nodes, state):
+        if self.breaks == "score":
+            raise ValueError("not now")
+        return super().score(pod, nodes, state)
+
+    @override
+    def normalize(self, scores, pod, nodes, state):
+        if self.breaks == "normalize":
+            raise ValueError("not now")
+        return super().normalize(scores, pod, nodes, state)
+
+
+@pytest.mark.parametrize("point, count", [("score", 1), ("normalize", 1), ("normalize", 2)])
+def test_what_a_plugin_could_not_say_is_asked_for_again(point, count):
+    made, plugin, standing = table([node(f"n{at}") for at in range(8)]), Breaking(), Standing()
+    pipeline, wish = Pipeline([plugin]), class_of(made, pod())
+    look(pipeline, made, wish, standing)
+    for at in range(count):
+        land(made, pod(f"p{at}"), "n3")
+    plugin.breaks = point
+    with pytest.raises(PluginError):
+        look(pipeline, made, wish, standing)
+    plugin.breaks = ""
+    assert look(pipeline, made, wish, standing) == look(pipeline, made, wish, Standing())
 
 
 def test_reasons_in_another_order_cannot_be_pieced_together():

@@ -125,6 +125,12 @@ def keys_of(terms: tuple[Term, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(term.topology_key for term in terms))
 
 
+def nobody_cares(table: NodeTable, pod: Pod) -> bool:
+    """Tell whether neither the pod nor any on a node states pod affinity or anti-affinity: nothing is to be counted."""
+    own = pod.spec.affinity
+    return not table.pods.with_affinity and (own is None or not (own.pod_affinity or own.pod_anti_affinity))
+
+
 def count_needs(table: NodeTable, pod: Pod) -> Needs:
     """Count all pods on nodes for a pod's required terms, and for theirs.
 

@@ -42,6 +42,7 @@ from batchsched.plugins.inter_pod_affinity.counts import (
     count_needs,
     count_wishes,
     keys_of,
+    nobody_cares,
 )
 from batchsched.plugins.inter_pod_affinity.hints import helpful_events
 from batchsched.plugins.inter_pod_affinity.rows import affinity_rows
@@ -111,6 +112,8 @@ class InterPodAffinity(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        if nobody_cares(nodes.table, pod.pod):
+            return PreFilterAnswer(SKIP)
         needs = count_needs(nodes.table, pod.pod)
         if not needs.affinity and not needs.anti_affinity and not needs.enemies.any():
             return PreFilterAnswer(SKIP)
@@ -147,6 +150,8 @@ class InterPodAffinity(
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         wants = attraction_of(pod.pod).preferred or repulsion_of(pod.pod).preferred
         if self._args.ignore_preferred_terms_of_existing_pods and not wants:
+            return SKIP
+        if nobody_cares(nodes.table, pod.pod):
             return SKIP
         tally = count_wishes(nodes.table, pod.pod, self._args.hard_pod_affinity_weight)
         if tally is None:
