@@ -249,6 +249,10 @@ class Cache:
         """Return the pods that are assumed, by name."""
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(self._assumed))
 
+    def get(self, field: str, key: str) -> Any:
+        """Return one object of a field of Snapshot by its key; None where there is none."""
+        return self._shelves[field].get(key)
+
     def has_node(self, name: str) -> bool:
         """Tell whether a node is known; pods may name others."""
         return name in self._shelves[NODES]

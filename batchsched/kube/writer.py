@@ -10,6 +10,7 @@ from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.backoff import Backoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, Connection
 from batchsched.kube.resources import PODS, Resource
+from batchsched.model.binding import Binding
 from batchsched.model.pod import Pod
 from batchsched.ports.clock import Clock
 
@@ -70,47 +71,46 @@ class Writer:
         self._fence = fence or Unfenced()
         self._slots = asyncio.Semaphore(in_flight)
 
-    async def bind(self, pod: Pod, node: str) -> None:
+    async def bind(self, binding: Binding) -> None:
         """Bind a pod. A request without an answer is looked into: the pod may be where it was to go.
 
         Raises:
           BindFailed: it is bound elsewhere, or gone, or the server does not take it.
           NotLeading: the fence fell first.
         """
-        meta = pod.metadata
+        meta = {"name": binding.pod, "namespace": binding.namespace}
+        if binding.uid:  # another pod of its name is not to be bound in its place
+            meta["uid"] = binding.uid
+        target = {"apiVersion": "v1", "kind": "Node", "name": binding.node}
         body = msgspec.json.encode(
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-            }
+            {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         )
-        path = PODS.path(meta.namespace, meta.name, "binding")
+        path = PODS.path(binding.namespace, binding.pod, "binding")
+        failed = f"binding {binding.namespace}/{binding.pod} to {binding.node}"
         backoff = Backoff(self._clock, first=0.1, longest=5.0)
         for _ in range(_TRIES):
             try:
                 await self.send("POST", path, body)
             except (ApiError, Unreachable) as error:
                 if isinstance(error, ApiError) and error.status < 500 and error.status != 409:
-                    raise BindFailed(f"binding {pod.key} to {node}: {error}") from error
-                if await self._is_there(pod, node, error):
+                    raise BindFailed(f"{failed}: {error}") from error
+                if await self._is_there(binding, error):
                     return
                 await backoff.wait()
             else:
                 return
-        raise BindFailed(f"binding {pod.key} to {node}: no answer to {_TRIES} requests")
+        raise BindFailed(f"{failed}: no answer to {_TRIES} requests")
 
-    async def _is_there(self, pod: Pod, node: str, error: ApiError | Unreachable) -> bool:
+    async def _is_there(self, binding: Binding, error: ApiError | Unreachable) -> bool:
         """Return whether the pod is bound to the node.
 
         Raises:
           BindFailed: it never will be.
         """
-        failed = f"binding {pod.key} to {node}"
+        failed = f"binding {binding.namespace}/{binding.pod} to {binding.node}"
         try:
             raw = await self._connection.request(
-                "GET", PODS.path(pod.namespace, pod.name), deadline=_DEADLINE
+                "GET", PODS.path(binding.namespace, binding.pod), deadline=_DEADLINE
             )
             now = msgspec.json.decode(raw, type=_Bound)
         except ApiError as answer:
@@ -119,13 +119,13 @@ class Writer:
             return False
         except (Unreachable, msgspec.DecodeError):
             return False
-        if pod.metadata.uid and now.metadata.uid != pod.metadata.uid:
+        if binding.uid and now.metadata.uid != binding.uid:
             raise BindFailed(f"{failed}: another pod has its name now") from error
-        if now.spec.node_name and now.spec.node_name != node:
+        if now.spec.node_name and now.spec.node_name != binding.node:
             raise BindFailed(f"{failed}: it is bound to {now.spec.node_name} already") from error
         if not now.spec.node_name and isinstance(error, ApiError) and error.status == 409:
             raise BindFailed(f"{failed}: {error}") from error
-        return now.spec.node_name == node
+        return now.spec.node_name == binding.node
 
     async def evict(self, pod: Pod, grace: int | None = None) -> None:
         """Evict a pod through the Eviction API, which minds disruption budgets; one that is gone already is no error.

@@ -1,6 +1,6 @@
 """`decide`: a snapshot in, a decision out. Everything else in batchsched is a shell around it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.registry import standard
 from batchsched.framework.sampling import Sampling
+from batchsched.framework.timing import Timings
 from batchsched.framework.watched import left_out
 from batchsched.model.decision import (
     Assignment,
@@ -139,7 +140,13 @@ class Sessions:
         self._admission = Admission.of(self.frame, self._levels, snapshot)
 
     def decide(
-        self, now: float, seed: int, *, telemetry: Telemetry | None = None, brief: bool = False
+        self,
+        now: float,
+        seed: int,
+        *,
+        telemetry: Telemetry | None = None,
+        brief: bool = False,
+        among: Set[str] | None = None,
     ) -> Decision:
         """Decide the next session; the frame is left as it was found.
 
@@ -148,14 +155,17 @@ class Sessions:
           seed: of everything that is drawn.
           telemetry: a listener.
           brief: leave out refusals that say only that a gang has to wait; a simulator reads none of them.
+          among: identities of the gangs that take part; the others rest, since nothing can have helped them. None:
+            all of them.
         """
         listener = telemetry or Silence()
         draft = Draft(brief)
         self.frame.refresh()
         self.frame.pipeline.extenders.begin()
+        self.frame.pipeline.timings = Timings(telemetry, seed)
         with Walk(self.frame, now) as walk:
             busy = self._revisit_held(walk, draft, now)
-            line = self.frame.backlog.order(self._policy, now).without(busy)
+            line = self.frame.backlog.order(self._policy, now).without(busy | self._resting(among))
             waiting = line.members
             if not self.frame.table.nodes:
                 draft.refusals += [_no_nodes(one) for one in waiting]
@@ -168,6 +178,9 @@ class Sessions:
             self._heed(walk, draft)
             walk.keep()
             return self._decision(draft, brief)
+
+    def _resting(self, among: Set[str] | None) -> frozenset[str]:
+        return frozenset() if among is None else frozenset(self.frame.gangs.keys() - among)
 
     def _heed(self, walk: Walk, draft: Draft) -> None:
         """Take gangs out that plugins sent back while they waited."""

@@ -1,7 +1,8 @@
 """The scheduler as a simulator knows it: `Sessions` behind the port."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
+from batchsched.framework.nodes import NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.model.decision import Decision
 from batchsched.model.pod import Pod
@@ -14,14 +15,21 @@ from batchsched.settings.schema import Profile
 class Follower:
     """Follows one cluster and decides sessions over it; implements `ports.scheduler.Scheduler`.
 
-    Decisions leave out refusals that say only that a gang has to wait: a simulator asks thousands of times.
+    Args:
+      snapshot: the cluster as it stands.
+      profile: how to schedule.
+      pipeline: the profile's plugins, where they are made already.
+      brief: leave out refusals that say only that a gang has to wait: a simulator asks thousands of times.
 
     Raises:
       InvalidInput: as for `decide`.
     """
 
-    def __init__(self, snapshot: Snapshot, profile: Profile, pipeline: Pipeline | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, profile: Profile, pipeline: Pipeline | None = None, *, brief: bool = True
+    ) -> None:
         self._sessions = Sessions(snapshot, profile, pipeline)
+        self._brief = brief
         self._frame = self._sessions.frame
 
     def add_group(self, group: PodGroup) -> None:
@@ -51,6 +59,11 @@ class Follower:
         """Take in which gangs wait at Permit."""
         self._sessions.held = held
 
-    def decide(self, now: float, seed: int) -> Decision:
-        """Decide the next session."""
-        return self._sessions.decide(now, seed, brief=True)
+    def decide(self, now: float, seed: int, among: Set[str] | None = None) -> Decision:
+        """Decide the next session; gangs that are not `among` rest."""
+        return self._sessions.decide(now, seed, brief=self._brief, among=among)
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes as the last session found them."""
+        return self._frame.table

@@ -1,0 +1,67 @@
+"""The writes of binding cycles, sent to the API server."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from batchsched.errors import ApiError
+from batchsched.kube.resources import Resource
+from batchsched.kube.writer import Writer
+from batchsched.model.binding import Binding, NodeSelection, VolumeBinding
+
+CLAIMS: Final = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
+VOLUMES: Final = Resource("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"
+
+
+class ApiBinder:
+    """Implements `ports.binder.Binder`.
+
+    Args:
+      writer: sends.
+      is_bound: tells whether a claim, `namespace/name`, has its volume, as the watch shows it.
+      poll: seconds between two looks at claims.
+    """
+
+    def __init__(self, writer: Writer, is_bound: Callable[[str], bool], poll: float = 0.5) -> None:
+        self._writer = writer
+        self._is_bound = is_bound
+        self._poll = poll
+
+    async def bind(self, binding: Binding) -> None:
+        """Bind a pod to its node."""
+        await self._writer.bind(binding)
+
+    async def bind_volume(self, binding: VolumeBinding) -> None:
+        """Give a volume to a claim."""
+        claim = {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": binding.namespace,
+            "name": binding.claim,
+        }
+        change = {
+            "metadata": {"annotations": {BOUND_BY: "yes"}},
+            "spec": {"claimRef": {**claim, "uid": binding.uid}},
+        }
+        try:
+            await self._writer.patch(VOLUMES, "", binding.volume, change)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    async def select_node(self, selection: NodeSelection) -> None:
+        """Say from which node a claim's volume is to be reached."""
+        change = {"metadata": {"annotations": {SELECTED_NODE: selection.node}}}
+        await self._writer.patch(CLAIMS, selection.namespace, selection.claim, change)
+
+    async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        """Wait until all claims have their volumes."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while not all(self._is_bound(claim) for claim in claims):
+                    await asyncio.sleep(self._poll)
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,81 @@
+"""Binding cycles: whoever a session placed is taken through PreBind, Bind and PostBind, many at once.
+
+A member that is not bound waits again; the next session finds its gang half bound, and completes it before it looks at
+fresh ones.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from batchsched.cache.cache import Cache
+from batchsched.errors import BatchschedError
+from batchsched.framework.binding import BindingCycle, bind
+from batchsched.model.pod import Pod
+from batchsched.ports.binder import Binder
+from batchsched.ports.clock import Clock
+from batchsched.service.planner import Placement, Planner
+
+_LOG: Final = logging.getLogger(__name__)
+Told = Callable[[Pod, str, str], None]
+"""Hears of each pod: its node, and what went wrong, "" for nothing."""
+
+
+class BindingCycles:
+    """Binds placements in the background.
+
+    Args:
+      binder: writes.
+      cache: is told when a binding has finished.
+      clock: tells time.
+      told: hears of each pod.
+      changed: is called when somebody waits again.
+    """
+
+    def __init__(
+        self, binder: Binder, cache: Cache, clock: Clock, told: Told, changed: Callable[[], None]
+    ) -> None:
+        self._binder = binder
+        self._cache = cache
+        self._clock = clock
+        self._told = told
+        self._changed = changed
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, planner: Planner, placement: Placement) -> None:
+        """Begin to bind a gang."""
+        task = asyncio.create_task(self._gang(planner, placement))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    @property
+    def idle(self) -> bool:
+        """True while nothing is being bound."""
+        return not self._running
+
+    async def drain(self) -> None:
+        """Wait until everything that began has ended."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def _gang(self, planner: Planner, placement: Placement) -> None:
+        cycle = BindingCycle(planner.table, self._binder)
+        ends = await asyncio.gather(*(self._one(planner, pod, node, cycle) for pod, node in placement.places))
+        failed = [place for place, bound in zip(placement.places, ends, strict=True) if not bound]
+        if failed:
+            planner.failed(placement.entity, failed, self._clock.now())
+            self._changed()
+
+    async def _one(self, planner: Planner, pod: Pod, node: str, cycle: BindingCycle) -> bool:
+        try:
+            status = await bind(planner.pipeline, pod, node, cycle)
+            problem = "" if status.ok else "; ".join(status.reasons) or f"{status.code.name}"
+        except BatchschedError as error:
+            problem = str(error)
+        if problem:
+            _LOG.warning("%s is not bound to %s: %s", pod.key, node, problem)
+        else:
+            self._cache.finish_binding(pod.key, self._clock.now())
+        self._told(pod, node, problem)
+        return not problem

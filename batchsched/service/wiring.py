@@ -1,0 +1,91 @@
+"""Everything put together: one API server, one configuration, one leader's work."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchsched.cache.cache import Cache
+from batchsched.kube.binder import ApiBinder
+from batchsched.kube.connection import Connection
+from batchsched.kube.reflector import Reflector
+from batchsched.kube.resources import resources
+from batchsched.kube.writer import Fence, Writer
+from batchsched.manifests.decode import Decoder
+from batchsched.model.pod import Pod
+from batchsched.ports.clock import Clock
+from batchsched.service.awake import Alarm
+from batchsched.service.binder import BindingCycles
+from batchsched.service.intake import Intake
+from batchsched.service.loop import Heard, Loop
+from batchsched.service.planner import Planner
+from batchsched.settings.schema import Profile
+
+ASSUMED_FOR = 60.0
+"""Seconds after its binding for which a pod that no watch confirms counts as bound."""
+
+
+def _silent(pod: Pod, node: str, problem: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(slots=True)
+class Service:
+    """What one process is made of.
+
+    Args:
+      connection: to the API server.
+      clock: tells time.
+      profiles: how to schedule, one for each scheduler name.
+      fence: no write outlives it.
+      told: hears of each pod that was bound, or was not.
+      heard: hears of each decision.
+    """
+
+    connection: Connection
+    clock: Clock
+    profiles: Sequence[Profile]
+    fence: Fence | None = None
+    told: Callable[[Pod, str, str], None] = _silent
+    heard: Heard | None = None
+    cache: Cache = field(init=False)
+    alarm: Alarm = field(init=False)
+    writer: Writer = field(init=False)
+    intakes: dict[str, Intake] = field(init=False, default_factory=dict)
+    reflectors: list[Reflector] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.cache = Cache([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
+        self.alarm = Alarm(self.clock)
+        self.writer = Writer(self.connection, self.clock, self.fence)
+        decoder = Decoder()
+        for kind, resource in resources():
+            intake = Intake(kind, self.cache, decoder, self.alarm.ring)
+            self.intakes[kind.field] = intake
+            self.reflectors.append(Reflector(self.connection, resource, intake, self.clock))
+
+    async def follow(self) -> None:
+        """Follow the cluster until cancelled; leaders and those that wait to lead do."""
+        async with asyncio.TaskGroup() as tasks:
+            for one in self.reflectors:
+                tasks.create_task(one.run(), name=one.resource.plural)
+
+    async def synced(self) -> None:
+        """Wait until everything was listed once."""
+        for one in self.reflectors:
+            await one.synced.wait()
+
+    async def lead(self) -> None:
+        """Schedule until cancelled; what began to be bound is finished first."""
+        await self.synced()
+        binder = ApiBinder(self.writer, self._claim_is_bound)
+        cycles = BindingCycles(binder, self.cache, self.clock, self.told, self.alarm.ring)
+        planners = [Planner(profile, self.cache) for profile in self.profiles]
+        try:
+            await Loop(planners, cycles, self.alarm, self.clock, self.heard).run()
+        finally:
+            await cycles.drain()
+
+    def _claim_is_bound(self, key: str) -> bool:
+        claim: Any = self.cache.get("persistent_volume_claims", key)
+        return claim is not None and claim.status.phase == "Bound"
