@@ -188,6 +188,7 @@ class SchedulingQueue:
         for pod in entity.popped:
             entity.take(pod.key)
             self._identity_of.pop(pod.key, None)
+            self.nominations.drop(pod.key)
         late = tuple(entity.pods.values())
         self._drop(entity)
         for pod in late:

@@ -360,3 +360,40 @@ def test_the_queue_counts_what_is_where():
         ("active", "UnscheduledPodAdd"): 4,
         ("unschedulable", "ScheduleAttemptFailure"): 3,
     }
+
+
+def test_a_pod_that_got_a_node_has_none_kept_for_it_any_more():
+    made = queue(ADDED)
+    made.add_pod(pod("p"), 0.0)
+    made.nominations.put(pod("p"), "n0")
+    made.done(popped(made, 0.0).identity, 0.1)
+    made.done("pod/default/p", 0.2)
+    assert made.nominations.on("n0") == ()
+    assert made.pop(0.3) is None
+
+
+def test_a_gang_whose_group_is_deleted_comes_back_to_hear_so():
+    made = queue(ADDED)
+    made.put_group(group("g"), 0.0)
+    (entity,) = waiting(made, pod("x", "g"))
+    made.delete_group("default/g", 5.0)
+    made.delete_group("default/g", 5.0)
+    assert (entity.place, entity.group) == (Place.ACTIVE, None)
+    assert made.moved()["active", "PodGroupDelete"] == 1
+
+
+def test_a_group_that_changes_during_the_cycle_of_its_gang_counts():
+    made = queue(ADDED)
+    made.put_group(group("g", 2), 0.0)
+    made.add_pod(pod("x", "g"), 0.0)
+    entity = popped(made, 0.0)
+    made.put_group(group("g", 1), 0.1)
+    refused(made, entity, 0.2)
+    assert entity.place is Place.BACKOFF
+
+
+def test_a_group_may_come_after_its_pods():
+    made = queue(ADDED)
+    made.add_pod(pod("x", "g"), 0.0)
+    made.put_group(group("g"), 0.0)
+    assert popped(made, 0.0).group == group("g")
