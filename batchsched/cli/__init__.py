@@ -21,10 +21,10 @@ TRACEBACK: Final = "BATCHSCHED_TRACEBACK"
 
 def main() -> None:
     """Run the command that the arguments name, and leave with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(exit_code(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def exit_code(arguments: list[str]) -> int:
     """Run a command and return its exit code; whatever goes wrong becomes a sentence on standard error."""
     from batchsched.cli.app import app
 

@@ -1,6 +1,6 @@
 import pytest
 
-from batchsched.cli import run
+from batchsched.cli import exit_code
 from batchsched.cli.demo import CONTENDERS, DAY, GANGS, recipe
 from batchsched.sim.generator import generate
 
@@ -46,7 +46,7 @@ def test_demo_without_examples_says_how_to_name_them(tmp_path, capfd, monkeypatc
     monkeypatch.setattr(
         "batchsched.cli.demo.__file__", str(tmp_path / "site" / "batchsched" / "cli" / "demo.py")
     )
-    assert run(["demo"]) == 2
+    assert exit_code(["demo"]) == 2
     assert "--examples" in capfd.readouterr().err
 
 

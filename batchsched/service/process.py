@@ -1,0 +1,103 @@
+"""One process from start to end: it follows the cluster, waits to lead, leads, and leaves in good order.
+
+On SIGTERM or SIGINT the loop stops, what began to be bound is finished, and the Lease is given back. When the Lease is
+lost nothing is written any more, and the process ends: whoever runs it starts it anew.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.kube.connection import Connection
+from batchsched.kube.lease import Lease
+from batchsched.ports.clock import Clock
+from batchsched.service.wiring import Service
+
+_LOG: Final = logging.getLogger(__name__)
+LEFT: Final = 0
+LOST: Final = 1
+"""The exit code when somebody else may lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that schedules.
+
+    Args:
+      connection: to the API server, open.
+      clock: tells time.
+      lease: to hold while we lead; None: we are alone.
+      make: makes the service; its writes obey the fence.
+      patience: seconds that bindings may take to finish when we leave.
+    """
+
+    connection: Connection
+    clock: Clock
+    lease: Lease | None
+    make: Callable[[], Service]
+    patience: float = 20.0
+
+    async def run(self) -> int:
+        """Run until told to leave; returns the exit code."""
+        leave = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, leave.set)
+        service = self.make()
+        follow = asyncio.create_task(service.follow(), name="follow")
+        leaving = asyncio.create_task(leave.wait(), name="leave")
+        try:
+            await _first(leaving, follow, asyncio.create_task(service.synced(), name="sync"))
+            # What was listed stays: looking through it again and again for garbage would cost seconds.
+            gc.collect()
+            gc.freeze()
+            if self.lease is not None and not leaving.done():
+                await _first(leaving, follow, asyncio.create_task(self.lease.acquire(), name="acquire"))
+            if leaving.done():
+                return LEFT
+            return await self._lead(service, leaving, follow)
+        finally:
+            await _end(follow, leaving)
+
+    async def _lead(self, service: Service, leaving: asyncio.Task[bool], follow: asyncio.Task[None]) -> int:
+        lead = asyncio.create_task(service.lead(), name="lead")
+        keep = asyncio.create_task(self._keep(), name="keep")
+        ended = await _first(leaving, follow, lead, keep)
+        if ended is keep:
+            _LOG.error("somebody else may lead now; leaving")
+            await _end(lead)
+            return LOST
+        _LOG.info("leaving: bindings are finished first")
+        lead.cancel()
+        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(lead, self.patience)
+        await _end(keep)
+        if self.lease is not None:
+            await self.lease.release()
+        return LEFT
+
+    async def _keep(self) -> None:
+        if self.lease is None:
+            await asyncio.Event().wait()
+        else:
+            await self.lease.keep()
+
+
+async def _first(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> asyncio.Task[bool] | asyncio.Task[None]:
+    """Wait until one of some tasks has ended; whatever broke it is raised."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for one in tasks:
+        if one in done:
+            one.result()
+    return next(one for one in tasks if one in done)
+
+
+async def _end(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> None:
+    for one in tasks:
+        one.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
