@@ -1,0 +1,78 @@
+"""CPU time by plugin and by point: the plugins of a pipeline, each of their methods under a clock."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.standing import Standing
+from batchsched.model.snapshot import Snapshot
+from batchsched.session.frame import Frame
+
+POINTS = {
+    "prefilter": "PreFilter",
+    "filter": "Filter",
+    "prescore": "PreScore",
+    "score": "Score",
+    "normalize": "NormalizeScore",
+}
+WHOLE = ("", "all")
+"""The whole of scan and score, what the pipeline itself takes included."""
+
+Seconds = dict[tuple[str, str], float]
+
+
+class Clocks:
+    """CPU seconds by plugin and point; they are put around the methods of a pipeline's plugins."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.seconds: Seconds = {}
+        for plugin in pipeline.plugins:
+            for method, point in POINTS.items():
+                asked = getattr(plugin, method, None)
+                if asked is not None:
+                    setattr(plugin, method, self._timed(asked, (type(plugin).__name__, point)))
+
+    def _timed(self, asked: Callable[..., Any], key: tuple[str, str]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            start = time.process_time()
+            try:
+                return asked(*arguments)
+            finally:
+                self.seconds[key] = self.seconds.get(key, 0.0) + time.process_time() - start
+
+        return call
+
+    def take(self, pods: int) -> Seconds:
+        """Return the seconds a pod since the last call."""
+        taken = {key: seconds / pods for key, seconds in self.seconds.items()}
+        self.seconds = {}
+        return taken
+
+
+def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds, Seconds]:
+    """Place equal pods one after the other; return seconds a pod of the first, and of the others.
+
+    The first meets tables on which nothing was asked yet, the others what the first left standing.
+    """
+    clocks = Clocks(pipeline)
+    frame = Frame(snapshot, pipeline)
+    frame.refresh()
+    waiting = [pod for pod in snapshot.pods if not pod.node][: pods + 1]
+    pod_class = frame.class_of(waiting[0], 0)
+    standing = Standing()
+    cold: Seconds = {}
+    start = time.process_time()
+    for at, pod in enumerate(waiting):
+        scan = pipeline.scan(pod_class, frame.table, standing)
+        feasible = np.flatnonzero(scan.fits).astype(np.int32)
+        total = pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
+        frame.table.add(pod, int(feasible[total.argmax()]), *frame.vectors(pod))
+        if not at:
+            clocks.seconds[WHOLE] = time.process_time() - start
+            cold = clocks.take(1)
+            start = time.process_time()
+    clocks.seconds[WHOLE] = time.process_time() - start
+    return cold, clocks.take(max(1, len(waiting) - 1))

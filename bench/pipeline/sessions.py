@@ -1,0 +1,76 @@
+"""CPU time of whole sessions, pod by pod, and of what is said of a class."""
+
+import time
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.standing import Standing, Standings
+from batchsched.model.decision import Decision
+from batchsched.model.snapshot import Snapshot
+from batchsched.session.decide import Sessions
+from batchsched.session.survey import Survey
+from batchsched.settings.schema import Profile
+from bench.pipeline.clusters import Workload, snapshot
+
+NOW = 1_767_225_600.0
+PODWISE = Profile.model_validate({"solver": {"enabled": False}})
+
+
+class Forgetful(Standings):
+    """Nothing stands: every pod is asked about anew on every node."""
+
+    @override
+    def of(self, pod: PodClass) -> Standing:
+        """Return nothing that stands."""
+        return Standing()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session: CPU seconds, and what was decided."""
+
+    seconds: float
+    decision: Decision
+
+
+def session(cluster: Snapshot, *, forgetful: bool = False) -> Session:
+    """Decide pod by pod over tables that nobody has asked yet; laying them out is not counted."""
+    sessions = Sessions(cluster, PODWISE)
+    if forgetful:
+        sessions.frame.standings = Forgetful(sessions.frame.table)
+    sessions.frame.refresh()
+    start = time.process_time()
+    decision = sessions.decide(NOW, 0)
+    return Session(time.process_time() - start, decision)
+
+
+def second_session(cluster: Snapshot, *, forgetful: bool = False) -> float:
+    """CPU seconds of a session over a frame that has seen one before; forgetful: as for a class that is new."""
+    sessions = Sessions(cluster, PODWISE)
+    if forgetful:
+        sessions.frame.standings = Forgetful(sessions.frame.table)
+    sessions.decide(NOW, 0)
+    start = time.process_time()
+    sessions.decide(NOW, 0)
+    return time.process_time() - start
+
+
+def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
+    """CPU seconds until masks and scores of a class with so many pods are known, over tables that were asked before."""
+    cluster = snapshot(workload, nodes, pods, seed)
+    sessions = Sessions(cluster, PODWISE)
+    frame = sessions.frame
+    frame.refresh()
+    Survey(frame).of(frame.class_of(next(pod for pod in cluster.pods if not pod.node), -1))
+    waiting = [members for members in frame.gangs.values() if members.pending]
+    start = time.process_time()
+    survey = Survey(frame)
+    survey.all(part.pod_class for members in waiting for part in frame.gang(members).parts)
+    return time.process_time() - start
+
+
+def same(one: Decision, other: Decision) -> bool:
+    """Tell whether two decisions place the same pods on the same nodes."""
+    return one.assignments == other.assignments and one.refusals == other.refusals
