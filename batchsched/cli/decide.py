@@ -30,6 +30,13 @@ def decide(
             "--record", metavar="FILE", help="Keep the session in this file, for replay.", dir_okay=False
         ),
     ] = None,
+    timings: Annotated[
+        bool,
+        typer.Option(
+            "--timings",
+            help="Say on standard error how long plugins took, in a sample of a tenth of the cycles.",
+        ),
+    ] = False,
 ) -> None:
     """Decide one session over manifests, and print what to bind, evict, hold and refuse.
 
@@ -43,6 +50,10 @@ def decide(
         from batchsched.cli.record import keep
 
         keep(session, record)
+    if timings:
+        from batchsched.cli.tables import print_timings
+
+        print_timings(session.timings)
     if output is Output.TABLE:
         from batchsched.cli.tables import print_decision
 

@@ -3,9 +3,9 @@
 import gc
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
 if TYPE_CHECKING:
     from batchsched.record.answers import Answers
 
+Timings = Mapping[tuple[str, str], tuple[int, float]]
+
 _MOST_SHOWN = 50
 """Set-aside objects and warnings on standard error; the decision itself has them all."""
 
@@ -34,6 +36,7 @@ class Session:
     Args:
       now: seconds since 1970.
       answers: what the world said meanwhile.
+      timings: of plugins, by plugin and point: calls that were sampled, and their seconds.
     """
 
     snapshot: Snapshot
@@ -42,6 +45,7 @@ class Session:
     seed: int
     decision: Decision
     answers: "Answers"
+    timings: Timings = field(default_factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -70,7 +74,7 @@ def run_session(
     _tell([f"set aside: {sentence(one)}" for one in decision.set_aside])
     unused = without_effect(reading.snapshot.queues)
     _tell([f"warning: {warning}" for warning in (*reading.warnings, *([unused] if unused else []))])
-    return Session(reading.snapshot, profile, moment, seed, decision, answers)
+    return Session(reading.snapshot, profile, moment, seed, decision, answers, stopwatch.calls)
 
 
 def profile_of(config: Path | None, name: str | None) -> Profile:

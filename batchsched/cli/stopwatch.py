@@ -30,6 +30,8 @@ class Stopwatch(Telemetry):
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._open = ExitStack()
+        self.calls: dict[tuple[str, str], tuple[int, float]] = {}
+        """By plugin and point: calls that were sampled, and their seconds."""
 
     @property
     def stages(self) -> dict[str, float]:
@@ -58,6 +60,16 @@ class Stopwatch(Telemetry):
         if what not in self._tasks:
             self._tasks[what] = self._bar.add_task(what, total=total or None)
         self._bar.update(self._tasks[what], completed=done, total=total or None)
+
+    @override
+    @contextmanager
+    def call(self, plugin: str, point: str) -> Iterator[None]:
+        begun = perf_counter()
+        try:
+            yield
+        finally:
+            calls, seconds = self.calls.get((plugin, point), (0, 0.0))
+            self.calls[plugin, point] = (calls + 1, seconds + perf_counter() - begun)
 
     def close(self) -> None:
         """Take the bar away."""

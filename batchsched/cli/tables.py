@@ -12,7 +12,7 @@ from batchsched.model.snapshot import Snapshot
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from batchsched.cli.session import Session
+    from batchsched.cli.session import Session, Timings
 
 MOST_ROWS = 60
 """Rows of one table; -o json has all of them."""
@@ -78,6 +78,19 @@ def _tables(decision: Decision, gangs: dict[str, list[tuple[str, str]]]) -> Iter
     if decision.set_aside:
         aside = [(one.object or one.file, one.field, one.message) for one in decision.set_aside]
         yield _filled("Set aside", ("Object", "Field", "Why"), aside)
+
+
+def print_timings(timings: "Timings") -> None:
+    """Print on standard error how long plugins took, the longest first."""
+    from rich.console import Console
+
+    slowest = sorted(timings.items(), key=lambda one: -one[1][1])
+    rows = [
+        (plugin, point, str(calls), f"{seconds * 1e3:.2f}", f"{seconds / calls * 1e6:.0f}")
+        for (plugin, point), (calls, seconds) in slowest
+    ]
+    columns = ("Plugin", "Point", "Calls", "ms", "µs a call")
+    Console(stderr=True).print(_filled("Plugins, in a tenth of the cycles", columns, rows))
 
 
 def _filled(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> "Table":

@@ -1,5 +1,6 @@
 """Simulated runs as the command line states them: which policies, under which profile, and what came out."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,10 @@ def base_profile(config: Path | None, name: str | None, default: Profile) -> Pro
         return default
     from batchsched.cli.session import profile_of
 
-    return profile_of(config, name)
+    profile = profile_of(config, name)
+    if profile.extenders:
+        print("warning: extenders are not asked: a simulation's cluster is not theirs", file=sys.stderr)
+    return profile.model_copy(update={"extenders": ()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import Landing, Reach
 from batchsched.framework.scan import Scan, nobody
+from batchsched.framework.scoring import normal, raw
 from batchsched.framework.standing import Scorer, Standing
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import (
@@ -31,6 +32,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.timing import Timings
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import Snapshot
 
@@ -56,6 +58,7 @@ class Pipeline:
         self.plugins = tuple(plugins)
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()
+        self.timings = Timings()
         self._chosen = {point: tuple(chosen) for point, chosen in (at or {}).items()}
         self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._at(
             "pre_enqueue", points.PreEnqueuePlugin
@@ -141,7 +144,9 @@ class Pipeline:
     def preenqueue(self, pod: Pod) -> Status:
         """Ask every PreEnqueue; the first refusal stands."""
         for plugin in self.preenqueues:
-            status = answers.status(plugin, "PreEnqueue", ask(plugin, "PreEnqueue", plugin.preenqueue, pod))
+            status = answers.status(
+                plugin, "PreEnqueue", self.timings.ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
+            )
             if not status.ok:
                 return answers.signed(status, plugin)
         return SUCCESS
@@ -196,12 +201,13 @@ class Pipeline:
         self, pod: PodClass, nodes: Nodes, state: CycleState
     ) -> tuple[Status, BoolArray | None, tuple[str, ...]]:
         """Unresolvable stops at once; Unschedulable lets the others run, and the first of them stands."""
+        self.timings.cycle()
         refusal: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []
         for plugin in self.prefilters:
             answer = answers.prefiltered(
-                plugin, ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
+                plugin, self.timings.ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
             )
             if answer.status.code is Code.SKIP:
                 state.skip_filter.add(name_of(plugin))
@@ -220,7 +226,7 @@ class Pipeline:
         return SUCCESS, allowed, tuple(narrowing)
 
     def _filter(self, plugin: points.FilterPlugin, pod: PodClass, state: CycleState, nodes: Nodes) -> Verdict:
-        verdict = ask(plugin, "Filter", plugin.filter, pod, nodes, state)
+        verdict = self.timings.ask(plugin, "Filter", plugin.filter, pod, nodes, state)
         return answers.verdict(plugin, verdict, len(nodes))
 
     def prepare(self, pod: PodClass, table: NodeTable) -> tuple[CycleState, Status]:
@@ -237,7 +243,9 @@ class Pipeline:
         if not all(one in self._bulk for one in asked):
             return None
         return all(
-            answers.truth(one, "Filter", ask(one, "Filter", self._bulk[one], pod, table, nodes, counts))
+            answers.truth(
+                one, "Filter", self.timings.ask(one, "Filter", self._bulk[one], pod, table, nodes, counts)
+            )
             for one in asked
         )
 
@@ -258,7 +266,7 @@ class Pipeline:
         for plugin in self.prefilters:
             following = self._following.get(plugin)
             if following is not None and name_of(plugin) not in state.skip_filter:
-                ask(plugin, "AddPod", following.add_pod, pod, added, node, table, state)
+                self.timings.ask(plugin, "AddPod", following.add_pod, pod, added, node, table, state)
 
     def score(
         self,
@@ -275,7 +283,7 @@ class Pipeline:
         """
         nodes = table.these(feasible)
         for prescore in self.prescores:
-            status = ask(prescore, "PreScore", prescore.prescore, pod, nodes, state)
+            status = self.timings.ask(prescore, "PreScore", prescore.prescore, pod, nodes, state)
             if answers.status(prescore, "PreScore", status).code is Code.SKIP:
                 state.skip_score.add(name_of(prescore))
         scorers = [
@@ -299,8 +307,8 @@ class Pipeline:
             plugin,
             self._reach[plugin],
             self.weights.get(name_of(plugin), 1),
-            partial(_raw, plugin, pod, state, normalizing is None),
-            None if normalizing is None else partial(_normal, normalizing, pod, state),
+            partial(raw, self.timings, plugin, pod, state, normalizing is None),
+            None if normalizing is None else partial(normal, self.timings, normalizing, pod, state),
         )
 
     def constrain(
@@ -316,7 +324,7 @@ class Pipeline:
         for plugin in self.constrains:
             if name_of(plugin) in without:
                 continue
-            answer = ask(plugin, "Constrain", plugin.constrain, batch, nodes)
+            answer = self.timings.ask(plugin, "Constrain", plugin.constrain, batch, nodes)
             rows.extend(answers.rows(plugin, answer, batch, len(nodes)))
         return tuple(rows)
 
@@ -324,7 +332,7 @@ class Pipeline:
         """Reserve a pod at every plugin; on a refusal everything is unreserved before it is returned."""
         for plugin in self.reserves:
             try:
-                answer = ask(plugin, "Reserve", plugin.reserve, pod, node, table, state)
+                answer = self.timings.ask(plugin, "Reserve", plugin.reserve, pod, node, table, state)
                 status = answers.status(plugin, "Reserve", answer)
             except PluginError:
                 self.unreserve(pod, node, table, state)
@@ -339,7 +347,7 @@ class Pipeline:
         broken: PluginError | None = None
         for plugin in reversed(self.reserves):
             try:
-                ask(plugin, "Unreserve", plugin.unreserve, pod, node, table, state)
+                self.timings.ask(plugin, "Unreserve", plugin.unreserve, pod, node, table, state)
             except PluginError as error:
                 broken = broken or error
         if broken is not None:
@@ -349,26 +357,14 @@ class Pipeline:
         """Ask every Permit: the refusal alone when one refuses, else all answers that say Wait."""
         waits: list[PermitAnswer] = []
         for plugin in self.permits:
-            answer = answers.permitted(plugin, ask(plugin, "Permit", plugin.permit, pod, node, table, state))
+            answer = answers.permitted(
+                plugin, self.timings.ask(plugin, "Permit", plugin.permit, pod, node, table, state)
+            )
             if answer.status.code is Code.WAIT:
                 waits.append(answer)
             elif not answer.status.ok:
                 return (answer,)
         return tuple(waits)
-
-
-def _raw(plugin: points.ScorePlugin, pod: PodClass, state: CycleState, final: bool, nodes: Nodes) -> IntArray:
-    scores = ask(plugin, "Score", plugin.score, pod, nodes, state)
-    if final:
-        return answers.scores(plugin, "Score", scores, len(nodes))
-    return answers.raw_scores(plugin, scores, len(nodes))
-
-
-def _normal(
-    plugin: points.NormalizeScorePlugin, pod: PodClass, state: CycleState, raw: IntArray, nodes: Nodes
-) -> IntArray:
-    scores = ask(plugin, "NormalizeScore", plugin.normalize, raw, pod, nodes, state)
-    return answers.scores(plugin, "NormalizeScore", scores, len(nodes))
 
 
 def reach(plugin: object) -> Reach:

@@ -16,6 +16,10 @@ class Telemetry(Protocol):
         """Tell how far a long stage has come."""
         ...
 
+    def call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+        """Time one call of a plugin; only a sample of all calls is told of."""
+        ...
+
 
 class Silence:
     """The listener that hears nothing: the default below the shell."""
@@ -27,3 +31,8 @@ class Silence:
 
     def progress(self, done: int, total: int, what: str) -> None:
         """Do nothing with a step."""
+
+    @contextmanager
+    def call(self, plugin: str, point: str) -> Iterator[None]:
+        """Do nothing around a call."""
+        yield

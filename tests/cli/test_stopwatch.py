@@ -24,6 +24,20 @@ def test_stage_counts_when_it_fails():
     assert "failed" in watch.stages
 
 
+def test_calls_of_plugins_add_up_by_point():
+    watch = Stopwatch()
+    for _ in range(2):
+        with watch.call("NodeName", "Filter"):
+            time.sleep(0.001)
+    with pytest.raises(RuntimeError), watch.call("NodeName", "Score"):
+        raise RuntimeError
+    assert {key: calls for key, (calls, _) in watch.calls.items()} == {
+        ("NodeName", "Filter"): 2,
+        ("NodeName", "Score"): 1,
+    }
+    assert watch.calls["NodeName", "Filter"][1] >= 0.002
+
+
 def test_progress_is_silent_where_nobody_watches(capfd):
     watch = Stopwatch()
     watch.progress(1, 2, "work")

@@ -1,0 +1,50 @@
+"""Timings of plugins, sampled: in one cycle of ten every call is told to a listener, in the others none.
+
+A cycle is one way of a class, or of a pod, through the pipeline. Which cycles it is follows from the session's seed;
+what the listener makes of it, and whose clock it reads, is its own business.
+
+Source: `pluginMetricsSamplePercent` of kube-scheduler's schedule_one.go.
+"""
+
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+import numpy as np
+
+from batchsched.framework.guard import ask, name_of
+from batchsched.ports.telemetry import Telemetry
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SHARE: Final = 0.1
+
+
+class Timings:
+    """Asks plugins, and tells of a tenth of it.
+
+    Args:
+      telemetry: is told; None: nobody is.
+      seed: of the draw.
+    """
+
+    def __init__(self, telemetry: Telemetry | None = None, seed: int = 0) -> None:
+        self._telemetry = telemetry
+        self._random = np.random.default_rng(seed)
+        self._told: Telemetry | None = None
+
+    def cycle(self) -> None:
+        """Begin a cycle."""
+        if self._telemetry is not None:
+            self._told = self._telemetry if self._random.random() < SHARE else None
+
+    def ask(self, plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a plugin, as `guard.ask` does.
+
+        Raises:
+          PluginError: the plugin raised; the cause is chained.
+        """
+        if self._told is None:
+            return ask(plugin, point, call, *args, **kwargs)
+        with self._told.call(name_of(plugin), point):
+            return ask(plugin, point, call, *args, **kwargs)
