@@ -5,7 +5,7 @@ it: the filters are asked about such a node twice, with the nominated pods on it
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -133,8 +133,8 @@ class NodeTrial:
         self._move(pod, come=come)
         self._undo.append((pod, come))
         handle = self._handle
-        for plugin in handle.pipeline.prefilters:
-            if isinstance(plugin, PreFilterExtensionsPlugin) and name_of(plugin) not in state.skip_filter:
+        for plugin in handle.following:
+            if name_of(plugin) not in state.skip_filter:
                 point, call = ("AddPod", plugin.add_pod) if come else ("RemovePod", plugin.remove_pod)
                 ask(plugin, point, call, handle.pod, pod, self._node, handle.table, state)
 
@@ -192,6 +192,12 @@ class Handle:
     scan: Scan
     nominations: Nominations
     disruption: Disruption = Disruption()
+    following: tuple[PreFilterExtensionsPlugin, ...] = field(init=False)
+    """The plugins that are told who comes and goes in a trial; to ask each of them each time would be slow."""
+
+    def __post_init__(self) -> None:
+        told = (one for one in self.pipeline.prefilters if isinstance(one, PreFilterExtensionsPlugin))
+        object.__setattr__(self, "following", tuple(told))
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:

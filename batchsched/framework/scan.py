@@ -72,6 +72,18 @@ class Scan:
             return Code.SUCCESS
         return Code.UNRESOLVABLE if self.verdicts[by].unresolvable[node] else Code.UNSCHEDULABLE
 
+    def helpable(self) -> list[int]:
+        """Return the nodes whose refusal is Unschedulable: pods that leave may help there."""
+        everywhere = range(len(self.fits))
+        if not self.status.ok:
+            return list(everywhere) if self.status.code is Code.UNSCHEDULABLE else []
+        found = self.refused_by >= 0
+        if self.outside is not None:
+            found &= ~self.outside
+        for by, verdict in enumerate(self.verdicts):
+            found &= ~((self.refused_by == by) & verdict.unresolvable)
+        return [int(at) for at in np.flatnonzero(found)]
+
     def reason_counts(self) -> Counter[str]:
         """Count the nodes by the reasons of their first refusing plugin; a node adds every reason it has."""
         counts: Counter[str] = Counter()

@@ -132,7 +132,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
           PluginError: a node fits though nobody leaves it, and no other is a candidate.
         """
         names = handle.table.names
-        places = [at for at in range(len(names)) if scan.code_at(at) is Code.UNSCHEDULABLE]
+        places = scan.helpable()
         found = Search()
         if not places:
             return found

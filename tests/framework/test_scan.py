@@ -1,5 +1,7 @@
 """The sentence that says why no node fits, in kube-scheduler's words."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -64,3 +66,12 @@ def test_nodes_outside_of_what_prefilters_left_name_these():
 
 def test_nobody_refuses_before_anybody_was_asked():
     assert nobody(3).tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("status", [SUCCESS, Status(Code.UNSCHEDULABLE), Status(Code.UNRESOLVABLE)])
+@pytest.mark.parametrize("outside", [None, [False, False, True, True]])
+def test_pods_that_leave_may_help_where_the_refusal_is_unschedulable(status, outside):
+    first = Verdict(("a",), np.array([[True, True, True, False]]), np.array([True, False, False, True]))
+    second = Verdict(("b",), np.array([[True, False, False, True]]), np.array([False, False, False, True]))
+    found = replace(scan([0, 0, 0, 1], first, second, outside=outside), status=status)
+    assert found.helpable() == [at for at in range(4) if found.code_at(at) is Code.UNSCHEDULABLE]
