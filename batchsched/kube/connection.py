@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
+from aiohttp import AddrInfoType
 from yarl import URL
 
 from batchsched.errors import ApiError, Unreachable, UnusableInput
@@ -19,6 +21,9 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 _REFRESH: Final = 30.0
 """Seconds between two looks at the files behind our credentials."""
+_NO_LIMIT: Final = aiohttp.ClientTimeout(total=None)
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""Of the socket, where the system has it: a peer that is gone is noticed in half a minute, also on a quiet watch."""
 _TROUBLE: Final = (aiohttp.ClientError, TimeoutError, OSError)
 _HIDDEN: Final = 300
 """Characters of an answer that is no Status object (a proxy's page, say) that are worth repeating."""
@@ -43,12 +48,13 @@ class Connection:
         self._identity: Identity | None = None
         self._session: aiohttp.ClientSession | None = None
         self._refresher: asyncio.Task[None] | None = None
+        self._renewing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         await self._load(anew=False)
         # trust_env looks for proxies at each request, which costs three times the request itself.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=_socket),
             auto_decompress=False,
             trust_env=False,
             skip_auto_headers=("Accept-Encoding", "User-Agent"),
@@ -62,6 +68,7 @@ class Connection:
     ) -> None:
         if self._refresher is not None:
             self._refresher.cancel()
+            await asyncio.wait([self._refresher])
         if self._session is not None:
             await self._session.close()
 
@@ -86,16 +93,23 @@ class Connection:
           ApiError: the server refused.
           Unreachable: there was no answer within `deadline` seconds.
         """
-        for last in (False, True):
-            try:
-                return await self._once(method, path, query, (body, content_type), deadline)
-            except ApiError as error:
-                if error.status != 401 or last:
-                    raise
-                await self._load(anew=True)
-        raise AssertionError
+        content = (body, content_type)
+        try:
+            # Not aiohttp's own limit, which it rounds up to a full second: a lease may hang on it.
+            async with asyncio.timeout(deadline):
+                used = self._identity
+                try:
+                    return await self._once(method, path, query, content)
+                except ApiError as error:
+                    if error.status != 401 or not await self._renew(used):
+                        raise
+                return await self._once(method, path, query, content)
+        except _TROUBLE as error:
+            raise Unreachable(f"{method} {path}: {_told(error)}") from error
 
-    async def lines(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[list[bytes]]:
+    async def lines(
+        self, path: str, query: Mapping[str, str], silence: float
+    ) -> AsyncGenerator[list[bytes], None]:
         """Yield the lines of a watch as they come, several at a time.
 
         Args:
@@ -108,10 +122,14 @@ class Connection:
           Unreachable: the connection broke, or ended in the middle of a line.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
+        used = self._identity
         try:
             async with self._open("GET", path, query, (None, JSON), timeout) as answer:
                 if answer.status != 200:
-                    raise await _refusal(answer)
+                    refusal = await _refusal(answer)
+                    if refusal.status == 401:
+                        await self._renew(used)  # for the next attempt
+                    raise refusal
                 begun = b""
                 async for chunk in answer.content.iter_any():
                     *whole, begun = (begun + chunk).split(b"\n")
@@ -128,18 +146,12 @@ class Connection:
         path: str,
         query: Mapping[str, str] | None,
         content: tuple[bytes | None, str],
-        deadline: float,
     ) -> bytes:
-        try:
-            async with self._open(
-                method, path, query, content, aiohttp.ClientTimeout(total=deadline)
-            ) as answer:
-                if answer.status >= 300:
-                    raise await _refusal(answer)
-                found: bytes = await answer.read()
-                return found
-        except _TROUBLE as error:
-            raise Unreachable(f"{method} {path}: {_told(error)}") from error
+        async with self._open(method, path, query, content, _NO_LIMIT) as answer:
+            if answer.status >= 300:
+                raise await _refusal(answer)
+            found: bytes = await answer.read()
+            return found
 
     def _open(
         self,
@@ -175,6 +187,22 @@ class Connection:
         # In a thread: an exec plugin is a program that may take seconds.
         self._identity = await asyncio.to_thread(self._credentials.load, anew=anew)
 
+    async def _renew(self, used: Identity | None) -> bool:
+        """Get other credentials than those that the server did not take; return whether there are any.
+
+        Many requests fail together, and an exec plugin is to run once.
+        """
+        async with self._renewing:
+            if self._identity is used:
+                try:
+                    await self._load(anew=True)
+                except UnusableInput as error:
+                    _LOG.warning(
+                        "the server takes our credentials no more, and there are no others: %s", error
+                    )
+                    return False
+        return True
+
     async def _refresh(self) -> None:
         while True:
             await self._clock.sleep(_REFRESH)
@@ -182,6 +210,16 @@ class Connection:
                 await self._load(anew=False)
             except UnusableInput as error:  # a file half written; what we have may be good for a while
                 _LOG.warning("credentials stay as they were: %s", error)
+
+
+def _socket(address: AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
 
 
 async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:

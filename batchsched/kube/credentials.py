@@ -6,16 +6,24 @@ are watched here, and whoever asks gets what is in them now.
 
 import os
 import ssl
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from kubernetes import client, config
 
 from batchsched.errors import UnusableInput
 
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_UNUSABLE: Final = (
+    *(config.ConfigException, OSError, yaml.YAMLError),
+    # What the loaders make of a file that is half written.
+    *(AttributeError, KeyError, TypeError, ValueError),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,7 @@ class Credentials:
         self._configuration = client.Configuration()
         self._seen: tuple[tuple[str, float], ...] = ()
         self._tls: ssl.SSLContext | None = None
+        self._lock = threading.Lock()
 
     @property
     def namespace(self) -> str:
@@ -64,18 +73,27 @@ class Credentials:
         Raises:
           UnusableInput: there is no configuration, or it cannot be used.
         """
-        try:
-            if anew or not self._seen or self._files() != self._seen:
-                self._load()
-            authorization = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
-        except (config.ConfigException, OSError, ssl.SSLError) as error:
-            raise UnusableInput(
-                f"no usable Kubernetes configuration: {error}; set KUBECONFIG or --kubeconfig"
-            ) from error
+        with self._lock:
+            try:
+                if anew or not self._seen or self._files(self._configuration) != self._seen:
+                    self._load()
+                # The loaders ask an exec plugin again here, when its token has expired.
+                key = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+            except _UNUSABLE as error:
+                where = "in-cluster" if self._in_cluster else os.pathsep.join(map(str, self._paths()))
+                raise UnusableInput(
+                    f"no usable Kubernetes configuration ({where}): {error}; set KUBECONFIG or --kubeconfig"
+                ) from error
+            return self._identity(key)
+
+    def _identity(self, key: str | None) -> Identity:
         now = self._configuration
+        if not key and not now.cert_file and any("exec" in user for _, user in self._users()):
+            # The loaders log why; nobody wants to go on as system:anonymous.
+            raise UnusableInput("the exec plugin of the kubeconfig gave no credentials")
         return Identity(
             server=now.host.rstrip("/"),
-            authorization=_bearer(authorization) or _basic(now),
+            authorization=_header(key),
             tls=self._tls,
             server_name=now.tls_server_name or None,
             proxy=now.proxy or None,
@@ -90,22 +108,42 @@ class Credentials:
         if self._in_cluster:
             config.load_incluster_config(fresh)  # type: ignore[no-untyped-call]
         else:
-            path = str(self._kubeconfig) if self._kubeconfig else None
+            path = os.pathsep.join(map(str, self._paths()))
             config.load_kube_config(path, self._context, fresh, persist_config=False)  # type: ignore[no-untyped-call]
-        self._configuration = fresh
-        self._tls = _tls(fresh) if fresh.host.startswith("https:") else None
-        self._seen = self._files()
+        tls = _tls(fresh) if fresh.host.startswith("https:") else None
+        # Together, or not at all: a certificate may be there whose key is not yet.
+        self._configuration, self._tls, self._seen = fresh, tls, self._files(fresh)
 
-    def _files(self) -> tuple[tuple[str, float], ...]:
-        """Return the files behind the configuration, and when each was written."""
-        now = self._configuration
+    def _paths(self) -> list[Path]:
+        """Return the kubeconfigs, the first of which counts most."""
+        told = str(self._kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+        return [Path(part).expanduser() for part in told.split(os.pathsep) if part]
+
+    def _users(self) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+        """Yield what the kubeconfigs say of the user of the context, and where it is said."""
+        if self._in_cluster:
+            return
+        found = [(path, yaml.safe_load(path.read_text()) or {}) for path in self._paths() if path.exists()]
+        wanted = self._context or next(
+            (one["current-context"] for _, one in found if one.get("current-context")), ""
+        )
+        contexts = [one for _, file in found for one in file.get("contexts") or () if one["name"] == wanted]
+        for path, file in found:
+            for user in file.get("users") or ():
+                if contexts and user["name"] == contexts[0]["context"].get("user"):
+                    yield path, user.get("user") or {}
+
+    def _files(self, now: client.Configuration) -> tuple[tuple[str, float], ...]:
+        """Return the files behind a configuration, and when each was written."""
         named: list[Any] = [now.ssl_ca_cert, now.cert_file, now.key_file]
         if self._in_cluster:
             named.append(_SERVICE_ACCOUNT / "token")
         else:
-            named += str(
-                self._kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube/config"
-            ).split(os.pathsep)
+            named += self._paths()
+            # A relative path is meant from the file that states it.
+            named += [
+                path.parent / user["tokenFile"] for path, user in self._users() if user.get("tokenFile")
+            ]
         paths = [Path(one) for one in named if one]
         return tuple((str(path), path.stat().st_mtime) for path in paths if path.exists())
 
@@ -120,13 +158,7 @@ def _tls(configuration: Any) -> ssl.SSLContext:
     return context
 
 
-def _bearer(key: str | None) -> str:
-    """Return the header of a token; the loaders write `bearer` and `Bearer` before it, or nothing."""
-    if not key:
-        return ""
-    token = key.split()[-1]
-    return f"Bearer {token}"
-
-
-def _basic(configuration: Any) -> str:
-    return str(configuration.get_basic_auth_token() or "") if configuration.username else ""
+def _header(key: str | None) -> str:
+    """Return the header of a key: the loaders write `bearer`, `Bearer` or `Basic` before it, or nothing."""
+    scheme, _, rest = (key or "").strip().partition(" ")
+    return f"{scheme.capitalize()} {rest}" if rest else scheme and f"Bearer {scheme}"

@@ -7,7 +7,10 @@ Source: the behaviour of client-go's Reflector.
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import msgspec
 
@@ -21,10 +24,10 @@ from batchsched.ports.feed import Sink
 _LOG: Final = logging.getLogger(__name__)
 _WATCH_SECONDS: Final = 300
 """The shortest time that a watch is asked for; the longest is twice that, so that not all watches end together."""
-_GRACE: Final = 15.0
-"""Seconds that a server may be late in ending a watch before the connection counts as dead."""
 _SHORT: Final = 1.0
 """A watch that ended within so many seconds without an event counts as a failure."""
+_LONGEST_WAIT: Final = 15.0
+"""Seconds between two attempts at most: so much later do we hear of a server that came back."""
 _GONE: Final = 410
 
 
@@ -63,6 +66,22 @@ _META: Final = msgspec.json.Decoder(_Meta)
 _FAILURE: Final = msgspec.json.Decoder(_Failure)
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a collection is followed.
+
+    Args:
+      selector: more of every query, such as a fieldSelector.
+      page: objects of one page of a list.
+      silence: seconds without a byte after which a watch counts as dead. A bookmark comes every minute, or a
+        little later.
+    """
+
+    selector: Mapping[str, str] = field(default_factory=dict)
+    page: int = 500
+    silence: float = 90.0
+
+
 class Reflector:
     """Tells a sink of every object of a collection, for as long as it runs.
 
@@ -71,19 +90,20 @@ class Reflector:
       resource: the collection.
       sink: is told.
       clock: waits.
-      selector: more of the query, such as a fieldSelector.
-      page: objects of one page of a list.
+      terms: how it is followed.
+      read: makes of an object as it comes what the sink is told, so that no list is ever held as text; None from
+        it is passed over.
     """
 
     def __init__(
         self,
         connection: Connection,
         resource: Resource,
-        sink: Sink,
+        sink: Sink[Any],
         clock: Clock,
         *,
-        selector: dict[str, str] | None = None,
-        page: int = 500,
+        terms: Terms | None = None,
+        read: Callable[[bytes], Any] = bytes,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -91,10 +111,11 @@ class Reflector:
         self._connection = connection
         self._sink = sink
         self._clock = clock
-        self._selector = dict(selector or {})
-        self._page = page
+        self._terms = terms or Terms()
         self._version = ""
-        self._backoff = Backoff(clock)
+        self._read = read
+        self._missing = False
+        self._backoff = Backoff(clock, longest=_LONGEST_WAIT)
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
@@ -108,58 +129,66 @@ class Reflector:
 
     async def _recover(self, error: Exception) -> None:
         status = error.status if isinstance(error, ApiError) else 0
-        if status == _GONE:
-            self._version = ""  # what we knew is too old to go on from
-        elif status == 404:  # the kind is not installed, or no more: nobody is to wait for it
-            self._version = ""
-            self._sink.replaced(())
+        if status == 404:  # the kind is not installed, or no more: nobody is to wait for it
+            if not self._missing:
+                _LOG.info("%s of %s: there is no such kind", self.resource.plural, self.resource.api_version)
+                self._sink.replaced(())
+            self._missing = True
             self.synced.set()
-        _LOG.warning("%s: %s; going on", self.resource.plural, error)
+        else:
+            _LOG.warning("%s: %s; going on", self.resource.plural, error)
+        if status in (404, _GONE):
+            self._version = ""  # what we knew is too old to go on from
         await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
 
     async def _list(self) -> None:
         """Take in everything there is, page by page."""
-        found: list[bytes] = []
-        query = {**self._selector, "limit": str(self._page)}
+        found: list[Any] = []
+        query = {**self._terms.selector, "limit": str(self._terms.page)}
         while True:
             raw = await self._connection.request("GET", self.resource.path(), query=query, deadline=60.0)
             page = _LIST.decode(raw)
-            found += [bytes(item) for item in page.items or ()]
+            found += (self._read(bytes(item)) for item in page.items or ())
             if not page.metadata.continue_:
                 break
             query = {**query, "continue": page.metadata.continue_}
-        self._sink.replaced(found)
+        self._sink.replaced([one for one in found if one is not None])
         self._version = page.metadata.resource_version
-        self._backoff.reset()
+        # The backoff stays as it is: lists may go well whose watches do not.
+        self._missing = False
         self.synced.set()
 
     async def _watch(self) -> None:
         """Follow changes until the server ends the watch, as it does after a few minutes."""
         seconds = int(_WATCH_SECONDS * (1 + self._clock.jitter()))
         query = {
-            **self._selector,
+            **self._terms.selector,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
         }
         begun, seen = self._clock.monotonic(), 0
-        async for lines in self._connection.lines(self.resource.path(), query, seconds + _GRACE):
-            for line in lines:
-                if line:
-                    self._take(_EVENT.decode(line))
-                    seen += 1
-            self._backoff.reset()
+        async with aclosing(
+            self._connection.lines(self.resource.path(), query, self._terms.silence)
+        ) as stream:
+            async for lines in stream:
+                for line in lines:
+                    if line:
+                        self._take(_EVENT.decode(line))
+                        seen += 1
+                self._backoff.reset()
         if not seen and self._clock.monotonic() - begun < _SHORT:
             raise Unreachable("the watch ended as soon as it began")
+        self._backoff.reset()
 
     def _take(self, event: _Event) -> None:
         raw = bytes(event.object)
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._sink.changed(raw)
+                self._tell(self._sink.changed, raw)
             case "DELETED":
-                self._sink.gone(raw)
+                self._tell(self._sink.gone, raw)
             case "BOOKMARK":
                 pass
             case "ERROR":
@@ -171,3 +200,8 @@ class Reflector:
                 )
                 return
         self._version = _META.decode(raw).metadata.resource_version or self._version
+
+    def _tell(self, how: Callable[[Any], None], raw: bytes) -> None:
+        found = self._read(raw)
+        if found is not None:
+            how(found)

@@ -294,7 +294,7 @@ class Proxy:
     async def _pass(self, request: web.BaseRequest, body: bytes, fault: Fault) -> web.StreamResponse:
         headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
         url = URL(self.server + request.raw_path, encoded=True)
-        async with self._session.request(request.method, url, data=body, headers=headers) as answer:
+        async with self._session.request(request.method, url, data=body or None, headers=headers) as answer:
             if fault.deaf:
                 await answer.read()
                 return await self._end(request, fault.ending)

@@ -1,0 +1,170 @@
+"""Requests end in time, with an answer or with an error that says of which kind."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from batchsched.errors import ApiError, Unreachable
+from batchsched.kube.connection import Connection
+from batchsched.kube.credentials import Credentials
+from tests.controlplane.plane import ADMIN
+from tests.controlplane.proxy import Ending, cut, hung, lost, page, refused, says, status
+from tests.kube.hurried import Hurried
+from tests.kube.test_credentials import kubeconfig, later, plugin
+
+PODS = "/api/v1/pods"
+
+
+def opened(plane, proxy=None, clock=None):
+    config = plane.kubeconfig(server=proxy.url if proxy else None)
+    return Connection(Credentials(config), clock or Hurried())
+
+
+async def test_a_request_is_made_as_the_kubeconfig_says_over_tls(plane):
+    async with opened(plane) as connection:
+        found = json.loads(await connection.request("GET", "/api/v1/namespaces/default"))
+    assert found["metadata"]["name"] == "default"
+
+
+async def test_a_refusal_says_what_the_server_said(plane):
+    async with opened(plane) as connection:
+        with pytest.raises(ApiError, match='404 NotFound: pods "nobody" not found') as caught:
+            await connection.request("GET", "/api/v1/namespaces/default/pods/nobody")
+    assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+
+
+async def test_a_page_of_a_load_balancer_is_a_refusal_too(plane, proxy):
+    proxy.on(page(502))
+    async with opened(plane, proxy) as connection:
+        with pytest.raises(ApiError, match=r"502.*Bad Gateway") as caught:
+            await connection.request("GET", PODS)
+    assert caught.value.status == 502
+
+
+async def test_the_time_that_a_server_asks_for_is_told(plane, proxy):
+    proxy.on(status(429, "TooManyRequests", retry_after=7))
+    async with opened(plane, proxy) as connection:
+        with pytest.raises(ApiError) as caught:
+            await connection.request("GET", PODS)
+    assert (caught.value.status, caught.value.retry_after) == (429, 7.0)
+
+
+@pytest.mark.parametrize(
+    "fault", [hung(), lost(Ending.STALL), cut(10, Ending.STALL)], ids=["hung", "lost", "cut"]
+)
+async def test_a_server_that_hangs_costs_the_deadline_and_no_more(plane, proxy, fault):
+    proxy.on(fault)
+    async with opened(plane, proxy) as connection:
+        begun = time.monotonic()
+        with pytest.raises(Unreachable, match="no answer within the deadline"):
+            await connection.request("GET", PODS, deadline=0.3)
+        assert 0.3 <= time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("fault", [refused(), lost(), cut(10)], ids=["refused", "lost", "cut"])
+async def test_a_broken_connection_is_no_answer(plane, proxy, fault):
+    proxy.on(fault)
+    async with opened(plane, proxy) as connection:
+        with pytest.raises(Unreachable, match="POST"):
+            await connection.request("POST", "/api/v1/namespaces/default/pods", body=b"{}")
+
+
+async def test_a_server_that_is_not_there_is_no_answer(tmp_path):
+    async with Connection(Credentials(kubeconfig(tmp_path, token="x")), Hurried()) as connection:
+        with pytest.raises(Unreachable):
+            await connection.request("GET", PODS)
+
+
+async def test_a_token_that_is_taken_no_more_is_asked_for_again_once_for_all_requests(plane, proxy, tmp_path):
+    config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", ADMIN))
+    async with Connection(Credentials(config), Hurried()) as connection:
+        answers = await asyncio.gather(*(connection.request("GET", "/api/v1/nodes") for _ in range(20)))
+    assert {json.loads(one)["kind"] for one in answers} == {"NodeList"}
+    assert (tmp_path / "runs").read_text().count(".") == 2
+
+
+async def test_a_401_that_stays_is_told_after_one_more_attempt(plane, proxy, tmp_path):
+    config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", "stale too"))
+    async with Connection(Credentials(config), Hurried()) as connection:
+        with pytest.raises(ApiError, match="401"):
+            await connection.request("GET", PODS)
+    assert proxy.count("GET") == 2
+
+
+async def test_a_watch_whose_token_is_taken_no_more_has_another_for_the_next_attempt(plane, proxy, tmp_path):
+    config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", ADMIN))
+    async with Connection(Credentials(config), Hurried()) as connection:
+        with pytest.raises(ApiError, match="401"):
+            await anext(connection.lines(PODS, {"watch": "true"}, 5))
+        assert await connection.request("GET", "/version")
+    assert proxy.count("GET") == 2
+
+
+async def test_a_kubeconfig_that_goes_away_is_no_reason_to_stop(plane, proxy, tmp_path):
+    config = kubeconfig(tmp_path, proxy.url, token="stale")
+    async with Connection(Credentials(config), Hurried()) as connection:
+        config.unlink()
+        with pytest.raises(ApiError, match="401"):
+            await connection.request("GET", PODS)
+
+
+async def test_a_kubeconfig_that_is_written_anew_is_picked_up_by_itself(plane, proxy, tmp_path):
+    config = kubeconfig(tmp_path, proxy.url, token="of nobody")
+    async with Connection(Credentials(config), Hurried(times=1000)) as connection:
+        kubeconfig(tmp_path, proxy.url, token=ADMIN)
+        later(config)
+        await asyncio.sleep(0.3)
+        assert await connection.request("GET", "/version")
+    assert proxy.count() == 1
+
+
+def tokens(folder, *each):
+    """A plugin that gives one token after the other, and the last for ever."""
+    for number, token in enumerate(each, start=1):
+        (folder / f"token{number}").write_text(token)
+    answer = (
+        '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}'
+    )
+    return plugin(
+        folder,
+        f"""
+        echo . >> {folder}/runs
+        n=$(wc -l < {folder}/runs); [ $n -gt {len(each)} ] && n={len(each)}
+        printf '{answer}' "$(cat {folder}/token$n)"
+        """,
+    )
+
+
+async def watched(connection, silence=5.0):
+    return [line async for lines in connection.lines(PODS, {"watch": "true"}, silence) for line in lines]
+
+
+async def test_the_lines_of_a_watch_come_whole(plane, proxy):
+    proxy.on(says({"type": "ADDED"}, {"type": "DELETED"}))
+    async with opened(plane, proxy) as connection:
+        assert [json.loads(line)["type"] for line in await watched(connection)] == ["ADDED", "DELETED"]
+
+
+async def test_a_watch_that_ends_in_the_middle_of_a_line_is_no_end(plane, proxy, namespace):
+    namespace.pod("lone")
+    proxy.on(cut(100, Ending.END))
+    async with opened(plane, proxy) as connection:
+        with pytest.raises(Unreachable, match="in the middle of an event"):
+            await watched(connection)
+
+
+async def test_a_watch_that_is_silent_too_long_counts_as_dead(plane, proxy, namespace):
+    namespace.pod("lone")
+    proxy.on(cut(100, Ending.STALL))
+    async with opened(plane, proxy) as connection:
+        with pytest.raises(Unreachable, match="deadline"):
+            await watched(connection, silence=0.3)
+
+
+async def test_a_watch_that_is_refused_is_not_read_as_events(plane, proxy):
+    proxy.on(page(502))
+    async with opened(plane, proxy) as connection:
+        with pytest.raises(ApiError, match="502"):
+            await watched(connection)

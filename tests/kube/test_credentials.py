@@ -1,0 +1,192 @@
+"""Who we are, wherever it is written, and what becomes of it when it is written anew."""
+
+import datetime as dt
+import os
+import ssl
+import stat
+import textwrap
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from kubernetes.config import incluster_config
+
+from batchsched.errors import UnusableInput
+from batchsched.kube import credentials
+from batchsched.kube.credentials import Credentials
+
+
+def kubeconfig(folder, server="http://127.0.0.1:1", name="kubeconfig", **user):
+    path = folder / name
+    contexts = [{"name": "here", "context": {"cluster": "c", "user": "u"}}]
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "here",
+                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "users": [{"name": "u", "user": user}],
+                "contexts": contexts,
+            }
+        )
+    )
+    return path
+
+
+def later(path):
+    """A file is newer than it was, however coarse the clock of the file system."""
+    os.utime(path, ns=(path.stat().st_mtime_ns + 10**9,) * 2)
+
+
+def plugin(folder, body):
+    path = folder / "plugin"
+    path.write_text("#!/bin/sh\n" + textwrap.dedent(body))
+    path.chmod(path.stat().st_mode | stat.S_IEXEC)
+    return {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "interactiveMode": "Never"}
+
+
+@pytest.mark.parametrize(
+    "user, header",
+    [
+        ({"token": "abc"}, "Bearer abc"),
+        ({"username": "ada", "password": "x y"}, "Basic YWRhOnggeQ=="),
+        ({}, ""),
+    ],
+    ids=["token", "password", "nobody"],
+)
+def test_a_kubeconfig_says_who_we_are(tmp_path, user, header):
+    found = Credentials(kubeconfig(tmp_path, "http://127.0.0.1:1/", **user)).load()
+    assert (found.server, found.authorization, found.tls) == ("http://127.0.0.1:1", header, None)
+
+
+def test_a_missing_kubeconfig_is_named_with_what_to_do(tmp_path):
+    with pytest.raises(UnusableInput, match=r"nowhere.*set KUBECONFIG or --kubeconfig"):
+        Credentials(tmp_path / "nowhere").load()
+
+
+def test_an_unknown_context_is_named(tmp_path):
+    with pytest.raises(UnusableInput, match="elsewhere"):
+        Credentials(kubeconfig(tmp_path, token="x"), "elsewhere").load()
+
+
+@pytest.mark.parametrize("text", ["", "apiVers", "a: [", "[]"])
+def test_a_file_that_is_half_written_is_refused_and_read_again(tmp_path, text):
+    path = kubeconfig(tmp_path, token="old")
+    ours = Credentials(path)
+    ours.load()
+    path.write_text(text)
+    later(path)
+    with pytest.raises(UnusableInput):
+        ours.load()
+    kubeconfig(tmp_path, token="new")
+    later(path)
+    assert ours.load().authorization == "Bearer new"
+
+
+def test_the_variable_names_the_kubeconfig_also_when_it_is_set_late(tmp_path, monkeypatch):
+    first, second = kubeconfig(tmp_path, token="first"), tmp_path / "missing"
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, (first, second))))
+    assert Credentials().load().authorization == "Bearer first"
+
+
+def test_a_token_file_is_read_again_when_it_changes(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    ours = Credentials(kubeconfig(tmp_path, tokenFile="token"))
+    assert ours.load().authorization == "Bearer old"
+    token.write_text("new\n")
+    later(token)
+    assert ours.load().authorization == "Bearer new"
+
+
+def test_in_a_cluster_the_service_account_speaks_and_its_token_is_read_again(tmp_path, monkeypatch):
+    _, certificate = authority()
+    (tmp_path / "ca.crt").write_bytes(pem(certificate))
+    token = tmp_path / "token"
+    token.write_text("old")
+    (tmp_path / "namespace").write_text("batch\n")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setattr(credentials, "_SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    ours = Credentials()
+    found = ours.load()
+    assert (found.server, found.authorization) == ("https://10.0.0.1:443", "Bearer old")
+    assert found.tls is not None
+    assert ours.namespace == "batch"
+    token.write_text("new")
+    later(token)
+    assert ours.load().authorization == "Bearer new"
+
+
+def test_an_exec_plugin_is_asked_once_and_again_when_the_server_wants_something_else(tmp_path):
+    answer = (
+        '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t%s"}}'
+    )
+    asks = plugin(
+        tmp_path,
+        f"""
+        echo . >> {tmp_path}/runs
+        printf '{answer}' $(wc -l < {tmp_path}/runs)
+        """,
+    )
+    ours = Credentials(kubeconfig(tmp_path, exec=asks))
+    assert [ours.load().authorization for _ in range(3)] == ["Bearer t1"] * 3
+    assert ours.load(anew=True).authorization == "Bearer t2"
+    assert ours.load().authorization == "Bearer t2"
+
+
+def test_an_exec_plugin_that_fails_leaves_nobody_nameless(tmp_path):
+    ours = Credentials(kubeconfig(tmp_path, exec=plugin(tmp_path, "exit 1\n")))
+    with pytest.raises(UnusableInput, match="exec plugin"):
+        ours.load()
+
+
+def test_a_client_certificate_is_loaded_again_when_it_was_rotated_and_never_without_its_key(tmp_path):
+    key, certificate = authority()
+    paths = {"client-certificate": tmp_path / "crt", "client-key": tmp_path / "key"}
+    paths["client-certificate"].write_bytes(pem(certificate))
+    paths["client-key"].write_bytes(key_pem(key))
+    config = kubeconfig(tmp_path, "https://127.0.0.1:1", **{name: str(path) for name, path in paths.items()})
+    ours = Credentials(config)
+    first = ours.load().tls
+    assert isinstance(first, ssl.SSLContext)
+    assert ours.load().tls is first
+    key, certificate = authority()
+    paths["client-certificate"].write_bytes(pem(certificate))
+    later(paths["client-certificate"])
+    with pytest.raises(UnusableInput):
+        ours.load()
+    paths["client-key"].write_bytes(key_pem(key))
+    later(paths["client-key"])
+    assert ours.load().tls not in (None, first)
+
+
+def authority():
+    """A key, and a certificate that it signed for itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
+    begins = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(begins).not_valid_after(begins + dt.timedelta(days=36500))
+    return key, builder.sign(key, hashes.SHA256())
+
+
+def pem(certificate):
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def key_pem(key):
+    encodings = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(*encodings, serialization.NoEncryption())
+
+
+def test_nothing_is_written_beside_the_kubeconfig(tmp_path):
+    Credentials(kubeconfig(tmp_path, token="x")).load()
+    assert [path.name for path in Path(tmp_path).iterdir()] == ["kubeconfig"]
