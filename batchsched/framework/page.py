@@ -62,7 +62,10 @@ A plugin that raises, or answers what its point does not know, fails the pods th
 the refusal has the reason `PluginFailed` and names plugin, point and problem. Everything else is scheduled. Where a
 plugin breaks over no gang in particular (the labels of a whole snapshot, or rows over several gangs together) the
 session goes on without what it would have said, and the decision lists it under `setAside`. A pod that is bound stays
-bound whatever a PostBind raises."""
+bound whatever a PostBind raises. A plugin of another package that hangs fails its pods in the same way, and is
+[left out](../writing-a-plugin.md#what-goes-wrong) until the next start.
+
+[Extenders](../extenders.md) are asked after Filter, after Score, when victims were found, and in place of Bind."""
 
 _RANGES: Final = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 

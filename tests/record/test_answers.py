@@ -1,0 +1,69 @@
+"""What the world said is said again, in its order, to the same questions."""
+
+import asyncio
+
+from typing_extensions import override
+
+from batchsched.model.decision import Decision
+from batchsched.model.snapshot import Snapshot
+from batchsched.ports.extender import Endpoint, OutOfReach, Reply
+from batchsched.ports.watchdog import Overdue
+from batchsched.record.answers import NOT_RECORDED, NOTHING, Answers, Transcript
+from batchsched.record.file import Record, read, write
+from batchsched.settings.schema import Profile
+
+HERE = Endpoint("http://here")
+
+
+class Counting(OutOfReach):
+    def __init__(self):
+        self.count = 0
+
+    @override
+    def ask(self, endpoint, verb, question):
+        self.count += 1
+        return Reply(str(self.count))
+
+
+def test_what_was_heard_is_heard_again_in_order_and_nobody_is_asked():
+    first = Transcript(port=Counting())
+    heard = [first.ask(HERE, "filter", question).body for question in (b"a", b"b", b"a")]
+    again = Transcript(first.asked)
+    assert [again.ask(HERE, "filter", question).body for question in (b"a", b"b", b"a")] == heard
+    assert again.asked == first.asked
+
+
+def test_other_question_verb_or_extender_has_no_answer():
+    heard = Transcript(port=Counting())
+    heard.ask(HERE, "filter", b"a")
+    for endpoint, verb, question in (
+        (HERE, "filter", b"b"),
+        (HERE, "bind", b"a"),
+        (Endpoint("http://there"), "filter", b"a"),
+    ):
+        assert Transcript(heard.asked).ask(endpoint, verb, question) == Reply(fault=NOT_RECORDED)
+
+
+def test_session_that_is_decided_again_asks_only_what_is_new():
+    port = Counting()
+    first = Transcript(port=port)
+    first.ask(HERE, "filter", b"a")
+    second = Transcript(first.asked, port)
+    assert [second.ask(HERE, "filter", one).body for one in (b"a", b"b")] == ["1", "2"]
+    assert port.count == 2
+
+
+def test_bindings_are_no_part_of_a_decision():
+    transcript = Transcript(port=Counting())
+    assert asyncio.run(transcript.put(HERE, "bind", b"")).fault
+    assert asyncio.run(Transcript().put(HERE, "bind", b"")).fault == NOT_RECORDED
+    assert transcript.asked == ()
+
+
+def test_answers_survive_their_file_and_files_without_any_are_read(tmp_path):
+    heard = Transcript(port=Counting())
+    heard.ask(HERE, "filter", b"a")
+    said = Answers(heard.asked, (Overdue("slow", "Filter", 3, 1.5),))
+    for answers in (said, NOTHING):
+        write(tmp_path / "session", Record(Snapshot(), Profile(), 1.0, 0, Decision(), answers=answers))
+        assert read(tmp_path / "session").answers == answers
