@@ -15,6 +15,7 @@ from batchsched.session.walk import Walked
 from batchsched.session.wording import REASON_OF, Wording
 from batchsched.settings.schema import SolverSettings
 from batchsched.solver.explaining.explain import Explainer
+from batchsched.solver.explaining.unblock import Cause
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Problem, Solution
 from batchsched.solver.stage import solve
@@ -23,6 +24,9 @@ THOROUGH_GANGS: Final = 8
 """With more refused gangs than this nobody solves the session again for each of them."""
 THOROUGH_PAIRS: Final = 400
 """Nor with more pairs of a class and a node."""
+
+ROOM: Final = frozenset({Cause.CAPACITY, Cause.FRAGMENTED, Cause.TOPOLOGY})
+"""Causes that speak of the room in a domain, which may be a rule's that keeps a gang there."""
 
 
 def failed(gang: Gang, error: PluginError) -> Refusal:
@@ -158,6 +162,8 @@ def _refusal(scene: Scene, formulation: Formulation, explainer: Explainer, numbe
             return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error())
     evidence = explainer.gang(number)
     wording = Wording(scene, formulation)
+    if number in formulation.gathered and evidence.cause in ROOM and explainer.fits_freely(number):
+        return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathered(evidence))
     return Refusal(
         pod_group=gang.key,
         reason=REASON_OF[evidence.cause],

@@ -34,6 +34,7 @@ class Formulation:
       priorities: by tier.
       quotas: by quota number.
       failures: which plugin broke in Constrain, by the number of the gang over which it did.
+      gathered: gangs that a plugin's rule keeps in one domain of a node label, by number.
     """
 
     problem: Problem
@@ -42,6 +43,7 @@ class Formulation:
     priorities: tuple[int, ...]
     quotas: Quotas
     failures: dict[int, str] = field(default_factory=dict)
+    gathered: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +99,10 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         ]
     )
     rows, failures = rows_of(frame, batch)
+    gathered: dict[int, str] = {}
     for number, key in batch.gathered.items():
         if choices[number].required == NONE and gangs[number].fresh:
+            gathered[number] = key
             choices[number] = replace(choices[number], required=scene.levels.of_label(key, frame.table))
     problem = Problem(
         free=np.maximum(0, frame.free()),
@@ -145,7 +149,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         ordered=scene.profile.selection == "ordered",
         spread=scene.profile.placement == "spread",
     )
-    return Formulation(problem, tuple(gangs), parts, priorities, scene.quotas, failures)
+    return Formulation(problem, tuple(gangs), parts, priorities, scene.quotas, failures, gathered)
 
 
 def lasting_problem(scene: Scene, gang: Gang) -> Problem:

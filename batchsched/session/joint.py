@@ -27,6 +27,7 @@ class Outcome:
       solution: the solver's answer that was walked; its bounds hold for the problem without cuts.
       objective: [T] weight that was placed, by tier.
       bound: [T] upper bounds.
+      first: gangs that were walked before all others.
     """
 
     walked: tuple[Walked, ...]
@@ -34,6 +35,7 @@ class Outcome:
     solution: Solution
     objective: FloatArray
     bound: FloatArray
+    first: frozenset[int] = frozenset()
 
 
 def budget_of(settings: SolverSettings) -> Budget:
@@ -68,6 +70,8 @@ class Joint:
             solution = solve(problem, self._budget, self._seed, self._telemetry)
             with self._telemetry.stage("walk"):
                 outcome = self._walk(walk, solution, best)
+                if outcome.walked:
+                    outcome = self._turned(walk, start, outcome, best)
             if best is None or _better(outcome, best):
                 best, stands = outcome, True
             else:
@@ -81,12 +85,19 @@ class Joint:
         if not stands:
             walk.undo(start)
             with self._telemetry.stage("walk"):
-                best = replace(self._walk(walk, best.solution, best), rejected=best.rejected)
+                again = self._walk(walk, best.solution, best, first=best.first)
+                best = replace(again, rejected=best.rejected)
         return best
 
-    def _walk(self, walk: Walk, solution: Solution, before: Outcome | None) -> Outcome:
+    def _walk(
+        self,
+        walk: Walk,
+        solution: Solution,
+        before: Outcome | None,
+        first: frozenset[int] = frozenset(),
+    ) -> Outcome:
         formulation = self._formulation
-        walked = self._walk_in_order(walk, shares_of(formulation, solution))
+        walked = self._walk_in_order(walk, shares_of(formulation, solution), first)
         objective = np.zeros(len(formulation.priorities))
         weights = _weight_by_class(formulation)
         for number, one in walked.items():
@@ -98,13 +109,29 @@ class Joint:
             solution=solution,
             objective=objective,
             bound=np.maximum(bound, objective),
+            first=first,
         )
 
-    def _walk_in_order(self, walk: Walk, shares: Mapping[int, Sequence[Share]]) -> dict[int, Walked]:
+    def _turned(self, walk: Walk, start: int, outcome: Outcome, before: Outcome | None) -> Outcome:
+        """Walk once more, whoever was refused first: it may have come too late to begin a series of its own."""
+        late = frozenset(number for number, one in outcome.rejected.items() if not one.final)
+        if not late:
+            return outcome
+        walk.undo(start)
+        other = self._walk(walk, outcome.solution, before, first=late)
+        if _better(other, outcome):
+            return other
+        walk.undo(start)
+        again = self._walk(walk, outcome.solution, before)
+        return replace(again, rejected=outcome.rejected)
+
+    def _walk_in_order(
+        self, walk: Walk, shares: Mapping[int, Sequence[Share]], first: frozenset[int]
+    ) -> dict[int, Walked]:
         """Walk gang after gang; one that needs another's pods near it is asked again once they are there."""
         problem = self._formulation.problem
         walked: dict[int, Walked] = {}
-        left = sorted(shares, key=lambda g: (int(problem.tier[g]), int(problem.rank[g])))
+        left = sorted(shares, key=lambda g: (g not in first, int(problem.tier[g]), int(problem.rank[g])))
         while left:
             for number in left:
                 walked[number] = walk.gang(self._formulation.gangs[number], shares[number])

@@ -56,6 +56,12 @@ class Wording:
                 return f"{fit}; rules between pods do not leave a way for the others"
         return f"{fit}; missing: {missing}" if missing else fit
 
+    def gathered(self, evidence: Evidence) -> str:
+        """Return the sentence for a gang that a rule between its pods keeps in one domain."""
+        label = self._formulation.gathered[evidence.gang]
+        fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
+        return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
+
     def _quota(self, evidence: Evidence) -> str:
         name = self._formulation.quotas.limits[evidence.quota].name
         if evidence.missing_gangs:

@@ -7,7 +7,7 @@ Shapes: N nodes, R resources.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -105,6 +105,11 @@ class Explainer:
             if found is not None:
                 return self._evidence(own, blamed or family.cause, found)
         return self._evidence(own, blamed or Cause.CAPACITY, None)
+
+    def fits_freely(self, gang: int) -> bool:
+        """Tell whether a refused gang would fit if it had to keep neither rules nor a level of its own."""
+        problem = alone(self._left, gang).problem
+        return fits_alone(replace(problem, rows=(), required=np.full_like(problem.required, NONE)))
 
     def _above(self, level: int) -> tuple[int, ...]:
         """The levels wider than this one, the finest first."""

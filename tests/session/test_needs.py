@@ -1,0 +1,45 @@
+"""Gangs whose members need each other are placed when a search over every way says that they can be."""
+
+import pytest
+from hypothesis import given
+
+from batchsched.model.decision import Decision
+from tests.session import audit
+from tests.session.needs import Puzzle, can_be_placed, puzzles, snapshot_of
+from tests.session.scenario import profile, schedule
+
+pytestmark = pytest.mark.properties
+EXACT = profile(solver={"gap": 0.0})
+BY_RULES = {"PluginConstraint", "NoFeasibleNode"}
+BY_ROOM = {"InsufficientResources", "NoFeasibleNode"}
+
+
+def solved(puzzle: Puzzle) -> tuple[set[str], Decision]:
+    """The gangs that have a place; none is there in part, and no pod where its filters would not have it."""
+    snapshot = snapshot_of(puzzle)
+    decision = schedule(snapshot, EXACT)
+    places = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+    assert not audit.partial_gangs(snapshot, places)
+    return {one.pod.rsplit("-", 2)[0] for one in decision.assignments}, decision
+
+
+@given(puzzle=puzzles())
+def test_gang_whose_members_need_each_other_is_placed_exactly_when_it_can_be(puzzle):
+    placed, decision = solved(puzzle)
+    assert bool(placed) == can_be_placed(puzzle), decision.refusals
+
+
+@given(puzzle=puzzles(teams=3))
+def test_such_a_gang_and_others_that_want_room_alone_are_all_placed_when_they_can_be(puzzle):
+    placed, decision = solved(puzzle)
+    assert (len(placed) == len(puzzle.teams)) == can_be_placed(puzzle), decision.refusals
+
+
+@given(puzzle=puzzles())
+def test_gang_that_cannot_be_placed_hears_whether_rules_or_room_stand_against_it(puzzle):
+    if can_be_placed(puzzle):
+        return
+    (refusal,) = solved(puzzle)[1].refusals
+    rules = can_be_placed(puzzle.careless())
+    assert refusal.reason in (BY_RULES if rules else BY_RULES | BY_ROOM), refusal
+    assert refusal.message
