@@ -68,7 +68,7 @@ class Life(RuleBasedStateMachine):
         """Pods by name that should be assumed, with their nodes."""
         self.bound_at: dict[str, float] = {}
         self.feed = Feed(self.cache, Ledger)
-        self.before = self.cache.snapshot()
+        self.before = (self.cache.generation, self.cache.snapshot())
 
     @initialize()
     def cluster_is_there(self) -> None:
@@ -264,16 +264,18 @@ class Life(RuleBasedStateMachine):
             assert drift(self.cache.snapshot(), fresh.snapshot(), fresh.scheduler_names).none
 
     @invariant()
-    def nodes_that_did_not_change_are_the_same_objects(self) -> None:
-        known = {one.name: one for one in self.before.nodes}
-        for one in self.cache.snapshot().nodes:
-            if (
-                one.name in known
-                and known[one.name].status == one.status
-                and _uid(known[one.name]) == _uid(one)
-            ):
-                assert known[one.name] is one
-        self.before = self.cache.snapshot()
+    def what_changes_do_not_name_is_the_same_object(self) -> None:
+        generation, before = self.before
+        now = self.cache.snapshot()
+        changes = self.cache.changes(generation)
+        assert changes is not None
+        named = {(one.field, one.key) for one in changes}
+        for field, key in (("nodes", "name"), ("pods", "key")):
+            known = {getattr(one, key): one for one in getattr(before, field)}
+            found = {getattr(one, key): one for one in getattr(now, field)}
+            unnamed = {name for name in known.keys() | found.keys() if (field, name) not in named}
+            assert all(known.get(name) is found.get(name) for name in unnamed)
+        self.before = (self.cache.generation, now)
 
 
 def _uid(found: Any) -> str:
