@@ -168,3 +168,10 @@ def test_a_share_does_not_lead_past_the_only_node_of_a_domain():
         assert placed(schedule(cluster(racks, wish, topologies=(topology("rack"),)), share, seed=seed)) == {
             "g-0": "n120"
         }
+
+
+def test_a_cluster_without_nodes_refuses_in_the_words_of_kube_scheduler():
+    decision = schedule(cluster((), alone(1, cpu=1)), ALONE)
+    assert [(one.reason, one.message) for one in decision.refusals] == [
+        ("NoNodes", "no nodes available to schedule pods")
+    ]
