@@ -17,6 +17,7 @@ from batchsched.model.meta import seconds
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.service import queueing
+from batchsched.service.session import reached
 from batchsched.session.follow import Follower
 from batchsched.session.gang import identity_of
 from batchsched.session.scheduling_queue.entity import Entity, Rejection
@@ -49,7 +50,7 @@ class Planner:
 
     def __init__(self, profile: Profile, cache: Cache, seed: int = 0) -> None:
         self.profile = profile
-        self.pipeline: Pipeline = standard().pipeline(profile)
+        self.pipeline: Pipeline = standard().pipeline(profile, reached(profile))
         self.queue = SchedulingQueue({profile.scheduler_name: self.pipeline})
         self.held: tuple[HeldGang, ...] = ()
         self._cache = cache

@@ -10,9 +10,10 @@ import pytest
 
 from batchsched.errors import InvalidInput
 from batchsched.model.meta import ObjectMeta
+from batchsched.ports.outside import NOBODY
 from batchsched.record.file import Record, read, write
 from batchsched.record.replay import replay
-from batchsched.service.session import Meeting
+from batchsched.service.session import Meeting, reached
 from batchsched.session.decide import decide
 from tests.extender_server import extender, keeping, names_of
 from tests.session.scenario import NOW, alone, cluster, gang, node, nodes, placed, pod, profile, reasons
@@ -268,6 +269,14 @@ def test_question_that_was_not_recorded_has_no_answer(tmp_path):
     other = cluster(nodes(3), alone(1, cpu=1))
     decision = decide(other, profile(extenders=[stated(server.url)]), NOW, 0, outside=meeting.answers.again())
     assert "the recorded session did not ask this" in decision.refusals[0].message
+
+
+def test_scheduler_that_runs_on_reaches_extenders_only_where_there_are_some():
+    assert reached(profile()) is NOBODY
+    with extender(filter=keeping("n1")) as server:
+        chosen = profile(extenders=[stated(server.url)])
+        decision = decide(CLUSTER, chosen, NOW, 0, outside=reached(chosen))
+    assert set(placed(decision).values()) == {"n1"}
 
 
 def test_without_a_shell_extenders_are_out_of_reach():
