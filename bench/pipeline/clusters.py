@@ -73,7 +73,7 @@ def in_zones(*zones: str) -> dict[str, Any]:
 
 COLOR = {"color": "blue"}
 WORKLOADS = (
-    Workload("SchedulingBasic", published="680-810", most=0.25),
+    Workload("SchedulingBasic", published="680-810"),
     Workload("NodeAffinity", in_zones("zone0", "zone1"), published="220"),
     Workload("TopologySpreading", spread(ZONE, 5, "DoNotSchedule"), COLOR, published="460", most=5),
     Workload("PreferredTopologySpreading", spread(ZONE, 5, "ScheduleAnyway"), COLOR, published="340", most=5),
