@@ -8,6 +8,7 @@ Source: the behaviour of client-go's leader election, whose defaults these are.
 
 import datetime as dt
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -83,7 +84,10 @@ class Lease:
         self._namespace, self._name = name
         self._terms = terms or Terms()
         self._until = float("-inf")
-        self._seen: tuple[str, str] = ("", "")
+        self._claimed = False
+        """Whether the Lease may be ours: a claim was sent, and nobody else was seen to hold it since."""
+        self._seen = ("", "")
+        """Who held it when we looked last, and in which version."""
         self._seen_at = float("-inf")
 
     def remaining(self) -> float:
@@ -92,7 +96,7 @@ class Lease:
 
     async def acquire(self) -> None:
         """Wait until we lead."""
-        while not await self._try():
+        while not await self._try(self._claim):
             await self._clock.sleep(self._terms.retry * (1 + self._clock.jitter() / 5))
         _LOG.info("%s leads (%s/%s)", self.identity, self._namespace, self._name)
 
@@ -100,15 +104,16 @@ class Lease:
         """Renew for as long as it goes; return when somebody else may lead."""
         while True:
             await self._clock.sleep(min(self._terms.retry, max(0.0, self.remaining())))
-            if not await self._try() and self.remaining() <= 0:
-                _LOG.error("%s leads no more: the Lease could not be renewed in time", self.identity)
+            if not await self._try(self._renew) and self.remaining() <= 0:
+                _LOG.error("%s leads no more: the Lease was not renewed in time", self.identity)
                 return
 
     async def release(self) -> None:
         """Give the Lease back, so that the next one need not wait."""
-        if self.remaining() <= 0:
-            return
         self._until = float("-inf")  # from here on nothing is written
+        if not self._claimed:
+            return
+        self._claimed = False
         try:
             found = await self._read(self._terms.retry)
             if found is not None and found.spec.holder_identity == self.identity:
@@ -119,13 +124,15 @@ class Lease:
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
             _LOG.warning("the Lease is not given back: %s", error)
 
-    async def _try(self) -> bool:
+    async def _try(self, take: Callable[[_Lease | None, float], Awaitable[bool]]) -> bool:
         """Take or renew the Lease; True when we lead."""
         sent = self._clock.monotonic()
         # A hung server must not keep us from noticing that our time is over.
         deadline = min(self._terms.renew / 2, max(self._terms.retry, self.remaining()))
         try:
-            if not await self._take(deadline):
+            found = await self._read(deadline)
+            self._look(found)
+            if not await take(found, deadline):
                 return False
         except ApiError as error:
             if error.status != 409:  # 409: somebody was faster
@@ -137,22 +144,39 @@ class Lease:
         self._until = sent + self._terms.renew
         return True
 
-    async def _take(self, deadline: float) -> bool:
-        found = await self._read(deadline)
+    def _look(self, found: _Lease | None) -> None:
+        """Note who holds it; when that is somebody else, our time is over whatever our clock says."""
+        if found is None:
+            return
+        # The version, not renewTime: another's clock may stand still.
+        state = (found.spec.holder_identity or "", str(found.metadata.get("resourceVersion", "")))
+        if state != self._seen:
+            self._seen, self._seen_at = state, self._clock.monotonic()
+        if state[0] != self.identity:
+            self._until, self._claimed = float("-inf"), False
+
+    async def _claim(self, found: _Lease | None, deadline: float) -> bool:
+        """Take the Lease when nobody holds it, or its holder has not renewed it for its duration."""
+        holder, theirs = self._seen[0], self._terms.duration
+        if found is not None:
+            theirs = max(theirs, float(found.spec.lease_duration_seconds or 0))
+        # Also when it was deleted: whoever held it believes for a while that it still does.
+        if holder not in ("", self.identity) and self._clock.monotonic() < self._seen_at + theirs:
+            return False
+        self._claimed = True
         if found is None:
             fresh = _Lease({"name": self._name, "namespace": self._namespace})
             await self._write("POST", self._ours(fresh, anew=True), deadline)
-            return True
-        holder = found.spec.holder_identity or ""
-        state = (holder, found.spec.renew_time or "")
-        if state != self._seen:
-            self._seen, self._seen_at = state, self._clock.monotonic()
-        theirs = float(found.spec.lease_duration_seconds or self._terms.duration)
-        if holder not in ("", self.identity) and self._clock.monotonic() < self._seen_at + theirs:
-            return False
-        if holder != self.identity:
+        else:
+            await self._write("PUT", self._ours(found, anew=holder != self.identity), deadline)
+        return True
+
+    async def _renew(self, found: _Lease | None, deadline: float) -> bool:
+        """Renew what is ours. What is not has to be acquired: another may have led meanwhile."""
+        if found is None or found.spec.holder_identity != self.identity:
             self._until = float("-inf")
-        await self._write("PUT", self._ours(found, anew=holder != self.identity), deadline)
+            return False
+        await self._write("PUT", self._ours(found, anew=False), deadline)
         return True
 
     def _ours(self, lease: _Lease, *, anew: bool) -> _Lease:

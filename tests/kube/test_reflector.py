@@ -99,7 +99,7 @@ async def following(plane, shelf, network=None, clock=None, resource=CONFIG_MAPS
     clock = clock or Hurried()
     mirror = Mirror()
     async with Connection(Credentials(config), clock) as connection:
-        terms = {"selector": {"labelSelector": f"shelf={shelf.mark}"}, "silence": 0.4, **terms}
+        terms = {"selector": {"labelSelector": f"shelf={shelf.mark}"}, "silence": 5.0, **terms}
         reflector = Reflector(connection, resource, mirror, clock, terms=Terms(**terms), read=read)
         task = asyncio.create_task(reflector.run())
         try:
@@ -227,7 +227,7 @@ async def test_a_version_that_is_too_old_is_listed_anew(plane, proxy, shelf, fau
 async def test_a_watch_that_fails_goes_on_where_it_was(plane, proxy, shelf, fault):
     shelf.put("old")
     rule = proxy.on(fault, watch=True, count=2)
-    async with following(plane, shelf, proxy) as (reflector, mirror):
+    async with following(plane, shelf, proxy, silence=0.4) as (reflector, mirror):
         await reflector.synced.wait()
         shelf.put("new")
         await until(lambda: rule.hits == 2)

@@ -1,0 +1,268 @@
+"""Of several who want to lead one does, however their clocks go and whatever the network does."""
+
+import asyncio
+import itertools
+import json
+import random
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.errors import ApiError, Unreachable
+from batchsched.kube.clock import SystemClock
+from batchsched.kube.connection import Connection
+from batchsched.kube.credentials import Credentials
+from batchsched.kube.lease import Lease, Terms
+from tests.controlplane.proxy import hung, lost, page, status
+from tests.kube.virtual import Skewed, run
+
+SHORT = Terms(duration=1.6, renew=1.0, retry=0.1)
+NUMBERS = itertools.count(1)
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+@pytest.mark.parametrize("terms", [(10, 15, 2), (15, 10, 10), (15, 10, 0)], ids=str)
+def test_terms_that_would_let_two_lead_are_refused(terms):
+    with pytest.raises(ValueError, match="leaseDuration > renewDeadline > retryPeriod"):
+        Terms(*terms)
+
+
+# On a real API server
+
+
+@pytest.fixture
+def name():
+    return f"lease-{next(NUMBERS)}"
+
+
+@asynccontextmanager
+async def contender(plane, name, identity, network=None):
+    config = plane.kubeconfig(server=network.url if network else None)
+    clock = SystemClock()
+    async with Connection(Credentials(config), clock) as connection:
+        yield Lease(connection, clock, ("default", name), identity, SHORT)
+
+
+def spec(plane, name):
+    return plane.admin.get(f"{LEASES}/{name}")["spec"]
+
+
+async def test_the_first_makes_the_lease_and_gives_it_back_and_the_next_one_need_not_wait(plane, name):
+    async with contender(plane, name, "ada") as ada, contender(plane, name, "bob") as bob:
+        await ada.acquire()
+        assert 0 < ada.remaining() <= 1
+        assert spec(plane, name)["holderIdentity"] == "ada"
+        second = asyncio.create_task(bob.acquire())
+        await asyncio.sleep(0.3)
+        assert not second.done()
+        await ada.release()
+        assert ada.remaining() <= 0
+        async with asyncio.timeout(1):
+            await second
+        assert spec(plane, name) | {"renewTime": "", "acquireTime": ""} == {
+            "holderIdentity": "bob",
+            "leaseDurationSeconds": 2,
+            "leaseTransitions": 1,
+            "renewTime": "",
+            "acquireTime": "",
+        }
+
+
+async def test_who_leads_goes_on_leading_and_who_stops_is_followed_after_the_duration(plane, name):
+    async with contender(plane, name, "ada") as ada, contender(plane, name, "bob") as bob:
+        await ada.acquire()
+        keeping = asyncio.create_task(ada.keep())
+        second = asyncio.create_task(bob.acquire())
+        await asyncio.sleep(2.2)
+        assert ada.remaining() > 0
+        assert not second.done()
+        keeping.cancel()  # as if it had been killed
+        killed = time.monotonic()
+        await second
+        assert 1 <= time.monotonic() - killed < 4
+        assert ada.remaining() <= 0
+
+
+async def test_what_others_wrote_on_the_lease_stays(plane, name):
+    body = {"metadata": {"name": name, "labels": {"team": "ml"}}}
+    plane.admin.create(LEASES, body)
+    async with contender(plane, name, "ada") as ada:
+        await ada.acquire()
+    assert plane.admin.get(f"{LEASES}/{name}")["metadata"]["labels"] == {"team": "ml"}
+    assert spec(plane, name)["holderIdentity"] == "ada"
+
+
+@pytest.mark.parametrize("fault", [hung(), page(502), status(403, "Forbidden")], ids=["hung", "502", "403"])
+async def test_who_cannot_renew_stops_in_time_and_says_so(plane, proxy, name, fault):
+    async with contender(plane, name, "ada", proxy) as ada:
+        await ada.acquire()
+        keeping = asyncio.create_task(ada.keep())
+        proxy.on(fault)
+        await asyncio.sleep(1.1)
+        assert ada.remaining() <= 0
+        async with asyncio.timeout(3):
+            await keeping
+        await ada.release()
+
+
+async def test_one_fault_and_a_lost_answer_are_no_reason_to_stop(plane, proxy, name):
+    async with contender(plane, name, "ada", proxy) as ada:
+        proxy.on(lost(), method="POST", count=1)
+        proxy.on(lost(), method="PUT", count=1, skip=1)
+        proxy.on(page(502), method="PUT", count=1, skip=2)
+        await ada.acquire()
+        keeping = asyncio.create_task(ada.keep())
+        for _ in range(20):
+            await asyncio.sleep(0.05)
+            assert ada.remaining() > 0
+        keeping.cancel()
+
+
+async def test_a_leader_that_is_cut_off_is_out_before_the_next_one_is_in(plane, proxy, name):
+    async with contender(plane, name, "ada", proxy) as ada, contender(plane, name, "bob") as bob:
+        await ada.acquire()
+        keeping = asyncio.create_task(ada.keep())
+        second = asyncio.create_task(bob.acquire())
+        await asyncio.sleep(0.3)
+        with proxy.partitioned():
+            while not second.done():
+                await asyncio.sleep(0.01)
+                assert not (ada.remaining() > 0 and bob.remaining() > 0)
+        await keeping
+        assert ada.remaining() <= 0
+        await ada.release()
+        assert spec(plane, name)["holderIdentity"] == "bob"
+
+
+async def test_whoever_sees_another_hold_the_lease_stops_at_once(plane, name):
+    async with contender(plane, name, "ada") as ada:
+        await ada.acquire()
+        found = plane.admin.get(f"{LEASES}/{name}")
+        found["spec"]["holderIdentity"] = "somebody"
+        plane.admin.call("PUT", f"{LEASES}/{name}", found)
+        async with asyncio.timeout(0.5):
+            await ada.keep()
+
+
+async def test_a_lease_that_is_deleted_is_left_to_its_holder_for_as_long_as_it_may_believe(plane, name):
+    async with contender(plane, name, "ada") as ada, contender(plane, name, "bob") as bob:
+        await ada.acquire()
+        second = asyncio.create_task(bob.acquire())
+        await asyncio.sleep(0.3)
+        plane.admin.delete(f"{LEASES}/{name}")
+        while not second.done():
+            await asyncio.sleep(0.01)
+            assert not (ada.remaining() > 0 and bob.remaining() > 0)
+        assert bob.remaining() > 0
+
+
+# In virtual time
+
+
+@dataclass
+class Server:
+    """An API server with one Lease."""
+
+    lease: dict | None = None
+    version: int = 0
+
+    def answer(self, method, body):
+        if method == "GET":
+            if self.lease is None:
+                raise ApiError(404, "NotFound", "")
+            return json.dumps(self.lease).encode()
+        sent = json.loads(body)
+        if (method == "POST") != (self.lease is None):
+            raise ApiError(409, "Conflict", "")
+        if self.lease is not None and sent["metadata"].get("resourceVersion") != str(self.version):
+            raise ApiError(409, "Conflict", "")
+        self.version += 1
+        self.lease = {**sent, "metadata": {**sent["metadata"], "resourceVersion": str(self.version)}}
+        return b""
+
+
+@dataclass
+class Wire:
+    """The way of one contender to it: what is sent arrives late, not at all, or after the sender gave up."""
+
+    server: Server
+    clock: Skewed
+    draw: random.Random
+    bad: list[tuple[float, float]]
+    late: set = field(default_factory=set)
+
+    async def request(self, method, path, *, body=None, deadline=10.0):
+        exchange = asyncio.ensure_future(self._exchange(method, body))
+        self.late.add(exchange)
+        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            async with asyncio.timeout(deadline / self.clock.rate):
+                return await asyncio.shield(exchange)
+        except TimeoutError as error:
+            raise Unreachable(path) from error
+
+    async def _exchange(self, method, body):
+        await self._way()
+        answered = self.server.answer(method, body)
+        await self._way()
+        return answered
+
+    async def _way(self):
+        """Half a way: milliseconds, or until the trouble is over, or for ever."""
+        now = asyncio.get_running_loop().time()
+        end = max((end for begin, end in self.bad if begin <= now < end), default=now)
+        if end > now and self.draw.random() < 0.3:
+            raise Unreachable("reset")
+        await asyncio.sleep(end - now + self.draw.choice([0.001, 0.01, 0.2]))
+
+
+SPANS = st.lists(
+    st.tuples(st.floats(0, 90), st.floats(0.1, 30)).map(lambda span: (span[0], span[0] + span[1])), max_size=4
+)
+CONTENDERS = st.lists(
+    st.tuples(st.floats(0.85, 1.15), st.floats(-3600, 3600), SPANS, st.none() | st.floats(5, 90)),
+    min_size=2,
+    max_size=3,
+)
+
+
+async def life(lease, death):
+    """Lead, lose, and lead again; die where it is said, without a word."""
+
+    async def living():
+        while True:
+            await lease.acquire()
+            await lease.keep()
+
+    task = asyncio.create_task(living())
+    await asyncio.sleep(1e9 if death is None else death)
+    task.cancel()
+
+
+@pytest.mark.properties
+@given(contenders=CONTENDERS, seed=st.integers(0, 2**32))
+def test_two_never_lead_at_once_and_in_the_end_somebody_does(contenders, seed):
+    async def story():
+        server = Server()
+        leases, tasks, alive = [], [], []
+        for number, (rate, offset, bad, death) in enumerate(contenders):
+            draw = random.Random(f"{seed} {number}")
+            clock = Skewed(rate, offset, draw)
+            lease = Lease(Wire(server, clock, draw, bad), clock, ("system", "batchsched"), f"p{number}")
+            leases.append(lease)
+            tasks.append(asyncio.create_task(life(lease, death)))
+            if death is None:
+                alive.append(lease)
+        for _ in range(1800):
+            await asyncio.sleep(0.1)
+            leading = [lease.identity for lease in leases if lease.remaining() > 0]
+            assert len(leading) <= 1, (asyncio.get_running_loop().time(), leading)
+        assert not alive or any(lease.remaining() > 0 for lease in alive)
+        for task in tasks:
+            task.cancel()
+
+    run(story())
