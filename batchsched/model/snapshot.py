@@ -51,7 +51,8 @@ class Snapshot:
     """A cluster at one moment. Objects are in the order in which they were given; it may matter for ties only.
 
     `pods` are all pods that have not finished, bound and pending. `held` are gangs that wait at Permit since an
-    earlier session.
+    earlier session. `resting` are the identities of gangs (`namespace/name`, and `pod/` before it for a pod alone) that
+    do not take part, since nothing can have helped them after they were refused.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -74,4 +75,5 @@ class Snapshot:
     csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     held: tuple[HeldGang, ...] = ()
+    resting: tuple[str, ...] = ()
     set_aside: tuple[SetAside, ...] = ()

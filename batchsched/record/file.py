@@ -59,6 +59,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     set_aside: tuple[SetAside, ...]
     decision: Decision
     answers: Answers = NOTHING
+    resting: tuple[str, ...] = ()
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -87,6 +88,7 @@ def write(path: Path, record: Record) -> str:
         set_aside=record.snapshot.set_aside,
         decision=record.decision,
         answers=record.answers,
+        resting=record.snapshot.resting,
     )
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
@@ -123,7 +125,7 @@ def read(path: Path) -> Record:
         first = complaints(error, Profile)[0]
         raise InvalidInput(first.message, file=file, object="profile", field=first.field) from error
     snapshot = from_json(bytes(session.manifests), file)
-    snapshot = replace(snapshot, held=session.held, set_aside=session.set_aside)
+    snapshot = replace(snapshot, held=session.held, resting=session.resting, set_aside=session.set_aside)
     return Record(
         snapshot,
         profile,

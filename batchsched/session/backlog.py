@@ -12,7 +12,7 @@ import numpy as np
 from batchsched.ordering.policy import FloatArray, GangColumns, IntArray, Policy, RoomPolicy, order
 from batchsched.session.gang import Gang, Members
 
-_PRIORITY, _CREATED, _ESTIMATE, _SIZE, _SHARE, _ARRIVAL = range(6)
+_PRIORITY, _CREATED, _ESTIMATE, _SIZE, _SHARE, _STRANDED, _ARRIVAL = range(7)
 _SMALLEST = 64
 _NOBODY = (-math.inf, "", "")
 
@@ -48,10 +48,10 @@ class Line:
 
 
 class Backlog:
-    """The waiting gangs. Columns are float64 [6, slots]; priorities and arrivals are exact below 2^53."""
+    """The waiting gangs. Columns are float64 [7, slots]; priorities and arrivals are exact below 2^53."""
 
     def __init__(self, resources: int) -> None:
-        self._columns = np.zeros((6, _SMALLEST))
+        self._columns = np.zeros((7, _SMALLEST))
         self._needs = np.zeros((_SMALLEST, resources), np.int64)
         self._members: list[Members | None] = []
         self._seniority: list[tuple[float, str, str]] = []
@@ -75,7 +75,14 @@ class Backlog:
         if self._seniority[at] != gang.seniority:
             self._seniority[at] = gang.seniority
             self._number(at)
-        self._columns[:_ARRIVAL, at] = gang.priority, gang.created, gang.estimate, gang.size, gang.share
+        self._columns[:_ARRIVAL, at] = (
+            gang.priority,
+            gang.created,
+            gang.estimate,
+            gang.size,
+            gang.share,
+            members.stranded,
+        )
         self._needs[at] = gang.needs
 
     def _number(self, at: int) -> None:
@@ -106,12 +113,15 @@ class Backlog:
             self._close_holes()
 
     def order(self, policy: Policy, now: float) -> Line:
-        """Return the waiting gangs, next first."""
+        """Return the waiting gangs, next first: those that are half bound, then the others, each as the policy says."""
         slots = np.flatnonzero(self._alive[: len(self._members)])
         if not self._in_order:
             self._number_anew(slots)
         columns = self._view(slots)
         places = order(policy, columns, now) if len(slots) else slots
+        fresh = self._columns[_STRANDED, slots][places] == 0
+        if not fresh.all():
+            places = places[np.argsort(fresh, kind="stable")]
         room = policy.room(columns, now)[places] if isinstance(policy, RoomPolicy) else np.zeros(len(slots))
         slots = slots[places]
         members = [one for at in slots.tolist() if (one := self._members[at]) is not None]

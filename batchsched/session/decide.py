@@ -135,6 +135,7 @@ class Sessions:
         self.profile = profile
         self.frame = Frame(snapshot, pipeline or standard().pipeline(profile, outside))
         self.held: tuple[HeldGang, ...] = snapshot.held
+        self._rest = frozenset(snapshot.resting)
         self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
         self._levels = Levels(snapshot, self.frame.table)
         self._admission = Admission.of(self.frame, self._levels, snapshot)
@@ -156,7 +157,7 @@ class Sessions:
           telemetry: a listener.
           brief: leave out refusals that say only that a gang has to wait; a simulator reads none of them.
           among: identities of the gangs that take part; the others rest, since nothing can have helped them. None:
-            all of them.
+            all but those that rest in the snapshot.
         """
         listener = telemetry or Silence()
         draft = Draft(brief)
@@ -180,7 +181,7 @@ class Sessions:
             return self._decision(draft, brief)
 
     def _resting(self, among: Set[str] | None) -> frozenset[str]:
-        return frozenset() if among is None else frozenset(self.frame.gangs.keys() - among)
+        return self._rest if among is None else frozenset(self.frame.gangs.keys() - among)
 
     def _heed(self, walk: Walk, draft: Draft) -> None:
         """Take gangs out that plugins sent back while they waited."""
@@ -257,9 +258,9 @@ class Sessions:
         return replace(scene, quotas=left)
 
     def _admitted(self, draft: Draft, waiting: Sequence[Members]) -> list[Gang]:
-        """Admit gangs, the highest priority first and in the policy's order within it."""
+        """Admit gangs: half bound ones, then the highest priority first, and in the policy's order within it."""
         gangs: list[Gang] = []
-        for members in sorted(waiting, key=lambda one: -self.frame.gang(one).priority):
+        for members in sorted(waiting, key=lambda one: self.frame.gang(one).tier):
             admitted = self._admission.gang(members)
             if isinstance(admitted, Refusal):
                 draft.refusals.append(admitted)

@@ -31,7 +31,7 @@ class Formulation:
       problem: the arrays.
       gangs: by gang number.
       parts: by class number, (gang number, part).
-      priorities: by tier.
+      priorities: by tier; gangs that are half bound have tiers of their own, above the others.
       quotas: by quota number.
       failures: which plugin broke in Constrain, by the number of the gang over which it did.
       gathered: gangs that a plugin's rule keeps in one domain of a node label, by number.
@@ -77,8 +77,8 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
     frame = scene.frame
     parts = tuple((number, part) for number, gang in enumerate(gangs) for part in gang.parts)
     kinds = _Kinds(scene.survey)
-    priorities = tuple(sorted({gang.priority for gang in gangs}, reverse=True))
-    tier_of = {priority: tier for tier, priority in enumerate(priorities)}
+    tiers = sorted({gang.tier for gang in gangs})
+    tier_of = {one: number for number, one in enumerate(tiers)}
     subs = _Subgroups(scene, gangs)
     choices = [scene.levels.of(gang.members.group) for gang in gangs]
     bonus = [age_bonus(gang.created, youngest) for gang in gangs]
@@ -118,7 +118,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
             [frame.share(part.pod_class.requests) * bonus[number] for number, part in parts], np.float64
         ),
         need=_ints([gang.need for gang in gangs]),
-        tier=_ints([tier_of[gang.priority] for gang in gangs]),
+        tier=_ints([tier_of[gang.tier] for gang in gangs]),
         rank=np.arange(len(gangs), dtype=np.int32),
         required=_ints([choice.required for choice in choices]),
         preferred=_ints([choice.preferred for choice in choices]),
@@ -149,6 +149,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         ordered=scene.profile.selection == "ordered",
         spread=scene.profile.placement == "spread",
     )
+    priorities = tuple(-least for _, least in tiers)
     return Formulation(problem, tuple(gangs), parts, priorities, scene.quotas, failures, gathered)
 
 

@@ -70,9 +70,19 @@ class Members:
         return self.group.min_member if self.group is not None else 1
 
     @property
+    def standing(self) -> list[Pod]:
+        """Members that are bound and stay: those that are being deleted count for no minimum."""
+        return [pod for pod, _ in self.bound.values() if not pod.terminating]
+
+    @property
+    def stranded(self) -> bool:
+        """True for a gang that is half bound: a leader fell, a binding failed, or a node was lost."""
+        return bool(self.standing) and self.need > 0
+
+    @property
     def need(self) -> int:
         """Members that must still be placed before the gang, and every subGroup of it, is at its minimum."""
-        least = max(0, self.minimum - len(self.bound))
+        least = max(0, self.minimum - len(self.standing))
         if self.group is None or not self.group.spec.sub_groups:
             return least
         count = self.count()
@@ -93,19 +103,20 @@ class Members:
         subs = group.spec.sub_groups if group is not None else ()
         names = [sub.name for sub in subs]
         staying = [pod for pod in self.pending.values() if not pod.terminating]
+        standing = self.standing
         existing = dict.fromkeys(names, 0)
         placed = dict.fromkeys(names, 0)
         if names:
             for pod in staying:
                 _count(existing, pod)
-            for pod, _ in self.bound.values():
+            for pod in standing:
                 _count(existing, pod)
                 _count(placed, pod)
         return GangCount(
             key=self.identity,
             minimum=self.minimum,
-            existing=len(staying) + len(self.bound),
-            placed=len(self.bound),
+            existing=len(staying) + len(standing),
+            placed=len(standing),
             timeout_seconds=float(group.spec.schedule_timeout_seconds if group else SCHEDULE_TIMEOUT),
             sub_minimum={sub.name: sub.min_member for sub in subs},
             sub_existing=existing,
@@ -162,6 +173,11 @@ class Gang:
     def key(self) -> str:
         """The name under which the gang appears outside."""
         return self.members.key
+
+    @property
+    def tier(self) -> tuple[bool, int]:
+        """What comes first: half bound gangs, whose places are lost until they are whole; then priority."""
+        return not self.members.stranded, -self.priority
 
     @property
     def size(self) -> int:

@@ -38,9 +38,9 @@ def test_session_survives_its_file(tmp_path_factory, snapshot, now, seed):
     assert read(path) == kept
 
 
-def test_held_gangs_and_set_aside_objects_are_kept(tmp_path):
+def test_held_gangs_who_rests_and_set_aside_objects_are_kept(tmp_path):
     aside = SetAside(file="f", object="Pod a/p", field="spec", message="m")
-    kept = record(Snapshot(held=(HELD,), set_aside=(aside,)))
+    kept = record(Snapshot(held=(HELD,), resting=("team/bert", "pod/team/x"), set_aside=(aside,)))
     write(tmp_path / "session", kept)
     assert read(tmp_path / "session").snapshot == kept.snapshot
 

@@ -10,6 +10,7 @@ from batchsched.ordering.batch import Fcfs
 from batchsched.ordering.headroom import Headroom
 from batchsched.session.backlog import Backlog
 from batchsched.session.gang import Gang, Members
+from tests.session.scenario import group, pod
 
 
 def gang(name: str, needs: int, created: float, members: Members | None = None) -> Gang:
@@ -101,3 +102,12 @@ def test_room_follows_the_order_of_a_policy_that_wants_it():
     policy = Headroom(Headroom.Args(long_seconds=0, share=0.5))
     assert backlog.order(policy, 0.0).room.tolist() == [0.5, 0.5]
     assert backlog.order(Fcfs(), 0.0).room.tolist() == [0.0, 0.0]
+
+
+def test_gang_that_is_half_bound_comes_before_all_that_are_fresh():
+    backlog = Backlog(2)
+    backlog.put(gang("first", 1, 10.0))
+    half = Members("half", group("half", 2))
+    half.bound["team/half-0"] = (pod("half-0", group="half", on="n0"), 0)
+    backlog.put(gang("half", 1, 20.0, half))
+    assert names(backlog) == ["half", "first"]

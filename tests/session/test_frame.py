@@ -15,7 +15,7 @@ from batchsched.model.affinity import Affinity
 from batchsched.model.decision import to_json
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import Snapshot
-from batchsched.session.decide import Sessions
+from batchsched.session.decide import Sessions, decide
 from batchsched.session.frame import Frame
 from batchsched.settings.schema import Profile
 from tests.session.clusters import on, random_cluster
@@ -92,6 +92,20 @@ def test_frame_that_followed_a_cluster_decides_as_a_fresh_one(way: str, seed: in
     again = history.sessions.decide(NOW, 0)
     assert to_json(followed) == to_json(again)
     assert to_json(followed) == to_json(Sessions(history.listed, WAYS[way]).decide(NOW, 0))
+
+
+@pytest.mark.properties
+@pytest.mark.parametrize("way", WAYS)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_gangs_that_are_not_among_those_that_take_part_rest_as_a_snapshot_says(way: str, seed: int):
+    history = History(seed, WAYS[way])
+    for _ in range(12):
+        history.step()
+    gangs = sorted(history.sessions.frame.gangs)
+    among = set(history.rng.sample(gangs, history.rng.randint(0, len(gangs))))
+    followed = history.sessions.decide(NOW, 0, among=among)
+    recorded = replace(history.listed, resting=tuple(one for one in gangs if one not in among))
+    assert to_json(followed) == to_json(decide(recorded, WAYS[way], NOW, 0))
 
 
 def frame_of(snapshot: Snapshot) -> Frame:
