@@ -28,4 +28,6 @@ class Backoff:
         """Wait after a failure, `least` seconds in any case (Retry-After)."""
         full = min(self.longest, self.first * 2 ** min(self._failures, 30))
         self._failures += 1
-        await self.clock.sleep(max(least, full * (1 - self.clock.jitter() / 2)))
+        draw = self.clock.jitter()
+        # Many are told the same Retry-After at once: they do not come back at once.
+        await self.clock.sleep(max(least * (1 + draw / 4), full * (1 - draw / 2)))

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from batchsched.errors import ApiError
+import msgspec
+
+from batchsched.errors import BindFailed
 from batchsched.kube.resources import Resource
 from batchsched.kube.writer import Writer
 from batchsched.model.binding import Binding, NodeSelection, VolumeBinding
@@ -13,6 +15,25 @@ CLAIMS: Final = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim"
 VOLUMES: Final = Resource("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    claim_ref: _Claim | None = None
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Volume(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
 
 
 class ApiBinder:
@@ -34,22 +55,25 @@ class ApiBinder:
         await self._writer.bind(binding)
 
     async def bind_volume(self, binding: VolumeBinding) -> None:
-        """Give a volume to a claim."""
-        claim = {
-            "kind": "PersistentVolumeClaim",
-            "apiVersion": "v1",
-            "namespace": binding.namespace,
-            "name": binding.claim,
-        }
+        """Give a volume to a claim.
+
+        Raises:
+          BindFailed: it is another's.
+          ApiError: somebody wrote it meanwhile (409), or the server refused.
+        """
+        now = msgspec.json.decode(await self._writer.get(VOLUMES, "", binding.volume), type=_Volume)
+        holder = now.spec.claim_ref
+        if holder is not None and holder.uid:
+            if holder.uid == binding.uid:
+                return
+            raise BindFailed(f"volume {binding.volume} is of {holder.namespace}/{holder.name} already")
+        claim = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "uid": binding.uid}
         change = {
-            "metadata": {"annotations": {BOUND_BY: "yes"}},
-            "spec": {"claimRef": {**claim, "uid": binding.uid}},
+            # With its version: between two who give it away, one has to lose.
+            "metadata": {"resourceVersion": now.metadata.resource_version, "annotations": {BOUND_BY: "yes"}},
+            "spec": {"claimRef": {**claim, "namespace": binding.namespace, "name": binding.claim}},
         }
-        try:
-            await self._writer.patch(VOLUMES, "", binding.volume, change)
-        except ApiError as error:
-            if error.status != 409:
-                raise
+        await self._writer.patch(VOLUMES, "", binding.volume, change)
 
     async def select_node(self, selection: NodeSelection) -> None:
         """Say from which node a claim's volume is to be reached."""

@@ -109,10 +109,7 @@ class Writer:
         """
         failed = f"binding {binding.namespace}/{binding.pod} to {binding.node}"
         try:
-            raw = await self._connection.request(
-                "GET", PODS.path(binding.namespace, binding.pod), deadline=_DEADLINE
-            )
-            now = msgspec.json.decode(raw, type=_Bound)
+            now = msgspec.json.decode(await self.get(PODS, binding.namespace, binding.pod), type=_Bound)
         except ApiError as answer:
             if answer.status == 404:
                 raise BindFailed(f"{failed}: the pod is gone") from error
@@ -145,12 +142,28 @@ class Writer:
             "deleteOptions": options,
         }
         path = PODS.path(pod.namespace, pod.name, "eviction")
+        self._allowed()
         try:
+            # The server tries a wrong UID again for ten seconds before it says no.
+            now = msgspec.json.decode(await self.get(PODS, pod.namespace, pod.name), type=_Bound)
+            if pod.metadata.uid not in ("", now.metadata.uid):
+                return
             # 429 is the budget's word here: asking again at once would not change it.
             await self.send("POST", path, msgspec.json.encode(body), patient=False)
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
+        """Read an object as it is now, before it is written.
+
+        Raises:
+          ApiError: the server refused.
+          Unreachable: there was no answer.
+        """
+        async with self._slots:
+            path = resource.path(namespace, name)
+            return await self._connection.request("GET", path, deadline=_DEADLINE)
 
     async def create(self, resource: Resource, namespace: str, body: Any) -> bytes:
         """Make an object, and return it as the server wrote it. Raises as `send`."""

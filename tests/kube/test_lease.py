@@ -7,6 +7,7 @@ import random
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -252,7 +253,12 @@ def test_two_never_lead_at_once_and_in_the_end_somebody_does(contenders, seed):
         for number, (rate, offset, bad, death) in enumerate(contenders):
             draw = random.Random(f"{seed} {number}")
             clock = Skewed(rate, offset, draw)
-            lease = Lease(Wire(server, clock, draw, bad), clock, ("system", "batchsched"), f"p{number}")
+            lease = Lease(
+                cast(Connection, Wire(server, clock, draw, bad)),
+                clock,
+                ("system", "batchsched"),
+                f"p{number}",
+            )
             leases.append(lease)
             tasks.append(asyncio.create_task(life(lease, death)))
             if death is None:

@@ -1,0 +1,263 @@
+"""Writes are carried out once, as fast as the server lets us, and not a moment longer than we lead."""
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+import pytest
+
+from batchsched.errors import ApiError, BindFailed, NotLeading
+from batchsched.kube import writer as module
+from batchsched.kube.connection import Connection
+from batchsched.kube.credentials import Credentials
+from batchsched.kube.resources import LEASES, PODS
+from batchsched.kube.writer import Writer
+from batchsched.model.binding import Binding
+from batchsched.model.pod import Pod
+from tests.controlplane.fixtures import eventually
+from tests.controlplane.plane import ApiFault
+from tests.controlplane.proxy import Ending, hung, lost, page, refused, status
+from tests.kube.hurried import Hurried
+
+BINDING = {"method": "POST", "path": "/binding$"}
+
+
+@dataclass
+class Until:
+    """A fence that falls at a time of the monotonic clock."""
+
+    end: float
+
+    def remaining(self):
+        return self.end - time.monotonic()
+
+
+@asynccontextmanager
+async def writing(plane, network=None, clock=None, **more):
+    config = plane.kubeconfig(server=network.url if network else None)
+    clock = clock or Hurried()
+    async with Connection(Credentials(config), clock) as connection:
+        yield Writer(connection, clock, **more)
+
+
+@pytest.fixture
+def lone(namespace):
+    """A pod that waits, and two nodes."""
+    namespace.nodes(2)
+    return decoded(namespace.pod("lone"))
+
+
+def decoded(manifest):
+    return msgspec.convert(manifest, Pod)
+
+
+def node_of(namespace, name="lone"):
+    return namespace.get(name)["spec"].get("nodeName")
+
+
+async def test_a_pod_is_bound_and_binding_it_there_again_is_no_failure(plane, namespace, lone):
+    async with writing(plane) as writer:
+        await writer.bind(Binding.of(lone, "node-0"))
+        await writer.bind(Binding.of(lone, "node-0"))
+        with pytest.raises(BindFailed, match="bound to node-0 already"):
+            await writer.bind(Binding.of(lone, "node-1"))
+    assert node_of(namespace) == "node-0"
+
+
+async def test_a_pod_that_is_gone_is_not_bound_nor_is_another_of_its_name(plane, namespace, lone):
+    plane.admin.delete(namespace.path("pods", "lone"))
+    async with writing(plane) as writer:
+        with pytest.raises(BindFailed, match="not found"):
+            await writer.bind(Binding.of(lone, "node-0"))
+        namespace.pod("lone")
+        with pytest.raises(BindFailed, match="another pod has its name now"):
+            await writer.bind(Binding.of(lone, "node-0"))
+    assert node_of(namespace) is None
+
+
+@pytest.mark.parametrize("ending", [Ending.RESET, Ending.STALL], ids=["reset", "hung"])
+async def test_a_bind_whose_answer_is_lost_is_looked_into(plane, proxy, namespace, lone, monkeypatch, ending):
+    monkeypatch.setattr(module, "_DEADLINE", 0.5)
+    proxy.on(lost(ending), **BINDING, count=1)
+    async with writing(plane, proxy) as writer:
+        await writer.bind(Binding.of(lone, "node-0"))
+    assert node_of(namespace) == "node-0"
+    assert proxy.count("POST", "/binding$") == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [refused(), hung(), page(502), status(500), status(503), status(504)],
+    ids=["refused", "hung", "502", "500", "503", "504"],
+)
+async def test_a_bind_that_was_not_carried_out_is_sent_again(
+    plane, proxy, namespace, lone, monkeypatch, fault
+):
+    monkeypatch.setattr(module, "_DEADLINE", 0.5)
+    proxy.on(fault, **BINDING, count=2)
+    async with writing(plane, proxy) as writer:
+        await writer.bind(Binding.of(lone, "node-0"))
+    assert node_of(namespace) == "node-0"
+    assert proxy.count("POST", "/binding$") == 3
+
+
+async def test_a_bind_whose_lost_answer_cannot_be_looked_into_is_sent_again_and_is_there(
+    plane, proxy, namespace, lone
+):
+    proxy.on(lost(), **BINDING, count=1)
+    proxy.on(page(502), method="GET", count=1)
+    async with writing(plane, proxy) as writer:
+        await writer.bind(Binding.of(lone, "node-0"))
+    assert node_of(namespace) == "node-0"
+
+
+async def test_a_bind_that_never_gets_through_fails(plane, proxy, namespace, lone):
+    proxy.on(status(500), **BINDING)
+    async with writing(plane, proxy) as writer:
+        with pytest.raises(BindFailed, match="no answer to 4 requests"):
+            await writer.bind(Binding.of(lone, "node-0"))
+    assert node_of(namespace) is None
+
+
+async def test_a_bind_that_is_forbidden_fails_at_once(plane, proxy, lone):
+    proxy.on(status(403, "Forbidden"), **BINDING)
+    async with writing(plane, proxy) as writer:
+        with pytest.raises(BindFailed, match="403"):
+            await writer.bind(Binding.of(lone, "node-0"))
+    assert proxy.count() == 1
+
+
+async def test_a_server_that_is_too_busy_is_left_alone_for_as_long_as_it_asks(plane, proxy, namespace, lone):
+    proxy.on(status(429, "TooManyRequests", retry_after=7), count=2)
+    clock = Hurried()
+    async with writing(plane, proxy, clock) as writer:
+        await writer.bind(Binding.of(lone, "node-0"))
+    assert node_of(namespace) == "node-0"
+    assert [wait >= 7 for wait in clock.slept if wait != 30.0] == [True, True]
+
+
+async def test_a_server_that_stays_too_busy_is_given_up(plane, proxy, lone, monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE", 0.1)
+    proxy.on(status(429, "TooManyRequests", retry_after=1))
+    async with writing(plane, proxy) as writer:
+        with pytest.raises(BindFailed, match="429"):
+            await writer.bind(Binding.of(lone, "node-0"))
+    assert proxy.count() > 2
+
+
+class Counting:
+    """A connection that counts what is in flight."""
+
+    def __init__(self):
+        self.now = self.most = 0
+
+    async def request(self, method, path, **more):
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.001)
+        self.now -= 1
+        if path.endswith("/binding"):
+            raise ApiError(500, "InternalError", "")
+        return json.dumps({"spec": {"nodeName": "node-0"}}).encode()
+
+
+async def test_no_more_is_in_flight_than_is_allowed_looking_into_failures_included(namespace):
+    counting = Counting()
+    writer = Writer(cast(Connection, counting), Hurried(), in_flight=4)
+    pods = [msgspec.convert({"metadata": {"name": f"p{number}"}}, Pod) for number in range(50)]
+    await asyncio.gather(*(writer.bind(Binding.of(pod, "node-0")) for pod in pods))
+    assert counting.most == 4
+
+
+# The fence
+
+
+async def test_nothing_is_sent_when_the_fence_is_down(plane, proxy, lone):
+    async with writing(plane, proxy, fence=Until(0)) as writer:
+        with pytest.raises(NotLeading):
+            await writer.bind(Binding.of(lone, "node-0"))
+        with pytest.raises(NotLeading):
+            await writer.evict(lone)
+    assert proxy.count() == 0
+
+
+async def test_a_request_does_not_outlive_the_fence_and_is_not_sent_again(plane, proxy, lone):
+    proxy.on(hung(), **BINDING)
+    begun = time.monotonic()
+    async with writing(plane, proxy, fence=Until(begun + 0.4)) as writer:
+        with pytest.raises(NotLeading):
+            await writer.bind(Binding.of(lone, "node-0"))
+    assert time.monotonic() - begun < 2
+    assert proxy.count("POST") == 1
+
+
+async def test_a_fence_that_falls_while_the_server_is_busy_ends_it(plane, proxy, lone):
+    proxy.on(status(429, "TooManyRequests", retry_after=20), **BINDING)
+    async with writing(plane, proxy, fence=Until(time.monotonic() + 0.3)) as writer:
+        with pytest.raises(NotLeading):
+            await writer.bind(Binding.of(lone, "node-0"))
+    assert proxy.count("POST") == 1
+
+
+# Other writes
+
+
+async def test_an_evicted_pod_goes_and_one_that_is_gone_or_another_is_no_failure(plane, namespace, lone):
+    async with writing(plane) as writer:
+        await writer.evict(lone, grace=0)
+        assert gone(namespace, "lone")
+        await writer.evict(lone)
+        namespace.pod("lone")
+        await writer.evict(lone)
+    assert namespace.get("lone")["metadata"]["uid"] != lone.metadata.uid
+
+
+def gone(namespace, name):
+    try:
+        return not namespace.get(name)
+    except ApiFault:
+        return True
+
+
+async def test_a_budget_that_forbids_an_eviction_is_not_asked_again(plane, proxy, namespace, lone):
+    namespace.pod("guarded", labels={"app": "db"})
+    namespace.bind("guarded", "node-0")
+    eventually(lambda: namespace.get("guarded")["status"]["phase"] == "Running")
+    selector = {"matchLabels": {"app": "db"}}
+    body = {"metadata": {"name": "db"}, "spec": {"minAvailable": 1, "selector": selector}}
+    plane.admin.create(namespace.path("poddisruptionbudgets", group="policy/v1"), body)
+    # The API server knows budgets through a cache of its own, which may be a moment behind.
+    await asyncio.sleep(0.3)
+    async with writing(plane, proxy) as writer:
+        with pytest.raises(ApiError, match="429"):
+            await writer.evict(decoded(namespace.get("guarded")))
+    assert proxy.count("POST") == 1
+
+
+async def test_objects_are_made_replaced_patched_and_deleted(plane, namespace):
+    where = namespace.name
+    body = {"metadata": {"name": "one"}, "spec": {"holderIdentity": "ada"}}
+    async with writing(plane) as writer:
+        made = json.loads(await writer.create(LEASES, where, body))
+        again = json.loads(await writer.replace(LEASES, where, "one", made))
+        changed = {"spec": {"holderIdentity": "bob"}}
+        assert json.loads(await writer.patch(LEASES, where, "one", changed))["spec"] == changed["spec"]
+        with pytest.raises(ApiError, match="409"):
+            await writer.replace(LEASES, where, "one", again)
+        await writer.delete(LEASES, where, "one", uid="another")
+        await writer.delete(LEASES, where, "one", uid=made["metadata"]["uid"])
+        await writer.delete(LEASES, where, "one")
+        with pytest.raises(ApiError, match="404"):
+            await writer.patch(LEASES, where, "one", changed)
+
+
+async def test_a_part_of_an_object_is_patched_by_its_name(plane, namespace, lone):
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    async with writing(plane) as writer:
+        await writer.patch(PODS, namespace.name, "lone", {"status": {"conditions": [condition]}}, "status")
+    found = namespace.get("lone")["status"]["conditions"]
+    assert [(one["reason"], one["message"]) for one in found] == [("Unschedulable", "no room")]
