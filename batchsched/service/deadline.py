@@ -35,13 +35,26 @@ def minded(
     Returns: what came of the work, and the calls that are overdue now.
     """
     while True:
-        minder = Minder(known)
-        attempt = _Attempt(work, minder)
-        late = attempt.wait(seconds)
+        found, late = once(work, seconds, known)
         if late is None:
-            return attempt.result(), known
-        minder.abandoned = True
+            return found[0], known
         known = (*known, late)
+
+
+def once(
+    work: Callable[[Minder], T], seconds: float, known: tuple[Overdue, ...] = ()
+) -> tuple[list[T], Overdue | None]:
+    """Do work that asks plugins through a watchdog, and give it up when one of them hangs.
+
+    Returns: what came of the work, nothing when it was given up, and the call that hangs.
+    """
+    minder = Minder(known)
+    attempt = _Attempt(work, minder)
+    late = attempt.wait(seconds)
+    if late is None:
+        return attempt.result(), None
+    minder.abandoned = True
+    return [], late
 
 
 class _Attempt(Generic[T]):
@@ -77,8 +90,8 @@ class _Attempt(Generic[T]):
                 return Overdue(plugin, point, call, seconds)
         return None
 
-    def result(self) -> T:
+    def result(self) -> list[T]:
         """Return what came of it, or raise what broke it."""
         if self._error is not None:
             raise self._error
-        return self._result[0]
+        return self._result

@@ -8,6 +8,7 @@ from batchsched.model.decision import Decision
 from batchsched.model.pod import Pod
 from batchsched.model.podgroup import PodGroup
 from batchsched.model.snapshot import HeldGang, Snapshot
+from batchsched.ports.telemetry import Telemetry
 from batchsched.session.decide import Sessions
 from batchsched.settings.schema import Profile
 
@@ -59,9 +60,11 @@ class Follower:
         """Take in which gangs wait at Permit."""
         self._sessions.held = held
 
-    def decide(self, now: float, seed: int, among: Set[str] | None = None) -> Decision:
+    def decide(
+        self, now: float, seed: int, among: Set[str] | None = None, telemetry: Telemetry | None = None
+    ) -> Decision:
         """Decide the next session; gangs that are not `among` rest."""
-        return self._sessions.decide(now, seed, brief=self._brief, among=among)
+        return self._sessions.decide(now, seed, telemetry=telemetry, brief=self._brief, among=among)
 
     @property
     def table(self) -> NodeTable:

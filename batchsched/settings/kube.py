@@ -10,9 +10,10 @@ from typing import Final, Literal, Self
 from pydantic import Field, model_validator
 
 from batchsched.model.complaint import path
-from batchsched.settings.extenders import Duration, Extender, check_one_binds, seconds_of
+from batchsched.settings.extenders import Extender, check_one_binds
 from batchsched.settings.plugins import Lenient, PluginConfig, Plugins, check_configured_once
 from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
+from batchsched.settings.serving import ClientConnection, LeaderElection
 
 KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KUBE_KIND: Final = "KubeSchedulerConfiguration"
@@ -20,8 +21,7 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 WITHOUT_EFFECT: Final = {
     "parallelism": "all nodes are judged at once",
     "percentage_of_nodes_to_score": "all nodes are judged and scored while the solver is on",
-    "leader_election": "nobody is elected",
-    "client_connection": "the connection follows from the kubeconfig",
+    "client_connection": "only its kubeconfig counts",
     "pod_initial_backoff_seconds": "a session takes every pending pod",
     "pod_max_backoff_seconds": "a session takes every pending pod",
     "enable_profiling": "there is no profiling endpoint",
@@ -31,36 +31,26 @@ WITHOUT_EFFECT: Final = {
 """Fields that are read and checked and that change nothing, and why."""
 
 
-class ClientConnection(Lenient):
+class KubeClientConnection(ClientConnection):
     """How kube-scheduler reaches the API server."""
 
-    kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
     qps: float = 50.0
     burst: int = Field(default=100, ge=0)
 
 
-class LeaderElection(Lenient):
+class KubeLeaderElection(LeaderElection):
     """How one of several kube-schedulers is elected."""
 
-    leader_elect: bool = True
-    lease_duration: Duration = "15s"
-    renew_deadline: Duration = "10s"
-    retry_period: Duration = "2s"
     resource_lock: str = "leases"
     resource_name: str = "kube-scheduler"
     resource_namespace: str = "kube-system"
 
-    @model_validator(mode="after")
-    def _periods_fit_into_each_other(self) -> Self:
-        if not self.leader_elect:
-            return self
-        if seconds_of(self.lease_duration) <= seconds_of(self.renew_deadline):
-            raise ValueError(f"leaseDuration: expected more than renewDeadline, found {self.lease_duration}")
-        if seconds_of(self.renew_deadline) <= seconds_of(self.retry_period):
-            raise ValueError(f"renewDeadline: expected more than retryPeriod, found {self.renew_deadline}")
-        return self
+    def ours(self) -> LeaderElection:
+        """Return it as ours; a Lease that is not stated has our name: kube-scheduler may run beside us."""
+        stated = self.model_dump(include=self.model_fields_set & LeaderElection.model_fields.keys())
+        return LeaderElection(**stated)
 
 
 class KubeProfile(Lenient):
@@ -86,8 +76,8 @@ class KubeSchedulerConfiguration(Lenient):
     api_version: Literal["kubescheduler.config.k8s.io/v1"]
     kind: Literal["KubeSchedulerConfiguration"]
     parallelism: int = Field(default=16, gt=0)
-    leader_election: LeaderElection = LeaderElection()
-    client_connection: ClientConnection = ClientConnection()
+    leader_election: KubeLeaderElection = KubeLeaderElection()
+    client_connection: KubeClientConnection = KubeClientConnection()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
@@ -136,15 +126,22 @@ class KubeSchedulerConfiguration(Lenient):
             )
             for one in self.profiles or (KubeProfile(),)
         )
-        return BatchSchedulerConfiguration(profiles=profiles)
+        return BatchSchedulerConfiguration(
+            profiles=profiles,
+            leader_election=self.leader_election.ours(),
+            client_connection=ClientConnection(kubeconfig=self.client_connection.kubeconfig),
+        )
 
     def warnings(self) -> tuple[str, ...]:
         """Say why a field that asks for something has no effect; what kube-scheduler does anyway asks nothing."""
         fields = type(self).model_fields
+        stated = self.model_copy(
+            update={"client_connection": self.client_connection.model_copy(update={"kubeconfig": ""})}
+        )
         lines = [
             f"{fields[name].alias}: has no effect; {why}"
             for name, why in WITHOUT_EFFECT.items()
-            if getattr(self, name) not in (fields[name].default, *_ASKS_NOTHING.get(name, ()))
+            if getattr(stated, name) not in (fields[name].default, *_ASKS_NOTHING.get(name, ()))
         ]
         shared = "percentage_of_nodes_to_score"
         for at, profile in enumerate(self.profiles):

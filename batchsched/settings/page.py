@@ -5,6 +5,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -17,6 +18,7 @@ from batchsched.settings.kube import (
 )
 from batchsched.settings.plugins import PluginSet
 from batchsched.settings.schema import CONFIG_API_VERSION, CONFIG_KIND, BatchSchedulerConfiguration, Profile
+from batchsched.settings.serving import ClientConnection, LeaderElection, Serving
 
 _NAMES: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 _INTRODUCTION: Final = f"""# Configuration
@@ -79,6 +81,8 @@ default; so are plugins of kube-scheduler that are not installed.
 def page() -> str:
     """Return the page as Markdown: a table for each part of the file, and what is known of kube-scheduler's."""
     places = _places(Profile, "profiles[]", {})
+    for part in (LeaderElection, ClientConnection, Serving):
+        _places(part, to_camel(part.__name__), places)
     parts = [line for model, where in places.items() for line in _section(model, *where)]
     return "\n".join([_INTRODUCTION, *_section(BatchSchedulerConfiguration), *parts, *_kube_scheduler()])
 

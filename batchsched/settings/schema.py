@@ -12,6 +12,7 @@ from batchsched.model.custom import Part
 from batchsched.model.pod import SCHEDULER_NAME
 from batchsched.settings.extenders import Extender, check_one_binds, ignored_resources
 from batchsched.settings.plugins import PluginConfig, Plugins, check_configured_once
+from batchsched.settings.serving import ClientConnection, LeaderElection, Serving
 
 CONFIG_API_VERSION: Final = "config.batchsched.dev/v1alpha1"
 CONFIG_KIND: Final = "BatchSchedulerConfiguration"
@@ -139,6 +140,16 @@ class BatchSchedulerConfiguration(Part):
     kind: Literal["BatchSchedulerConfiguration"] = CONFIG_KIND
     profiles: tuple[Profile, ...] = Field(
         default=(Profile(),), min_length=1, description="One profile for each scheduler name."
+    )
+    leader_election: LeaderElection = Field(
+        default=LeaderElection(), description="How `run` finds out who schedules."
+    )
+    client_connection: ClientConnection = Field(
+        default=ClientConnection(), description="How `run` reaches the cluster."
+    )
+    serving: Serving = Field(default=Serving(), description="What `run` shows to operators.")
+    sessions_kept: int = Field(
+        default=10, ge=0, le=1000, description="How many sessions `run` keeps for download and `replay`."
     )
 
     @model_validator(mode="after")

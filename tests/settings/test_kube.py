@@ -66,7 +66,6 @@ def test_what_does_nothing_here_is_said_once_with_its_reason(tmp_path):
     assert named == [
         "parallelism",
         "percentageOfNodesToScore",
-        "clientConnection",
         "podInitialBackoffSeconds",
         "profiles[1].percentageOfNodesToScore",
     ]
@@ -81,13 +80,20 @@ def test_what_asks_for_what_is_done_anyway_needs_no_word():
 def test_what_kube_scheduler_writes_of_its_own_defaults_asks_for_nothing():
     text = (Path(__file__).parent / "kube_scheduler.yaml").read_text()
     assert load_with_warnings(text)[1] == ()
-    other = text.replace("leaderElect: true", "leaderElect: false").replace(
-        "parallelism: 16", "parallelism: 4"
-    )
+    other = text.replace("qps: 50", "qps: 500").replace("parallelism: 16", "parallelism: 4")
     assert [line.partition(":")[0] for line in load_with_warnings(other)[1]] == [
         "parallelism",
-        "leaderElection",
+        "clientConnection",
     ]
+
+
+def test_the_lease_and_the_cluster_are_the_ones_that_are_stated_and_our_lease_is_not_that_of_kube_scheduler():
+    made = load(EXISTING)
+    assert made.client_connection.kubeconfig == "/etc/kubernetes/scheduler.conf"
+    assert made.leader_election.resource_name == "batchsched"
+    stated = "leaderElection: {leaseDuration: 30s, resourceName: mine, resourceNamespace: there}"
+    lease = load(HEAD + stated).leader_election
+    assert (lease.lease_duration, lease.resource_namespace, lease.resource_name) == ("30s", "there", "mine")
 
 
 def test_a_file_without_profiles_has_the_default_scheduler():
