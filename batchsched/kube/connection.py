@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,6 +25,8 @@ _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None)
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """Of the socket, where the system has it: a peer that is gone is noticed in half a minute, also on a quiet watch."""
 _TROUBLE: Final = (aiohttp.ClientError, TimeoutError, OSError)
+NO_ANSWER: Final = "<error>"
+"""Stands for the status of an answer that never came, as in client-go's metrics."""
 _HIDDEN: Final = 300
 """Characters of an answer that is no Status object (a proxy's page, say) that are worth repeating."""
 
@@ -32,6 +34,14 @@ _HIDDEN: Final = 300
 class _Status(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
+
+
+Asked = Callable[[str, str, float], None]
+"""Hears of a request: its method, the status of the answer, and how many seconds it took."""
+
+
+def _unheard(method: str, status: str, seconds: float) -> None:
+    """Tell nobody."""
 
 
 class Connection:
@@ -43,6 +53,8 @@ class Connection:
     """
 
     def __init__(self, credentials: Credentials, clock: Clock) -> None:
+        self.asked: Asked = _unheard
+        """Hears of each request but watches."""
         self._credentials = credentials
         self._clock = clock
         self._identity: Identity | None = None
@@ -147,11 +159,18 @@ class Connection:
         query: Mapping[str, str] | None,
         content: tuple[bytes | None, str],
     ) -> bytes:
-        async with self._open(method, path, query, content, _NO_LIMIT) as answer:
-            if answer.status >= 300:
-                raise await _refusal(answer)
-            found: bytes = await answer.read()
-            return found
+        begun, status = self._clock.monotonic(), NO_ANSWER
+        try:
+            async with self._open(method, path, query, content, _NO_LIMIT) as answer:
+                if answer.status >= 300:
+                    refusal = await _refusal(answer)
+                    status = str(answer.status)
+                    raise refusal
+                found: bytes = await answer.read()
+                status = str(answer.status)
+                return found
+        finally:
+            self.asked(method, status, self._clock.monotonic() - begun)
 
     def _open(
         self,

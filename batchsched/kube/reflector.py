@@ -108,6 +108,10 @@ class Reflector:
         self.resource = resource
         self.synced = asyncio.Event()
         """Set once the first list was taken in."""
+        self.lists = self.events = self.failures = 0
+        """How often the collection was listed, events that watches brought, and what failed, since the start."""
+        self.heard_at: float | None = None
+        """When a watch brought something last, an event or a bookmark; by the monotonic clock."""
         self._connection = connection
         self._sink = sink
         self._clock = clock
@@ -129,6 +133,7 @@ class Reflector:
 
     async def _recover(self, error: Exception) -> None:
         status = error.status if isinstance(error, ApiError) else 0
+        self.failures += status != 404
         if status == 404:  # the kind is not installed, or no more: nobody is to wait for it
             if not self._missing:
                 _LOG.info("%s of %s: there is no such kind", self.resource.plural, self.resource.api_version)
@@ -153,6 +158,8 @@ class Reflector:
                 break
             query = {**query, "continue": page.metadata.continue_}
         self._sink.replaced([one for one in found if one is not None])
+        self.lists += 1
+        self.heard_at = self._clock.monotonic()
         self._version = page.metadata.resource_version
         # The backoff stays as it is: lists may go well whose watches do not.
         self._missing = False
@@ -177,6 +184,7 @@ class Reflector:
                     if line:
                         self._take(_EVENT.decode(line))
                         seen += 1
+                self.heard_at = self._clock.monotonic()
                 self._backoff.reset()
         if not seen and self._clock.monotonic() - begun < _SHORT:
             raise Unreachable("the watch ended as soon as it began")
@@ -203,5 +211,6 @@ class Reflector:
 
     def _tell(self, how: Callable[[Any], None], raw: bytes) -> None:
         found = self._read(raw)
+        self.events += 1
         if found is not None:
             how(found)

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from aiohttp import web
+from typing_extensions import override
 
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
@@ -28,6 +29,7 @@ class Turned(Hurried):
 
     ahead = 0.0
 
+    @override
     def monotonic(self):
         return super().monotonic() + self.ahead
 
