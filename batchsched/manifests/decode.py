@@ -1,10 +1,13 @@
 """One object at a time: from JSON to a value of the model, checked, with equal pod specs made one.
 
 Pods of one template carry the same spec. It is decoded and checked once, and all of them share the value, so
-that memory stays small and a session can group pods by the identity of their specs.
+that memory stays small and a session can group pods by the identity of their specs. A service sees specs without end,
+so a spec is remembered for as long as somebody holds it.
 """
 
+import hashlib
 import re
+import sys
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +31,10 @@ _AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
 _NAME: Final = re.compile(r"[^\s/\x00-\x1f\x7f]{1,253}")
 _SHORT: Final = 64
 """Bytes of a pod's status that are worth remembering: `{"phase":"Pending"}` and the like."""
+_MOST_STATUSES: Final = 1024
+_MOST_TEXTS: Final = 16384
+_NOBODY_ELSE: Final = 2
+"""References to a spec that only the table holds: the table's, and that of whoever counts."""
 
 
 class Refused(Exception):
@@ -39,7 +46,7 @@ class Refused(Exception):
 
 
 class Decoder:
-    """Decodes objects; remembers pod specs, so that equal ones are one value.
+    """Decodes objects; remembers pod specs, so that equal ones that are alive are one value.
 
     Args:
       trusted: the objects were read and checked before; they come out exactly as they were written.
@@ -48,7 +55,8 @@ class Decoder:
     def __init__(self, *, trusted: bool = False) -> None:
         self._trusted = trusted
         self._decoders: dict[type, msgspec.json.Decoder[Any]] = {}
-        self._specs: dict[bytes, PodSpec | Refused] = {}
+        # By digest: the text of a spec is longer than what is kept of it.
+        self._specs: dict[bytes, PodSpec] = {}
         self._canonical: dict[bytes, PodSpec] = {}
         self._statuses: dict[bytes, PodStatus] = {}
 
@@ -77,26 +85,38 @@ class Decoder:
         )
 
     def _spec(self, raw: msgspec.Raw) -> PodSpec:
-        key = bytes(raw)
+        key = hashlib.sha256(raw).digest()
         known = self._specs.get(key)
         if known is None:
+            if len(self._specs) >= _MOST_TEXTS:
+                self._forget()
             known = self._specs[key] = self._new_spec(raw)
-        if isinstance(known, Refused):
-            raise known
         return known
 
-    def _new_spec(self, raw: msgspec.Raw) -> PodSpec | Refused:
-        """Decode and check a spec; specs that differ in what nobody looks at (a command, say) become one."""
-        try:
-            spec = self._read(raw, PodSpec, "spec")
-            if not self._trusted:
+    def _forget(self) -> None:
+        """Forget which text stands for which spec, and every spec that nobody holds.
+
+        Weak references would do, but what may be referenced weakly is minded by the garbage collector.
+        """
+        self._specs.clear()
+        for key in tuple(self._canonical):
+            if sys.getrefcount(self._canonical[key]) <= _NOBODY_ELSE:
+                del self._canonical[key]
+
+    def _new_spec(self, raw: msgspec.Raw) -> PodSpec:
+        """Decode and check a spec; specs that differ in what nobody looks at (a command, say) become one.
+
+        Raises:
+          Refused: it cannot be used.
+        """
+        spec: PodSpec = self._read(raw, PodSpec, "spec")
+        if not self._trusted:
+            try:
                 spec = with_defaults(spec)
                 checks.check_spec(spec)
-        except Refused as refused:
-            return refused
-        except InvalidInput as error:
-            return Refused((Complaint(error.field, error.message),))
-        return self._canonical.setdefault(msgspec.json.encode(spec), spec)
+            except InvalidInput as error:
+                raise Refused((Complaint(error.field, error.message),)) from error
+        return self._canonical.setdefault(hashlib.sha256(msgspec.json.encode(spec)).digest(), spec)
 
     def _status(self, raw: msgspec.Raw) -> PodStatus:
         key = bytes(raw) if memoryview(raw).nbytes <= _SHORT else None
@@ -108,6 +128,8 @@ class Decoder:
         except InvalidInput as error:
             raise Refused((Complaint(error.field, error.message),)) from error
         if key is not None:
+            if len(self._statuses) >= _MOST_STATUSES:
+                self._statuses.clear()
             self._statuses[key] = status
         return status
 

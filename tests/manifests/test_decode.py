@@ -1,0 +1,59 @@
+"""Equal specs are one value while somebody holds them, and are forgotten afterwards."""
+
+import msgspec
+import pytest
+
+from batchsched.manifests import decode
+from batchsched.manifests.decode import Decoder, Refused
+from batchsched.manifests.documents import Document, Envelope
+from batchsched.model.kinds import BY_GROUP_AND_NAME
+
+POD = BY_GROUP_AND_NAME["", "Pod"]
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(decode, "_MOST_TEXTS", 10)
+    monkeypatch.setattr(decode, "_MOST_STATUSES", 10)
+
+
+def pod(decoder, priority, command="", phase="Pending"):
+    container = {"name": "main", "command": [command], "resources": {"requests": {"cpu": "1"}}}
+    body = {
+        "metadata": {"name": "p"},
+        "spec": {"priority": priority, "containers": [container]},
+        "status": {"phase": phase},
+    }
+    raw = msgspec.json.encode(body)
+    return decoder.decode(Document("", "", raw, msgspec.json.decode(raw, type=Envelope)), POD)
+
+
+def test_equal_specs_are_one_value_however_many_others_there_were_since():
+    decoder = Decoder()
+    first = pod(decoder, 1)
+    for number in range(100):
+        pod(decoder, 2 + number)
+    assert pod(decoder, 1).spec is first.spec
+
+
+def test_specs_that_differ_in_what_nobody_looks_at_are_one_value():
+    decoder = Decoder()
+    first = pod(decoder, 1, command="train")
+    assert all(pod(decoder, 1, command=str(number)).spec is first.spec for number in range(100))
+
+
+def test_specs_that_nobody_holds_are_forgotten():
+    decoder = Decoder()
+    held = [pod(decoder, number) for number in range(5)]
+    for number in range(1000):
+        pod(decoder, 10 + number, command=str(number), phase=f"{number}")
+    assert len(decoder._specs) <= 10
+    assert len(decoder._canonical) <= 10 + len(held)
+    assert len(decoder._statuses) <= 10
+
+
+def test_a_spec_that_cannot_be_used_is_refused_every_time():
+    decoder = Decoder()
+    for _ in range(3):
+        with pytest.raises(Refused, match=r"spec\.priority"):
+            pod(decoder, "high")
