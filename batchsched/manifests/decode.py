@@ -19,10 +19,12 @@ from batchsched.manifests.defaults import with_binding_mode, with_defaults
 from batchsched.manifests.documents import Document
 from batchsched.model.complaint import Complaint, complaints
 from batchsched.model.csi import CSIStorageCapacity
+from batchsched.model.foreign import ForeignPodGroup, pod_group
 from batchsched.model.kinds import Kind
 from batchsched.model.meta import ObjectMeta
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod, PodSpec, PodStatus
+from batchsched.model.podgroup import PodGroup
 from batchsched.model.policy import PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
 from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
@@ -61,7 +63,7 @@ class Decoder:
         self._statuses: dict[bytes, PodStatus] = {}
 
     def decode(self, document: Document, kind: Kind) -> Any:
-        """Return the object of a document.
+        """Return the object of a document; a foreign PodGroup comes as one of ours.
 
         Raises:
           Refused: it cannot be used.
@@ -72,6 +74,8 @@ class Decoder:
             decoded = _custom(document, kind.type)
         else:
             decoded = self._core(document, kind.type)
+        if isinstance(decoded, ForeignPodGroup):
+            decoded = _translated(decoded)
         if not _NAME.fullmatch(decoded.metadata.name):
             raise Refused((Complaint("metadata.name", _name_problem(decoded.metadata.name)),))
         return decoded
@@ -166,6 +170,13 @@ def _custom(document: Document, kind: type[BaseModel]) -> BaseModel:
         raise Refused(complaints(error, kind)) from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise Refused((Complaint("", f"is not JSON: {error}"),)) from error
+
+
+def _translated(found: ForeignPodGroup) -> PodGroup:
+    try:
+        return pod_group(found)
+    except ValidationError as error:
+        raise Refused(complaints(error, PodGroup)) from error
 
 
 def _check(decoded: msgspec.Struct) -> None:

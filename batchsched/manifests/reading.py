@@ -13,6 +13,7 @@ from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, documents
 from batchsched.manifests.sources import sources
+from batchsched.model import foreign
 from batchsched.model.complaint import Complaint, nearest
 from batchsched.model.custom import API_VERSION
 from batchsched.model.decision import SetAside
@@ -101,16 +102,17 @@ class _Cluster:
             self.set_aside.append(SetAside(found.file, found.object, found.field, found.message))
             return
         envelope = found.envelope
-        kind = BY_GROUP_AND_NAME.get((group_of(envelope.api_version), envelope.kind))
+        name = (group_of(envelope.api_version), envelope.kind)
+        kind = BY_GROUP_AND_NAME.get(name) or foreign.BY_GROUP_AND_NAME.get(name)
         if kind is None or not envelope.api_version:
             self._put_strange(found)
             return
         try:
             self._put_decoded(self.decoder.decode(found, kind), kind, found)
         except Refused as refused:
-            name = _named(kind, found)
+            whose = _named(kind, found)
             self.set_aside += [
-                SetAside(found.file, name, one.field, one.message) for one in refused.complaints
+                SetAside(found.file, whose, one.field, one.message) for one in refused.complaints
             ]
 
     def _put_decoded(self, decoded: Any, kind: Kind, found: Document) -> None:
@@ -124,8 +126,11 @@ class _Cluster:
             raise Refused((Complaint("metadata.name", message),))
         self.homes[key] = found.file
         self.usable += 1
-        if kind.type is Pod and not self._counts(decoded):
-            return
+        if kind.type is Pod:
+            if not self._counts(decoded):
+                return
+            if decoded.spec.scheduler_name == self.scheduler_name:
+                decoded = foreign.joined(decoded)
         self.objects[kind.field].append(decoded)
 
     def _counts(self, pod: Pod) -> bool:

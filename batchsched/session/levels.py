@@ -1,4 +1,7 @@
-"""Topology levels as the solver knows them: numbers for levels, numbers for domains."""
+"""Topology levels as the solver knows them: numbers for levels, numbers for domains.
+
+A level is named by its name; foreign PodGroups name it by its node label, which will do as well.
+"""
 
 from dataclasses import dataclass
 
@@ -34,6 +37,7 @@ class Levels:
 
     def __init__(self, snapshot: Snapshot, table: NodeTable) -> None:
         self._index: dict[tuple[str, str], int] = {}
+        self._labels: dict[tuple[str, str], int] = {}
         self._known: dict[str, tuple[str, ...]] = {}
         self.names: list[tuple[str, str]] = []
         self.values: list[tuple[str, ...]] = []
@@ -45,6 +49,7 @@ class Levels:
             for level in topology.spec.levels:
                 domains, values = table.label(level.node_label)
                 self._index[topology.name, level.name] = len(rows)
+                self._labels.setdefault((topology.name, level.node_label), len(rows))
                 self.names.append((topology.name, level.name))
                 self.values.append(values)
                 self.wider.append(wider)
@@ -101,7 +106,8 @@ class Levels:
         if topology not in self._known:
             have = ", ".join(sorted(self._known)) or "none"
             raise UnknownLevel(f"no Topology is named {topology!r}; there are: {have}")
-        if (topology, level) not in self._index:
+        found = self._index.get((topology, level), self._labels.get((topology, level)))
+        if found is None:
             have = ", ".join(self._known[topology])
             raise UnknownLevel(f"Topology {topology!r} has no level {level!r}; its levels are: {have}")
-        return self._index[topology, level]
+        return found

@@ -567,3 +567,46 @@ def test_refusal_of_the_input_names_what_was_wrong(reading):
 def test_long_refusal_of_the_input_is_cut(reading):
     with pytest.raises(UnusableInput, match="and 10 more"):
         reading(listed(*(custom("PodGroup", f"g{number}", minMember=0) for number in range(30))))
+
+
+def test_a_gang_of_another_schedulers_words_is_one_of_ours(tmp_path):
+    manifests = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}},
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": "bert"},
+            "spec": {"minMember": 2},
+        },
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{name}-{number}",
+                    "labels": {"scheduling.x-k8s.io/pod-group": "bert"},
+                },
+                "spec": {"schedulerName": "batchsched", **({"nodeName": "n"} if name == "far" else {})}
+                | ({"schedulerName": "other"} if name == "far" else {}),
+            }
+            for name in ("near", "far")
+            for number in range(2)
+        ),
+    ]
+    file = tmp_path / "foreign.json"
+    file.write_text(json.dumps(manifests))
+    snapshot = read([file]).snapshot
+    assert [(one.key, one.min_member) for one in snapshot.pod_groups] == [("default/bert", 2)]
+    joined = [one.name for one in snapshot.pods if one.labels.get("scheduling.batchsched.dev/pod-group")]
+    assert joined == ["near-0", "near-1"]
+
+
+def test_a_foreign_gang_that_means_nothing_is_set_aside_by_field(tmp_path):
+    file = tmp_path / "foreign.yaml"
+    file.write_text(
+        "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: bad}\n"
+        "spec: {minMember: 2, minResources: {cpu: much}}\n---\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+    )
+    (one,) = read([file]).set_aside
+    assert (one.object, one.field) == ("PodGroup default/bad", "spec.minResources.cpu")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from batchsched.model.topology import Topology, TopologyLevel, TopologySpec
 from batchsched.session.levels import LevelChoice, UnknownLevel
 from batchsched.solver.problem import NONE
 from tests.session.scenario import cluster, gang, group, node, topology
@@ -56,3 +57,12 @@ def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
 def test_unknown_names_are_complained_about_with_those_that_exist(topology_of_gang, complaint):
     with pytest.raises(UnknownLevel, match=complaint):
         levels(gang("g", 1)).of(group("g", 1, topology=topology_of_gang))
+
+
+def test_a_level_goes_by_its_node_label_as_well():
+    named = TopologyLevel(name="row", node_label="rack")
+    above = TopologyLevel(name="rack", node_label="zone")
+    one = Topology(metadata={"name": "default"}, spec=TopologySpec(levels=(above, named)))
+    found = inside(cluster(NODES, topologies=(one,))).scene.levels
+    gang = group("g", topology={"required": "zone", "preferred": "rack"})
+    assert found.of(gang) == LevelChoice(required=0, preferred=0)
