@@ -207,14 +207,19 @@ class Cache:
 
     def expire(self, now: float) -> tuple[AssumedPod, ...]:
         """Let pods wait again whose binding finished, and whom nobody confirmed in time; returns them by name."""
-        overdue = tuple(
-            one
-            for one in self.assumed()
-            if one.assumption.deadline is not None and one.assumption.deadline <= now
-        )
+        overdue = self.overdue(now)
         for one in overdue:
             self.forget(one.pod, one.assumption.node)
         return overdue
+
+    def overdue(self, now: float) -> tuple[AssumedPod, ...]:
+        """Return the pods whose binding finished, and whom nobody confirmed in time, by name."""
+        found = [
+            key
+            for key, known in self._assumed.items()
+            if known.deadline is not None and known.deadline <= now
+        ]
+        return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(found))
 
     # What followers ask
 
