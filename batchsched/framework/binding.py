@@ -1,6 +1,6 @@
 """The binding cycle of one pod: PreBind, Bind, PostBind, in that order, on whatever loop the shell runs."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from batchsched.errors import PluginError
 from batchsched.framework import answers
@@ -29,7 +29,10 @@ class BindingCycle:
 
 
 async def bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
-    """Take a pod that was allowed through the last points. Where it is not bound, every plugin is unreserved.
+    """Take a pod that was allowed through the last points.
+
+    Whoever calls unreserves a pod that is not bound; not here, since pods are bound while sessions are decided, and
+    plugins must not change then.
 
     Returns: Success, with a sentence for each PostBind that broke, since the pod is bound all the same; the refusal
     of a PreBind or Bind; Skip when no Bind plugin took the pod.
@@ -37,13 +40,9 @@ async def bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> 
     Raises:
       PluginError: a PreBind or a Bind broke.
     """
-    try:
-        status = await _bound(pipeline, pod, node, cycle)
-    except PluginError:
-        _unreserve(pipeline, pod, node, cycle)
-        raise
+    status = await _bound(pipeline, pod, node, cycle)
     if status.code is not Code.SUCCESS:
-        return replace(status, reasons=(*status.reasons, *_unreserve(pipeline, pod, node, cycle)))
+        return status
     return Status(reasons=await _tell(pipeline, pod, node))
 
 
@@ -64,13 +63,16 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
     return SKIP
 
 
-def _unreserve(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> tuple[str, ...]:
-    """Unreserve the pod at every plugin; returns what broke, which helps nobody to keep the place."""
-    at = cycle.table.index.get(node)
+def unreserve(pipeline: Pipeline, pod: Pod, node: str, table: NodeTable) -> tuple[str, ...]:
+    """Give back what was reserved for a pod at every plugin, in a cycle of its own, since that of the session is over.
+
+    Returns: what broke, which helps nobody to keep the place.
+    """
+    at = table.index.get(node)
     if at is None:  # the node is gone, and with it what was kept there
         return ()
     try:
-        pipeline.unreserve(pod, at, cycle.table, cycle.state)
+        pipeline.unreserve(pod, at, table, CycleState())
     except PluginError as error:
         return (str(error),)
     return ()

@@ -1,6 +1,6 @@
 """What the binding cycle asks of the world: the few writes that make a decision true, and to wait for them.
 
-A write that fails raises; what is raised ends the pod's binding cycle, and its plugins are unreserved.
+A write that fails raises; what is raised ends the pod's binding cycle, and the pod is unreserved at every plugin.
 """
 
 from collections.abc import Sequence

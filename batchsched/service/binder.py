@@ -1,11 +1,12 @@
 """Binding cycles: whoever a session placed is taken through PreBind, Bind and PostBind, many at once.
 
 A member that is not bound waits again; the next session finds its gang half bound, and completes it before it looks at
-fresh ones.
+fresh ones. What failed is taken back between two sessions only, since plugins and tables must not change during one.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -15,7 +16,7 @@ from batchsched.framework.binding import BindingCycle, bind
 from batchsched.model.pod import Pod
 from batchsched.ports.binder import Binder
 from batchsched.ports.clock import Clock
-from batchsched.service.planner import Placement, Planner
+from batchsched.service.planner import Placement, Places, Planner
 
 _LOG: Final = logging.getLogger(__name__)
 Told = Callable[[Pod, str, str], None]
@@ -42,17 +43,26 @@ class BindingCycles:
         self._told = told
         self._changed = changed
         self._running: set[asyncio.Task[None]] = set()
+        self._gangs: Counter[str] = Counter()
+        self._failed: list[tuple[Planner, Placement]] = []
 
     def start(self, planner: Planner, placement: Placement) -> None:
         """Begin to bind a gang."""
+        self._gangs[placement.entity.identity] += 1
         task = asyncio.create_task(self._gang(planner, placement))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    @property
-    def idle(self) -> bool:
-        """True while nothing is being bound."""
-        return not self._running
+    def busy(self, identity: str) -> bool:
+        """Tell whether pods of a gang are being bound, or have failed to be and count as bound still."""
+        return identity in self._gangs
+
+    def take_back(self) -> None:
+        """Let the pods wait again whose binding failed; between two sessions only."""
+        failed, self._failed = self._failed, []
+        for planner, placement in failed:
+            planner.failed(placement.entity, placement.places, self._clock.now())
+            self._end(placement)
 
     async def drain(self) -> None:
         """Wait until everything that began has ended."""
@@ -62,10 +72,20 @@ class BindingCycles:
     async def _gang(self, planner: Planner, placement: Placement) -> None:
         cycle = BindingCycle(planner.table, self._binder)
         ends = await asyncio.gather(*(self._one(planner, pod, node, cycle) for pod, node in placement.places))
-        failed = [place for place, bound in zip(placement.places, ends, strict=True) if not bound]
+        failed: Places = tuple(
+            place for place, bound in zip(placement.places, ends, strict=True) if not bound
+        )
         if failed:
-            planner.failed(placement.entity, failed, self._clock.now())
+            self._failed.append((planner, Placement(placement.entity, failed)))
             self._changed()
+        else:
+            self._end(placement)
+
+    def _end(self, placement: Placement) -> None:
+        identity = placement.entity.identity
+        self._gangs[identity] -= 1
+        if not self._gangs[identity]:
+            del self._gangs[identity]
 
     async def _one(self, planner: Planner, pod: Pod, node: str, cycle: BindingCycle) -> bool:
         try:

@@ -7,7 +7,7 @@ meanwhile. Nothing of the scheduler's tables is touched while it runs.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from batchsched.model.decision import Decision
 from batchsched.ports.clock import Clock
@@ -22,6 +22,14 @@ Heard = Callable[[Planner, Decision, float], None]
 """Hears of each decision, and how many seconds it took."""
 
 
+class Chore(Protocol):
+    """Something to look after between two sessions."""
+
+    def turn(self, now: float) -> None:
+        """Do what is due; what takes time is begun."""
+        ...
+
+
 class Loop:
     """Decides sessions for as long as it runs.
 
@@ -30,7 +38,8 @@ class Loop:
       cycles: bind.
       alarm: rings when there is news.
       clock: tells time.
-      heard: hears of decisions.
+      heard: hears of decisions, first of all who carries out what they say of pods that run.
+      chores: are done between two sessions, about once a second.
     """
 
     def __init__(
@@ -39,24 +48,37 @@ class Loop:
         cycles: BindingCycles,
         alarm: Alarm,
         clock: Clock,
-        heard: Heard | None = None,
+        heard: Sequence[Heard] = (),
+        chores: Sequence[Chore] = (),
     ) -> None:
         self._planners = tuple(planners)
         self._cycles = cycles
         self._alarm = alarm
         self._clock = clock
-        self._heard = heard
+        self._heard = tuple(heard)
+        self._chores = tuple(chores)
+        self._chores_done = float("-inf")
 
     async def run(self) -> None:
         """Go on until cancelled; a turn that breaks is told, and the next one tried."""
         while True:
             try:
+                self._between()
                 for planner in self._planners:
                     await self._turn(planner)
             except Exception:  # the outermost loop survives everything
                 _LOG.exception("a turn of the loop broke; going on")
                 await self._clock.sleep(TURN)
             await self._alarm.wait(TURN)
+
+    def _between(self) -> None:
+        """Do what must not be done while a session is decided."""
+        self._cycles.take_back()
+        now = self._clock.now()
+        if not 0 <= now - self._chores_done < TURN:  # also when the clock was set back
+            self._chores_done = now
+            for chore in self._chores:
+                chore.turn(now)
 
     async def _turn(self, planner: Planner) -> None:
         now = self._clock.now()
@@ -65,11 +87,15 @@ class Loop:
         if work is None:
             return
         begun = self._clock.monotonic()
-        decision = await asyncio.to_thread(work)
+        try:
+            decision = await asyncio.to_thread(work)
+        except Exception:
+            planner.broke(self._clock.now())
+            raise
         now = self._clock.now()
         for placement in planner.finish(decision, now):
             self._cycles.start(planner, placement)
         if planner.queue.pending()["active"]:
             self._alarm.ring()
-        if self._heard is not None:
-            self._heard(planner, decision, self._clock.monotonic() - begun)
+        for heard in self._heard:
+            heard(planner, decision, self._clock.monotonic() - begun)

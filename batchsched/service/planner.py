@@ -4,11 +4,13 @@ The scheduling queue says who takes part: gangs that nothing can have helped sin
 decision places is assumed, gang by gang, all or nothing; whoever it refuses waits for what may help.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from batchsched.cache.cache import Cache
+from batchsched.cache.cache import PODS, Cache
 from batchsched.cache.feed import Feed
+from batchsched.framework.binding import unreserve
 from batchsched.framework.nodes import NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.registry import standard
@@ -25,6 +27,11 @@ from batchsched.session.scheduling_queue.queue import SchedulingQueue
 from batchsched.session.scheduling_queue.refusals import rejection_of
 from batchsched.settings.schema import Profile
 
+_SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
+"""What may have kept surplus pods of a gang waiting whose minimum was placed: a decision does not say."""
+Places = tuple[tuple[Pod, str], ...]
+"""Pods and their nodes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -36,7 +43,16 @@ class Placement:
     """
 
     entity: Entity
-    places: tuple[tuple[Pod, str], ...]
+    places: Places
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a session was decided over: with the profile, all that `decide` needs to decide it again."""
+
+    snapshot: Snapshot
+    now: float
+    seed: int
 
 
 class Planner:
@@ -46,20 +62,31 @@ class Planner:
       profile: how to schedule.
       cache: what is known of the cluster.
       seed: of every session.
+      leaving: identities of the gangs that are being rolled back: none of their pods is placed meanwhile.
     """
 
-    def __init__(self, profile: Profile, cache: Cache, seed: int = 0) -> None:
+    def __init__(
+        self, profile: Profile, cache: Cache, seed: int = 0, leaving: Container[str] = frozenset()
+    ) -> None:
         self.profile = profile
         self.pipeline: Pipeline = standard().pipeline(profile, reached(profile))
-        self.queue = SchedulingQueue({profile.scheduler_name: self.pipeline})
+        self.queue = self._empty_queue()
         self.held: tuple[HeldGang, ...] = ()
+        self.recording = False
+        """Keep in `asked` what each session is decided over."""
+        self.asked: Asked | None = None
         self._cache = cache
         self._seed = seed
+        self._leaving = leaving
         self._told = 0
+        self._window = profile.session_window
         self._feed = Feed(cache, self._follower)
-        self._scheduler = Follower(Snapshot(), profile, self.pipeline, brief=False)
+        self._scheduler = self._follower(Snapshot())
         self._in_flight: dict[str, Entity] = {}
         self._waiting: dict[str, Entity] = {}
+
+    def _empty_queue(self) -> SchedulingQueue:
+        return SchedulingQueue({self.profile.scheduler_name: self.pipeline})
 
     def _follower(self, snapshot: Snapshot) -> Follower:
         self._scheduler = Follower(snapshot, self.profile, self.pipeline, brief=False)
@@ -71,15 +98,31 @@ class Planner:
         return self._scheduler.table
 
     def sync(self, now: float) -> None:
-        """Tell the queue what changed in the cache since the last time."""
+        """Tell the queue what changed in the cache since the last time; between two sessions only."""
         changes = self._cache.changes(self._told)
         self._told = self._cache.generation
         if changes is None:
-            raise RuntimeError("the journal is too short for one turn of the loop")
-        for change in changes:
-            if self._concerns(change.after if change.after is not None else change.before):
-                queueing.tell(self.queue, change, now)
+            self._list(now)
+        else:
+            for change in changes:
+                if self._concerns(change.after if change.after is not None else change.before):
+                    queueing.tell(self.queue, change, now)
         self.queue.flush(now)
+
+    def _list(self, now: float) -> None:
+        """Begin with an empty queue: nobody knows any more what changed since the last time.
+
+        Whoever waited at Permit gives its place back, and takes part as anybody else.
+        """
+        for gang in self.held:
+            for one in gang.pods:
+                pod = self._cache.get(PODS, one.pod)
+                if pod is not None:
+                    unreserve(self.pipeline, pod, one.node, self.table)
+        self.queue, self.held, self._waiting, self._in_flight = self._empty_queue(), (), {}, {}
+        snapshot = self._cache.snapshot()
+        waiting = (pod for pod in snapshot.pods if not pod.node and self._concerns(pod))
+        queueing.list_all(self.queue, snapshot.pod_groups, waiting, now)
 
     def _concerns(self, found: object) -> bool:
         """Tell whether it is no waiting pod of another scheduler."""
@@ -92,7 +135,7 @@ class Planner:
     def begin(self, now: float) -> Callable[[], Decision] | None:
         """Begin a session; returns what decides it, None when nobody takes part. It may run in another thread."""
         # Whoever is further back takes part in the next session, while those of this one are being bound.
-        while len(self._in_flight) < self.profile.session_window:
+        while len(self._in_flight) < self._window:
             entity = self.queue.pop(now, early=not self._in_flight)
             if entity is None:
                 break
@@ -100,96 +143,117 @@ class Planner:
         if not self._in_flight and not self.held:
             return None
         self._feed.scheduler(self.held)
-        scheduler, taking_part = self._scheduler, frozenset(self._in_flight)
+        scheduler = self._scheduler
+        taking_part = frozenset(one for one in self._in_flight if one not in self._leaving)
+        if self.recording:
+            self.asked = Asked(self._recorded(taking_part), now, self._seed)
         return lambda: scheduler.decide(now, self._seed, taking_part)
+
+    def _recorded(self, taking_part: frozenset[str]) -> Snapshot:
+        snapshot = self._cache.snapshot()
+        waiting = {identity_of(pod) for pod in snapshot.pods if not pod.node}
+        return replace(snapshot, held=self.held, resting=tuple(sorted(waiting - taking_part)))
 
     def finish(self, decision: Decision, now: float) -> list[Placement]:
         """Take in a decision; returns who is to be bound."""
-        self._hold(decision)
-        placed = self._placed(decision)
+        taking_part = {**self._waiting, **self._in_flight}
+        self._hold(decision, taking_part)
+        placed = _placed(decision, taking_part)
         refused = {one.pod_group: one for one in decision.refusals}
         found: list[Placement] = []
-        for identity, entity in self._in_flight.items():
-            places = placed.pop(identity, ())
-            if places and not self._assume(places, now):
-                self.queue.add_unschedulable(entity, Rejection(), now)  # overtaken: it tries again
-                continue
-            if places:
-                found.append(Placement(entity, places))
-                for pod, _ in places:
-                    self.queue.delete_pod(pod.key, now, placed=True)
+        for identity, entity in taking_part.items():
             if identity in self._waiting:
                 continue
-            if len(places) == len(entity.popped):
-                self.queue.done(identity, now)
-            else:
-                self.queue.add_unschedulable(entity, self._rejection(refused.get(_key(identity))), now)
+            places = placed.get(identity, ())
+            if places and self._assume(places, now):
+                found.append(Placement(entity, places))
+                self._settle(entity, places, self._surplus(), now)
+            else:  # refused; or overtaken, so that it tries again soon
+                refusal = None if places else refused.get(_key(identity))
+                self._settle(entity, (), self._rejection(refusal), now)
         self._in_flight = {}
-        for identity, places in placed.items():  # held so far, and allowed now
-            held = self._waiting.pop(identity, None)
-            if held is not None and self._assume(places, now):
-                found.append(Placement(held, places))
-                self.queue.done(identity, now)
+        self._window = min(self.profile.session_window, 2 * self._window)
         return found
 
-    def failed(self, entity: Entity, pods: Sequence[tuple[Pod, str]], now: float) -> None:
-        """Let pods wait again whose binding failed."""
-        for pod, node in pods:
+    def broke(self, now: float) -> None:
+        """Give up a session that broke: fewer take part in the next one, until whoever breaks it is alone."""
+        self._window = max(1, len(self._in_flight) // 2)
+        for entity in self._in_flight.values():
+            self.queue.add_unschedulable(entity, Rejection(), now)
+        self._in_flight = {}
+        self._feed = Feed(self._cache, self._follower)  # its tables may be half changed
+
+    def failed(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
+        """Let pods wait again whose binding failed; between two sessions only."""
+        back: list[Pod] = []
+        for pod, node in places:
+            unreserve(self.pipeline, pod, node, self.table)
             self._cache.forget(pod.key, node)
-        self.sync(now)
-        self.queue.add_unschedulable(entity, Rejection(), now, tuple(pod for pod, _ in pods))
+            there = self._cache.get(PODS, pod.key)
+            if there is not None and not there.node and not there.terminating:
+                back.append(there)
+        # Before the queue hears of it by the cache: it would try again at once, and for ever.
+        if back and entity.identity not in self._waiting:
+            self.queue.add_unschedulable(entity, Rejection(), now, back)
+
+    def _settle(self, entity: Entity, places: Places, rejection: Rejection, now: float) -> None:
+        """End a gang's cycle: the pods with a place wait no more, the others for what may help."""
+        for pod, _ in places:
+            self.queue.delete_pod(pod.key, now, placed=True)
+        if len(places) == len(entity.popped):
+            self.queue.done(entity.identity, now)
+        else:
+            self.queue.add_unschedulable(entity, rejection, now)
+
+    def _surplus(self) -> Rejection:
+        refusals = (Refusal(pod_group="", reason=reason, message="") for reason in _SURPLUS)
+        plugins = [rejection_of(one, self.pipeline).plugins for one in refusals]
+        return Rejection(frozenset().union(*plugins))
 
     def _rejection(self, refusal: Refusal | None) -> Rejection:
         return Rejection() if refusal is None else rejection_of(refusal, self.pipeline)
 
-    def _assume(self, places: Iterable[tuple[Pod, str]], now: float) -> bool:
-        """Assume all of a gang's places, or none."""
+    def _assume(self, places: Places, now: float) -> bool:
+        """Assume all of a gang's places, or none, and give them back at the plugins."""
         done: list[tuple[Pod, str]] = []
         for pod, node in places:
             if not self._cache.assume(pod.key, node, now, pod.metadata.uid):
                 for other, where in done:
                     self._cache.forget(other.key, where)
+                for other, where in places:
+                    unreserve(self.pipeline, other, where, self.table)
                 return False
             done.append((pod, node))
         return True
 
-    def _placed(self, decision: Decision) -> dict[str, tuple[tuple[Pod, str], ...]]:
-        """Return the pods that the decision binds, by gang."""
-        pods = {
-            pod.key: pod
-            for entity in (*self._in_flight.values(), *self._waiting.values())
-            for pod in entity.pods.values()
-        }
-        found: dict[str, list[tuple[Pod, str]]] = {}
-        for one in decision.assignments:
-            pod = pods.get(f"{one.namespace}/{one.pod}")
-            if pod is not None:
-                found.setdefault(identity_of(pod), []).append((pod, one.node))
-        return {identity: tuple(places) for identity, places in found.items()}
-
-    def _hold(self, decision: Decision) -> None:
+    def _hold(self, decision: Decision, taking_part: dict[str, Entity]) -> None:
         """Remember who waits at Permit, on which nodes."""
-        groups = {
-            _key(identity): entity for identity, entity in (*self._in_flight.items(), *self._waiting.items())
-        }
+        groups = {_key(identity): entity for identity, entity in taking_part.items()}
         nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
-        before, self._waiting, held = self._waiting, {}, []
+        waiting, held = {}, []
         for one in decision.waiting:
             entity = groups.get(one.pod_group)
-            if entity is None:
-                continue
-            self._waiting[entity.identity] = entity
-            pods = tuple(HeldPod(key, nodes[key]) for key in entity.pods if key in nodes)
-            held.append(HeldGang(one.pod_group, one.plugin, seconds(one.until), pods))
-        self.held = tuple(held)
-        bound = {f"{one.namespace}/{one.pod}" for one in decision.assignments}
-        for identity, entity in before.items():
-            if identity in self._waiting:
-                continue
-            if bound.isdisjoint(entity.pods):  # sent back, or its time is over: it waits as anybody else
-                self._in_flight[identity] = entity
-            else:
-                self._waiting[identity] = entity
+            if entity is not None:
+                waiting[entity.identity] = entity
+                pods = tuple(HeldPod(key, nodes[key]) for key in entity.pods if key in nodes)
+                held.append(HeldGang(one.pod_group, one.plugin, seconds(one.until), pods))
+        self._waiting, self.held = waiting, tuple(held)
+
+
+def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Places]:
+    """Return the pods that the decision binds, by gang."""
+    pods = {pod.key: pod for entity in taking_part.values() for pod in _popped(entity)}
+    found: dict[str, list[tuple[Pod, str]]] = {}
+    for one in decision.assignments:
+        pod = pods.get(f"{one.namespace}/{one.pod}")
+        if pod is not None:
+            found.setdefault(identity_of(pod), []).append((pod, one.node))
+    return {identity: tuple(places) for identity, places in found.items()}
+
+
+def _popped(entity: Entity) -> Sequence[Pod]:
+    """Return the pods of a cycle, each in its newest version."""
+    return [entity.pods.get(pod.key, pod) for pod in entity.popped]
 
 
 def _key(identity: str) -> str:

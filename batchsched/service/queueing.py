@@ -1,5 +1,6 @@
 """What changed in the cache, told to the scheduling queue: who waits, and what may help."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from batchsched.cache.cache import PODS
@@ -7,6 +8,8 @@ from batchsched.cache.feed import GROUPS
 from batchsched.cache.journal import Change
 from batchsched.framework.events import Resource
 from batchsched.model.kinds import ALL
+from batchsched.model.pod import Pod
+from batchsched.model.podgroup import PodGroup
 from batchsched.session.scheduling_queue.queue import SchedulingQueue
 
 _RESOURCES: Final = {
@@ -28,10 +31,24 @@ def tell(queue: SchedulingQueue, change: Change, now: float) -> None:
         queue.cluster_changed(_RESOURCES[change.field], change.before, change.after, now)
 
 
+def list_all(queue: SchedulingQueue, groups: Iterable[PodGroup], waiting: Iterable[Pod], now: float) -> None:
+    """Tell an empty queue of all PodGroups and of all pods that wait."""
+    for group in groups:
+        queue.put_group(group, now)
+    for pod in waiting:
+        if not pod.terminating:
+            queue.add_pod(pod, now)
+
+
 def _tell_pod(queue: SchedulingQueue, change: Change, now: float) -> None:
     before, after = change.before, change.after
     if after is not None and not after.node:
-        queue.add_pod(after, now)  # an update where it is known
+        if after.terminating:  # nobody binds it any more
+            queue.delete_pod(change.key, now)
+        else:
+            queue.add_pod(after, now)  # an update where it is known
+        if before is not None and before.node:  # its binding failed: the room is free again
+            queue.cluster_changed(Resource.ASSIGNED_POD, before, None, now)
         return
     placed = after is not None
     if before is not None and not before.node:

@@ -9,16 +9,19 @@ from batchsched.cache.cache import Cache
 from batchsched.kube.binder import ApiBinder
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
-from batchsched.kube.resources import resources
+from batchsched.kube.resources import PODS, resources
 from batchsched.kube.writer import Fence, Writer
 from batchsched.manifests.decode import Decoder
 from batchsched.model.pod import Pod
 from batchsched.ports.clock import Clock
 from batchsched.service.awake import Alarm
 from batchsched.service.binder import BindingCycles
+from batchsched.service.disruption import Disruptions, Evicted, silent
+from batchsched.service.expiry import Expiry
 from batchsched.service.intake import Intake
 from batchsched.service.loop import Heard, Loop
 from batchsched.service.planner import Planner
+from batchsched.service.stranded import Stranded
 from batchsched.settings.schema import Profile
 
 ASSUMED_FOR = 60.0
@@ -40,6 +43,7 @@ class Service:
       fence: no write outlives it.
       told: hears of each pod that was bound, or was not.
       heard: hears of each decision.
+      evicted: hears of each pod that was evicted.
     """
 
     connection: Connection
@@ -48,6 +52,7 @@ class Service:
     fence: Fence | None = None
     told: Callable[[Pod, str, str], None] = _silent
     heard: Heard | None = None
+    evicted: Evicted = silent
     cache: Cache = field(init=False)
     alarm: Alarm = field(init=False)
     writer: Writer = field(init=False)
@@ -80,11 +85,26 @@ class Service:
         await self.synced()
         binder = ApiBinder(self.writer, self._claim_is_bound)
         cycles = BindingCycles(binder, self.cache, self.clock, self.told, self.alarm.ring)
-        planners = [Planner(profile, self.cache) for profile in self.profiles]
+        stranded = Stranded(self.cache, self.connection, self.writer, cycles.busy, self.evicted)
+        expiry = Expiry(self.cache, self._read, self.intakes["pods"].changed)
+        disruptions = Disruptions(
+            self.cache,
+            self.writer,
+            self.clock,
+            self.intakes["pods"].changed,
+            self.alarm.ring,
+            self.evicted,
+        )
+        planners = [Planner(profile, self.cache, leaving=stranded.leaving) for profile in self.profiles]
+        heard = [disruptions.heard, *([self.heard] if self.heard else [])]
         try:
-            await Loop(planners, cycles, self.alarm, self.clock, self.heard).run()
+            await Loop(planners, cycles, self.alarm, self.clock, heard, [stranded, expiry]).run()
         finally:
             await cycles.drain()
+
+    async def _read(self, pod: str) -> bytes:
+        namespace, _, name = pod.partition("/")
+        return await self.connection.request("GET", PODS.path(namespace, name))
 
     def _claim_is_bound(self, key: str) -> bool:
         claim: Any = self.cache.get("persistent_volume_claims", key)

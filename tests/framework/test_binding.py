@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from batchsched.errors import PluginError
-from batchsched.framework.binding import BindingCycle, bind
+from batchsched.framework.binding import BindingCycle, bind, unreserve
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status
 from tests.plugins.binder import Written
@@ -151,39 +151,27 @@ def test_postbind_that_breaks_leaves_the_pod_bound_and_the_others_told():
 
 
 @pytest.mark.parametrize("point", ["PreBind", "Bind"])
-@pytest.mark.parametrize("status", [NO, SKIP], ids=["refusal", "skip"])
-def test_pod_that_is_not_bound_is_unreserved_once(point, status):
+def test_pod_that_is_not_bound_is_left_to_whoever_asked(point):
     keeper = Keeper()
-    refused = bound(keeper, Binder("a", [], at(point, status)))
-    assert keeper.unreserved == ([] if refused.code is Code.SUCCESS else [("x", 0)])
-    assert (point, status) == ("PreBind", SKIP) or refused.code is status.code
-
-
-@pytest.mark.parametrize("point", ["PreBind", "Bind"])
-def test_breakage_unreserves_too(point):
-    def broken(asked: str) -> Status:
-        if asked == point:
-            raise OSError("gone")
-        return SUCCESS
-
-    keeper = Keeper()
-    with pytest.raises(PluginError):
-        bound(keeper, Binder("a", [], broken))
-    assert keeper.unreserved == [("x", 0)]
-
-
-def test_pod_that_is_bound_keeps_what_was_reserved():
-    keeper = Keeper()
-    assert bound(keeper, Binder("a", [])).ok
+    assert bound(keeper, Binder("a", [], at(point, NO))) == NO
     assert keeper.unreserved == []
 
 
+def given_back(*keepers: Keeper, node: str = "n0") -> tuple[str, ...]:
+    return unreserve(Pipeline(keepers), pod(), node, table([a_node("n0")]))
+
+
+def test_every_plugin_gives_back_what_it_reserved():
+    keepers = Keeper(), Keeper()
+    assert given_back(*keepers) == ()
+    assert [one.unreserved for one in keepers] == [[("x", 0)], [("x", 0)]]
+
+
 def test_what_breaks_as_a_pod_is_unreserved_is_told():
-    status = bound(Keeper(OSError("gone")), Binder("a", [], at("Bind", NO)))
-    assert status.reasons == ("no volume", "plugin Keeper failed in Unreserve: OSError: gone")
+    assert given_back(Keeper(OSError("gone"))) == ("plugin Keeper failed in Unreserve: OSError: gone",)
 
 
 def test_node_that_is_gone_has_nothing_to_give_back():
     keeper = Keeper()
-    bound(keeper, Binder("a", [], at("Bind", NO)), node="atlantis")
+    assert given_back(keeper, node="atlantis") == ()
     assert keeper.unreserved == []

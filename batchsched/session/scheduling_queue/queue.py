@@ -200,13 +200,13 @@ class SchedulingQueue:
         """End a cycle that failed: the pods that the entity still has wait, or try again if something helped meanwhile.
 
         Pods that got a node in the cycle are deleted before. After `done`, when a binding failed, `pods` are those
-        that come back, all of the cycle unless stated.
+        that come back, all of the cycle unless stated; others of the entity may wait there still.
 
         Raises:
-          IllegalMove: the entity is in the queue, and not in flight.
+          IllegalMove: the entity is in the queue, not in flight, and nobody is said to come back.
         """
         happened = self._flights.end(entity)
-        if happened is None and self._entities.get(entity.identity) is entity:
+        if happened is None and pods is None and self._entities.get(entity.identity) is entity:
             raise IllegalMove(f"{entity.identity} is {entity.place} in the scheduling queue, not in flight")
         entity.queued, entity.rejection = now, rejection
         refused = bool(rejection.everyone)

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from batchsched.errors import PluginError
-from batchsched.framework.binding import BindingCycle, bind
+from batchsched.framework.binding import BindingCycle, bind, unreserve
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import SKIP, Code
@@ -151,6 +151,7 @@ def test_claims_that_are_not_bound_in_time_end_the_cycle_and_free_what_was_promi
     cycle = BindingCycle(made, Written(bound=False))
     with pytest.raises(PluginError, match="binding volumes: default/c not bound within 7 s"):
         asyncio.run(bind(Pipeline([plugin]), one, "a", cycle))
+    assert unreserve(Pipeline([plugin]), one, "a", made) == ()
     assert refusals(VolumeBinding(), claiming("y", "d"), made) == {}
 
 

@@ -1,0 +1,22 @@
+"""What end-to-end tests share: our CRDs, and a scheduler that is alone."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.controlplane.plane import ControlPlane
+from tests.e2e.running import Scheduler, apply_crds, running
+
+
+@pytest.fixture(scope="session")
+def crds(plane: ControlPlane) -> None:
+    """Our CRDs are there."""
+    apply_crds(plane.admin)
+
+
+@pytest.fixture(scope="module")
+def scheduler(plane: ControlPlane, crds: None) -> Iterator[Scheduler]:
+    """A scheduler that is alone, for all tests of a module."""
+    one = Scheduler(plane, ("--no-leader-elect",))
+    with running(one):
+        yield one

@@ -1,0 +1,168 @@
+"""`batchsched run` as a process of its own, against the control plane of the tests."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.objects import pod_group
+from tests.controlplane.plane import Api, ApiFault, ControlPlane
+
+CRDS = Path(__file__).parents[2] / "crds"
+CONFIG = {
+    "apiVersion": "config.batchsched.dev/v1alpha1",
+    "kind": "BatchSchedulerConfiguration",
+    "leaderElection": {"leaseDuration": "4s", "renewDeadline": "2s", "retryPeriod": "500ms"},
+    "serving": {"securePort": 0},
+}
+"""Terms short enough for tests; and nothing is served, since several run on one machine."""
+LEASE_SECONDS = 4.0
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """One process.
+
+    Args:
+      plane: the control plane.
+      arguments: more arguments of `batchsched run`.
+      name: of its log.
+    """
+
+    plane: ControlPlane
+    arguments: Sequence[str] = ()
+    name: str = "scheduler"
+    process: subprocess.Popen[bytes] | None = field(init=False, default=None)
+
+    @property
+    def log(self) -> Path:
+        """Where it writes."""
+        return self.plane.home / f"{self.name}.log"
+
+    def start(self) -> None:
+        """Start it, and do not wait."""
+        config = self.plane.home / "batchsched.yaml"
+        config.write_text(yaml.safe_dump(CONFIG))
+        command = (
+            str(Path(sys.executable).with_name("batchsched")),
+            "run",
+            "--kubeconfig",
+            str(self.plane.kubeconfig()),
+        )
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--config", str(config), "-v", *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={key: value for key, value in os.environ.items() if "proxy" not in key.lower()},
+            )
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """End it, and return its exit code."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        return self.process.wait(timeout=40)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs."""
+        return self.process is not None and self.process.poll() is None
+
+
+@contextmanager
+def running(*schedulers: Scheduler) -> Iterator[None]:
+    """Run some; whatever is left of them at the end is killed, and their logs shown."""
+    with ExitStack() as stack:
+        for one in schedulers:
+            one.start()
+            stack.callback(_stop, one)
+        yield
+
+
+def _stop(one: Scheduler) -> None:
+    if one.runs:
+        one.end(signal.SIGKILL)
+    print(f"--- {one.name}\n{one.log.read_text(errors='replace')[-6000:]}")
+
+
+def apply_crds(api: Api) -> None:
+    """Make our CRDs, and wait until they are served."""
+    for path in sorted(CRDS.glob("*.yaml")):
+        crd = yaml.safe_load(path.read_text())
+        try:
+            api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        except ApiFault as fault:
+            if fault.status != 409:
+                raise
+    eventually(lambda: _served(api))
+
+
+def _served(api: Api) -> bool:
+    try:
+        found = api.get("/apis/scheduling.batchsched.dev/v1alpha1")
+    except ApiFault:
+        return False
+    return {"podgroups", "queues", "topologies"} <= {one["name"] for one in found["resources"]}
+
+
+def group(namespace: Namespace, name: str, min_member: int, **spec: Any) -> None:
+    """Make a PodGroup."""
+    made = pod_group(name, min_member, **spec)
+    namespace.api.create(namespace.path("podgroups", group=made["apiVersion"]), made)
+
+
+def pods(namespace: Namespace, gang: str = "") -> dict[str, dict[str, Any]]:
+    """The pods of the namespace, or of a gang there, by name."""
+    query = f"?labelSelector=scheduling.batchsched.dev/pod-group={gang}" if gang else ""
+    return {
+        one["metadata"]["name"]: one for one in namespace.api.get(namespace.path("pods") + query)["items"]
+    }
+
+
+def bound(namespace: Namespace, gang: str = "") -> dict[str, str]:
+    """The pods that have a node, and theirs; those that are being deleted do not count."""
+    return {
+        name: one["spec"]["nodeName"]
+        for name, one in pods(namespace, gang).items()
+        if one["spec"].get("nodeName") and "deletionTimestamp" not in one["metadata"]
+    }
+
+
+def all_bound(namespace: Namespace, gang: str, count: int, within: float = 15.0) -> dict[str, str]:
+    """Wait until so many pods of a gang have a node."""
+    eventually(lambda: len(bound(namespace, gang)) >= count, within)
+    return bound(namespace, gang)
+
+
+def never(true: Any, seconds: float = 2.0) -> None:
+    """Look for a while, and see that something does not come true."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        assert not true(), "it came true"
+        time.sleep(0.05)
+
+
+def leader(api: Api, lease: str, schedulers: Iterable[Scheduler]) -> Scheduler | None:
+    """Which of them holds the Lease."""
+    try:
+        found = api.get(f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{lease}")
+    except ApiFault:
+        return None
+    holder = found["spec"].get("holderIdentity") or ""
+    return next((one for one in schedulers if f"_{one.pid}_" in holder), None)
