@@ -51,7 +51,12 @@ class Aggregate:
     """
 
     def __init__(
-        self, packing: Packing, pools: Pools, incumbent: Solution | None, relaxed: bool = False
+        self,
+        packing: Packing,
+        pools: Pools,
+        incumbent: Solution | None,
+        relaxed: bool = False,
+        complete: bool = False,
     ) -> None:
         """Build the model.
 
@@ -60,13 +65,14 @@ class Aggregate:
           pools: its pools.
           incumbent: its domains are among the candidates.
           relaxed: leave the choice of domains out: a model for bounds only.
+          complete: every domain that holds a gang is a candidate: bounds hold for this model, too.
         """
         self.problem: Problem = packing.problem
         self.packing, self.pools = packing, pools
         self.supply = Supply(packing)
         self.model = LinearModel()
         self.cells: list[Cell] = []
-        self._domains = Domains(packing, None if relaxed else incumbent)
+        self._domains = Domains(packing, None if relaxed else incumbent, complete)
         self._relaxed = relaxed
         self._loads = _Loads()
         self._outer: dict[int, int] = {}

@@ -34,8 +34,9 @@ class Cell:
 class Domains:
     """Candidate domains of bound gangs."""
 
-    def __init__(self, packing: Packing, incumbent: Solution | None) -> None:
-        """Know the containments of the levels and where the incumbent has put whom."""
+    def __init__(self, packing: Packing, incumbent: Solution | None, complete: bool = False) -> None:
+        """Know the containments of the levels and where the incumbent has put whom; `complete`: leave none out."""
+        self._best = len(packing.problem.free) if complete else BEST_FIT
         self._packing = packing
         self._problem = packing.problem
         self._kept = _domains_of(packing, incumbent) if incumbent is not None else {}
@@ -68,7 +69,7 @@ class Domains:
             fitting = packing.fitting_domains(
                 members, max(need, 1) if need < members.pods else need, level, None
             )
-            chosen = fitting if every else _choose(fitting, gang, self._kept.get((gang, NONE)))
+            chosen = fitting if every else _choose(fitting, self._best, gang, self._kept.get((gang, NONE)))
         if every:
             return _anywhere(problem.levels[level], chosen, None)
         return [Cell(self.areas(level, d), packing.domain_nodes(level, d), d) for d in chosen]
@@ -87,7 +88,9 @@ class Domains:
             least = pods if rigid else max(1, part.need)
             fitting = packing.fitting_domains(members, least, part.required, within)
             salt = gang + 7919 * (part.index + 1)
-            chosen = fitting if every else _choose(fitting, salt, self._kept.get((gang, part.index)))
+            chosen = (
+                fitting if every else _choose(fitting, self._best, salt, self._kept.get((gang, part.index)))
+            )
         if every:
             return _anywhere(self._problem.levels[part.required], chosen, within)
         result = []
@@ -108,13 +111,13 @@ def _anywhere(ids: IndexArray, domains: list[int], within: IntArray | None) -> l
     return [Cell((), nodes, NONE)]
 
 
-def _choose(fitting: list[int], salt: int, kept: int | None) -> list[int]:
+def _choose(fitting: list[int], best: int, salt: int, kept: int | None) -> list[int]:
     """The tightest, some by a fixed hash, and the incumbent's."""
-    if len(fitting) <= BEST_FIT + SCATTERED:
+    if len(fitting) <= best + SCATTERED:
         chosen = list(fitting)
     else:
-        rest = sorted(fitting[BEST_FIT:], key=lambda d: ((d + 1) * 2654435761 + salt * 40503) % 2**32)
-        chosen = fitting[:BEST_FIT] + rest[:SCATTERED]
+        rest = sorted(fitting[best:], key=lambda d: ((d + 1) * 2654435761 + salt * 40503) % 2**32)
+        chosen = fitting[:best] + rest[:SCATTERED]
     if kept is not None and kept not in chosen:
         chosen.append(kept)
     return chosen

@@ -81,13 +81,16 @@ class Climber:
         """
         return self._ascend(hint, floors, ceiling, None)
 
-    def bounds(self, placed: IntArray) -> FloatArray:
-        """Each tier's upper bound [T] given what `placed` [C] is worth in the tiers above."""
+    def bounds(self, placed: IntArray, ceiling: Peak | None = None) -> FloatArray:
+        """Each tier's upper bound [T] given what `placed` [C] is worth in the tiers above.
+
+        With a ceiling, the bounds of a looser model, tiers that reach it are not looked at again.
+        """
         model, local = self.aggregate.model, self.transport.local
         kept = self.transport.loosen()
         for row in local:
             model.set_row(row, -HIGHEST, HIGHEST)
-        peak = self._ascend(np.zeros(model.variables, np.int64), [], None, placed)
+        peak = self._ascend(np.zeros(model.variables, np.int64), [], ceiling, placed)
         self.transport.restore(kept)
         for row, limit in local.items():
             model.set_row(row, -HIGHEST, limit)
@@ -110,7 +113,7 @@ class Climber:
                 top = min(top, int(ceiling.bound[t] * self._scale[t]) + int(self._slack[t]))
             fixed = int(weights @ given) if given is not None else None
             worth = fixed if fixed is not None else int(weights @ aggregate.pods(values)) if sound else -1
-            if worth < top - int(top * TIER_GAP) or (fixed is not None and worth < top):
+            if worth < top - int(top * TIER_GAP) or (fixed is not None and ceiling is None and worth < top):
                 floor = max((int(weights @ other) for other in level), default=0)
                 least = BOUND if given is not None else 0.0
                 found, spread, reached = self._tier(weights, values, floor - int(self._slack[t]), least)

@@ -9,13 +9,14 @@ import numpy as np
 
 from batchsched.solver.aggregated.moves import Mover
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import IntArray
+from batchsched.solver.packing.room import Entry
+from batchsched.solver.problem import BoolArray, IntArray
 
 VICTIMS: Final = 16
 """At most so many gangs give way to one."""
 
 
-def make_way(packing: Packing, mover: Mover, gang: int, nodes: IntArray | None) -> bool:
+def make_way(packing: Packing, mover: Mover, gang: int, nodes: IntArray | None) -> list[int] | None:
     """Place a gang by moves, or by taking gangs of lower tiers back one by one, the lowest first.
 
     Args:
@@ -25,20 +26,21 @@ def make_way(packing: Packing, mover: Mover, gang: int, nodes: IntArray | None) 
       nodes: where the plan wanted it, or None for anywhere.
 
     Returns:
-      whether the gang is placed; if not, everybody is back in place.
+      the gangs that gave way, or None when the gang is not placed; then everybody is back in place.
     """
     if _settle(packing, mover, gang):
-        return True
+        return []
     gone = []
-    for victim in _victims(packing, gang, nodes)[:VICTIMS]:
+    victims = _victims(packing, gang, nodes)[:VICTIMS]
+    for victim in victims:
         gone.append(packing.withdraw({victim}))
         mover.rewind()
         if _settle(packing, mover, gang):
-            return True
+            return victims[: len(gone)]
     for withdrawn in reversed(gone):
         packing.reinstate(withdrawn)
     mover.rewind()
-    return False
+    return None
 
 
 def _settle(packing: Packing, mover: Mover, gang: int) -> bool:
@@ -75,15 +77,34 @@ def _victims(packing: Packing, gang: int, nodes: IntArray | None) -> list[int]:
         inside = np.zeros(len(usable), np.bool_)
         inside[nodes] = True
         usable &= inside
+    lower = [
+        entry
+        for entry in packing.room.trail
+        if entry.klass >= 0 and problem.tier[entry.gang] > problem.tier[gang]
+    ]
+    usable &= _cleared(packing, classes[0], lower)
     held = np.zeros(len(problem.need), np.int64)
-    for entry in packing.room.trail:
-        if entry.klass >= 0 and problem.tier[entry.gang] > problem.tier[gang]:
-            amount = int(slots.demand[entry.klass, resource])
-            if amount:
-                held[entry.gang] += amount * int(entry.counts[usable[entry.nodes]].sum())
-    wanted = int(sum(problem.count[c] * slots.demand[c, resource] for c in classes))
+    for entry in lower:
+        amount = int(slots.demand[entry.klass, resource])
+        if amount:
+            held[entry.gang] += amount * int(entry.counts[usable[entry.nodes]].sum())
+    # What would fit already needs nobody's place.
+    lack = [max(0, packing.room.waiting[c] - int(packing.room.fit(c, nodes).sum())) for c in classes]
+    wanted = int(sum(max(1, n) * slots.demand[c, resource] for c, n in zip(classes, lack, strict=True) if n))
     holders = np.flatnonzero((held > 0) & (np.array(packing.needs) > 0)).tolist()
     return sorted(holders, key=lambda g: (-int(problem.tier[g]), _misfit(int(held[g]), wanted), g))
+
+
+def _cleared(packing: Packing, klass: int, lower: list[Entry]) -> BoolArray:
+    """The nodes that hold a pod of the class once these entries are gone, [N]."""
+    room = packing.room
+    result = np.ones(len(packing.problem.free), np.bool_)
+    for r, amount in room.slots.needs[klass]:
+        free = room.free[r].copy()
+        for entry in lower:
+            free[entry.nodes] += entry.counts * int(room.slots.demand[entry.klass, r])
+        result &= free >= amount
+    return result
 
 
 def _misfit(held: int, wanted: int) -> tuple[bool, int]:

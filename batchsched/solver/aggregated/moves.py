@@ -9,11 +9,15 @@ from typing import Final
 
 import numpy as np
 
+from batchsched.solver.aggregated.exchange import Exchange
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, IntArray
+from batchsched.solver.packing.slots import augmented_free
+from batchsched.solver.problem import NONE, IndexArray, IntArray
 
 TOGETHER: Final = 3
 """At most so many pods of one class leave a node to make room for one pod."""
+CLEARED: Final = 32
+"""At most so many nodes are emptied, or tried, to make room for pods with devices."""
 PATIENCE: Final = 64
 """At most so many classes are asked, the smallest pods first."""
 
@@ -27,6 +31,8 @@ class Mover:
         problem = packing.problem
         self._counts = np.zeros((len(problem.count), len(problem.free)), np.int32)
         self._seen = 0
+        self._empty = augmented_free(problem)
+        self._exchange = Exchange(packing)
         slots = packing.room.slots
         small = np.array([slots.dominant(c) for c in range(len(problem.count))])
         self._small_first = np.argsort(small, kind="stable")
@@ -34,6 +40,7 @@ class Mover:
     def rewind(self) -> None:
         """Forget what was seen: the trail was cut back or thinned."""
         self._counts = np.zeros_like(self._counts)  # fresh pages: clearing would touch every one
+        self._exchange.clear()
         self._seen = 0
 
     def make_room(self, klass: int, want: int, nodes: IntArray | None) -> int:
@@ -47,6 +54,12 @@ class Mover:
                 if left <= 0:
                     return want
                 left -= self._swap(klass, other, together, left, nodes)
+        if left > 0 and room.slots.device_of[klass] >= 0:
+            left -= self._clear(klass, left, nodes)
+        if left > 0:
+            self._catch_up()
+            left -= self._exchange.make_room(klass, left, nodes, self._counts)
+            self._seen = len(room.trail)
         return want - left
 
     def _movable(self, klass: int) -> list[int]:
@@ -103,6 +116,44 @@ class Mover:
         room.put(klass, sources, np.ones(moves, np.int64))
         return moves
 
+    def _clear(self, klass: int, want: int, nodes: IntArray | None) -> int:
+        """Empty nodes that would hold a pod of the class if no pod of the session stood in the way."""
+        self._catch_up()
+        room, problem = self._packing.room, self._packing.problem
+        want = self._admitted(klass, want)
+        mine = room.usable(klass) if nodes is None else np.isin(np.arange(len(problem.free)), nodes)
+        where = np.flatnonzero(mine & room.usable(klass))
+        for r, amount in room.slots.needs[klass]:
+            where = where[self._empty[r][where] >= amount]
+        pods = self._counts[:, where]
+        device = room.slots.device_of[klass]
+        small = room.slots.demand[:, device] < room.slots.demand[klass, device]
+        movable = small & np.array([c not in room.rows.of_class for c in range(len(small))])
+        pods, where = pods[:, ~(pods[~movable] > 0).any(axis=0)], where[~(pods[~movable] > 0).any(axis=0)]
+        came = 0
+        for column in np.argsort(pods.sum(axis=0), kind="stable")[:CLEARED].tolist():
+            if came >= want:
+                break
+            came += self._empty_node(klass, int(where[column]), pods[:, column])
+        return came
+
+    def _empty_node(self, klass: int, node: int, pods: IndexArray) -> bool:
+        """Let a pod of the class take a node whose pods all find another place in their domains."""
+        room = self._packing.room
+        mark, at = room.mark(), np.array([node])
+        here = [(c, int(pods[c])) for c in self._small_first[::-1].tolist() if pods[c] > 0]
+        for c, count in here:
+            room.put(c, at, np.array([-count]))
+        if not room.fit(klass, at)[0]:
+            room.rollback(mark)
+            return False
+        room.put(klass, at, np.ones(1, np.int64))
+        for c, count in here:
+            if room.place(c, count, self._cell(c), whole=True) < count:
+                room.rollback(mark)
+                return False
+        return True
+
     def _admitted(self, klass: int, want: int) -> int:
         room = self._packing.room
         return room.quotas.room(int(self._packing.problem.gang[klass]), room.slots.needs[klass], want)
@@ -120,4 +171,5 @@ class Mover:
         for entry in trail[self._seen :]:
             if entry.klass >= 0:
                 self._counts[entry.klass, entry.nodes] += entry.counts.astype(np.int32)
+                self._exchange.count(entry.klass, entry.nodes, entry.counts)
         self._seen = len(trail)

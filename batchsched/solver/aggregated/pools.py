@@ -1,8 +1,9 @@
 """Pools of like nodes, what fits in them, and the Chvátal-Gomory level rows that stand for their capacity.
 
-A pool is the set of nodes with the same mask column and the same type. Inside it the model counts pods, it does
-not place them; for every request size s the row Σ floor(request / s)·x <= Σ_n floor(free_n / s) holds for whatever
-lies on the pool's nodes. For sizes that divide one another it is exact, for others a valid relaxation.
+A pool is the set of nodes with the same mask column, the same type and as many free devices. Inside it the model
+counts pods, it does not place them; for every request size s the row Σ floor(request / s)·x <= Σ_n floor(free_n / s)
+holds for whatever lies on the pool's nodes. For sizes that divide one another it is exact, for others a valid
+relaxation.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from batchsched.solver.problem import IndexArray, IntArray, Problem
 
 SPLIT_LIMIT: Final = 64
 """Pools are split along a row's partition while no more than so many come of it."""
+FREE_LIMIT: Final = 128
+"""Pools are split by the devices free on their nodes while no more than so many come of it."""
 COMPOSITES: Final = 5
 """At most so many amounts of CPU or memory make composite rows with one size of a device."""
 SIZES: Final = 24
@@ -60,11 +63,15 @@ def divide(packing: Packing) -> Pools:
         if int(finer.max(initial=0)) < SPLIT_LIMIT:
             labels = finer
             split.append(i)
+    kinds, fit = _fits(packing)
+    for r in packing.room.slots.devices:
+        finer = _number(np.stack([labels, problem.free[:, r]], axis=1))
+        if int(finer.max(initial=0)) < FREE_LIMIT:
+            labels = finer
     order = np.argsort(labels, kind="stable")
     edges = np.searchsorted(labels[order], np.arange(int(labels.max(initial=-1)) + 2))
     nodes = [order[a:b] for a, b in pairwise(edges.tolist())]
     along = {i: np.array([ledger.domains[i][part[0]] for part in nodes], np.int64) for i in split}
-    kinds, fit = _fits(packing)
     return Pools(labels.astype(np.int32), nodes, along, kinds, fit)
 
 

@@ -5,6 +5,7 @@ whatever still fits is added in the policy's order.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from batchsched.solver.aggregated.moves import Mover
 from batchsched.solver.greedy import fill
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray
+
+RESETTLED: Final = 48
+"""At most so many gangs that fell are looked after in one realisation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +78,24 @@ def realise(
                 packing.withdraw({order.gang})
                 mover.rewind()
     failed = _withdraw_broken(packing, mover, [g for g in chosen if g not in lost])
-    for gang in sorted(failed | lost, key=lambda g: (int(problem.tier[g]), int(problem.rank[g]))):
-        make_way(packing, mover, gang, _meant(aggregate, values, gang))
+    _resettle(aggregate, values, packing, mover, failed | lost)
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
     _withdraw_broken(packing, mover, standing)
     fill(packing)
     return Realised(packing, tuple(shortages))
+
+
+def _resettle(
+    aggregate: Aggregate, values: IntArray, packing: Packing, mover: Mover, fallen: set[int]
+) -> None:
+    """Find room for gangs that fell, tier by tier; whoever gives way is looked after in the same way."""
+    problem = aggregate.problem
+    for _ in range(RESETTLED):
+        if not fallen:
+            break
+        gang = min(fallen, key=lambda g: (int(problem.tier[g]), int(problem.rank[g])))
+        fallen.discard(gang)
+        fallen |= set(make_way(packing, mover, gang, _meant(aggregate, values, gang)) or ())
 
 
 def _withdraw_broken(packing: Packing, mover: Mover, gangs: list[int]) -> set[int]:
@@ -148,9 +164,11 @@ def _place(packing: Packing, aggregate: Aggregate, order: _Order, share: FloatAr
     level = int(problem.preferred[gang]) if level == NONE else level
     if prefer and level != NONE and settled:
         placed += packing.gather(order.klass, order.pods, level, nodes)
-    if nodes is None and settled and placed < order.pods:
+    if settled and placed < order.pods:
+        pools = aggregate.pools
         for p, pods in _whole(share, order.pods):
-            placed += room.place(order.klass, min(pods, order.pods - placed), aggregate.pools.nodes[p])
+            where = pools.nodes[p] if nodes is None else nodes[pools.of_node[nodes] == p]
+            placed += room.place(order.klass, min(pods, order.pods - placed), where)
     if placed < order.pods and settled:
         placed += room.place(order.klass, order.pods - placed, nodes)
     return placed

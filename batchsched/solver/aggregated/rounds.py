@@ -14,12 +14,15 @@ from batchsched.solver.aggregated.aggregate import Aggregate
 from batchsched.solver.aggregated.climb import Climber, Peak, Spending
 from batchsched.solver.aggregated.pools import divide
 from batchsched.solver.aggregated.realise import Realised, realise
+from batchsched.solver.aggregated.transport import Split
 from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solution
 from batchsched.solver.worth import TOLERANCE, preferred_cost
 
-TRIES: Final = 3
+COMPLETE: Final = 1500
+"""So many variables the model with every domain may have to be asked for bounds."""
+TRIES: Final = 2
 """So many orders of placing a round tries: gangs that fell short go first in the next."""
 
 
@@ -61,6 +64,7 @@ class Rounds:
             self._loose = Climber(Aggregate(packing, pools, None, relaxed=True), self._spending)
             self._full = Climber(full, self._spending) if full is not None else self._loose
         self._peak: Peak | None = None
+        self._narrow = False  # no domains were found for what the loose model takes: its bounds are too high
         self._preferring = bool((problem.preferred != NONE).any() or (problem.sub_preferred != NONE).any())
 
     def run(self) -> Solution:
@@ -84,6 +88,9 @@ class Rounds:
             ):
                 break
             self._learn(plan, realised)
+        if self.best.gap > self._spending.budget.gap and self._narrow:
+            with self._telemetry.stage("bound"):
+                self._tighten_bound()
         return replace(self.best, stage="aggregated", rounds=done, guard=self._spending.guard)
 
     # ------------------------------------------------------------------------------------ choosing
@@ -92,7 +99,7 @@ class Rounds:
         """The gangs that the loose model takes, with domains from the full one."""
         floors = list(self._floors.placed)
         loose = self._loose.aggregate
-        top = self._loose.climb(loose.values_of(self.best), floors)
+        top = _above(self._loose, loose.values_of(self.best), floors, None)
         if self._peak is None:
             self._peak = top
         if top is None or self._full is self._loose:
@@ -104,7 +111,8 @@ class Rounds:
         peak = self._full.climb(full.values_of(self.best), [], top)
         full.model.set_bounds(full.y, lower[full.y], upper[full.y])
         if peak is None:
-            peak = self._full.climb(full.values_of(self.best), floors, top)
+            self._narrow = True
+            peak = _above(self._full, full.values_of(self.best), floors, top)
         return peak
 
     # ------------------------------------------------------------------------------------ realising
@@ -122,10 +130,9 @@ class Rounds:
             if self._beats(solution):
                 self.best, better = solution, True
             short = frozenset(shortage.gang for shortage in attempt.shortages)
-            if not short or (short <= first and not prefer) or self._near(plan):
+            if not short or short <= first or self._near(plan):
                 break
-            first = first | short if not prefer else first
-            prefer = False
+            first, prefer = first | short, False
         return min(attempts, key=lambda attempt: sum(s.pods for s in attempt.shortages)), better
 
     def _beats(self, solution: Solution) -> bool:
@@ -167,6 +174,18 @@ class Rounds:
 
     # ------------------------------------------------------------------------------------ bounds
 
+    def _tighten_bound(self) -> None:
+        """What the looser model leaves open may be closed by one with every domain."""
+        packing = self._loose.aggregate.packing
+        model = Aggregate(packing, self._loose.aggregate.pools, None, complete=True)
+        if model.model.variables > COMPLETE:
+            return
+        complete = Climber(model, self._spending)
+        placed = placed_per_class(self._problem, self.best.classes, self.best.counts)
+        loose = Peak(np.zeros(0, np.int64), Split(np.zeros((0, 0)), 0.0), self.best.bound)
+        bound = np.minimum(self.best.bound, complete.bounds(placed, loose))
+        self.best = replace(self.best, bound=np.maximum(bound, self.best.objective))
+
     def _bound(self, solution: Solution) -> FloatArray:
         """Upper bounds [T], each given what the solution places in the tiers above."""
         peak = self._peak
@@ -176,3 +195,8 @@ class Rounds:
                 return np.maximum(peak.bound, solution.objective)
         placed = placed_per_class(self._problem, solution.classes, solution.counts)
         return np.maximum(self._loose.bounds(placed), solution.objective)
+
+
+def _above(climber: Climber, hint: IntArray, floors: list[IntArray], ceiling: Peak | None) -> Peak | None:
+    """Climb above the floors, or, where cuts have made that impossible, from anywhere."""
+    return climber.climb(hint, floors, ceiling) or climber.climb(hint, [], ceiling)

@@ -20,7 +20,7 @@ from batchsched.solver.aggregated.aggregate import OPEN, Aggregate
 from batchsched.solver.aggregated.pools import rows_over
 from batchsched.solver.engine.cpsat import LinearProgram
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
-from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, FloatArray, IntArray, Sense
+from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, BoolArray, FloatArray, IntArray, Sense
 
 _SHORT = 1e-6
 """A shortage below this is rounding."""
@@ -64,14 +64,16 @@ class Transport:
         """Build the program with no choice made."""
         self._aggregate = aggregate
         problem, pools = aggregate.problem, aggregate.pools
-        self._limits = self._load_limits()
-        total = np.zeros((len(problem.count), pools.size), np.int64)
-        np.add.at(total, aggregate.klass, self._limits)
         bound = np.zeros(len(problem.count), np.bool_)
         bound[aggregate.klass[(aggregate.cell != NONE)]] = True
-        self.klass, self.pool = (axis.astype(np.int64) for axis in np.nonzero(total))
-        self._upper = np.minimum(total[self.klass, self.pool], problem.count[self.klass])
-        self._moving = np.flatnonzero(bound[self.klass])
+        self._lot, self._first = self._lots(bound)
+        self._limits = self._load_limits()
+        total = np.zeros((len(self._first), pools.size), np.int64)
+        np.add.at(total, self._lot[aggregate.klass], self._limits)
+        total = np.minimum(total, self._per_lot(problem.count.astype(np.int64))[:, None])
+        self.lot, self.pool = (axis.astype(np.int64) for axis in np.nonzero(total))
+        self._upper = total[self.lot, self.pool]
+        self._moving = np.flatnonzero(bound[self._first][self.lot])
         rows = _Rows()
         self._level_rows(rows)
         self._plugin_rows(rows)
@@ -86,6 +88,24 @@ class Transport:
         self._program = self._build(rows)
 
     # ------------------------------------------------------------------------------------ building
+
+    def _lots(self, bound: BoolArray) -> tuple[IntArray, IntArray]:
+        """Classes that ask for the same, go anywhere and stand in no row count as one: the lot of each class [C].
+
+        Also the first class of each lot, [U].
+        """
+        aggregate = self._aggregate
+        room = aggregate.packing.room
+        own = [c + 1 if bound[c] or c in room.rows.of_class else 0 for c in range(len(bound))]
+        keys = np.stack([aggregate.pools.kinds, np.array(own, np.int64)], axis=1)
+        _, first, lot = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        return lot.reshape(-1).astype(np.int64), first.astype(np.int64)
+
+    def _per_lot(self, amounts: IntArray) -> IntArray:
+        """Amounts by class [C] summed by lot [U]."""
+        total = np.zeros(len(self._first), np.int64)
+        np.add.at(total, self._lot, amounts)
+        return total
 
     def _load_limits(self) -> IntArray:
         """Pods of each load's class that fit into each pool of its cell, [J, P]."""
@@ -141,7 +161,7 @@ class Transport:
             columns = np.flatnonzero(self.pool == p)
             if not columns.size:
                 continue
-            for level in supply.rows(self.klass[columns], self._upper[columns], nodes):
+            for level in supply.rows(self._first[self.lot[columns]], self._upper[columns], nodes):
                 used = np.flatnonzero(level.factors)
                 index = rows.add(columns[used], level.factors[used], level.right)
                 if level.size is not None:
@@ -156,33 +176,35 @@ class Transport:
                 continue
             factor = np.zeros(len(aggregate.problem.count), np.int64)
             np.add.at(factor, row.classes, row.coefficients)
-            concerned = factor[self.klass] != 0
+            of_lot = factor[self._first][self.lot]
+            concerned = of_lot != 0
             sign = 1 if row.sense is Sense.AT_MOST else -1
             for d, pools in rows_over(ledger, aggregate.pools, i) or ():
                 right = int(ledger.right[i][d])
                 if abs(right) >= UNLIMITED:
                     continue
                 columns = np.flatnonzero(concerned & np.isin(self.pool, pools))
-                index = rows.add(columns, sign * factor[self.klass[columns]], sign * right)
+                index = rows.add(columns, sign * of_lot[columns], sign * right)
                 if row.gangs.size:
                     rows.gangs[index] = (row.gangs.astype(np.int64), -sign * row.gang_coefficients[d])
 
     def _build(self, rows: _Rows) -> LinearProgram:
-        problem, model = self._aggregate.problem, LinearModel()
-        classes = len(problem.count)
-        model.add_variables(np.zeros(len(self.klass), np.int64), self._upper)
-        # No upper limit that could bind: the price of a shortage belongs to its class's row alone.
-        short = model.add_variables(np.zeros(classes, np.int64), 2 * problem.count.astype(np.int64) + 1)
+        aggregate, model = self._aggregate, LinearModel()
+        lots = len(self._first)
+        model.add_variables(np.zeros(len(self.lot), np.int64), self._upper)
+        # No upper limit that could bind: the price of a shortage belongs to its lot's row alone.
+        most = 2 * self._per_lot(aggregate.problem.count.astype(np.int64)) + 1
+        short = model.add_variables(np.zeros(lots, np.int64), most)
         for columns, factors, right in zip(rows.column, rows.factor, rows.right, strict=True):
             model.add_row(columns, factors, -HIGHEST, right)
-        order = np.argsort(self.klass, kind="stable")
-        edges = np.searchsorted(self.klass[order], np.arange(classes + 1))
-        for c in range(classes):
-            columns = np.append(order[edges[c] : edges[c + 1]], short[c])
+        order = np.argsort(self.lot, kind="stable")
+        edges = np.searchsorted(self.lot[order], np.arange(lots + 1))
+        for u in range(lots):
+            columns = np.append(order[edges[u] : edges[u + 1]], short[u])
             model.add_row(columns, np.ones(len(columns), np.int64), 0, 0)
-        size = np.array([self._aggregate.packing.room.slots.dominant(c) for c in range(classes)])
+        size = np.array([aggregate.packing.room.slots.dominant(c) for c in self._first.tolist()])
         cost = np.zeros(model.variables)
-        cost[short] = -np.maximum(size / max(float(size.mean()), 1e-12), 1e-3) if classes else 0.0
+        cost[short] = -np.maximum(size / max(float(size.mean()), 1e-12), 1e-3) if lots else 0.0
         return LinearProgram(model, cost)
 
     # ------------------------------------------------------------------------------------ tightening
@@ -193,12 +215,12 @@ class Transport:
         return bool((self._right < self._given).any())
 
     def tighten(self, klass: int, pods: FloatArray) -> None:
-        """Take pods of a class that the nodes did not hold, [P], off the level rows of its own size."""
-        for p in np.flatnonzero(pods).tolist():
-            for r, amount in self._aggregate.packing.room.slots.needs[klass]:
-                row = self._levels.get((p, r, amount))
-                if row is not None:
-                    self._side(row, max(0.0, float(self._right[row]) - float(pods[p])))
+        """Take pods of a class that the nodes did not hold, [P], off the level rows of its size and of smaller ones."""
+        needs = dict(self._aggregate.packing.room.slots.needs[klass])
+        for (p, r, size), row in self._levels.items():
+            amount = needs.get(r, 0)
+            if pods[p] and size <= amount:
+                self._side(row, max(0.0, float(self._right[row]) - float(pods[p]) * (amount // size)))
 
     def loosen(self) -> FloatArray:
         """Give every row its own right side back; returns the tightened ones for `restore`."""
@@ -225,8 +247,8 @@ class Transport:
         limit = self._limit(on)
         if self._moving.size:
             self._program.set_variables(self._moving, limit[self._moving].astype(np.float64))
-        first, counts = len(self._right), pods.astype(np.float64)
-        self._program.set_rows(np.arange(first, first + len(pods)), counts, counts)
+        first, counts = len(self._right), self._per_lot(pods).astype(np.float64)
+        self._program.set_rows(np.arange(first, first + len(counts)), counts, counts)
         taken = values[aggregate.y]
         for index, (gangs, factors) in self._gangs.items():
             side = self._right[index] + float(factors @ taken[gangs])
@@ -234,37 +256,54 @@ class Transport:
         vertex = self._program.solve()
         if vertex is None:
             return Split(np.zeros((len(pods), aggregate.pools.size)), 0.0), True
-        spread = np.zeros((len(pods), aggregate.pools.size))
-        spread[self.klass, self.pool] = vertex.values[: len(self.klass)]
+        spread = self._deal(vertex.values[: len(self.lot)], pods)
         short = -vertex.worth
         if short <= _SHORT:
             return Split(spread, 0.0), True
         cut = self._cut(vertex.duals, pods, values)
         return Split(spread, short), not cut
 
+    def _deal(self, values: FloatArray, pods: IntArray) -> FloatArray:
+        """Deal the pods of every lot and pool to its classes, one class after the other, [C, P]."""
+        of_lot = np.zeros((len(self._first), self._aggregate.pools.size))
+        of_lot[self.lot, self.pool] = values
+        ends = np.cumsum(of_lot, axis=1)[self._lot]
+        starts = ends - of_lot[self._lot]
+        order = np.argsort(self._lot, kind="stable")
+        running = np.cumsum(pods[order])
+        before = np.append(0, running)[np.searchsorted(self._lot[order], np.arange(len(self._first)))]
+        to = np.empty(len(pods))
+        to[order] = running
+        to -= before[self._lot]
+        since = to - pods
+        dealt: FloatArray = np.maximum(
+            0.0, np.minimum(ends, to[:, None]) - np.maximum(starts, since[:, None])
+        )
+        return dealt
+
     def _limit(self, on: IntArray) -> IntArray:
         """The upper limit of every x for the switches that are on, [X]."""
-        total = np.zeros((len(self._aggregate.problem.count), self._aggregate.pools.size), np.int64)
-        np.add.at(total, self._aggregate.klass, self._limits * on[:, None])
+        total = np.zeros((len(self._first), self._aggregate.pools.size), np.int64)
+        np.add.at(total, self._lot[self._aggregate.klass], self._limits * on[:, None])
         upper = self._upper.copy()
         moving = self._moving
-        upper[moving] = np.minimum(upper[moving], total[self.klass[moving], self.pool[moving]])
+        upper[moving] = np.minimum(upper[moving], total[self.lot[moving], self.pool[moving]])
         return upper
 
     def _cut(self, duals: FloatArray, pods: IntArray, values: IntArray) -> bool:
         """Add the Benders cut of these duals to the model; False when it would cut nothing."""
-        aggregate, classes = self._aggregate, len(pods)
+        aggregate, lots = self._aggregate, len(self._first)
         price_of_row = np.maximum(duals[: len(self._right)], 0.0)
-        price = np.bincount(self._column, self._factor * price_of_row[self._row], minlength=len(self.klass))
-        cheapest = np.full(classes, np.inf)
-        np.minimum.at(cheapest, self.klass, price)
+        price = np.bincount(self._column, self._factor * price_of_row[self._row], minlength=len(self.lot))
+        cheapest = np.full(lots, np.inf)
+        np.minimum.at(cheapest, self.lot, price)
         cheapest[np.isinf(cheapest)] = 0.0
-        worth = np.where(pods > 0, -duals[len(self._right) :], cheapest)
-        over = np.maximum(0.0, worth[self.klass] - price)
+        worth = np.where(self._per_lot(pods) > 0, -duals[len(self._right) :], cheapest)
+        over = np.maximum(0.0, worth[self.lot] - price)
         over[over < 1e-12] = 0.0
         coefficient = np.zeros(aggregate.model.variables)
-        np.add.at(coefficient, aggregate.variable, worth[aggregate.klass] * aggregate.factor)
-        fixed = np.ones(len(self.klass), np.bool_)
+        np.add.at(coefficient, aggregate.variable, worth[self._lot[aggregate.klass]] * aggregate.factor)
+        fixed = np.ones(len(self.lot), np.bool_)
         fixed[self._moving] = False
         right = float(price_of_row @ self._right) + float(over[fixed] @ self._upper[fixed])
         right += self._charge_limits(over, coefficient)
@@ -272,7 +311,8 @@ class Transport:
             np.add.at(coefficient, aggregate.y[gangs], -price_of_row[index] * factors)
         # Scaled by what went into the cut, not by what is left of it: what cancels leaves only rounding.
         gross = float(
-            (np.abs(worth[aggregate.klass]) * aggregate.factor).sum() + price_of_row @ np.abs(self._right)
+            (np.abs(worth[self._lot[aggregate.klass]]) * aggregate.factor).sum()
+            + price_of_row @ np.abs(self._right)
         )
         scale = _CUT_SCALE / max(gross, float(np.abs(coefficient).sum()), abs(right), 1e-9)
         whole = np.floor(coefficient * scale + 1e-9).astype(np.int64)
@@ -292,9 +332,9 @@ class Transport:
         moving = self._moving[over[self._moving] > 0]
         if not moving.size:
             return 0.0
-        value = np.zeros((len(aggregate.problem.count), aggregate.pools.size))
-        value[self.klass[moving], self.pool[moving]] = over[moving]
-        of_load = (value[aggregate.klass] * self._limits).sum(axis=1)
+        value = np.zeros((len(self._first), aggregate.pools.size))
+        value[self.lot[moving], self.pool[moving]] = over[moving]
+        of_load = (value[self._lot[aggregate.klass]] * self._limits).sum(axis=1)
         opened = aggregate.switch == OPEN
         np.add.at(coefficient, aggregate.switch[~opened], -of_load[~opened])
         return float(of_load[opened].sum())

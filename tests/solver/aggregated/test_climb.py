@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from batchsched.solver.aggregated.aggregate import Aggregate
 from batchsched.solver.aggregated.climb import Climber, Spending
+from batchsched.solver.aggregated.pools import divide
 from batchsched.solver.greedy import greedy
 from batchsched.solver.outcome import placed_per_class
+from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Budget, Problem
 from batchsched.solver.worth import higher
 from tests.solver.aggregated.test_transport import model
@@ -29,6 +32,18 @@ def test_the_loose_peak_is_no_lower_than_the_optimum(problem: Problem):
     for tier in range(len(best)):
         if np.allclose(peak.bound[:tier], best[:tier]):
             assert peak.bound[tier] >= best[tier] - 1e-9
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
+    packing = Packing(problem)
+    complete = Climber(Aggregate(packing, divide(packing), None, complete=True), Spending(Budget(), 0))
+    best = brute(problem)
+    placed = np.zeros(len(problem.count), np.int64)
+    for (klass, _), pods in best.counts.items():
+        placed[klass] += pods
+    assert (complete.bounds(placed) >= np.array(best.tiers) - 1e-9).all()
 
 
 @pytest.mark.properties

@@ -17,14 +17,14 @@ def full(tier: int) -> Packing:
 
 def test_gangs_of_a_lower_tier_give_way():
     packing = full(tier=0)
-    assert make_way(packing, Mover(packing), 2, None)
+    assert make_way(packing, Mover(packing), 2, None) in ([0], [1], [0, 1], [1, 0])
     assert packing.taken.tolist() == [False, False, True]
 
 
 def test_gangs_of_the_same_tier_stay_where_they_are():
     packing = full(tier=1)
     before = [row.tolist() for row in packing.room.free]
-    assert not make_way(packing, Mover(packing), 2, None)
+    assert make_way(packing, Mover(packing), 2, None) is None
     assert packing.taken.tolist() == [True, True, False]
     assert [row.tolist() for row in packing.room.free] == before
 
@@ -33,5 +33,5 @@ def test_when_even_all_of_them_are_not_enough_everybody_is_back():
     gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 9, "demand": [1], "tier": 0}]
     packing = Packing(problem_of([[4], [4]], gangs))
     packing.try_gang(0)
-    assert not make_way(packing, Mover(packing), 1, None)
+    assert make_way(packing, Mover(packing), 1, None) is None
     assert packing.taken.tolist() == [True, False]

@@ -48,3 +48,15 @@ def test_nobody_leaves_the_domain_of_his_gang():
     assert Mover(packing).make_room(1, 1, None) == 1
     nodes = to_solution(packing, "aggregated")
     assert nodes.nodes[nodes.classes == 0].tolist() in ([0], [1])
+
+
+def test_a_node_is_emptied_when_all_its_pods_find_another_place():
+    gangs = [{"pods": 4, "demand": [1]}, {"pods": 1, "demand": [3]}, {"pods": 1, "demand": [8]}]
+    packing = Packing(problem_of([[8], [7]], gangs, capacity=np.array([[8]] * 2)))
+    for gang in range(3):
+        packing.room.take(gang)
+        packing.taken[gang] = True
+    packing.room.put(0, np.array([0]), np.array([4]))
+    packing.room.put(1, np.array([0]), np.array([1]))
+    assert Mover(packing).make_room(2, 1, None) == 1
+    assert verify(packing.problem, to_solution(packing, "aggregated")) == ()

@@ -11,9 +11,15 @@ from batchsched.solver.problem import Problem
 from tests.solver.instances import problem_of, problems
 
 
-def test_nodes_of_one_type_and_mask_share_a_pool_whatever_is_free_on_them():
-    problem = problem_of([[1], [3], [3]], [{"pods": 1, "demand": [1]}], capacity=np.array([[8], [8], [4]]))
+def test_nodes_of_one_type_and_mask_share_a_pool_whatever_cpu_is_free_on_them():
+    capacity = np.array([[8000], [8000], [4000]])
+    problem = problem_of([[1000], [3000], [3000]], [{"pods": 1, "demand": [1000]}], capacity=capacity)
     assert divide(Packing(problem)).of_node.tolist() == [1, 1, 0]
+
+
+def test_nodes_with_fewer_free_devices_are_a_pool_of_their_own():
+    problem = problem_of([[8], [3], [8]], [{"pods": 1, "demand": [1]}], capacity=np.array([[8]] * 3))
+    assert divide(Packing(problem)).of_node.tolist() == [1, 0, 1]
 
 
 @pytest.mark.properties
