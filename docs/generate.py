@@ -1,8 +1,8 @@
-"""The pages of this site that are written by the code: write them, or say which are stale.
+"""The files that are written by the code, pages of this site and the CRDs: write them, or say which are stale.
 
-``python docs/generate.py`` writes every page of ``PAGES``; ``--check`` writes nothing and exits with 1 when
-one differs from what would be written. To add a page, write a function that returns its Markdown (or its
-JSON), beside the code that it describes, and name it here.
+``python docs/generate.py`` writes every file of ``PAGES``; ``--check`` writes nothing and exits with 1 when
+one differs from what would be written. To add one, write a function that returns its Markdown (JSON, YAML),
+beside the code that it describes, and name it here.
 """
 
 import importlib
@@ -10,24 +10,28 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-DOCS = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
 
 PAGES: dict[str, str] = {
-    # page below docs/: "module:function", a function without arguments that returns the whole text
-    "reference/cli.md": "batchsched.cli.page:page",
-    "reference/configuration.md": "batchsched.settings.page:page",
-    "reference/gang-life.md": "batchsched.model.life:page",
-    "reference/plugins.md": "batchsched.framework.page:plugins",
-    "reference/pod-life.md": "batchsched.framework.page:pod_life",
-    "reference/policies.md": "batchsched.ordering.page:page",
-    "reference/reasons.md": "batchsched.model.decision:page",
-    "reference/scheduling-queue.md": "batchsched.session.scheduling_queue.places:page",
-    "reference/schemas/config.json": "batchsched.cli.page:config_schema",
-    "reference/schemas/decision.json": "batchsched.cli.page:decision_schema",
-    "reference/schemas/podgroup.json": "batchsched.cli.page:pod_group_schema",
-    "reference/schemas/queue.json": "batchsched.cli.page:queue_schema",
-    "reference/schemas/snapshot.json": "batchsched.cli.page:snapshot_schema",
-    "reference/schemas/topology.json": "batchsched.cli.page:topology_schema",
+    # file below the root: "module:function", a function without arguments that returns the whole text
+    "crds/podgroups.yaml": "batchsched.manifests.crd:pod_groups",
+    "crds/queues.yaml": "batchsched.manifests.crd:queues",
+    "crds/topologies.yaml": "batchsched.manifests.crd:topologies",
+    "docs/reference/cli.md": "batchsched.cli.page:page",
+    "docs/reference/configuration.md": "batchsched.settings.page:page",
+    "docs/reference/gang-life.md": "batchsched.model.life:page",
+    "docs/reference/metrics.md": "batchsched.service.metrics:page",
+    "docs/reference/plugins.md": "batchsched.framework.page:plugins",
+    "docs/reference/pod-life.md": "batchsched.framework.page:pod_life",
+    "docs/reference/policies.md": "batchsched.ordering.page:page",
+    "docs/reference/reasons.md": "batchsched.model.decision:page",
+    "docs/reference/scheduling-queue.md": "batchsched.session.scheduling_queue.places:page",
+    "docs/reference/schemas/config.json": "batchsched.cli.page:config_schema",
+    "docs/reference/schemas/decision.json": "batchsched.cli.page:decision_schema",
+    "docs/reference/schemas/podgroup.json": "batchsched.cli.page:pod_group_schema",
+    "docs/reference/schemas/queue.json": "batchsched.cli.page:queue_schema",
+    "docs/reference/schemas/snapshot.json": "batchsched.cli.page:snapshot_schema",
+    "docs/reference/schemas/topology.json": "batchsched.cli.page:topology_schema",
 }
 
 
@@ -43,7 +47,7 @@ def stale() -> list[str]:
     return [
         page
         for page in PAGES
-        if not (DOCS / page).exists() or (DOCS / page).read_text("utf-8") != render(page)
+        if not (ROOT / page).exists() or (ROOT / page).read_text("utf-8") != render(page)
     ]
 
 
@@ -52,12 +56,12 @@ def main(arguments: list[str]) -> int:
     pages = stale()
     if "--check" in arguments:
         for page in pages:
-            print(f"docs/{page} is stale: run `make generate` and commit the result", file=sys.stderr)
+            print(f"{page} is stale: run `make generate` and commit the result", file=sys.stderr)
         return 1 if pages else 0
     for page in pages:
-        (DOCS / page).parent.mkdir(parents=True, exist_ok=True)
-        (DOCS / page).write_text(render(page), "utf-8")
-        print(f"wrote docs/{page}")
+        (ROOT / page).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / page).write_text(render(page), "utf-8")
+        print(f"wrote {page}")
     return 0
 
 

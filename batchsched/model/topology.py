@@ -2,22 +2,41 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from batchsched.model.custom import CustomMeta, Part
+from batchsched.model.custom import LONGEST_NAME, CustomMeta, Part, rule, rules
+
+MOST_LEVELS = 16
 
 
 class TopologyLevel(Part):
     """A level and the node label whose value names the domain."""
 
-    name: str = Field(min_length=1)
-    node_label: str = Field(min_length=1)
+    name: str = Field(min_length=1, max_length=LONGEST_NAME)
+    """What PodGroups call the level."""
+    node_label: str = Field(min_length=1, max_length=2 * LONGEST_NAME)
+    """The label of nodes whose value names the domain."""
 
 
 class TopologySpec(Part):
     """The levels, widest first."""
 
-    levels: tuple[TopologyLevel, ...] = Field(min_length=1)
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.levels == oldSelf.levels",
+                "levels cannot change: gangs were placed by them; make another Topology",
+                ".levels",
+            )
+        )
+    )
+
+    levels: tuple[TopologyLevel, ...] = Field(
+        min_length=1,
+        max_length=MOST_LEVELS,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    """From the widest to the narrowest. They do not change: gangs were placed by them."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:

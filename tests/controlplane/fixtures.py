@@ -20,9 +20,10 @@ _NUMBERS: Final = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane with kwok, for all tests of this process: break nothing that another test may need."""
+    """A control plane with kwok and our kinds for all tests of this process: break nothing that others may need."""
     with start(tmp_path_factory.mktemp("plane")) as running:
         running.start_kwok()
+        running.install_definitions()
         yield running
 
 

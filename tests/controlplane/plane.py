@@ -23,6 +23,7 @@ from tests.controlplane.build import program
 
 ADMIN: Final = "admin-of-the-tests"
 """The bearer token of `system:masters`."""
+DEFINITIONS: Final = Path(__file__).parents[2] / "crds"
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 _READY_WITHIN: Final = 60.0
 
@@ -219,6 +220,26 @@ class ControlPlane:
             "--server-address=127.0.0.1:0",
             f"--config={STAGES}",
         )
+
+    def install_definitions(self) -> None:
+        """Make the kinds of `crds/`, and wait until they are served."""
+        for path in sorted(DEFINITIONS.glob("*.yaml")):
+            wanted = yaml.safe_load(path.read_text())
+            self.admin.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", wanted)
+            spec = wanted["spec"]
+            served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+            ends = time.monotonic() + _READY_WITHIN
+            while not self._serves(served):
+                if time.monotonic() > ends:
+                    raise NotReady(f"{path.name} is not served")
+                time.sleep(0.05)
+
+    def _serves(self, path: str) -> bool:
+        try:
+            self.admin.get(path)
+        except ApiFault:
+            return False
+        return True
 
     def start_scheduler(self, configuration: Mapping[str, Any] | None = None) -> None:
         """Start kube-scheduler, for comparison."""

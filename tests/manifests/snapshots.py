@@ -48,6 +48,10 @@ AMOUNTS = st.dictionaries(
     st.sampled_from(["0", "500m", "1.5Gi", "8", 4, 0.5]),
     max_size=2,
 )
+# The API server takes no fractions as numbers in custom resources.
+CUSTOM_AMOUNTS = AMOUNTS.map(
+    lambda amounts: {name: str(one) if isinstance(one, float) else one for name, one in amounts.items()}
+)
 LABELS = st.none() | st.dictionaries(
     st.sampled_from(["app", "zone"]), st.sampled_from(["", "x", "<&>"]), max_size=2
 )
@@ -113,7 +117,7 @@ POD_GROUPS = custom(
         optional={
             "minMember": st.integers(3, 9),
             "queue": NAMES,
-            "minResources": AMOUNTS,
+            "minResources": CUSTOM_AMOUNTS,
             "topology": st.just({"required": "rack"}),
             "subGroups": st.just(
                 [{"name": "a", "minMember": 2}, {"name": "b", "topology": {"preferred": "rack"}}]
@@ -122,7 +126,9 @@ POD_GROUPS = custom(
     ),
     namespaced=True,
 )
-QUEUES = custom(Queue, st.fixed_dictionaries({}, optional={"weight": st.floats(0, 9), "limit": AMOUNTS}))
+QUEUES = custom(
+    Queue, st.fixed_dictionaries({}, optional={"weight": st.floats(0, 9), "limit": CUSTOM_AMOUNTS})
+)
 TOPOLOGIES = custom(Topology, st.just({"levels": [{"name": "rack", "nodeLabel": "zone"}]}))
 
 

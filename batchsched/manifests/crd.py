@@ -1,0 +1,249 @@
+"""CustomResourceDefinitions of our kinds, made of the models that read them: one statement of every field.
+
+What pydantic says as JSON Schema becomes a structural schema: references are written out, `X or null` is X (the API
+server drops nulls), and what a model forbids besides its fields is not said (the API server prunes it, and refuses it
+under strict validation, which is kubectl's default). Rules between fields stand beside the validators of the models.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel
+
+from batchsched.model.custom import GROUP
+from batchsched.model.podgroup import PodGroup
+from batchsched.model.queue import Queue
+from batchsched.model.topology import Topology
+
+Json = dict[str, Any]
+CATEGORY: Final = "batchsched"
+_DROPPED: Final = ("title", "additionalProperties", "$defs")
+_WIDTH: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of `kubectl get`.
+
+    Args:
+      name: its head.
+      path: where its value stands.
+      type: of the value.
+      description: what it shows.
+      wide: shown by `-o wide` only.
+    """
+
+    name: str
+    path: str
+    type: str
+    description: str
+    wide: bool = False
+
+    def written(self) -> Json:
+        """Return the column as a definition has it."""
+        found: Json = {
+            "name": self.name,
+            "type": self.type,
+            "description": self.description,
+            "jsonPath": self.path,
+        }
+        return {**found, "priority": 1} if self.wide else found
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a definition says besides the fields.
+
+    Args:
+      model: the kind.
+      plural, short: its other names.
+      namespaced: whether its names are unique in a namespace only.
+      columns: what `kubectl get` shows.
+    """
+
+    model: type[BaseModel]
+    plural: str
+    short: tuple[str, ...]
+    namespaced: bool
+    columns: tuple[Column, ...]
+
+    @property
+    def kind(self) -> str:
+        """The kind."""
+        return self.model.__name__
+
+    def written(self) -> Json:
+        """Return the CustomResourceDefinition."""
+        schema = _schema(self.model)
+        status = "status" in schema["properties"]
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self.plural}.{GROUP}"},
+            "spec": {
+                "group": GROUP,
+                "names": {
+                    "kind": self.kind,
+                    "listKind": f"{self.kind}List",
+                    "plural": self.plural,
+                    "singular": self.kind.lower(),
+                    "shortNames": list(self.short),
+                    "categories": [CATEGORY],
+                },
+                "scope": "Namespaced" if self.namespaced else "Cluster",
+                "versions": [
+                    {
+                        "name": "v1alpha1",
+                        "served": True,
+                        "storage": True,
+                        "additionalPrinterColumns": [one.written() for one in self.columns],
+                        **({"subresources": {"status": {}}} if status else {}),
+                        "schema": {"openAPIV3Schema": schema},
+                    }
+                ],
+            },
+        }
+
+
+_AGE: Final = Column("Age", ".metadata.creationTimestamp", "date", "Time since it was made.")
+_REASON: Final = '.status.conditions[?(@.type=="Scheduled")].reason'
+_ACTIVE: Final = '.status.conditions[?(@.type=="Active")].status'
+DEFINITIONS: Final = (
+    Definition(
+        PodGroup,
+        "podgroups",
+        ("pg",),
+        namespaced=True,
+        columns=(
+            Column("Phase", ".status.phase", "string", "Where the gang is in its life."),
+            Column("MinMember", ".spec.minMember", "integer", "How many pods must run for any to run."),
+            Column("Placed", ".status.placed", "integer", "Pods that have a node."),
+            Column("Running", ".status.running", "integer", "Pods that run."),
+            Column("Queue", ".spec.queue", "string", "The Queue it waits in."),
+            Column("Reason", _REASON, "string", "Why it is, or is not, scheduled.", wide=True),
+            Column("Position", ".status.queuePosition", "integer", "Its position in its queue.", wide=True),
+            Column("Start", ".status.estimatedStartTime", "string", "The estimated start.", wide=True),
+            _AGE,
+        ),
+    ),
+    Definition(
+        Queue,
+        "queues",
+        ("bq",),
+        namespaced=False,
+        columns=(
+            Column("Parent", ".spec.parent", "string", "The queue above it."),
+            Column("Weight", ".spec.weight", "number", "How surplus is divided between siblings."),
+            Column("CPU", ".status.allocated.cpu", "string", "CPU that its pods have."),
+            Column("Memory", ".status.allocated.memory", "string", "Memory that its pods have."),
+            Column("GPU", r".status.allocated.nvidia\.com/gpu", "string", "GPUs that its pods have."),
+            Column("Pending", ".status.pending", "integer", "PodGroups that wait."),
+            Column(
+                "Active",
+                '.status.conditions[?(@.type=="Active")].status',
+                "string",
+                "Whether it takes part.",
+                wide=True,
+            ),
+            _AGE,
+        ),
+    ),
+    Definition(
+        Topology,
+        "topologies",
+        (),
+        namespaced=False,
+        columns=(
+            Column("Levels", ".spec.levels[*].name", "string", "From the widest to the narrowest."),
+            _AGE,
+        ),
+    ),
+)
+
+
+def definitions() -> Iterator[Json]:
+    """Yield the CustomResourceDefinitions of all kinds that are ours."""
+    for one in DEFINITIONS:
+        yield one.written()
+
+
+def pod_groups() -> str:
+    """Return the definition of PodGroup as YAML."""
+    return _text(DEFINITIONS[0])
+
+
+def queues() -> str:
+    """Return the definition of Queue as YAML."""
+    return _text(DEFINITIONS[1])
+
+
+def topologies() -> str:
+    """Return the definition of Topology as YAML."""
+    return _text(DEFINITIONS[2])
+
+
+def _text(one: Definition) -> str:
+    head = "# Generated from the models by `make generate`; edits are lost.\n"
+    return head + yaml.safe_dump(one.written(), sort_keys=False, width=_WIDTH, allow_unicode=True)
+
+
+def _schema(model: type[BaseModel]) -> Json:
+    """Return the structural schema of a kind."""
+    whole = model.model_json_schema(by_alias=True)
+    parts: Json = whole.get("$defs", {})
+    fields = {name: _structural(part, parts) for name, part in whole["properties"].items()}
+    fields["apiVersion"], fields["kind"] = {"type": "string"}, {"type": "string"}
+    fields["metadata"] = {"type": "object"}
+    if "properties" not in fields.get("status", {}):
+        fields.pop("status", None)
+    # Whatever defaults the fields of a spec have is filled in where the whole spec is left out, too.
+    required = [name for name in whole.get("required", ()) if name != "metadata"]
+    if "spec" not in required:
+        fields["spec"]["default"] = {}
+    rules = {key: value for key, value in whole.items() if key.startswith("x-kubernetes-")}
+    return {
+        "description": whole["description"],
+        "type": "object",
+        **({"required": required} if required else {}),
+        "properties": fields,
+        **rules,
+    }
+
+
+def _structural(schema: Json, parts: Json) -> Json:
+    """Write a part of a JSON Schema as the API server takes it."""
+    schema = _resolved(schema, parts)
+    if "integer" in _types(schema.get("anyOf", ())):
+        return {**schema, "x-kubernetes-int-or-string": True}
+    found = {key: value for key, value in schema.items() if key not in _DROPPED}
+    if "default" in found and found["default"] in (None, "", [], ()):
+        del found["default"]
+    if "description" in found:
+        found["description"] = " ".join(found["description"].split())
+    values = schema.get("additionalProperties")
+    if "properties" in found:
+        found["properties"] = {name: _structural(part, parts) for name, part in found["properties"].items()}
+    elif isinstance(values, dict):
+        found["additionalProperties"] = _structural(values, parts)
+    elif found.get("type") == "object":
+        found["x-kubernetes-preserve-unknown-fields"] = True
+    if "items" in found:
+        found["items"] = _structural(found["items"], parts)
+    return found
+
+
+def _resolved(schema: Json, parts: Json) -> Json:
+    """Write out what a schema refers to, and leave null out of its choices; what stands beside them counts more."""
+    beside = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "allOf")}
+    if "$ref" in schema:
+        return _resolved({**parts[schema["$ref"].rpartition("/")[2]], **beside}, parts)
+    choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+    if len(choices) == 1:
+        return _resolved({**choices[0], **beside}, parts)
+    return schema
+
+
+def _types(schemas: Any) -> set[str]:
+    return {one.get("type", "") for one in schemas}
