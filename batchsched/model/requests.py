@@ -52,7 +52,7 @@ def _defaults(pod: Pod) -> Mapping[str, int]:
     """
     if not (pod.spec.resources and pod.spec.resources.requests):
         return DEFAULTS
-    known = requests(pod)
+    known = _sum(pod, defaults={}, pod_level=True)
     return {resource: amount for resource, amount in DEFAULTS.items() if resource not in known}
 
 
@@ -73,6 +73,11 @@ def _stated(container: Container) -> Hashable:
 
 
 def _total(pod: Pod, defaults: Mapping[str, int], *, pod_level: bool = True) -> dict[str, int]:
+    return {resource: amount for resource, amount in _sum(pod, defaults, pod_level).items() if amount}
+
+
+def _sum(pod: Pod, defaults: Mapping[str, int], pod_level: bool) -> dict[str, int]:
+    """Add everything up; a request for nothing stays in the sum, for it is a request all the same."""
     spec = pod.spec
     statuses = _statuses(pod)
     infeasible = _resize_infeasible(pod)
@@ -84,7 +89,7 @@ def _total(pod: Pod, defaults: Mapping[str, int], *, pod_level: bool = True) -> 
         total.update(_pod_level(pod, infeasible))
     if spec.overhead:
         _add(total, _read(spec.overhead))
-    return {resource: amount for resource, amount in total.items() if amount}
+    return total
 
 
 def _apply_init(
@@ -98,8 +103,9 @@ def _apply_init(
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in containers:
-        asked = _container(container, statuses, infeasible, defaults)
-        if container.restart_policy == "Always":
+        restarts = container.restart_policy == "Always"
+        asked = _container(container, statuses if restarts else {}, infeasible, defaults)
+        if restarts:
             _add(total, asked)
             _add(sidecars, asked)
             _raise_to(peak, sidecars)
@@ -131,20 +137,19 @@ def _container(
 
 
 def _pod_level(pod: Pod, infeasible: bool) -> dict[str, int]:
-    level = pod.spec.resources
-    asked = _read(level.requests if level else None)
-    if pod.node and asked and (pod.status.resources or pod.status.allocated_resources):
-        given = _read(pod.status.resources.requests if pod.status.resources else None)
-        _raise_to(given, _read(pod.status.allocated_resources))
-        if infeasible:
-            asked = given
-        else:
-            _raise_to(asked, given)
-    return {
+    level, status = pod.spec.resources, pod.status.resources
+    wanted = {
         resource: amount
-        for resource, amount in asked.items()
+        for resource, amount in _read(level.requests if level else None).items()
         if resource in POD_LEVEL or resource.startswith("hugepages-")
     }
+    if not (pod.node and wanted and status):
+        return wanted
+    given = _read(status.requests)
+    _raise_to(given, _read(pod.status.allocated_resources))
+    if not infeasible:
+        _raise_to(given, wanted)
+    return {resource: given.get(resource, 0) for resource in wanted}
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
@@ -172,5 +177,5 @@ def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
 
 def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
     for resource, amount in least.items():
-        if amount > total.get(resource, 0):
+        if resource not in total or amount > total[resource]:
             total[resource] = amount

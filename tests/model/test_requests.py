@@ -93,3 +93,41 @@ def test_infeasible_resize_counts_what_was_given():
     )
     running = Pod(spec=PodSpec(node_name="n", containers=(container(cpu="8"),)), status=status)
     assert requests(running) == {"cpu": 1000}
+
+
+def test_given_zero_is_a_request_and_scores_without_the_default():
+    # component-helpers/resource, `applyNonMissing`: a name that is there, with whatever amount, gets no default.
+    given = ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": "0", "memory": "1Gi"}))
+    running = Pod(
+        spec=PodSpec(node_name="n", containers=(Container(name="c"),)),
+        status=PodStatus(container_statuses=(given,)),
+    )
+    assert nonzero_requests(running) == (0, GI)
+
+
+def test_pod_level_request_leaves_no_default_where_a_container_asks_for_nothing_in_words():
+    level = ResourceRequirements(requests={"memory": "1Gi"})
+    assert nonzero_requests(pod(container(cpu="0"), Container(name="d"), resources=level)) == (0, GI)
+
+
+def test_init_containers_that_end_do_not_count_what_they_were_given():
+    given = ContainerStatus(name="i", resources=ResourceRequirements(requests={"cpu": "9"}))
+    running = Pod(
+        spec=PodSpec(node_name="n", init_containers=(container("i", cpu="1"),)),
+        status=PodStatus(init_container_statuses=(given,)),
+    )
+    assert requests(running) == {"cpu": 1000}
+
+
+def test_pod_level_amounts_given_count_for_what_the_pod_states_alone():
+    level = ResourceRequirements(requests={"cpu": "1"})
+    given = PodStatus(resources=ResourceRequirements(requests={"cpu": "3", "memory": "1Gi"}))
+    running = pod(container(cpu="500m", memory="64Mi"), resources=level, node_name="n")
+    grown = Pod(spec=running.spec, status=given)
+    assert requests(grown) == {"cpu": 3000, "memory": 64 * 2**20}
+
+
+def test_allocated_pod_level_amounts_count_only_beside_given_ones():
+    level = ResourceRequirements(requests={"cpu": "1"})
+    spec = pod(container(cpu="500m"), resources=level, node_name="n").spec
+    assert requests(Pod(spec=spec, status=PodStatus(allocated_resources={"cpu": "4"}))) == {"cpu": 1000}
