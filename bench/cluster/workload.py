@@ -1,0 +1,102 @@
+"""What a cluster holds: equal nodes, and jobs of equal pods, made as fast as the API server takes them."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from batchsched.kube.resources import PODS, Resource
+from batchsched.kube.writer import Writer
+from batchsched.model.custom import API_VERSION
+
+NODES = Resource("v1", "nodes", "Node", namespaced=False)
+GROUPS = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
+NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the matrix.
+
+    Args:
+      jobs: PodGroups, or pods where `size` is 1.
+      size: pods of each.
+    """
+
+    jobs: int
+    size: int
+
+    @property
+    def pods(self) -> int:
+        """All pods."""
+        return self.jobs * self.size
+
+    @property
+    def name(self) -> str:
+        """`jobs x pods`."""
+        return f"{self.jobs} x {self.size}"
+
+
+def node(number: int) -> dict[str, Any]:
+    """Return a node of 32 CPUs and 256 GiB."""
+    room = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+    name = f"node-{number:05d}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"capacity": room, "allocatable": room},
+    }
+
+
+def pod(name: str, scheduler: str, group: str = "") -> dict[str, Any]:
+    """Return a pod of 1 CPU and 1 GiB."""
+    requests = {"cpu": "1", "memory": "1Gi"}
+    labels = {"scheduling.batchsched.dev/pod-group": group} if group else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "main", "image": "busybox", "resources": {"requests": requests}}],
+        },
+    }
+
+
+async def fill(writer: Writer, nodes: int) -> None:
+    """Make the nodes."""
+    await _all(writer.create(NODES, "", node(number)) for number in range(nodes))
+
+
+async def submit(writer: Writer, row: Row, scheduler: str, made: Callable[[str], None]) -> None:
+    """Make the jobs, each PodGroup before its pods, and tell of each pod as it is made."""
+    gangs = row.size > 1 and scheduler == "batchsched"
+    if gangs:
+        await _all(
+            writer.create(
+                GROUPS,
+                NAMESPACE,
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": "PodGroup",
+                    "metadata": {"name": f"job-{job}"},
+                    "spec": {"minMember": row.size},
+                },
+            )
+            for job in range(row.jobs)
+        )
+
+    async def make(name: str, group: str) -> None:
+        await writer.create(PODS, NAMESPACE, pod(name, scheduler, group))
+        made(name)
+
+    await _all(
+        make(f"job-{job}-{number}", f"job-{job}" if gangs else "")
+        for job in range(row.jobs)
+        for number in range(row.size)
+    )
+
+
+async def _all(work: Iterable[Any]) -> None:
+    await asyncio.gather(*work)

@@ -1,0 +1,55 @@
+"""The bench of a real cluster, small."""
+
+import json
+
+import pytest
+
+from bench.cluster import matrix
+from bench.cluster.trial import Outcome
+from bench.cluster.workload import Row
+
+
+def outcome(scheduler: str, row: str, seconds: float) -> Outcome:
+    return Outcome(
+        scheduler=scheduler,
+        row=row,
+        live=False,
+        seconds=seconds,
+        first=0.1,
+        p50=1.0,
+        p99=2.0,
+        cpu=1.0,
+        rss=100.0,
+        pods=100,
+    )
+
+
+def test_row_is_jobs_times_pods():
+    assert matrix._row("500x20") == Row(500, 20)
+    assert Row(500, 20).pods == 10000
+
+
+def test_ratios_compare_what_was_measured_in_one_run():
+    found = [
+        outcome("floor", "100 x 1", 1.0),
+        outcome("kube-scheduler", "100 x 1", 4.0),
+        outcome("batchsched", "100 x 1", 2.0),
+    ]
+    assert matrix._ratios(found) == ["100 x 1: 50% of the floor, 2.0 times kube-scheduler"]
+
+
+@pytest.mark.usefixtures("plane")  # its programs are there
+def test_small_matrix_runs_on_a_real_api_server(capsys):
+    assert (
+        matrix.main(
+            ["--rows", "20x1", "4x5", "--nodes", "5", "--schedulers", "floor", "batchsched", "-o", "json"]
+        )
+        == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["scheduler"], one["pods"]) for one in found] == [
+        ("floor", 20),
+        ("batchsched", 20),
+        ("batchsched", 20),
+    ]
+    assert all(one["rate"] > 0 for one in found)
