@@ -55,7 +55,9 @@ def test_what_is_lost_was_carried_out_and_what_is_refused_was_not(ask, proxy, na
     assert [one["metadata"]["name"] for one in ask(path=path).json()["items"]] == ["first"]
 
 
-@pytest.mark.parametrize("fault", [hung(), lost(Ending.STALL), cut(20, Ending.STALL)], ids=["hung", "lost", "cut"])
+@pytest.mark.parametrize(
+    "fault", [hung(), lost(Ending.STALL), cut(20, Ending.STALL)], ids=["hung", "lost", "cut"]
+)
 def test_a_hung_request_is_the_clients_to_give_up(ask, proxy, fault):
     proxy.on(fault)
     with pytest.raises(urllib3.exceptions.ReadTimeoutError):
