@@ -13,13 +13,15 @@ from typing import Any, Final
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.lease import Lease
+from batchsched.kube.lease import Lease, Terms
 from batchsched.model.decision import Decision
 from batchsched.service.planner import Planner
 from batchsched.service.process import Process
 from batchsched.service.wiring import Service
 from batchsched.settings.load import load_with_warnings
+from batchsched.settings.extenders import seconds_of
 from batchsched.settings.schema import BatchSchedulerConfiguration
+from batchsched.settings.serving import LeaderElection
 
 _LOG: Final = logging.getLogger("batchsched")
 
@@ -67,12 +69,21 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
         lease = None
         if options.lease is not None:
             namespace, name = options.lease
-            lease = Lease(connection, clock, (namespace or connection.namespace, name), _identity())
+            place = namespace or connection.namespace, name
+            lease = Lease(connection, clock, place, _identity(), _terms(configuration.leader_election))
 
         def make() -> Service:
             return Service(connection, clock, configuration.profiles, fence=lease, heard=_log)
 
         return await Process(connection, clock, lease, make).run()
+
+
+def _terms(stated: LeaderElection) -> Terms:
+    return Terms(
+        duration=seconds_of(stated.lease_duration),
+        renew=seconds_of(stated.renew_deadline),
+        retry=seconds_of(stated.retry_period),
+    )
 
 
 def _identity() -> str:

@@ -21,11 +21,11 @@ CRDS = Path(__file__).parents[2] / "crds"
 CONFIG = {
     "apiVersion": "config.batchsched.dev/v1alpha1",
     "kind": "BatchSchedulerConfiguration",
-    "leaderElection": {"leaseDuration": "4s", "renewDeadline": "2s", "retryPeriod": "500ms"},
+    "leaderElection": {"leaseDuration": "7s", "renewDeadline": "5s", "retryPeriod": "500ms"},
     "serving": {"securePort": 0},
 }
 """Terms short enough for tests; and nothing is served, since several run on one machine."""
-LEASE_SECONDS = 4.0
+LEASE_SECONDS = 7.0
 
 
 @dataclass(slots=True)
@@ -42,6 +42,7 @@ class Scheduler:
     arguments: Sequence[str] = ()
     name: str = "scheduler"
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
+    since: float = field(init=False, default=0.0)
 
     @property
     def log(self) -> Path:
@@ -52,6 +53,7 @@ class Scheduler:
         """Start it, and do not wait."""
         config = self.plane.home / "batchsched.yaml"
         config.write_text(yaml.safe_dump(CONFIG))
+        self.since = time.monotonic()
         command = (
             str(Path(sys.executable).with_name("batchsched")),
             "run",
@@ -78,6 +80,11 @@ class Scheduler:
         """Its process."""
         assert self.process is not None
         return self.process.pid
+
+    @property
+    def follows(self) -> bool:
+        """Whether it has been up for long enough to know the cluster."""
+        return time.monotonic() - self.since > 3.0
 
     @property
     def runs(self) -> bool:

@@ -1,0 +1,180 @@
+"""Two replicas: one leads, and when it leaves or falls the other goes on, with what is half bound first."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.objects import pod
+from tests.controlplane.plane import ControlPlane
+from tests.e2e.running import LEASE_SECONDS, Scheduler, all_bound, bound, group, leader, pods, running
+
+ROUNDS = int(os.environ.get("BATCHSCHED_TAKEOVERS", "3"))
+"""`make soak` takes over more often."""
+GRACEFUL = 5.0
+"""Seconds for which nothing may be bound when a leader leaves."""
+
+pytestmark = pytest.mark.usefixtures("crds")
+
+
+class Pair:
+    """Two schedulers for one Lease; whoever ends is started again."""
+
+    def __init__(self, plane: ControlPlane, lease: str) -> None:
+        self.plane = plane
+        self.lease = lease
+        arguments = ("--lease", f"kube-system/{lease}")
+        self.schedulers = tuple(Scheduler(plane, arguments, f"{lease}-{at}") for at in range(2))
+
+    def leader(self) -> Scheduler:
+        found: Scheduler = eventually(lambda: leader(self.plane.admin, self.lease, self.schedulers), 30)
+        return found
+
+    def ready(self) -> Scheduler:
+        """Wait until one leads and the other waits; return the leader."""
+        lead = self.leader()
+        for one in self.schedulers:
+            if one is not lead:
+                eventually(lambda one=one: one.runs and one.follows, 20)
+        return lead
+
+
+@contextmanager
+def pair(plane: ControlPlane, lease: str) -> Iterator[Pair]:
+    made = Pair(plane, lease)
+    with running(*made.schedulers):
+        yield made
+
+
+@contextmanager
+def stream(namespace: Namespace, every: float = 0.1) -> Iterator[None]:
+    """Make a lone pod again and again."""
+    over = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not over.wait(every):
+            namespace.pod(f"lone-{number}", cpu="10m")
+            number += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+class Watcher:
+    """Notes when pods of a namespace get their nodes."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self.namespace = namespace
+        self.times: list[float] = []
+        self.nodes: dict[str, str] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator["Watcher"]:
+        over = threading.Event()
+
+        def run() -> None:
+            while not over.wait(0.05):
+                for name, node in bound(self.namespace).items():
+                    if name not in self.nodes:
+                        self.times.append(time.monotonic())
+                    assert self.nodes.setdefault(name, node) == node, "a pod was bound twice"
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield self
+        finally:
+            over.set()
+            thread.join()
+
+    def gap(self, since: float) -> float:
+        """The longest time without a binding, from a moment on."""
+        times = [since, *(one for one in self.times if one > since)]
+        assert len(times) > 1, "nothing was bound any more"
+        return max(after - before for before, after in zip(times, times[1:], strict=False))
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["graceful", "killed"])
+def test_binding_goes_on_when_the_leader_ends(plane, namespace, how):
+    allowed = GRACEFUL if how is signal.SIGTERM else LEASE_SECONDS + 5
+    namespace.nodes(20)
+    gaps = []
+    with pair(plane, f"ends-{how.name.lower()}") as two, Watcher(namespace).watching() as watcher:
+        two.ready()
+        with stream(namespace):
+            eventually(lambda: watcher.times)
+            for _ in range(ROUNDS):
+                old = two.ready()
+                before = time.monotonic()
+                code = old.end(how)
+                assert how is signal.SIGKILL or code == 0
+                eventually(lambda before=before: [one for one in watcher.times if one > before + 0.5], 30)
+                time.sleep(0.5)
+                gaps.append(watcher.gap(before))
+                old.start()
+        eventually(lambda: len(bound(namespace)) == len(pods(namespace)), 30)
+    print(f"{how.name}: gaps of {', '.join(f'{gap:.2f}' for gap in gaps)} s, {allowed} s allowed")
+    assert max(gaps) <= allowed
+
+
+def test_gang_of_200_whose_leader_was_killed_as_it_bound_them_is_completed_by_the_next(plane, namespace):
+    namespace.nodes(10)
+    with pair(plane, "half-bound") as two, Watcher(namespace).watching() as watcher:
+        lead = two.ready()
+        group(namespace, "bert", 200)
+        make(namespace, "bert", 199)
+        namespace.pod("bert-last", gang="bert")
+        eventually(lambda: bound(namespace, "bert"))
+        lead.end(signal.SIGKILL)
+        half = len(bound(namespace, "bert"))
+        killed = time.monotonic()
+        all_bound(namespace, "bert", 200, 30)
+        print(f"killed with {half} of 200 bound; whole {time.monotonic() - killed:.1f} s later")
+        assert len(watcher.nodes) >= half
+    assert half < 200, "the leader was too fast to be killed in time"
+
+
+def test_new_leader_rolls_back_at_once_what_it_finds_half_bound_where_the_policy_says_so(plane, namespace):
+    namespace.nodes(2, cpu=1)
+    group(namespace, "half", 3, strandedPolicy="Rollback")
+    namespace.pods(3, prefix="half", gang="half", cpu=1)
+    namespace.bind("half-0", "node-0")
+    with pair(plane, "rollback"):
+        eventually(lambda: "half-0" not in pods(namespace), 20)
+
+
+def make(namespace: Namespace, gang: str, count: int) -> None:
+    """Make many pods of a gang at once."""
+
+    def one(number: int) -> None:
+        namespace.api.create(namespace.path("pods"), pod(f"{gang}-{number}", gang=gang))
+
+    with ThreadPoolExecutor(8) as some:
+        list(some.map(one, range(count)))
+
+
+def test_lone_pod_on_an_idle_cluster_is_bound_at_once(plane, namespace):
+    namespace.nodes(20)
+    times = []
+    with pair(plane, "lone") as two:
+        two.ready()
+        for number in range(20):
+            begun = time.monotonic()
+            namespace.pod(f"lone-{number}")
+            eventually(lambda number=number: namespace.get(f"lone-{number}")["spec"].get("nodeName"))
+            times.append(time.monotonic() - begun)
+    median = sorted(times)[len(times) // 2]
+    print(f"a lone pod is bound after {1000 * median:.0f} ms (median of {len(times)})")
+    assert median < 1.0
