@@ -347,6 +347,16 @@ STEPS = st.lists(
 )
 
 
+def step(shelf, network, what, number):
+    match what:
+        case "put":
+            shelf.put(number, str(next(NUMBERS)))
+        case "drop":
+            shelf.drop(number)
+        case "sever":
+            network.sever()
+
+
 @pytest.fixture(scope="module")
 def network(plane):
     with Proxy(plane.server, plane.certificate) as between:
@@ -365,19 +375,12 @@ def test_after_any_faults_a_mirror_is_what_the_api_server_has_and_heard_nothing_
     for fault, watch, skip, count in rules:
         network.on(fault, watch=watch, skip=skip, count=count)
 
-    def do(what, number):
-        match what:
-            case "put":
-                shelf.put(number, str(next(NUMBERS)))
-            case "drop":
-                shelf.drop(number)
-            case "sever":
-                network.sever()
-
     async def story():
         async with following(plane, shelf, network, Hurried(times=200), page=page) as (_, mirror):
             for what, number in steps:
-                await (asyncio.sleep(0.02) if what == "wait" else asyncio.to_thread(do, what, number))
+                if what in ("sever", "wait"):  # after what was put has been heard
+                    await asyncio.sleep(0.02)
+                await asyncio.to_thread(step, shelf, network, what, number)
             await settled(mirror, shelf)
 
     asyncio.run(story())
