@@ -17,6 +17,7 @@ import msgspec
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.backoff import Backoff
 from batchsched.kube.connection import Connection
+from batchsched.kube.listing import PAGE, pages
 from batchsched.kube.resources import Resource
 from batchsched.ports.clock import Clock
 from batchsched.ports.feed import Sink
@@ -29,16 +30,6 @@ _SHORT: Final = 1.0
 _LONGEST_WAIT: Final = 15.0
 """Seconds between two attempts at most: so much later do we hear of a server that came back."""
 _GONE: Final = 410
-
-
-class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(name="continue", default="")
-
-
-class _List(msgspec.Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
-    items: list[msgspec.Raw] | None = None
 
 
 class _Versioned(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,7 +51,6 @@ class _Failure(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-_LIST: Final = msgspec.json.Decoder(_List)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 _META: Final = msgspec.json.Decoder(_Meta)
 _FAILURE: Final = msgspec.json.Decoder(_Failure)
@@ -78,7 +68,7 @@ class Terms:
     """
 
     selector: Mapping[str, str] = field(default_factory=dict)
-    page: int = 500
+    page: int = PAGE
     silence: float = 90.0
 
 
@@ -149,18 +139,18 @@ class Reflector:
     async def _list(self) -> None:
         """Take in everything there is, page by page."""
         found: list[Any] = []
-        query = {**self._terms.selector, "limit": str(self._terms.page)}
-        while True:
-            raw = await self._connection.request("GET", self.resource.path(), query=query, deadline=60.0)
-            page = _LIST.decode(raw)
-            found += (self._read(bytes(item)) for item in page.items or ())
-            if not page.metadata.continue_:
-                break
-            query = {**query, "continue": page.metadata.continue_}
+        version = ""
+        terms = self._terms
+        async with aclosing(
+            pages(self._connection, self.resource.path(), terms.selector, terms.page)
+        ) as all_pages:
+            async for items, latest in all_pages:
+                found += map(self._read, items)
+                version = latest
         self._sink.replaced([one for one in found if one is not None])
         self.lists += 1
         self.heard_at = self._clock.monotonic()
-        self._version = page.metadata.resource_version
+        self._version = version
         # The backoff stays as it is: lists may go well whose watches do not.
         self._missing = False
         self.synced.set()

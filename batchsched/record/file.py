@@ -71,12 +71,8 @@ class _Format(msgspec.Struct, frozen=True):
     format: str = ""
 
 
-def write(path: Path, record: Record) -> str:
-    """Write a session, and return its digest. Equal sessions make equal files.
-
-    Raises:
-      InvalidInput: the file cannot be written.
-    """
+def encode(record: Record) -> tuple[bytes, str]:
+    """Return a session as the content of a file, and its digest. Equal sessions make equal files."""
     session = _Session(
         format=FORMAT,
         batchsched=record.version,
@@ -93,8 +89,18 @@ def write(path: Path, record: Record) -> str:
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
     content = msgspec.json.encode(_Sealed(digest, msgspec.Raw(body)))
+    return gzip.compress(content, compresslevel=_WRITTEN_FAST, mtime=0), digest
+
+
+def write(path: Path, record: Record) -> str:
+    """Write a session, and return its digest.
+
+    Raises:
+      InvalidInput: the file cannot be written.
+    """
+    content, digest = encode(record)
     try:
-        path.write_bytes(gzip.compress(content, compresslevel=_WRITTEN_FAST, mtime=0))
+        path.write_bytes(content)
     except OSError as error:
         raise InvalidInput(f"cannot be written: {error.strerror}", file=str(path)) from error
     return digest

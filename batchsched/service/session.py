@@ -7,7 +7,7 @@ from batchsched.framework.watched import Minder
 from batchsched.model.decision import Decision
 from batchsched.model.snapshot import Snapshot
 from batchsched.ports.extender import Extenders
-from batchsched.ports.outside import NOBODY, Outside
+from batchsched.ports.outside import Outside
 from batchsched.ports.telemetry import Telemetry
 from batchsched.record.answers import NOTHING, Answers, Transcript
 from batchsched.service.deadline import minded
@@ -21,11 +21,6 @@ def http_extenders() -> Extenders:
     from batchsched.kube.extender import HttpExtenders
 
     return HttpExtenders()
-
-
-def reached(profile: Profile) -> Outside:
-    """Return the world of a scheduler that runs on: extenders are reached, and nobody minds plugins yet."""
-    return Outside(http_extenders()) if profile.extenders else NOBODY
 
 
 class Meeting:

@@ -10,10 +10,10 @@ import pytest
 
 from batchsched.errors import InvalidInput
 from batchsched.model.meta import ObjectMeta
-from batchsched.ports.outside import NOBODY
 from batchsched.record.file import Record, read, write
 from batchsched.record.replay import replay
-from batchsched.service.session import Meeting, reached
+from batchsched.service.session import Meeting
+from batchsched.service.world import World
 from batchsched.session.decide import decide
 from tests.extender_server import extender, keeping, names_of
 from tests.session.scenario import NOW, alone, cluster, gang, node, nodes, placed, pod, profile, reasons
@@ -272,10 +272,10 @@ def test_question_that_was_not_recorded_has_no_answer(tmp_path):
 
 
 def test_scheduler_that_runs_on_reaches_extenders_only_where_there_are_some():
-    assert reached(profile()) is NOBODY
+    assert World(profile()).outside.watchdog is None
     with extender(filter=keeping("n1")) as server:
         chosen = profile(extenders=[stated(server.url)])
-        decision = decide(CLUSTER, chosen, NOW, 0, outside=reached(chosen))
+        decision = decide(CLUSTER, chosen, NOW, 0, outside=World(chosen).outside)
     assert set(placed(decision).values()) == {"n1"}
 
 

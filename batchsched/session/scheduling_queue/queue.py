@@ -246,6 +246,10 @@ class SchedulingQueue:
         """Return an entity that waits or is in flight."""
         return self._entities.get(identity)
 
+    def entities(self) -> Iterable[Entity]:
+        """All entities that wait or are in flight, in the order in which they came."""
+        return self._entities.values()
+
     def pending(self) -> dict[str, int]:
         """Return the number of pods by queue: active, backoff, unschedulable, gated."""
         found = dict.fromkeys(QUEUES.values(), 0)

@@ -1,0 +1,95 @@
+"""The last sessions, with all that they were decided over: to be downloaded, and decided again by `replay`."""
+
+import datetime as dt
+from collections import deque
+from dataclasses import dataclass
+
+import msgspec
+
+from batchsched.model.decision import Decision
+from batchsched.model.snapshot import Snapshot
+from batchsched.record.answers import Answers
+from batchsched.record.file import Record, encode
+from batchsched.settings.schema import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session that was decided.
+
+    Args:
+      number: grows from session to session.
+      profile: how.
+      snapshot: what it was decided over.
+      now: seconds since 1970.
+      seed: of everything that was drawn.
+      decision: what came of it, with its telemetry.
+      answers: what the world said meanwhile.
+    """
+
+    number: int
+    profile: Profile
+    snapshot: Snapshot
+    now: float
+    seed: int
+    decision: Decision
+    answers: Answers
+
+    def content(self) -> bytes:
+        """Return it as the content of a session file."""
+        content, _ = encode(
+            Record(self.snapshot, self.profile, self.now, self.seed, self.decision, answers=self.answers)
+        )
+        return content
+
+
+class Summary(msgspec.Struct, frozen=True, rename="camel"):
+    """One line about a session."""
+
+    id: int
+    profile: str
+    time: str
+    seconds: float
+    pods_placed: int
+    gangs_refused: int
+    gangs_waiting: int
+    evictions: int
+    gap: float
+
+
+class Sessions:
+    """The last sessions.
+
+    Args:
+      most: how many are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._kept: deque[Session] = deque(maxlen=most)
+
+    def keep(self, session: Session) -> None:
+        """Keep a session; the oldest goes."""
+        self._kept.append(session)
+
+    def get(self, number: int) -> Session | None:
+        """Return a session, None where it is not kept any more."""
+        return next((one for one in self._kept if one.number == number), None)
+
+    def summaries(self) -> list[Summary]:
+        """Return a line about each, the newest first."""
+        return [_summary(one) for one in reversed(self._kept)]
+
+
+def _summary(session: Session) -> Summary:
+    decision = session.decision
+    return Summary(
+        id=session.number,
+        profile=session.profile.scheduler_name,
+        time=dt.datetime.fromtimestamp(session.now, dt.UTC).isoformat(timespec="milliseconds"),
+        seconds=decision.solver.seconds,
+        pods_placed=len(decision.assignments),
+        gangs_refused=len(decision.refusals),
+        gangs_waiting=len(decision.waiting),
+        evictions=len(decision.evictions),
+        gap=decision.solver.gap,
+    )

@@ -1,0 +1,144 @@
+"""What the sessions of one profile are told from outside, one after the other: it is asked, minded and kept.
+
+A running scheduler follows the cluster from session to session, so that its plugins, and the ports behind them, stay;
+only what they are told is each session's own. A plugin that hangs leaves the scheduler that asked it in the middle of a
+session: that session is decided again from its snapshot, and whoever follows the cluster is made anew.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+from typing_extensions import override
+
+from batchsched.framework.registry import standard
+from batchsched.framework.watched import Minder
+from batchsched.model.decision import Decision
+from batchsched.model.snapshot import Snapshot
+from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Reply
+from batchsched.ports.outside import Outside
+from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.watchdog import Overdue, Watchdog
+from batchsched.record.answers import Answers, Transcript
+from batchsched.record.answers import Asked as Said
+from batchsched.service.deadline import once
+from batchsched.service.session import Meeting, http_extenders
+from batchsched.settings.schema import Profile
+
+T = TypeVar("T")
+
+
+class _Heard(Extenders):
+    """Extenders as the current session hears them."""
+
+    def __init__(self, port: Extenders) -> None:
+        self._port = port
+        self.transcript = Transcript((), port)
+
+    def begin(self) -> None:
+        """Forget what was said."""
+        self.transcript = Transcript((), self._port)
+
+    @override
+    def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+        return self.transcript.ask(endpoint, verb, question)
+
+    @override
+    async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+        return await self._port.put(endpoint, verb, question)
+
+
+class _Minding(Watchdog):
+    """The watchdog of the session that runs in this thread; elsewhere (queue, bindings) plugins are asked directly."""
+
+    def __init__(self, overdue: tuple[Overdue, ...]) -> None:
+        self._overdue = {one.plugin: one for one in overdue}
+        self._here = threading.local()
+
+    def under(self, minder: Minder, work: Callable[[], T]) -> T:
+        """Do work in this thread, and let its calls be minded."""
+        self._here.minder = minder
+        return work()
+
+    @override
+    def overdue(self, plugin: str) -> Overdue | None:
+        return self._overdue.get(plugin)
+
+    @override
+    def watch(self, plugin: str, point: str, call: Callable[[], T]) -> T:
+        minder: Minder | None = getattr(self._here, "minder", None)
+        return call() if minder is None else minder.watch(plugin, point, call)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a session was decided over: with the profile, all that `decide` needs to decide it again."""
+
+    snapshot: Snapshot
+    now: float
+    seed: int
+
+
+class World:
+    """The world around the sessions of one profile.
+
+    Args:
+      profile: how to schedule.
+      overdue: plugins that hung before, and are asked no more.
+      telemetry: hears of sessions.
+    """
+
+    def __init__(
+        self, profile: Profile, overdue: tuple[Overdue, ...] = (), telemetry: Telemetry | None = None
+    ) -> None:
+        self.profile = profile
+        self.overdue = overdue
+        self.telemetry = telemetry
+        self.hung = False
+        """Whether a plugin hung, so that whoever follows the cluster has to be made anew."""
+        self.answers = Answers((), overdue)
+        """What the last session was told."""
+        self._heard = _Heard(http_extenders()) if profile.extenders else None
+        self._minding = _Minding(overdue) if standard().foreign(profile) else None
+        self.outside = Outside(self._heard or OutOfReach(), self._minding)
+
+    @property
+    def minded(self) -> bool:
+        """Whether there are plugins of other packages, which may hang."""
+        return self._minding is not None
+
+    def renewed(self) -> "World":
+        """Return a world in which the plugins that hung are left out."""
+        return World(self.profile, self.overdue, self.telemetry)
+
+    def decide(self, follow: Callable[[], Decision], asked: Asked | None) -> Decision:
+        """Decide a session.
+
+        Args:
+          follow: decides it where the cluster is followed.
+          asked: what it is decided over; needed where plugins are minded.
+        """
+        if self._heard is not None:
+            self._heard.begin()
+        minding = self._minding
+        if minding is None or asked is None:
+            decision = follow()
+            self.answers = Answers(self._said(), self.overdue)
+            return decision
+        seconds = self.profile.plugin_deadline_seconds
+        found, late = once(lambda minder: minding.under(minder, follow), seconds, self.overdue)
+        if late is None:
+            self.answers = Answers(self._said(), self.overdue)
+            return found[0]
+        # The call was counted where the cluster is followed; a replay counts from a fresh start, and so does this.
+        meeting = Meeting(self.profile, Answers(self._said(), self.overdue))
+        decision = meeting.decide(asked.snapshot, asked.now, asked.seed, self.telemetry)
+        self.answers = meeting.answers
+        self.overdue = tuple(msgspec.structs.replace(one, call=0) for one in meeting.answers.overdue)
+        self.hung = True
+        return decision
+
+    def _said(self) -> tuple[Said, ...]:
+        return () if self._heard is None else self._heard.transcript.asked
