@@ -19,10 +19,11 @@ from batchsched.model.meta import seconds
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.service import queueing
-from batchsched.service.world import Asked, World
+from batchsched.service.session import reached
 from batchsched.session.follow import Follower
 from batchsched.session.gang import identity_of
 from batchsched.session.scheduling_queue.entity import Entity, Rejection
+from batchsched.session.scheduling_queue.places import Place
 from batchsched.session.scheduling_queue.queue import SchedulingQueue
 from batchsched.session.scheduling_queue.refusals import rejection_of
 from batchsched.settings.schema import Profile
@@ -46,6 +47,15 @@ class Placement:
     places: Places
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a session was decided over: with the profile, all that `decide` needs to decide it again."""
+
+    snapshot: Snapshot
+    now: float
+    seed: int
+
+
 class Planner:
     """Plans for one profile.
 
@@ -54,22 +64,13 @@ class Planner:
       cache: what is known of the cluster.
       seed: of every session.
       leaving: identities of the gangs that are being rolled back: none of their pods is placed meanwhile.
-      world: around its sessions.
     """
 
     def __init__(
-        self,
-        profile: Profile,
-        cache: Cache,
-        seed: int = 0,
-        leaving: Container[str] = frozenset(),
-        world: World | None = None,
+        self, profile: Profile, cache: Cache, seed: int = 0, leaving: Container[str] = frozenset()
     ) -> None:
         self.profile = profile
-        self.world = world or World(profile)
-        self.pipeline: Pipeline = standard().pipeline(profile, self.world.outside)
-        self.taking_part: tuple[Entity, ...] = ()
-        """Who took part in the last session."""
+        self.pipeline: Pipeline = standard().pipeline(profile, reached(profile))
         self.queue = self._empty_queue()
         self.held: tuple[HeldGang, ...] = ()
         self.recording = False
@@ -143,22 +144,11 @@ class Planner:
         if not self._in_flight and not self.held:
             return None
         self._feed.scheduler(self.held)
-        scheduler, world = self._scheduler, self.world
-        self.taking_part = tuple(self._in_flight.values())
+        scheduler = self._scheduler
         taking_part = frozenset(one for one in self._in_flight if one not in self._leaving)
-        asked = None
-        if self.recording or world.minded:
-            asked = Asked(self._recorded(taking_part), now, self._seed)
-        self.asked = asked if self.recording else None
-        return lambda: world.decide(
-            lambda: scheduler.decide(now, self._seed, taking_part, world.telemetry), asked
-        )
-
-    def renewed(self) -> "Planner":
-        """Return a planner that starts afresh, without the plugins that hung."""
-        made = Planner(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
-        made.recording = self.recording
-        return made
+        if self.recording:
+            self.asked = Asked(self._recorded(taking_part), now, self._seed)
+        return lambda: scheduler.decide(now, self._seed, taking_part)
 
     def _recorded(self, taking_part: frozenset[str]) -> Snapshot:
         snapshot = self._cache.snapshot()
@@ -167,7 +157,7 @@ class Planner:
 
     def finish(self, decision: Decision, now: float) -> list[Placement]:
         """Take in a decision; returns who is to be bound."""
-        taking_part = {**self._waiting, **self._in_flight}
+        held, taking_part = self._waiting, {**self._waiting, **self._in_flight}
         self._hold(decision, taking_part)
         placed = _placed(decision, taking_part)
         refused = {one.pod_group: one for one in decision.refusals}
@@ -176,12 +166,15 @@ class Planner:
             if identity in self._waiting:
                 continue
             places = placed.get(identity, ())
-            if places and self._assume(places, now):
+            overtaken = bool(places) and not self._assume(places, now)
+            if places and not overtaken:
                 found.append(Placement(entity, places))
-                self._settle(entity, places, self._surplus(), now)
-            else:  # refused; or overtaken, so that it tries again soon
-                refusal = None if places else refused.get(_key(identity))
-                self._settle(entity, (), self._rejection(refusal), now)
+            refusal = refused.get(_key(identity))
+            if overtaken or (identity in held and refusal is None) or identity in self._leaving:
+                rejection = Rejection()  # it tries again soon
+            else:
+                rejection = self._rejection(refusal)
+            self._settle(entity, () if overtaken else places, rejection, now)
         self._in_flight = {}
         self._window = min(self.profile.session_window, 2 * self._window)
         return found
@@ -190,7 +183,8 @@ class Planner:
         """Give up a session that broke: fewer take part in the next one, until whoever breaks it is alone."""
         self._window = max(1, len(self._in_flight) // 2)
         for entity in self._in_flight.values():
-            self.queue.add_unschedulable(entity, Rejection(), now)
+            if entity.place is Place.IN_FLIGHT:
+                self.queue.add_unschedulable(entity, Rejection(), now)
         self._in_flight = {}
         self._feed = Feed(self._cache, self._follower)  # its tables may be half changed
 
@@ -216,13 +210,13 @@ class Planner:
         else:
             self.queue.add_unschedulable(entity, rejection, now)
 
-    def _surplus(self) -> Rejection:
+    def _rejection(self, refusal: Refusal | None) -> Rejection:
+        """Say who refused a gang; a decision says nothing of surplus pods that are not placed."""
+        if refusal is not None:
+            return rejection_of(refusal, self.pipeline)
         refusals = (Refusal(pod_group="", reason=reason, message="") for reason in _SURPLUS)
         plugins = [rejection_of(one, self.pipeline).plugins for one in refusals]
         return Rejection(frozenset().union(*plugins))
-
-    def _rejection(self, refusal: Refusal | None) -> Rejection:
-        return Rejection() if refusal is None else rejection_of(refusal, self.pipeline)
 
     def _assume(self, places: Places, now: float) -> bool:
         """Assume all of a gang's places, or none, and give them back at the plugins."""
