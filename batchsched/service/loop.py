@@ -63,13 +63,17 @@ class Loop:
         """Go on until cancelled; a turn that breaks is told, and the next one tried."""
         while True:
             try:
-                self._between()
-                for planner in self._planners:
-                    await self._turn(planner)
+                await self.turn()
             except Exception:  # the outermost loop survives everything
                 _LOG.exception("a turn of the loop broke; going on")
                 await self._clock.sleep(TURN)
             await self._alarm.wait(TURN)
+
+    async def turn(self) -> None:
+        """Take in the news, and decide one session of each profile that has somebody to decide on."""
+        self._between()
+        for planner in self._planners:
+            await self._session(planner)
 
     def _between(self) -> None:
         """Do what must not be done while a session is decided."""
@@ -80,14 +84,13 @@ class Loop:
             for chore in self._chores:
                 chore.turn(now)
 
-    async def _turn(self, planner: Planner) -> None:
-        now = self._clock.now()
-        planner.sync(now)
-        work = planner.begin(now)
-        if work is None:
-            return
-        begun = self._clock.monotonic()
+    async def _session(self, planner: Planner) -> None:
+        now, begun = self._clock.now(), self._clock.monotonic()
         try:
+            planner.sync(now)
+            work = planner.begin(now)
+            if work is None:
+                return
             decision = await asyncio.to_thread(work)
         except Exception:
             planner.broke(self._clock.now())

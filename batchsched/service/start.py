@@ -18,8 +18,8 @@ from batchsched.model.decision import Decision
 from batchsched.service.planner import Planner
 from batchsched.service.process import Process
 from batchsched.service.wiring import Service
-from batchsched.settings.load import load_with_warnings
 from batchsched.settings.extenders import seconds_of
+from batchsched.settings.load import load_with_warnings
 from batchsched.settings.schema import BatchSchedulerConfiguration
 from batchsched.settings.serving import LeaderElection
 

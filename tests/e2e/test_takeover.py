@@ -1,5 +1,6 @@
 """Two replicas: one leads, and when it leaves or falls the other goes on, with what is half bound first."""
 
+import itertools
 import os
 import signal
 import threading
@@ -7,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -41,7 +43,7 @@ class Pair:
         lead = self.leader()
         for one in self.schedulers:
             if one is not lead:
-                eventually(lambda one=one: one.runs and one.follows, 20)
+                eventually(partial(_follows, one), 20)
         return lead
 
 
@@ -99,11 +101,15 @@ class Watcher:
             over.set()
             thread.join()
 
+    def bound_since(self, moment: float) -> bool:
+        """Whether anything was bound after a moment."""
+        return any(one > moment for one in self.times)
+
     def gap(self, since: float) -> float:
         """The longest time without a binding, from a moment on."""
         times = [since, *(one for one in self.times if one > since)]
         assert len(times) > 1, "nothing was bound any more"
-        return max(after - before for before, after in zip(times, times[1:], strict=False))
+        return max(after - before for before, after in itertools.pairwise(times))
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["graceful", "killed"])
@@ -120,7 +126,7 @@ def test_binding_goes_on_when_the_leader_ends(plane, namespace, how):
                 before = time.monotonic()
                 code = old.end(how)
                 assert how is signal.SIGKILL or code == 0
-                eventually(lambda before=before: [one for one in watcher.times if one > before + 0.5], 30)
+                eventually(partial(watcher.bound_since, before + 0.5), 30)
                 time.sleep(0.5)
                 gaps.append(watcher.gap(before))
                 old.start()
@@ -155,6 +161,14 @@ def test_new_leader_rolls_back_at_once_what_it_finds_half_bound_where_the_policy
         eventually(lambda: "half-0" not in pods(namespace), 20)
 
 
+def _follows(one: Scheduler) -> bool:
+    return one.runs and one.follows
+
+
+def _is_bound(namespace: Namespace, name: str) -> bool:
+    return "nodeName" in namespace.get(name)["spec"]
+
+
 def make(namespace: Namespace, gang: str, count: int) -> None:
     """Make many pods of a gang at once."""
 
@@ -173,7 +187,7 @@ def test_lone_pod_on_an_idle_cluster_is_bound_at_once(plane, namespace):
         for number in range(20):
             begun = time.monotonic()
             namespace.pod(f"lone-{number}")
-            eventually(lambda number=number: namespace.get(f"lone-{number}")["spec"].get("nodeName"))
+            eventually(partial(_is_bound, namespace, f"lone-{number}"))
             times.append(time.monotonic() - begun)
     median = sorted(times)[len(times) // 2]
     print(f"a lone pod is bound after {1000 * median:.0f} ms (median of {len(times)})")

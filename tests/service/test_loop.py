@@ -1,0 +1,65 @@
+"""The loop: news wakes it, it survives what breaks, and chores are done about once a second."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from batchsched.service.loop import Loop
+from tests.service.town import Town
+from tests.session.scenario import alone, cluster, gang, nodes
+
+
+async def test_it_goes_on_after_a_turn_that_broke(monkeypatch):
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    broken = 2
+
+    def chore(now: float) -> None:
+        nonlocal broken
+        broken -= 1
+        if broken >= 0:
+            raise RuntimeError("a bug")
+
+    monkeypatch.setattr(town.expiry, "turn", chore)
+    running = asyncio.create_task(town.loop.run())
+    for _ in range(100):
+        town.clock.turn(1)
+        town.alarm.ring()
+        await asyncio.sleep(0.001)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    town.watch()
+    assert set(town.bound) == {"solo-0"}
+
+
+async def test_nothing_is_touched_while_a_session_is_decided():
+    """What fails in the background meanwhile is taken back by the next turn."""
+    town = Town(cluster(nodes(1, gpu=3), gang("bert", 2)))
+    town.fail("bert-1", None)
+    await town.turn()
+    town.make(alone(1, cpu=1).pods)
+    seen: list[set[str]] = []
+
+    def heard(planner: Any, decision: Any, took: float) -> None:
+        seen.append(town.assumed)
+
+    town.loop = Loop([town.planner], town.cycles, town.alarm, town.clock, [heard], [])
+    town.server.pods.pop("team/bert-1")
+    town.mend()
+    await town.turn(1, watch=False)
+    assert "bert-1" in seen[0]
+    await town.turn(1, watch=False)
+    assert "bert-1" not in town.assumed
+
+
+async def test_chores_are_done_about_once_a_second_also_when_the_clock_is_set_back(monkeypatch):
+    town = Town(cluster(nodes(1)))
+    times: list[float] = []
+    monkeypatch.setattr(town.expiry, "turn", times.append)
+    for _ in range(30):
+        await town.turn(0.1)
+    assert 2 <= len(times) <= 4
+    town.clock.time -= 1000
+    await town.turn()
+    assert times[-1] == town.clock.now()

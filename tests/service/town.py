@@ -1,0 +1,256 @@
+"""A small cluster around a loop, in virtual time: real cache, queue, pipeline and loop; only the network is a fake."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchsched.cache.cache import Cache
+from batchsched.errors import ApiError, BindFailed
+from batchsched.framework.pipeline import Pipeline
+from batchsched.framework.registry import standard
+from batchsched.model.binding import Binding, NodeSelection, VolumeBinding
+from batchsched.model.decision import Decision
+from batchsched.model.pod import Pod
+from batchsched.model.snapshot import Snapshot
+from batchsched.service import planner as planning
+from batchsched.service.awake import Alarm
+from batchsched.service.binder import BindingCycles
+from batchsched.service.disruption import Disruptions
+from batchsched.service.expiry import Expiry
+from batchsched.service.loop import Loop
+from batchsched.service.planner import Planner
+from batchsched.service.stranded import Stranded
+from batchsched.settings.schema import Profile
+from tests.cache.objects import leaving
+from tests.session.scenario import NOW, profile
+
+TTL = 60.0
+
+
+class Clock:
+    """Stands still until it is turned."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.time + seconds, woken))
+        await woken
+
+    def jitter(self) -> float:
+        return 0.0
+
+    def turn(self, seconds: float) -> None:
+        self.time += seconds
+        for until, woken in self._sleepers:
+            if until <= self.time and not woken.done():
+                woken.set_result(None)
+
+
+class Server:
+    """The API server, as far as the loop asks it: it takes what it is given, unless it is told to fail.
+
+    It knows the pods that were made, and says of a change only when the town is told to watch.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.pods: dict[str, Pod] = {}
+        self.version = 1000
+        self.failing: dict[str, BaseException | None] = {}
+        """By pod: what its bindings end in; None: they hang until `go`."""
+        self.go = asyncio.Event()
+        self.evicted: list[str] = []
+        self.budgets: set[str] = set()
+        """Pods that no budget lets go."""
+
+    def keep(self, pod: Pod) -> Pod:
+        self.version += 1
+        meta = msgspec.structs.replace(
+            pod.metadata,
+            resource_version=str(self.version),
+            uid=pod.metadata.uid or f"uid-{pod.key}-{self.version}",
+        )
+        self.pods[pod.key] = msgspec.structs.replace(pod, metadata=meta)
+        return self.pods[pod.key]
+
+    # As a Binder
+
+    async def bind(self, binding: Binding) -> None:
+        key = f"{binding.namespace}/{binding.pod}"
+        fault = self.failing.get(key, self)
+        if fault is None:
+            await self.go.wait()
+        elif isinstance(fault, BaseException):
+            raise fault
+        pod = self.pods.get(key)
+        if pod is None:
+            raise BindFailed(f"binding {key}: the pod is gone")
+        if pod.node and pod.node != binding.node:
+            raise BindFailed(f"binding {key}: it is bound to {pod.node} already")
+        self.keep(
+            msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=binding.node))
+        )
+
+    async def bind_volume(self, binding: VolumeBinding) -> None:
+        raise AssertionError
+
+    async def select_node(self, selection: NodeSelection) -> None:
+        raise AssertionError
+
+    async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        raise AssertionError
+
+    # As a Connection and a Writer
+
+    async def request(self, method: str, path: str, *, query: Any = None) -> bytes:
+        assert method == "GET"
+        if query is None:
+            return msgspec.json.encode(self.read(path.removeprefix("/api/v1/namespaces/")))
+        name = query["labelSelector"].partition("=")[2]
+        found = [pod for pod in self.pods.values() if name in pod.labels.values()]
+        return msgspec.json.encode({"items": found})
+
+    def read(self, path: str) -> Pod:
+        pod = self.pods.get(path.replace("/pods/", "/"))
+        if pod is None:
+            raise ApiError(404, "NotFound", "no such pod")
+        return pod
+
+    async def evict(self, pod: Pod) -> None:
+        if pod.key in self.budgets:
+            raise ApiError(429, "TooManyRequests", "a budget does not allow it")
+        self.evicted.append(pod.key)
+        self.keep(leaving(self.pods[pod.key]))
+
+    async def patch(self, resource: Any, namespace: str, name: str, change: Any, subresource: str) -> bytes:
+        assert subresource == "status"
+        pod = self.pods[f"{namespace}/{name}"]
+        node = change["status"]["nominatedNodeName"] or ""
+        kept = self.keep(
+            msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
+        )
+        return msgspec.json.encode(kept)
+
+
+class Town:
+    """One leader's loop.
+
+    Args:
+      snapshot: what is there when it begins.
+      settings: the profile.
+      journal: changes that the cache remembers.
+    """
+
+    def __init__(self, snapshot: Snapshot, settings: Profile | None = None, journal: int = 65_536) -> None:
+        self.clock = Clock()
+        self.cache = Cache(ttl_seconds=TTL, journal_length=journal)
+        self.server = Server(self.cache)
+        for field in ("nodes", "pod_groups", "topologies", "priority_classes"):
+            for one in getattr(snapshot, field):
+                self.cache.put(one)
+        self.make(snapshot.pods)
+        self.decisions: list[Decision] = []
+        self.told: list[tuple[str, str, str]] = []
+        self.lead(settings or profile())
+
+    def lead(self, settings: Profile) -> None:
+        """Begin to lead: all that a leader before knew is lost."""
+        self.alarm = Alarm(self.clock)
+        server: Any = self.server
+        self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.alarm.ring)
+        self.stranded = Stranded(self.cache, server, server, self.cycles.busy)
+        self.expiry = Expiry(self.cache, self._read, self.seen)
+        self.disruptions = Disruptions(self.cache, server, self.clock, self.seen, self.alarm.ring)
+        self.planner = Planner(settings, self.cache, leaving=self.stranded.leaving)
+        self.loop = Loop(
+            [self.planner],
+            self.cycles,
+            self.alarm,
+            self.clock,
+            [self.disruptions.heard, lambda _, decision, __: self.decisions.append(decision)],
+            [self.stranded, self.expiry],
+        )
+
+    def _hear(self, pod: Pod, node: str, problem: str) -> None:
+        self.told.append((pod.name, node, problem))
+
+    async def _read(self, pod: str) -> bytes:
+        return msgspec.json.encode(self.server.read(pod))
+
+    def seen(self, raw: bytes) -> None:
+        self.cache.put(msgspec.json.decode(raw, type=Pod))
+
+    # What happens
+
+    def make(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            self.cache.put(self.server.keep(pod))
+
+    def delete(self, name: str) -> None:
+        self.cache.remove(self.server.pods.pop(f"team/{name}"))
+
+    def delete_seen(self, name: str) -> None:
+        """Let the cache see that a pod is gone that the API server holds no more."""
+        pod = self.cache.get("pods", f"team/{name}")
+        if pod is not None:
+            self.cache.remove(pod)
+
+    def fail(self, name: str, fault: BaseException | None) -> None:
+        self.server.failing[f"team/{name}"] = fault
+
+    def mend(self) -> None:
+        self.server.failing.clear()
+        self.server.go.set()
+
+    def watch(self) -> None:
+        """Let the cache see what the API server holds."""
+        for pod in tuple(self.server.pods.values()):
+            self.cache.put(pod)
+
+    async def turn(self, seconds: float = 0.0, *, watch: bool = True) -> None:
+        """Let time pass, and the loop turn once; what it began goes on as far as it can."""
+        self.clock.turn(seconds)
+        await self.loop.turn()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if watch:
+            self.watch()
+
+    async def turns(self, count: int, seconds: float = 1.0) -> None:
+        for _ in range(count):
+            await self.turn(seconds)
+
+    # What is so
+
+    @property
+    def bound(self) -> dict[str, str]:
+        """The pods that the API server shows on a node, and that stay there."""
+        return {pod.name: pod.node for pod in self.server.pods.values() if pod.node and not pod.terminating}
+
+    @property
+    def assumed(self) -> set[str]:
+        return {one.pod.partition("/")[2] for one in self.cache.assumed()}
+
+
+def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
+    """Let every planner have one more plugin."""
+    usual = standard()
+
+    class Registry:
+        def pipeline(self, chosen: Profile, outside: Any) -> Pipeline:
+            made = usual.pipeline(chosen, outside)
+            return Pipeline((*made.plugins, plugin), made.weights)
+
+    monkeypatch.setattr(planning, "standard", Registry)
