@@ -19,7 +19,7 @@ from batchsched.model.meta import seconds
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.service import queueing
-from batchsched.service.session import reached
+from batchsched.service.world import Asked, World
 from batchsched.session.follow import Follower
 from batchsched.session.gang import identity_of
 from batchsched.session.scheduling_queue.entity import Entity, Rejection
@@ -47,15 +47,6 @@ class Placement:
     places: Places
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a session was decided over: with the profile, all that `decide` needs to decide it again."""
-
-    snapshot: Snapshot
-    now: float
-    seed: int
-
-
 class Planner:
     """Plans for one profile.
 
@@ -64,13 +55,22 @@ class Planner:
       cache: what is known of the cluster.
       seed: of every session.
       leaving: identities of the gangs that are being rolled back: none of their pods is placed meanwhile.
+      world: around its sessions.
     """
 
     def __init__(
-        self, profile: Profile, cache: Cache, seed: int = 0, leaving: Container[str] = frozenset()
+        self,
+        profile: Profile,
+        cache: Cache,
+        seed: int = 0,
+        leaving: Container[str] = frozenset(),
+        world: World | None = None,
     ) -> None:
         self.profile = profile
-        self.pipeline: Pipeline = standard().pipeline(profile, reached(profile))
+        self.world = world or World(profile)
+        self.pipeline: Pipeline = standard().pipeline(profile, self.world.outside)
+        self.taking_part: tuple[Entity, ...] = ()
+        """Who took part in the last session."""
         self.queue = self._empty_queue()
         self.held: tuple[HeldGang, ...] = ()
         self.recording = False
@@ -144,11 +144,22 @@ class Planner:
         if not self._in_flight and not self.held:
             return None
         self._feed.scheduler(self.held)
-        scheduler = self._scheduler
+        scheduler, world = self._scheduler, self.world
+        self.taking_part = tuple(self._in_flight.values())
         taking_part = frozenset(one for one in self._in_flight if one not in self._leaving)
-        if self.recording:
-            self.asked = Asked(self._recorded(taking_part), now, self._seed)
-        return lambda: scheduler.decide(now, self._seed, taking_part)
+        asked = None
+        if self.recording or world.minded:
+            asked = Asked(self._recorded(taking_part), now, self._seed)
+        self.asked = asked if self.recording else None
+        return lambda: world.decide(
+            lambda: scheduler.decide(now, self._seed, taking_part, world.telemetry), asked
+        )
+
+    def renewed(self) -> "Planner":
+        """Return a planner that starts afresh, without the plugins that hung."""
+        made = Planner(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
+        made.recording = self.recording
+        return made
 
     def _recorded(self, taking_part: frozenset[str]) -> Snapshot:
         snapshot = self._cache.snapshot()
