@@ -29,6 +29,8 @@ PROGRAMS: Final = {
     "kube-controller-manager": ("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kubectl": ("kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
     "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    "helm": ("helm", "helm.sh/helm/v3/cmd/helm"),
+    "oracle": ("kubernetes", "./oracle"),
 }
 """Each program: the module that pins it, and the package that it is built from."""
 _LEAST_GO: Final = (1, 26)
@@ -41,7 +43,7 @@ class NoGo(Exception):
 def find(name: str) -> Path | None:
     """Return the path of a program that is there already, None when it has to be built."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    folders = [*([Path(assets)] if assets else []), _cache()]
+    folders = [*([Path(assets)] if assets else []), _cache(name)]
     return next((folder / name for folder in folders if (folder / name).exists()), None)
 
 
@@ -54,7 +56,7 @@ def program(name: str) -> Path:
     """
     found = find(name)
     if found is None:
-        found = _cache() / name
+        found = _cache(name) / name
         found.parent.mkdir(parents=True, exist_ok=True)
         with _locked(found.parent / "lock"):
             if not found.exists():
@@ -62,9 +64,12 @@ def program(name: str) -> Path:
     return found
 
 
-def _cache() -> Path:
+def _cache(name: str) -> Path:
+    """Return the folder of a program: named by what its module pins, and by its sources where they are ours."""
+    module, package = PROGRAMS[name]
+    sources = (HERE / module / package).glob("*.go") if package.startswith("./") else ()
     pinned = hashlib.sha256()
-    for file in sorted((*HERE.glob("*/go.mod"), *HERE.glob("*/go.sum"))):
+    for file in (HERE / module / "go.mod", HERE / module / "go.sum", *sorted(sources)):
         pinned.update(file.read_bytes())
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "batchsched" / "controlplane" / pinned.hexdigest()[:16]

@@ -1,0 +1,38 @@
+"""batchsched's rights as `deploy/` installs them: tests run it as its own ServiceAccount, and no more."""
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from tests.controlplane.build import program
+from tests.controlplane.plane import ApiFault, ControlPlane
+
+BASE: Final = Path(__file__).parents[2] / "deploy" / "kustomize" / "base"
+NAMESPACE: Final = "batchsched-system"
+_PLURALS: Final = {
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+}
+
+
+def service_account(plane: ControlPlane) -> str:
+    """Install the ServiceAccount with its roles, where they are not there yet, and return a token of it."""
+    _make(plane, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    rendered = subprocess.run([program("kubectl"), "kustomize", str(BASE)], capture_output=True, check=True)
+    for manifest in yaml.safe_load_all(rendered.stdout):
+        if manifest["kind"] in _PLURALS:
+            _make(plane, _PLURALS[manifest["kind"]].format(namespace=NAMESPACE), manifest)
+    return plane.token_of(NAMESPACE, "batchsched")
+
+
+def _make(plane: ControlPlane, path: str, manifest: dict[str, object]) -> None:
+    try:
+        plane.admin.create(path, manifest)
+    except ApiFault as fault:
+        if fault.status != 409:
+            raise

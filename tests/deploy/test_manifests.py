@@ -1,0 +1,115 @@
+"""What `deploy/` installs: the kustomize base and the Helm chart say the same, and the API server takes both."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.controlplane.build import program
+from tests.controlplane.installed import BASE, NAMESPACE, service_account
+from tests.controlplane.plane import ControlPlane
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "batchsched"
+Manifest = dict[str, Any]
+
+
+def kustomized() -> list[Manifest]:
+    said = subprocess.run(
+        [program("kubectl"), "kustomize", str(BASE)], capture_output=True, text=True, check=True
+    )
+    return [one for one in yaml.safe_load_all(said.stdout) if one]
+
+
+def charted(*arguments: str) -> list[Manifest]:
+    command = [
+        program("helm"),
+        "template",
+        "batchsched",
+        str(CHART),
+        "--namespace",
+        NAMESPACE,
+        "--include-crds",
+    ]
+    said = subprocess.run(
+        [*command, "--kube-version", "1.36.3", *arguments], capture_output=True, text=True, check=True
+    )
+    return [one for one in yaml.safe_load_all(said.stdout) if one]
+
+
+def by_name(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
+    return {(one["kind"], one["metadata"]["name"]): one for one in manifests}
+
+
+def said(manifest: Manifest) -> Manifest:
+    """What a manifest says, whoever wrote it: labels are each tool's own, an embedded file is what it means."""
+    plain = {key: value for key, value in manifest.items() if key != "metadata"}
+    if manifest["kind"] == "ConfigMap":
+        plain["data"] = {name: yaml.safe_load(text) for name, text in manifest["data"].items()}
+    return plain
+
+
+@pytest.mark.usefixtures("plane")  # its programs are there
+def test_chart_and_kustomize_base_install_the_same():
+    base = by_name(kustomized())
+    base.pop(("Namespace", NAMESPACE))  # helm is told the namespace
+    chart = by_name(charted())
+    assert chart.keys() == base.keys()
+    assert {name: said(one) for name, one in chart.items()} == {name: said(one) for name, one in base.items()}
+
+
+@pytest.mark.parametrize(
+    "value, kind",
+    [("serviceMonitor", "ServiceMonitor"), ("rules", "PrometheusRule"), ("dashboard", "ConfigMap")],
+)
+@pytest.mark.usefixtures("plane")
+def test_monitoring_comes_when_asked_for(value, kind):
+    without, wanted = by_name(charted()), by_name(charted("--set", f"{value}.enabled=true"))
+    assert {one[0] for one in wanted.keys() - without.keys()} == {kind}
+
+
+@pytest.mark.parametrize(
+    "wrong", ["replicas=0", "imge.tag=x", "image.pullPolicy=Sometimes", "rules.enabled=maybe"]
+)
+@pytest.mark.usefixtures("plane")
+def test_value_that_means_nothing_is_refused(wrong):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        charted("--set", wrong)
+    assert "values don't meet the specifications of the schema" in refused.value.stderr
+
+
+def test_every_metric_that_is_watched_exists():
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    watched = {
+        name
+        for file in ("rules.yaml", "dashboard.json")
+        for name in re.findall(r"\b(?:batchsched|scheduler)_[a-z_]+", (CHART / "files" / file).read_text())
+    }
+    missing = {name for name in watched if re.sub(r"_(bucket|sum|count)$", "", name) not in page}
+    assert not missing
+
+
+def path_of(manifest: Manifest) -> str:
+    """Return the collection in which a manifest is made."""
+    version = manifest["apiVersion"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    kind = manifest["kind"].lower()
+    plural = {"networkpolicy": "networkpolicies"}.get(kind, f"{kind}s")
+    namespace = manifest["metadata"].get("namespace")
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+@pytest.mark.parametrize("way", [kustomized, charted], ids=["kustomize", "helm"])
+def test_api_server_takes_every_manifest_as_it_is(plane: ControlPlane, way):
+    service_account(plane)  # with its namespace
+    for manifest in way():
+        if manifest["kind"] in ("Namespace", "CustomResourceDefinition"):
+            continue  # those are there
+        answer = plane.admin.create(
+            f"{path_of(manifest)}?dryRun=All&fieldValidation=Strict",
+            {**manifest, "metadata": {**manifest["metadata"], "name": "batchsched-anew"}},
+        )
+        assert answer["kind"] == manifest["kind"]
