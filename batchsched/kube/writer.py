@@ -78,7 +78,9 @@ class Writer:
           BindFailed: it is bound elsewhere, or gone, or the server does not take it.
           NotLeading: the fence fell first.
         """
-        meta = {"name": binding.pod, "namespace": binding.namespace}
+        meta: dict[str, Any] = {"name": binding.pod, "namespace": binding.namespace}
+        if binding.labels:
+            meta["labels"] = dict(binding.labels)
         if binding.uid:  # another pod of its name is not to be bound in its place
             meta["uid"] = binding.uid
         target = {"apiVersion": "v1", "kind": "Node", "name": binding.node}

@@ -1,9 +1,12 @@
 """What the binding cycle of a pod asks an API server to write, as values."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from batchsched.model.meta import ObjectMeta
-from batchsched.model.pod import Pod
+from batchsched.model.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
+
+_GANG_LABELS: Final = (POD_GROUP_LABEL, SUB_GROUP_LABEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,17 +16,20 @@ class Binding:
     Args:
       namespace, pod, uid: the pod; uid is "" where it is not known.
       node: where it is to run.
+      labels: of its gang; an API server from 1.35 on writes them to the pod together with the node.
     """
 
     namespace: str
     pod: str
     uid: str
     node: str
+    labels: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, pod: Pod, node: str) -> "Binding":
         """Return the binding of a pod to a node."""
-        return cls(pod.namespace, pod.name, pod.metadata.uid, node)
+        labels = tuple((key, pod.labels[key]) for key in _GANG_LABELS if key in pod.labels)
+        return cls(pod.namespace, pod.name, pod.metadata.uid, node, labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
+from typing_extensions import override
 
 from batchsched.model.kinds import Kind
 from batchsched.model.meta import ObjectMeta, Value
@@ -50,6 +51,7 @@ class CoschedulingPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
     spec: CoschedulingSpec = CoschedulingSpec()
 
+    @override
     def stated(self) -> Spec:
         """Return the spec in our words."""
         spec = self.spec
@@ -99,6 +101,7 @@ class UpstreamPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
     spec: UpstreamSpec = UpstreamSpec()
 
+    @override
     def stated(self) -> Spec:
         """Return the spec in our words; its topology keys are node labels, which name our levels as well."""
         spec = self.spec
@@ -131,6 +134,7 @@ class VolcanoPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
     spec: VolcanoSpec = VolcanoSpec()
 
+    @override
     def stated(self) -> Spec:
         """Return the spec in our words; its tasks are our subGroups."""
         spec = self.spec
@@ -176,6 +180,7 @@ class KaiPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
     spec: KaiSpec = KaiSpec()
 
+    @override
     def stated(self) -> Spec:
         """Return the spec in our words. Of nested subgroups those without parts of their own count: pods join these."""
         spec = self.spec

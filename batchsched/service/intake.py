@@ -1,12 +1,11 @@
 """What reflectors see goes into the cache; what cannot be used is set aside, by name, and told once."""
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from batchsched.cache.cache import Cache
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import Document, Envelope
 from batchsched.model.decision import SetAside
@@ -21,6 +20,22 @@ class _Meta(msgspec.Struct):
     namespace: str = ""
 
 
+class Store(Protocol):
+    """A cache, or whoever stands before it."""
+
+    def put(self, found: Any, /) -> None:
+        """Take in an object that is new or has changed."""
+        ...
+
+    def remove(self, gone: Any, /) -> None:
+        """Take in that an object is gone."""
+        ...
+
+    def replace(self, kind: type, listed: Iterable[Any], /) -> None:
+        """Take in all objects of a kind."""
+        ...
+
+
 class Intake:
     """Takes one kind of object into a cache; implements `ports.feed.Sink`.
 
@@ -31,7 +46,7 @@ class Intake:
       changed: is called after each change of the cache.
     """
 
-    def __init__(self, kind: Kind, cache: Cache, decoder: Decoder, changed: Callable[[], None]) -> None:
+    def __init__(self, kind: Kind, cache: Store, decoder: Decoder, changed: Callable[[], None]) -> None:
         self._kind = kind
         self._cache = cache
         self._decoder = decoder

@@ -18,6 +18,8 @@ from batchsched.service.awake import Alarm
 from batchsched.service.binder import BindingCycles
 from batchsched.service.disruption import Disruptions, Evicted, silent
 from batchsched.service.expiry import Expiry
+from batchsched.service.grouper.following import Grouper
+from batchsched.service.grouper.projection import Projection
 from batchsched.service.intake import Intake
 from batchsched.service.loop import Heard, Loop
 from batchsched.service.planner import Planner
@@ -55,6 +57,7 @@ class Service:
     evicted: Evicted = silent
     cache: Cache = field(init=False)
     alarm: Alarm = field(init=False)
+    grouper: Grouper = field(init=False)
     writer: Writer = field(init=False)
     intakes: dict[str, Intake] = field(init=False, default_factory=dict)
     reflectors: list[Reflector] = field(init=False, default_factory=list)
@@ -63,11 +66,13 @@ class Service:
         self.cache = Cache([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
         self.alarm = Alarm(self.clock)
         self.writer = Writer(self.connection, self.clock, self.fence)
+        self.grouper = Grouper(self.cache, self.cache.scheduler_names, self.alarm.ring)
         decoder = Decoder()
         for kind, resource in resources():
-            intake = Intake(kind, self.cache, decoder, self.alarm.ring)
+            intake = Intake(kind, self.grouper.store(kind), decoder, self.alarm.ring)
             self.intakes[kind.field] = intake
             self.reflectors.append(Reflector(self.connection, resource, intake, self.clock))
+        self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
 
     async def follow(self) -> None:
         """Follow the cluster until cancelled; leaders and those that wait to lead do."""
@@ -97,9 +102,12 @@ class Service:
         )
         planners = [Planner(profile, self.cache, leaving=stranded.leaving) for profile in self.profiles]
         heard = [disruptions.heard, *([self.heard] if self.heard else [])]
+        projection = Projection(self.grouper.groups, self.grouper.members, self.writer, self.clock)
+        projecting = asyncio.create_task(projection.run(), name="projection")
         try:
             await Loop(planners, cycles, self.alarm, self.clock, heard, [stranded, expiry]).run()
         finally:
+            projecting.cancel()
             await cycles.drain()
 
     async def _read(self, pod: str) -> bytes:

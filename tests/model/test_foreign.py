@@ -1,5 +1,7 @@
 """Gangs in the words of other schedulers are gangs of ours."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from pydantic import ValidationError
@@ -8,7 +10,7 @@ from batchsched.model import foreign
 from batchsched.model.foreign import SOURCE, is_foreign, joined, pod_group
 from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
 
-TYPES = {kind.api_version: kind.type for kind in foreign.FOREIGN}
+TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in foreign.FOREIGN}
 
 
 def translated(api_version, **spec):

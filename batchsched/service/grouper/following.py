@@ -1,0 +1,61 @@
+"""The pod grouper as a whole: what follows the owners of pods and the gangs of others, beside what follows the rest."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from batchsched.cache.cache import Cache
+from batchsched.kube.connection import Connection
+from batchsched.kube.reflector import Reflector
+from batchsched.kube.resources import Resource, plural, resource
+from batchsched.manifests.decode import Decoder
+from batchsched.model.foreign import FOREIGN
+from batchsched.model.kinds import Kind
+from batchsched.model.pod import Pod
+from batchsched.model.podgroup import PodGroup
+from batchsched.ports.clock import Clock
+from batchsched.service.grouper.groups import Groups, OtherGroups, StatedGroups
+from batchsched.service.grouper.members import Members
+from batchsched.service.grouper.owners import OwnerSink, read
+from batchsched.service.grouper.rules import OWNERS
+from batchsched.service.intake import Intake, Store
+
+_TRANSLATED: Final = tuple(enumerate(FOREIGN))
+
+
+@dataclass(slots=True)
+class Grouper:
+    """Stands between what is seen and the cache.
+
+    Args:
+      cache: takes pods and PodGroups.
+      scheduler_names: whose pods are ours.
+      changed: is called after each change of the cache.
+    """
+
+    cache: Cache
+    scheduler_names: Collection[str]
+    changed: Callable[[], None]
+    groups: Groups = field(init=False)
+    members: Members = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.groups = Groups(self.cache, len(FOREIGN))
+        self.members = Members(self.cache, self.groups, self.scheduler_names)
+
+    def store(self, kind: Kind) -> Store:
+        """Return what takes in objects of a kind of ours."""
+        if kind.type is Pod:
+            return self.members
+        return StatedGroups(self.groups) if kind.type is PodGroup else self.cache
+
+    def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
+        """Yield what follows owners and the PodGroups of others; kinds that are not there cost a look now and then."""
+        for number, kind in _TRANSLATED:
+            intake = Intake(kind, OtherGroups(self.groups, number), decoder, self.changed)
+            yield Reflector(connection, resource(kind), intake, clock)
+        for owner in OWNERS:
+            place = Resource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
+            sink = OwnerSink(self.members.owners, self.changed)
+            yield Reflector(connection, place, sink, clock, read=partial(read, owner))
