@@ -34,6 +34,7 @@ def test_a_knapsack_is_filled_to_its_proved_optimum():
 def test_ctrl_c_still_raises_once_a_model_was_solved():
     code = (
         "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job inherits SIG_IGN
         "from tests.solver.engine.test_cpsat import EFFORT, knapsack, maximise\n"
         "maximise(*knapsack(), EFFORT)\n"
         "try:\n    signal.raise_signal(signal.SIGINT)\n"
