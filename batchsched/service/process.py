@@ -22,6 +22,8 @@ _LOG: Final = logging.getLogger(__name__)
 LEFT: Final = 0
 LOST: Final = 1
 """The exit code when somebody else may lead."""
+SETTLING: Final = 0.2
+"""Seconds in which watches bring what the leader before us wrote last: room that it gave away is not ours to give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Process:
             gc.freeze()
             if self.lease is not None and not leaving.done():
                 await _first(leaving, follow, asyncio.create_task(self.lease.acquire(), name="acquire"))
+                await self.clock.sleep(SETTLING)
             if leaving.done():
                 return LEFT
             return await self._lead(service, leaving, follow)

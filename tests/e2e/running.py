@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import yaml
 
 from tests.controlplane.fixtures import Namespace, eventually
-from tests.controlplane.objects import pod_group
+from tests.controlplane.objects import pod, pod_group
 from tests.controlplane.plane import Api, ApiFault, ControlPlane
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -155,6 +156,16 @@ def all_bound(namespace: Namespace, gang: str, count: int, within: float = 15.0)
     """Wait until so many pods of a gang have a node."""
     eventually(lambda: len(bound(namespace, gang)) >= count, within)
     return bound(namespace, gang)
+
+
+def make(namespace: Namespace, gang: str, count: int) -> None:
+    """Make many pods of a gang at once."""
+
+    def one(number: int) -> None:
+        namespace.api.create(namespace.path("pods"), pod(f"{gang}-{number}", gang=gang))
+
+    with ThreadPoolExecutor(8) as some:
+        list(some.map(one, range(count)))
 
 
 def never(true: Any, seconds: float = 2.0) -> None:

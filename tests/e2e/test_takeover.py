@@ -6,16 +6,14 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
 import pytest
 
 from tests.controlplane.fixtures import Namespace, eventually
-from tests.controlplane.objects import pod
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.running import LEASE_SECONDS, Scheduler, all_bound, bound, group, leader, pods, running
+from tests.e2e.running import LEASE_SECONDS, Scheduler, all_bound, bound, group, leader, make, pods, running
 
 ROUNDS = int(os.environ.get("BATCHSCHED_TAKEOVERS", "3"))
 """`make soak` takes over more often."""
@@ -167,16 +165,6 @@ def _follows(one: Scheduler) -> bool:
 
 def _is_bound(namespace: Namespace, name: str) -> bool:
     return "nodeName" in namespace.get(name)["spec"]
-
-
-def make(namespace: Namespace, gang: str, count: int) -> None:
-    """Make many pods of a gang at once."""
-
-    def one(number: int) -> None:
-        namespace.api.create(namespace.path("pods"), pod(f"{gang}-{number}", gang=gang))
-
-    with ThreadPoolExecutor(8) as some:
-        list(some.map(one, range(count)))
 
 
 def test_lone_pod_on_an_idle_cluster_is_bound_at_once(plane, namespace):

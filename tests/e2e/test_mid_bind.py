@@ -1,0 +1,61 @@
+"""What happens to a gang of which some pods are bound and others are about to be."""
+
+import pytest
+
+from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.plane import ApiFault
+from tests.e2e.running import all_bound, bound, group, make, pods
+
+SIZE = 150
+pytestmark = pytest.mark.usefixtures("scheduler")
+
+
+@pytest.fixture
+def half_bound(namespace: Namespace) -> Namespace:
+    """A namespace in which a large gang is being bound, to two nodes."""
+    namespace.nodes(2, pods=SIZE, cpu=SIZE)
+    make(namespace, "bert", SIZE - 1)
+    group(namespace, "bert", SIZE)
+    namespace.pod(f"bert-{SIZE - 1}", gang="bert")
+    eventually(lambda: bound(namespace, "bert"))
+    return namespace
+
+
+def test_gang_of_which_a_pod_is_deleted_is_whole_when_the_pod_is_made_anew(half_bound):
+    last = f"bert-{SIZE - 1}"
+    print(f"{len(bound(half_bound))} of {SIZE} bound")
+    half_bound.api.delete(half_bound.path("pods", last))
+    half_bound.pod(last, gang="bert")
+    assert len(all_bound(half_bound, "bert", SIZE, 20)) == SIZE
+
+
+def test_gang_whose_pod_group_is_deleted_is_bound_as_it_was_decided(half_bound):
+    path = half_bound.path("podgroups", "bert", group="scheduling.batchsched.dev/v1alpha1")
+    half_bound.api.delete(path)
+    all_bound(half_bound, "bert", SIZE, 20)
+
+
+def test_gang_of_which_a_node_is_lost_is_whole_when_its_pods_are_made_anew(half_bound):
+    """As the garbage collector of pods and a Job's controller would."""
+    lost = next(iter(bound(half_bound).values()))
+    half_bound.api.delete(f"/api/v1/nodes/{lost}")
+    half_bound.nodes(1, prefix="more", pods=SIZE, cpu=SIZE)
+
+    def whole() -> bool:
+        for name, one in pods(half_bound, "bert").items():
+            if one["spec"].get("nodeName") == lost:
+                delete(half_bound, name)
+                half_bound.pod(name, gang="bert")
+        places = bound(half_bound, "bert")
+        return len(places) == SIZE and lost not in places.values()
+
+    eventually(whole, 40)
+
+
+def delete(namespace: Namespace, name: str) -> None:
+    """Delete a pod that may be gone already."""
+    try:
+        namespace.api.delete(namespace.path("pods", name))
+    except ApiFault as fault:
+        if fault.status != 404:
+            raise
