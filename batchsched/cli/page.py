@@ -76,6 +76,7 @@ def _names(field: str, kind: Any, info: ArgumentInfo | OptionInfo) -> str:
     # Inside Annotated the first name stands where a default would.
     stated = [one for one in (info.default, *(info.param_decls or ())) if isinstance(one, str)]
     names = ", ".join(f"`{name}`" for name in stated if name.startswith("-"))
+    names = names or f"`--{field.replace('_', '-')}`"  # as typer derives it
     if isinstance(kind, type) and issubclass(kind, Enum):
         return f"{names} {' or '.join(str(one.value) for one in kind)}"
     return f"{names} `{info.metavar}`" if info.metavar else names

@@ -25,7 +25,7 @@ def kustomized() -> list[Manifest]:
 
 
 def charted(*arguments: str) -> list[Manifest]:
-    command = [
+    command: list[str | Path] = [
         program("helm"),
         "template",
         "batchsched",

@@ -1,0 +1,56 @@
+"""`batchsched install`: put batchsched into a cluster, or print what would be put there."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+batchsched install --dry-run
+
+batchsched install --image registry.example.com/batchsched:0.1.0
+
+batchsched install --namespace scheduling --dry-run | kubectl diff -f -
+"""
+
+
+def install(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects; write nothing.")] = False,
+    namespace: Annotated[str, typer.Option(help="Where batchsched runs.")] = "batchsched-system",
+    image: Annotated[str | None, typer.Option(help="The image of its containers.")] = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="How many run; one of them leads.")] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="The cluster; without it KUBECONFIG or ~/.kube/config.", exists=True)
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="A context of the kubeconfig.")] = None,
+) -> None:
+    """Apply CRDs, rights, configuration and Deployment to a cluster. Applying them again changes what differs.
+
+    With --dry-run they are printed as YAML, for review or for `kubectl apply -f -`.
+    """
+    import asyncio
+
+    import yaml
+
+    from batchsched.service.installation import Installation
+
+    manifests = list(Installation(namespace, image, replicas).manifests())
+    if dry_run:
+        typer.echo(yaml.safe_dump_all(manifests, sort_keys=False), nl=False)
+        return
+    asyncio.run(_apply(manifests, kubeconfig, context))
+
+
+async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, context: str | None) -> None:
+    from batchsched.kube.clock import SystemClock
+    from batchsched.kube.connection import Connection
+    from batchsched.kube.credentials import Credentials
+    from batchsched.service.installation import apply
+
+    async with Connection(Credentials(kubeconfig, context), SystemClock()) as connection:
+        for manifest in manifests:
+            await apply(connection, manifest)
+            metadata = manifest["metadata"]
+            name = metadata["name"] if isinstance(metadata, dict) else ""
+            typer.echo(f"{str(manifest['kind']).lower()}/{name} applied")

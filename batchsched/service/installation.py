@@ -1,0 +1,101 @@
+"""What `batchsched install` makes of the files in `deploy/`: CRDs first, all in one namespace, applied by the server.
+
+The kustomize base is the one place where the objects are written down; a wheel carries a copy of it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from batchsched.errors import UnusableInput
+from batchsched.kube.connection import Connection
+from batchsched.kube.resources import Resource, plural
+
+Manifest = dict[str, Any]
+NAMESPACE: Final = "batchsched-system"
+APPLY: Final = "application/apply-patch+yaml"
+LABELS: Final = {"app.kubernetes.io/name": "batchsched"}
+_HERE: Final = Path(__file__).parents[1]
+_CLUSTER_WIDE: Final = frozenset({"Namespace", "ClusterRole", "ClusterRoleBinding"})
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What is to be installed.
+
+    Args:
+      namespace: where batchsched runs.
+      image: of its containers, None for the one in the files.
+      replicas: how many run; one leads.
+    """
+
+    namespace: str = NAMESPACE
+    image: str | None = None
+    replicas: int | None = None
+
+    def manifests(self) -> Iterator[Manifest]:
+        """Yield every object, those first that others need.
+
+        Raises:
+          UnusableInput: the files did not come with this installation of batchsched.
+        """
+        crds, base = _folder("crds"), _folder("deploy/kustomize/base")
+        for file in sorted(crds.glob("*.yaml")):
+            yield yaml.safe_load(file.read_text())
+        listed = yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
+        for name in listed:
+            if name.endswith(".yaml"):
+                for manifest in yaml.safe_load_all((base / name).read_text()):
+                    yield self._ours(manifest)
+
+    def _ours(self, manifest: Manifest) -> Manifest:
+        metadata = manifest["metadata"]
+        metadata["labels"] = LABELS | metadata.get("labels", {})
+        if manifest["kind"] == "Namespace":
+            metadata["name"] = self.namespace
+        elif manifest["kind"] not in _CLUSTER_WIDE:
+            metadata["namespace"] = self.namespace
+        for subject in manifest.get("subjects", ()):
+            subject["namespace"] = self.namespace
+        if manifest["kind"] == "Deployment":
+            self._tune(manifest["spec"])
+        return manifest
+
+    def _tune(self, spec: Manifest) -> None:
+        if self.replicas is not None:
+            spec["replicas"] = self.replicas
+        if self.image is not None:
+            spec["template"]["spec"]["containers"][0]["image"] = self.image
+
+
+async def apply(connection: Connection, manifest: Manifest) -> None:
+    """Make an object, or bring it to what the manifest says; fields of others stay.
+
+    Raises:
+      ApiError: the server refused.
+      Unreachable: there was no answer.
+    """
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace", "")
+    kind = manifest["kind"]
+    resource = Resource(manifest["apiVersion"], plural(kind), kind, namespaced=bool(namespace))
+    await connection.request(
+        "PATCH",
+        resource.path(namespace, metadata["name"]),
+        query={"fieldManager": "batchsched-install", "force": "true"},
+        body=msgspec.json.encode(manifest),
+        content_type=APPLY,
+        deadline=30.0,
+    )
+
+
+def _folder(name: str) -> Path:
+    """Return a folder of the repository, or its copy in a wheel."""
+    for found in (_HERE / "installed" / name, _HERE.parent / name):
+        if found.is_dir():
+            return found
+    raise UnusableInput(f"this batchsched came without {name}/; install it from its wheel or its repository")

@@ -1,0 +1,123 @@
+"""`batchsched install`: what it prints is what it applies, and applying it again changes nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from batchsched.service import installation
+from tests.controlplane.plane import ControlPlane
+
+PLACES = {
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/scheduling/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/scheduling/configmaps",
+    "Service": "/api/v1/namespaces/scheduling/services",
+    "Deployment": "/apis/apps/v1/namespaces/scheduling/deployments",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/scheduling/poddisruptionbudgets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/scheduling/networkpolicies",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/scheduling/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/scheduling/rolebindings",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+}
+
+
+def printed(command: Any, *arguments: object) -> list[dict[str, Any]]:
+    result = command("install", "--dry-run", *arguments)
+    assert (result.code, result.err) == (0, "")
+    return list(yaml.safe_load_all(result.out))
+
+
+def one(manifests: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    (found,) = (manifest for manifest in manifests if manifest["kind"] == kind)
+    return found
+
+
+def test_kinds_and_the_namespace_come_before_what_needs_them(command):
+    kinds = [manifest["kind"] for manifest in printed(command)]
+    assert kinds[:4] == ["CustomResourceDefinition"] * 3 + ["Namespace"]
+    assert set(kinds) == PLACES.keys()
+
+
+def test_everything_is_in_the_namespace_that_was_asked_for(command):
+    for manifest in printed(command, "--namespace", "scheduling"):
+        metadata = manifest["metadata"]
+        if manifest["kind"] == "Namespace":
+            assert metadata["name"] == "scheduling"
+        elif manifest["kind"] not in ("CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"):
+            assert metadata["namespace"] == "scheduling"
+        assert {subject["namespace"] for subject in manifest.get("subjects", ())} <= {"scheduling"}
+
+
+def test_image_and_replicas_are_those_that_were_asked_for(command):
+    spec = one(printed(command, "--image", "here/batchsched:2", "--replicas", 3), "Deployment")["spec"]
+    assert spec["replicas"] == 3
+    assert [each["image"] for each in spec["template"]["spec"]["containers"]] == ["here/batchsched:2"]
+
+
+def test_copy_of_the_files_in_a_wheel_is_found_first(command, tmp_path, monkeypatch):
+    base = tmp_path / "installed" / "deploy" / "kustomize" / "base"
+    base.mkdir(parents=True)
+    (tmp_path / "installed" / "crds").mkdir()
+    (base / "kustomization.yaml").write_text("resources: [account.yaml]\n")
+    (base / "account.yaml").write_text(
+        "{apiVersion: v1, kind: ServiceAccount, metadata: {name: of-the-wheel}}\n"
+    )
+    monkeypatch.setattr(installation, "_HERE", tmp_path)
+    assert [manifest["metadata"]["name"] for manifest in printed(command)] == ["of-the-wheel"]
+
+
+def test_installation_without_its_files_says_so(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(installation, "_HERE", tmp_path / "lib")
+    result = command("install", "--dry-run")
+    assert result.code == 1
+    assert "came without crds/; install it from its wheel or its repository" in result.err
+
+
+@pytest.fixture
+def kubeconfig(own_plane: ControlPlane) -> Path:
+    return own_plane.kubeconfig()
+
+
+def versions(plane: ControlPlane, manifests: list[dict[str, Any]]) -> dict[str, str]:
+    """Return what changes when an object does; the API server itself writes the status of new kinds."""
+    found = {}
+    for manifest in manifests:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        metadata = plane.admin.get(f"{PLACES[kind]}/{name}")["metadata"]
+        changes = "generation" if kind == "CustomResourceDefinition" else "resourceVersion"
+        found[f"{kind}/{name}"] = str(metadata[changes])
+    return found
+
+
+def test_api_server_takes_it_and_a_second_time_changes_nothing(command, own_plane, kubeconfig):
+    arguments = ("--namespace", "scheduling")
+    manifests = printed(command, *arguments)
+    first = command("install", "--kubeconfig", kubeconfig, *arguments)
+    assert (first.code, first.err) == (0, "")
+    assert len(first.out.splitlines()) == len(manifests)
+    before = versions(own_plane, manifests)
+    assert command("install", "--kubeconfig", kubeconfig, *arguments).code == 0
+    assert versions(own_plane, manifests) == before
+
+
+def test_installing_again_changes_what_differs_and_leaves_what_others_said(command, own_plane, kubeconfig):
+    arguments = ("--kubeconfig", kubeconfig, "--namespace", "scheduling")
+    assert command("install", *arguments).code == 0
+    path = f"{PLACES['Deployment']}/batchsched"
+    own_plane.admin.merge(path, {"metadata": {"annotations": {"who": "somebody else"}}})
+    assert command("install", *arguments, "--image", "here/batchsched:2").code == 0
+    found = own_plane.admin.get(path)
+    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "here/batchsched:2"
+    assert found["metadata"]["annotations"]["who"] == "somebody else"
+
+
+def test_whoever_may_not_install_is_told(command, own_plane):
+    own_plane.admin.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "nobody"}})
+    token = own_plane.token_of("default", "nobody")
+    result = command("install", "--kubeconfig", own_plane.kubeconfig(token))
+    assert result.code == 1
+    assert "forbidden" in result.err
