@@ -33,6 +33,23 @@ class EBSDisk(Value, frozen=True, gc=False):
     read_only: bool = False
 
 
+class AzureDisk(Value, frozen=True, gc=False):
+    """An Azure disk."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+    kind: str | None = None
+
+
+class NamedDisk(Value, frozen=True, gc=False):
+    """A disk of Cinder or Portworx."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class ShareSource(Value, frozen=True, gc=False):
+    """A share of Azure Files, or a disk of vSphere; scheduling asks only whether it is one."""
+
+
 class ISCSIDisk(Value, frozen=True, gc=False):
     """An iSCSI disk."""
 
@@ -63,14 +80,37 @@ class ImageSource(Value, frozen=True, gc=False):
     reference: str = ""
 
 
-class Volume(Value, frozen=True, gc=False):
+class InTreeSource(Value, frozen=True, gc=False):
+    """The kinds of volumes that Kubernetes knew by itself and that CSI drivers stand in for."""
+
+    gce_persistent_disk: GCEDisk | None = None
+    aws_elastic_block_store: EBSDisk | None = None
+    azure_disk: AzureDisk | None = None
+    azure_file: ShareSource | None = None
+    cinder: NamedDisk | None = None
+    portworx_volume: NamedDisk | None = None
+    vsphere_volume: ShareSource | None = None
+
+    @property
+    def in_tree(self) -> bool:
+        """True for a volume of one of these kinds."""
+        return bool(
+            self.gce_persistent_disk
+            or self.aws_elastic_block_store
+            or self.azure_disk
+            or self.azure_file
+            or self.cinder
+            or self.portworx_volume
+            or self.vsphere_volume
+        )
+
+
+class Volume(InTreeSource, frozen=True, gc=False):
     """One volume of a pod; kinds that scheduling does not look at are left out."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: EphemeralSource | None = None
-    gce_persistent_disk: GCEDisk | None = None
-    aws_elastic_block_store: EBSDisk | None = None
     iscsi: ISCSIDisk | None = None
     rbd: RBDDisk | None = None
     csi: CSISource | None = None
@@ -84,12 +124,7 @@ class Volume(Value, frozen=True, gc=False):
     @property
     def attachable(self) -> bool:
         """True for a volume that may count against what a node can attach: of a claim, or of a migrated kind."""
-        return bool(
-            self.persistent_volume_claim
-            or self.ephemeral
-            or self.gce_persistent_disk
-            or self.aws_elastic_block_store
-        )
+        return bool(self.persistent_volume_claim or self.ephemeral) or self.in_tree
 
 
 class ResourceRequests(Value, frozen=True, gc=False):
@@ -139,7 +174,7 @@ class VolumeNodeAffinity(Value, frozen=True, gc=False):
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(Value, frozen=True, gc=False):
+class PersistentVolumeSpec(InTreeSource, frozen=True, gc=False):
     """A piece of storage."""
 
     capacity: dict[str, str | int | float] | None = None
@@ -149,8 +184,6 @@ class PersistentVolumeSpec(Value, frozen=True, gc=False):
     volume_mode: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSISource | None = None
-    gce_persistent_disk: GCEDisk | None = None
-    aws_elastic_block_store: EBSDisk | None = None
     volume_attributes_class_name: str | None = None
 
 

@@ -16,6 +16,7 @@ from batchsched.framework.events import (
     Hint,
     Resource,
 )
+from batchsched.framework.migration import DRIVERS, NEVER, inline_handle, kind_of, volume_handle
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import (
@@ -45,13 +46,6 @@ from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, Sto
 from batchsched.solver.problem import UNLIMITED
 
 TOO_MANY_VOLUMES: Final = "node(s) exceed max volume count"
-MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-EBS: Final = "kubernetes.io/aws-ebs"
-GCE: Final = "kubernetes.io/gce-pd"
-DRIVERS: Final = {EBS: "ebs.csi.aws.com", GCE: "pd.csi.storage.gke.io"}
-"""The CSI drivers that stand in for volumes of Kubernetes' own, on nodes that say so."""
-NOWHERE: Final[frozenset[str]] = frozenset()
-EVERYWHERE: Final = frozenset(DRIVERS)
 UNBOUND: Final = "unbound:"
 """Marks a claim that has no volume yet; no handle of a volume can look like it."""
 
@@ -85,8 +79,8 @@ class NodeVolumeLimits(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        inline = tuple(volume for volume in pod.spec.volumes or () if _in_tree(volume))
-        return (claim_identity(pod), tuple(_inline(volume) for volume in inline))
+        inline = tuple(volume for volume in pod.spec.volumes or () if volume.in_tree)
+        return (claim_identity(pod), tuple((kind_of(volume), inline_handle(volume)) for volume in inline))
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
@@ -107,11 +101,11 @@ class NodeVolumeLimits(
     def _judge(self, pod: Pod, nodes: Nodes) -> Verdict:
         storage = storage_of(nodes.table)
         refused = np.zeros(len(nodes), np.bool_)
-        wanted: dict[frozenset[str], Attached] = {}
+        wanted: dict[bool, Attached] = {}
         try:
             for at, node in enumerate(nodes.indexes.tolist()):
                 csi_node = storage.csi_nodes.get(nodes.table.names[node])
-                migrated = _migrated(csi_node)
+                migrated = csi_node is not None
                 if migrated not in wanted:
                     wanted[migrated] = self._volumes(pod, storage, migrated, new=True)
                 limits = _limits(csi_node)
@@ -129,18 +123,18 @@ class NodeVolumeLimits(
 
     def _mounted(self, node: int, table: NodeTable) -> Attached:
         storage = storage_of(table)
-        migrated = _migrated(storage.csi_nodes.get(table.names[node]))
+        migrated = table.names[node] in storage.csi_nodes
         found: Attached = {}
         for pod in table.pods.attaching_on.get(node, {}).values():
             found |= self._volumes(pod, storage, migrated, new=False)
         return found
 
-    def _volumes(self, pod: Pod, storage: Storage, migrated: frozenset[str], *, new: bool) -> Attached:
-        """Return the CSI volumes that a pod mounts on a node with these migrated plugins.
+    def _volumes(self, pod: Pod, storage: Storage, migrated: bool, *, new: bool) -> Attached:
+        """Return the CSI volumes that a pod mounts, those of `migrated` kinds included or not.
 
         Raises:
           ClaimNotFound: a claim of a `new` pod does not exist.
-          PluginError: a claim has no name, or an ephemeral volume's claim is somebody else's.
+          PluginError: a claim has no name, an ephemeral volume's claim is somebody else's, or a disk's name is none.
         """
         found: Attached = {}
         for volume in pod.spec.volumes or ():
@@ -148,11 +142,19 @@ class NodeVolumeLimits(
                 claim = self._claim(pod, volume, storage, new=new)
                 resolved = _of_claim(claim, storage, migrated) if claim is not None else None
             else:
-                plugin, handle = _inline(volume)
-                resolved = (DRIVERS[plugin], handle) if plugin in migrated else None
+                resolved = self._inline(volume) if migrated else None
             if resolved is not None and all(resolved):
                 found[resolved] = resolved[0]
         return found
+
+    def _inline(self, volume: Volume) -> tuple[str, str] | None:
+        kind = kind_of(volume)
+        if kind is None:
+            return None
+        handle = inline_handle(volume)
+        if handle is None:
+            raise PluginError(self.name, "Filter", f"converting volume({volume.name}) from inline to csi")
+        return kind.driver, handle
 
     def _claim(
         self, pod: Pod, volume: Volume, storage: Storage, *, new: bool
@@ -185,7 +187,7 @@ class NodeVolumeLimits(
         for candidate in batch.candidates:
             if candidate.count != 1:
                 continue
-            volumes = self._brought(candidate, nodes.table, NOWHERE)
+            volumes = self._brought(candidate, nodes.table, migrated=False)
             for driver, count in Counter(volumes[one] for one in volumes if shared[one] == 1).items():
                 brings.setdefault(driver, {})[candidate.index] = count
         free = self._free(sorted(brings), nodes.table)
@@ -199,13 +201,13 @@ class NodeVolumeLimits(
         """Count who mounts each volume: every pod that waits, and every node where it is mounted already."""
         found: Counter[tuple[str, str]] = Counter()
         for candidate in batch.candidates:
-            for volume in self._brought(candidate, table, EVERYWHERE):
+            for volume in self._brought(candidate, table, migrated=True):
                 found[volume] += candidate.count
         for node in table.pods.attaching_on:
             found.update(self._soundly_mounted(node, table).keys())
         return found
 
-    def _brought(self, candidate: Candidate, table: NodeTable, migrated: frozenset[str]) -> Attached:
+    def _brought(self, candidate: Candidate, table: NodeTable, *, migrated: bool) -> Attached:
         try:
             return self._volumes(candidate.pod_class.pod, storage_of(table), migrated, new=False)
         except PluginError:  # Filter says so, of this pod alone
@@ -259,16 +261,16 @@ def _mounted_already(pod: Pod, _old: None, new: Pod) -> Hint:
 
 def _mounts(pod: Pod) -> frozenset[tuple[str, str]]:
     """Return claims and disks that a pod mounts, by kind and name."""
-    disks = (_inline(volume) for volume in pod.spec.volumes or ())
+    kinds = ((kind_of(volume), inline_handle(volume)) for volume in pod.spec.volumes or ())
     uses = (("claim", f"{pod.namespace}/{use.name}") for use in claim_uses(pod))
-    return frozenset((*uses, *(disk for disk in disks if disk[0])))
+    return frozenset((*uses, *((kind.plugin, handle) for kind, handle in kinds if kind and handle)))
 
 
 def _limits_changed(_pod: Pod, old: CSINode, new: CSINode | None) -> Hint:
-    """A limit was raised or lifted, or other volumes count against it."""
+    """A limit was raised or lifted."""
     before, after = _limits(old), _limits(new)
     raised = any(after.get(driver, UNLIMITED) > limit for driver, limit in before.items())
-    return Hint.queue_if(raised or (bool(before) and _migrated(old) != _migrated(new)))
+    return Hint.queue_if(raised)
 
 
 def _detached(_pod: Pod, old: VolumeAttachment, new: VolumeAttachment | None) -> Hint:
@@ -329,14 +331,7 @@ def _limits(csi_node: CSINode | None) -> dict[str, int]:
     return found
 
 
-def _migrated(csi_node: CSINode | None) -> frozenset[str]:
-    stated = csi_node.metadata.annotation(MIGRATED_PLUGINS) if csi_node else None
-    return EVERYWHERE & frozenset((stated or "").split(","))
-
-
-def _of_claim(
-    claim: PersistentVolumeClaim, storage: Storage, migrated: frozenset[str]
-) -> tuple[str, str] | None:
+def _of_claim(claim: PersistentVolumeClaim, storage: Storage, migrated: bool) -> tuple[str, str] | None:
     """Return the (driver, handle) behind a claim; before it has a volume, its class's driver and its own name."""
     volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
@@ -345,45 +340,16 @@ def _of_claim(
     if found is None:
         return None
     provisioner = found.provisioner
-    if provisioner in DRIVERS:
-        return (DRIVERS[provisioner], UNBOUND + key_of(claim)) if provisioner in migrated else None
+    if provisioner in DRIVERS or provisioner in NEVER:
+        driver = DRIVERS.get(provisioner) if migrated else None
+        return (driver, UNBOUND + key_of(claim)) if driver else None
     return provisioner, UNBOUND + key_of(claim)
 
 
-def _of_volume(volume: PersistentVolume, migrated: frozenset[str]) -> tuple[str, str] | None:
+def _of_volume(volume: PersistentVolume, migrated: bool) -> tuple[str, str] | None:
     spec = volume.spec
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
-    if spec.aws_elastic_block_store is not None and EBS in migrated:
-        return DRIVERS[EBS], _ebs_handle(spec.aws_elastic_block_store.volume_id)
-    if spec.gce_persistent_disk is not None and GCE in migrated:
-        zone = volume.metadata.label("topology.kubernetes.io/zone")
-        zone = zone or volume.metadata.label("failure-domain.beta.kubernetes.io/zone")
-        return DRIVERS[GCE], _gce_handle(spec.gce_persistent_disk.pd_name, zone or "")
-    return None
-
-
-def _in_tree(volume: Volume) -> bool:
-    return bool(_inline(volume)[0])
-
-
-def _inline(volume: Volume) -> tuple[str, str]:
-    """Return the plugin and the handle of a volume that a pod mounts by its own name, ("", "") for others."""
-    if volume.gce_persistent_disk:
-        return GCE, _gce_handle(volume.gce_persistent_disk.pd_name, "")
-    if volume.aws_elastic_block_store:
-        return EBS, _ebs_handle(volume.aws_elastic_block_store.volume_id)
-    return "", ""
-
-
-def _ebs_handle(volume_id: str) -> str:
-    """Source: `KubernetesVolumeIDToEBSVolumeID` of k8s.io/csi-translation-lib: aws://zone/name is name."""
-    return volume_id.rpartition("/")[2]
-
-
-def _gce_handle(disk: str, zone: str) -> str:
-    """Source: `TranslateInTreePVToCSI` of k8s.io/csi-translation-lib's gce_pd; several zones make a region."""
-    zones = [part for part in zone.split("__") if part]
-    if len(zones) > 1:
-        return f"projects/UNSPECIFIED/regions/{zones[0].rpartition('-')[0]}/disks/{disk}"
-    return f"projects/UNSPECIFIED/zones/{zones[0] if zones else 'UNSPECIFIED'}/disks/{disk}"
+    kind = kind_of(spec) if migrated else None
+    handle = volume_handle(volume) if kind else None
+    return (kind.driver, handle) if kind and handle else None

@@ -77,14 +77,45 @@ def test_a_claim_without_a_volume_counts_for_its_classs_driver():
     assert refused(stored([node("a")], claim("n"), csi_node("a", 0)), "n") == []
 
 
-def test_volumes_of_kubernetes_own_count_where_the_node_has_migrated_them():
-    drivers = ("pd.csi.storage.gke.io", "kubernetes.io/gce-pd"), ("ebs.csi.aws.com", "kubernetes.io/aws-ebs")
-    sources = {"gcePersistentDisk": {"pdName": "d"}}, {"awsElasticBlockStore": {"volumeID": "aws://z/vol-1"}}
-    for (driver, plugin), source in zip(drivers, sources, strict=True):
-        for migrated, expected in ((plugin, ["a"]), ("", [])):
-            made = stored([node("a")], csi_node("a", 0, driver, migrated))
-            one = pod("x", volumes=[{"name": "v", **source}])
-            assert list(refusals(NodeVolumeLimits(), one, made)) == expected
+@pytest.mark.parametrize(
+    "driver, source",
+    [
+        ("pd.csi.storage.gke.io", {"gcePersistentDisk": {"pdName": "d"}}),
+        ("ebs.csi.aws.com", {"awsElasticBlockStore": {"volumeID": "aws://z/vol-1"}}),
+        ("disk.csi.azure.com", {"azureDisk": {"diskName": "d", "diskURI": "/d"}}),
+        ("cinder.csi.openstack.org", {"cinder": {"volumeID": "d"}}),
+        ("pxd.portworx.com", {"portworxVolume": {"volumeID": "d"}}),
+    ],
+    ids=["gce", "ebs", "azure", "cinder", "portworx"],
+)
+@pytest.mark.parametrize("annotation", ["", "kubernetes.io/other"])
+def test_volumes_of_kubernetes_own_count_wherever_there_is_a_csi_node(driver, source, annotation):
+    # plugins/nodevolumelimits, `isCSIMigrationOn`: a CSINode is enough in 1.36, whatever its annotation says.
+    one = pod("x", volumes=[{"name": "v", **source}])
+    made = stored([node("a"), node("b")], csi_node("a", 0, driver, annotation))
+    assert list(refusals(NodeVolumeLimits(), one, made)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"azureFile": {"shareName": "s"}}, {"vsphereVolume": {"volumePath": "p"}}],
+    ids=["azurefile", "vsphere"],
+)
+def test_kinds_that_are_never_migrated_are_looked_at_and_do_not_count(source):
+    one = pod("x", volumes=[{"name": "v", **source}])
+    drivers = [csi_node("a", 0, "file.csi.azure.com"), csi_node("b", 0, "csi.vsphere.vmware.com")]
+    made = stored([node("a"), node("b")], *drivers)
+    assert (
+        NodeVolumeLimits().prefilter(class_of(made, one), made.all(), CycleState()).status.code
+        is Code.SUCCESS
+    )
+    assert refusals(NodeVolumeLimits(), one, made) == {}
+
+
+def test_an_azure_disk_of_another_kind_than_managed_breaks_the_pod():
+    one = pod("x", volumes=[{"name": "v", "azureDisk": {"diskURI": "/d", "kind": "Dedicated"}}])
+    with pytest.raises(PluginError, match="from inline to csi"):
+        filtered(NodeVolumeLimits(), one, stored([node("a")], csi_node("a", 0)))
 
 
 def test_a_migrated_volume_behind_a_claim_is_that_of_the_pod_that_mounts_it_by_name():

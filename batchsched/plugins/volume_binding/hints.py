@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from batchsched.framework.migration import migrated_on
 from batchsched.framework.storage import claims, may_back
-from batchsched.model.csi import CSIDriver, CSIStorageCapacity
+from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity
 from batchsched.model.pod import Pod
 from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the events and their hints. CSINodes are not among them: volumes are matched without migration."""
+    """Return the events and their hints."""
     come_or_change = Action.ADD | Action.UPDATE
     return (
         ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
@@ -18,6 +19,7 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
         ClusterEventWithHint.on(Resource.VOLUME, come_or_change, _volume_changed),
         ClusterEventWithHint.on(Resource.VOLUME, Action.DELETE, _volume_gone),
         ClusterEventWithHint.on(Resource.STORAGE_CLASS, come_or_change, _class_changed),
+        ClusterEventWithHint.on(Resource.CSI_NODE, come_or_change | Action.DELETE, _migration_changed),
         ClusterEventWithHint.on(Resource.CSI_DRIVER, Action.DELETE | Action.UPDATE, _driver_changed),
         ClusterEventWithHint.on(Resource.CSI_STORAGE_CAPACITY, come_or_change, _room_changed),
     )
@@ -68,6 +70,11 @@ def _class_changed(_pod: Pod, old: StorageClass | None, new: StorageClass) -> Hi
 
 def _made(one: StorageClass) -> tuple[object, ...]:
     return (one.provisioner, one.volume_binding_mode, one.allowed_topologies)
+
+
+def _migration_changed(_pod: Pod, old: CSINode | None, new: CSINode | None) -> Hint:
+    """Volumes of Kubernetes' own kinds are sought under other labels on the node."""
+    return Hint.queue_if(migrated_on(old) != migrated_on(new))
 
 
 def _driver_changed(_pod: Pod, old: CSIDriver, new: CSIDriver | None) -> Hint:

@@ -10,13 +10,15 @@ from typing import Final
 
 import numpy as np
 
+from batchsched.errors import PluginError
+from batchsched.framework.migration import kind_of, migrated_on, translated, volume_handle
 from batchsched.framework.node_selection import selected
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.framework.storage import SELECTED_NODE, claim_class, key_of, storage_of, volume_class
 from batchsched.model.node import Node
 from batchsched.model.quantity import base_units
-from batchsched.model.selector import LabelSelector
+from batchsched.model.selector import LabelSelector, NodeSelector
 from batchsched.model.volume import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -95,15 +97,39 @@ def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, found: F
         if volume is None:
             found.refused[3] |= sound
             return
-        reachable = _reachable(volume, nodes)
+        reachable = _reachable_bound(volume, nodes)
         found.refused[0] |= sound & ~reachable
         sound &= reachable
 
 
+def _reachable_bound(volume: PersistentVolume, nodes: Nodes) -> BoolArray:
+    """[n] the nodes that a bound volume's affinity selects; in its driver's words on nodes that have migrated its kind.
+
+    Raises:
+      PluginError: there are such nodes, and the volume cannot be put into those words.
+    """
+    reachable = _reachable(volume, nodes)
+    kind = kind_of(volume.spec)
+    if kind is None:
+        return reachable
+    csi_nodes = storage_of(nodes.table).csi_nodes
+    migrated = nodes.where_true(lambda node: kind.plugin in migrated_on(csi_nodes.get(node.name)))
+    if not migrated.any():
+        return reachable
+    if volume_handle(volume) is None:
+        raise PluginError("VolumeBinding", "Filter", f"could not translate pv {volume.metadata.name}")
+    there: BoolArray = np.where(migrated, _selected(translated(volume, kind), nodes), reachable)
+    return there
+
+
 def _reachable(volume: PersistentVolume, nodes: Nodes) -> BoolArray:
-    """[n] the nodes that a volume's affinity selects; it knows labels only, no names."""
+    """[n] the nodes that a volume's affinity selects."""
     affinity = volume.spec.node_affinity
-    required = affinity.required if affinity else None
+    return _selected(affinity.required if affinity else None, nodes)
+
+
+def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
+    """[n] the nodes that a volume's selector matches; it knows labels only, no names."""
     if required is None:
         return np.ones(len(nodes), np.bool_)
     if any(term.match_fields for term in required.node_selector_terms):
