@@ -235,7 +235,7 @@ def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
     """[n] Return an answer that has one score from 0 to 100 for each of `count` nodes."""
     made = ask(plugin, point, np.asarray, answer)
     whole = made.shape == (count,) and (not count or made.dtype.kind in "iu")
-    if not whole or (count and not 0 <= made.min() <= made.max() <= MAX_SCORE):
+    if not whole or (count and not 0 <= np.minimum.reduce(made) <= np.maximum.reduce(made) <= MAX_SCORE):
         raise PluginError(name_of(plugin), point, f"expected {count} whole numbers from 0 to {MAX_SCORE}")
     return made.astype(np.int64)
 

@@ -12,19 +12,20 @@ import numpy as np
 
 from batchsched.errors import PluginError
 from batchsched.framework import answers, points
+from batchsched.framework.asking import Asking, Scorer
 from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.extenders import ExtenderChain
 from batchsched.framework.guard import ask, name_of
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import Landing, Reach
+from batchsched.framework.prefiltering import Prefiltering
 from batchsched.framework.scan import Scan, nobody
-from batchsched.framework.scoring import normal, raw
-from batchsched.framework.standing import Scorer, Standing
+from batchsched.framework.scoring import Scoring
+from batchsched.framework.standing import Standing
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import (
     SUCCESS,
-    BoolArray,
     Code,
     IndexArray,
     IntArray,
@@ -84,12 +85,9 @@ class Pipeline:
         self.postbinds: tuple[points.PostBindPlugin, ...] = self._at("post_bind", points.PostBindPlugin)
         self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
         self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
-        # Asking a protocol whether it is met is slow; these two are asked for each pod and each class.
+        # Asking a protocol whether it is met is slow; this one is asked for each pod and each class.
         self._following: dict[object, points.PreFilterExtensionsPlugin] = {
             one: one for one in self._having(points.PreFilterExtensionsPlugin)
-        }
-        self._normalizing: dict[object, points.NormalizeScorePlugin] = {
-            one: one for one in self._having(points.NormalizeScorePlugin)
         }
         judging = {*self.prefilters, *self.filters, *self.scores}
         self.reads_all = bool(judging - set(self._signing))
@@ -101,8 +99,37 @@ class Pipeline:
         """Filters whose refusals stay true whatever lands: what the solver's masks are made of."""
         self._reach: dict[object, Reach] = {
             one: reach(one) if one in self._signing else Reach.CLUSTER
-            for one in (*self.filters, *self.scores)
+            for one in (*self.prefilters, *self.filters, *self.prescores, *self.scores)
         }
+        self._names = {one: name_of(one) for one in (*self._reach, *self._following)}
+        self._foreseen = {
+            one: one not in self._following
+            and (
+                self._reach[one] is Reach.OBJECTS
+                or (self._reach[one] is Reach.NODE and landing(one) is Landing.COUNTED)
+            )
+            for one in (*self.filters, *self._following)
+        }
+        self._prefiltering = Prefiltering(self.prefilters, self._lasts)
+        scorers = [Scorer.of(one, self._reach[one], self.weights) for one in self.scores]
+        self._scoring = Scoring(self.prescores, scorers, self._lasts)
+
+    def _lasts(self, plugin: object) -> bool:
+        """Tell whether what PreFilter or PreScore said of a class holds whoever comes and goes.
+
+        What AddPod and RemovePod change must not be shared by the pods of a class.
+        """
+        return self._reach[plugin] is not Reach.CLUSTER and plugin not in self._following
+
+    def foresees(self, state: CycleState) -> bool:
+        """Tell whether Node objects and what a node's pods request decide alone, for a class in its cycle state.
+
+        No Filter looks at the pods themselves, and none wants to know who comes and goes.
+        """
+        return all(
+            self._names[one] in state.skip_filter or self._foreseen[one]
+            for one in (*self.filters, *self._following)
+        )
 
     def _at(self, point: str, protocol: Any) -> tuple[Any, ...]:
         chosen = self._chosen.get(point)
@@ -164,8 +191,7 @@ class Pipeline:
         """
         standing = Standing() if standing is None else standing
         nodes = table.all()
-        state = CycleState()
-        status, allowed, narrowing = self._prefilter(pod, nodes, state)
+        state, status, allowed, narrowing = self._prefiltering.of(pod, nodes, standing, self.timings)
         count = len(nodes)
         if not status.ok:
             return Scan(state, status, np.zeros(count, np.bool_), nobody(count))
@@ -174,7 +200,8 @@ class Pipeline:
         names: list[str] = []
         verdicts: list[Verdict] = []
         for plugin in self.filters:
-            if name_of(plugin) in state.skip_filter:
+            name = self._names[plugin]
+            if name in state.skip_filter:
                 continue
             judged = standing.judge(
                 plugin, self._reach[plugin], table, partial(self._filter, plugin, pod, state)
@@ -182,7 +209,7 @@ class Pipeline:
             if not judged.everyone:
                 refused_by[fits & ~judged.fits] = len(verdicts)
                 fits &= judged.fits
-            names.append(name_of(plugin))
+            names.append(name)
             verdicts.append(judged.verdict)
         outside = ~allowed if allowed is not None else None
         return Scan(state, status, fits, refused_by, tuple(names), tuple(verdicts), narrowing, outside)
@@ -197,43 +224,14 @@ class Pipeline:
             return scan
         return scan.refusing(self.extenders.filter(pod.pod, scan.fits, table))
 
-    def _prefilter(
-        self, pod: PodClass, nodes: Nodes, state: CycleState
-    ) -> tuple[Status, BoolArray | None, tuple[str, ...]]:
-        """Unresolvable stops at once; Unschedulable lets the others run, and the first of them stands."""
-        self.timings.cycle()
-        refusal: Status | None = None
-        names: frozenset[str] | None = None
-        narrowing: list[str] = []
-        for plugin in self.prefilters:
-            answer = answers.prefiltered(
-                plugin, self.timings.ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
-            )
-            if answer.status.code is Code.SKIP:
-                state.skip_filter.add(name_of(plugin))
-            elif answer.status.code is Code.UNRESOLVABLE:
-                return answers.signed(answer.status, plugin), None, ()
-            elif not answer.status.ok:
-                refusal = refusal or answers.signed(answer.status, plugin)
-            if answer.nodes is not None:
-                narrowing.append(name_of(plugin))
-                names = answer.nodes if names is None else names & answer.nodes
-        if refusal is not None:
-            return refusal, None, ()
-        if names is None:
-            return SUCCESS, None, ()
-        allowed = np.fromiter((name in names for name in nodes.table.names), np.bool_, len(nodes))
-        return SUCCESS, allowed, tuple(narrowing)
-
     def _filter(self, plugin: points.FilterPlugin, pod: PodClass, state: CycleState, nodes: Nodes) -> Verdict:
         verdict = self.timings.ask(plugin, "Filter", plugin.filter, pod, nodes, state)
         return answers.verdict(plugin, verdict, len(nodes))
 
     def prepare(self, pod: PodClass, table: NodeTable) -> tuple[CycleState, Status]:
         """Run the PreFilters of one class alone: fresh state, true to what is on the nodes now."""
-        state = CycleState()
-        status, _, _ = self._prefilter(pod, table.all(), state)
-        return state, status
+        found = self._prefiltering.of(pod, table.all(), Standing(), self.timings)
+        return found.state, found.status
 
     def admits(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
@@ -281,35 +279,11 @@ class Pipeline:
         Raises:
           PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
         """
-        nodes = table.these(feasible)
-        for prescore in self.prescores:
-            status = self.timings.ask(prescore, "PreScore", prescore.prescore, pod, nodes, state)
-            if answers.status(prescore, "PreScore", status).code is Code.SKIP:
-                state.skip_score.add(name_of(prescore))
-        scorers = [
-            self._scorer(plugin, pod, state)
-            for plugin in self.scores
-            if name_of(plugin) not in state.skip_score
-        ]
-        near = [one for one in scorers if one.reach is not Reach.CLUSTER]
-        total = (Standing() if standing is None else standing).rank(near, feasible, table)
-        for one in scorers:
-            if one.reach is Reach.CLUSTER:
-                scores = one.raw(nodes)
-                total += one.weight * (scores if one.normal is None else one.normal(scores, nodes))
+        asking = Asking(self.timings, pod, state)
+        total = self._scoring.total(asking, feasible, table, Standing() if standing is None else standing)
         if self.extenders:
             total += self.extenders.prioritize(pod.pod, feasible, table)
         return total
-
-    def _scorer(self, plugin: points.ScorePlugin, pod: PodClass, state: CycleState) -> Scorer:
-        normalizing = self._normalizing.get(plugin)
-        return Scorer(
-            plugin,
-            self._reach[plugin],
-            self.weights.get(name_of(plugin), 1),
-            partial(raw, self.timings, plugin, pod, state, normalizing is None),
-            None if normalizing is None else partial(normal, self.timings, normalizing, pod, state),
-        )
 
     def constrain(
         self, batch: Batch, table: NodeTable, without: frozenset[str] = frozenset()

@@ -1,44 +1,77 @@
-"""Score and NormalizeScore of one plugin, asked and checked: what a `Scorer` calls."""
+"""PreScore and Score: the plugins that rank nodes, what of their answers still stands, and the sum of them all."""
+
+from collections.abc import Callable, Sequence
 
 from batchsched.framework import answers, points
-from batchsched.framework.nodes import Nodes
-from batchsched.framework.podclass import PodClass
+from batchsched.framework.asking import Asking, Scorer
+from batchsched.framework.guard import name_of
+from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.points import Reach
+from batchsched.framework.standing import Standing
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import IntArray
-from batchsched.framework.timing import Timings
+from batchsched.framework.status import Code, IndexArray, IntArray
 
 
-def raw(
-    timings: Timings,
-    plugin: points.ScorePlugin,
-    pod: PodClass,
-    state: CycleState,
-    final: bool,
-    nodes: Nodes,
-) -> IntArray:
-    """[n] Ask for the scores of n nodes; final where no NormalizeScore follows.
+class Scoring:
+    """The PreScore and Score plugins of a pipeline.
 
-    Raises:
-      PluginError: the plugin broke, or answered nonsense.
+    Args:
+      prescores: in the order in which they are asked.
+      scorers: those of the Score plugins, in that order.
+      lasting: tells whether what a PreScore said is said for good, of the same nodes.
     """
-    scores = timings.ask(plugin, "Score", plugin.score, pod, nodes, state)
-    if final:
-        return answers.scores(plugin, "Score", scores, len(nodes))
-    return answers.raw_scores(plugin, scores, len(nodes))
 
+    def __init__(
+        self,
+        prescores: Sequence[points.PreScorePlugin],
+        scorers: Sequence[Scorer],
+        lasting: Callable[[object], bool],
+    ) -> None:
+        self._prescores = tuple((one, name_of(one), lasting(one)) for one in prescores)
+        self._fleeting = tuple(one for one in self._prescores if not one[2])
+        self._scorers = tuple(scorers)
 
-def normal(
-    timings: Timings,
-    plugin: points.NormalizeScorePlugin,
-    pod: PodClass,
-    state: CycleState,
-    scores: IntArray,
-    nodes: Nodes,
-) -> IntArray:
-    """[n] Bring scores of n nodes into 0..100.
+    def total(self, asking: Asking, feasible: IndexArray, table: NodeTable, standing: Standing) -> IntArray:
+        """[n] Σ weight · normalised score of the nodes that fit, in ascending order.
 
-    Raises:
-      PluginError: the plugin broke, or answered nonsense.
-    """
-    made = timings.ask(plugin, "NormalizeScore", plugin.normalize, scores, pod, nodes, state)
-    return answers.scores(plugin, "NormalizeScore", made, len(nodes))
+        Raises:
+          PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
+        """
+        feasible = standing.settled(feasible)
+        nodes = table.these(feasible)
+        self._prescore(asking, feasible, nodes, standing)
+        skipped = asking.state.skip_score
+        scorers = [one for one in self._scorers if one.name not in skipped]
+        near = tuple(one for one in scorers if one.reach is not Reach.CLUSTER)
+        total = standing.rank(near, asking, feasible, table)
+        for one in scorers:
+            if one.reach is Reach.CLUSTER:
+                total += one.weight * asking.normal(one, asking.raw(one, nodes), nodes)
+        return total
+
+    def _prescore(self, asking: Asking, feasible: IndexArray, nodes: Nodes, standing: Standing) -> None:
+        """Run the PreScores; those that said it before of the same nodes, and for good, are not asked again."""
+        state, known = asking.state, standing.prescored
+        if known is not None and known[0] is feasible:
+            state.take(known[1])
+            self._ask(self._fleeting, asking, nodes, state)
+            return
+        lasting = CycleState(state)
+        self._ask(self._prescores, asking, nodes, lasting)
+        state.take(lasting)
+        kept = CycleState()
+        kept.take(lasting)
+        standing.prescored = feasible, kept
+
+    def _ask(
+        self,
+        prescores: Sequence[tuple[points.PreScorePlugin, str, bool]],
+        asking: Asking,
+        nodes: Nodes,
+        lasting: CycleState,
+    ) -> None:
+        for plugin, name, lasts in prescores:
+            state = lasting if lasts else asking.state
+            answer = asking.timings.ask(plugin, "PreScore", plugin.prescore, asking.pod, nodes, state)
+            if answers.status(plugin, "PreScore", answer).code is Code.SKIP:
+                state.skip_score.add(name)

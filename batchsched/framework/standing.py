@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from batchsched.framework.asking import Asking, Scorer
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import Reach
+from batchsched.framework.points import Reach, ScorePlugin
+from batchsched.framework.state import CycleState
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 
 MANY = 2
@@ -66,25 +68,6 @@ class Judged:
         return Judged(verdict, fits, bool(fits.all()), since)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scorer:
-    """A Score plugin as it is asked for one class.
-
-    Args:
-      plugin: the plugin.
-      reach: what its raw scores hang on.
-      weight: of its score in the total.
-      raw: [n] asks for the scores of n nodes, checked; weighted and final unless they are to be normalised.
-      normal: [n] makes scores from 0 to 100 of raw ones, None where they are that already.
-    """
-
-    plugin: object
-    reach: Reach
-    weight: int
-    raw: Callable[[Nodes], IntArray]
-    normal: Callable[[IntArray, Nodes], IntArray] | None
-
-
 @dataclass(slots=True, eq=False)
 class Scores:
     """What the Score plugins of one reach said.
@@ -99,12 +82,12 @@ class Scores:
     reach: Reach
     known: BoolArray
     plain: IntArray
-    raw: dict[object, IntArray]
+    raw: dict[ScorePlugin, IntArray]
 
     @classmethod
     def nothing(cls, scorers: Sequence[Scorer], reach: Reach, count: int) -> "Scores":
         """Know nothing of `count` nodes."""
-        normalized = [one.plugin for one in scorers if one.reach is reach and one.normal is not None]
+        normalized = [one.plugin for one in scorers if one.reach is reach and one.normalizing is not None]
         raw = {plugin: np.zeros(count, np.int64) for plugin in normalized}
         return cls(reach, np.zeros(count, np.bool_), np.zeros(count, np.int64), raw)
 
@@ -116,26 +99,26 @@ class Ranked:
     """
 
     def __init__(self, scorers: Sequence[Scorer], count: int) -> None:
-        self._plugins = tuple(one.plugin for one in scorers)
+        self._scorers = tuple(scorers)
         self._kinds = (
             Scores.nothing(scorers, Reach.OBJECTS, count),
             Scores.nothing(scorers, Reach.NODE, count),
         )
         self._plain = np.zeros(count, np.int64)
         self._since = 0
-        self._feasible = np.zeros(0, np.int32)
+        self._feasible: IndexArray | None = None
         self._inside = np.zeros(count, np.bool_)
         self._normal = np.zeros(0, np.int64)
         self._stale = True
 
-    def same(self, scorers: Sequence[Scorer]) -> bool:
+    def same(self, scorers: tuple[Scorer, ...]) -> bool:
         """Tell whether these are the plugins that were asked before."""
-        return self._plugins == tuple(one.plugin for one in scorers)
+        return self._scorers == scorers
 
-    def total(self, scorers: Sequence[Scorer], feasible: IndexArray, table: NodeTable) -> IntArray:
+    def total(self, asking: Asking, feasible: IndexArray, table: NodeTable) -> IntArray:
         """[n] Bring up to date what is known of the nodes that fit, and add up their scores."""
         moved = table.moved_since(self._since)
-        same = np.array_equal(self._feasible, feasible)
+        same = self._feasible is feasible
         self._kinds[1].known[moved] = False
         self._stale |= not same
         for kind in self._kinds:
@@ -146,9 +129,9 @@ class Ranked:
                 wanted = moved[self._inside[moved]]
             else:
                 continue
-            self._stale |= self._ask(kind, scorers, wanted, table)
+            self._stale |= self._ask(kind, asking, wanted, table)
         if self._stale:
-            self._normal = self._normalized(scorers, feasible, table)
+            self._normal = self._normalized(asking, feasible, table)
             self._stale = False
         # Noted at the end: where a plugin broke, what it was to say is asked for again.
         if not same:
@@ -160,12 +143,12 @@ class Ranked:
         total: IntArray = plain + self._normal
         return total
 
-    def _ask(self, kind: Scores, scorers: Sequence[Scorer], nodes: IndexArray, table: NodeTable) -> bool:
+    def _ask(self, kind: Scores, asking: Asking, nodes: IndexArray, table: NodeTable) -> bool:
         """Ask about nodes of which not everything is known; tells whether a score that is to be normalised changed."""
         if not len(nodes):
             return False
         view = table.these(nodes)
-        found = [(one, one.raw(view)) for one in scorers if one.reach is kind.reach]
+        found = [(one, asking.raw(one, view)) for one in self._scorers if one.reach is kind.reach]
         plain = np.zeros(len(nodes), np.int64)
         changed = False
         for one, scores in found:
@@ -180,13 +163,13 @@ class Ranked:
         kind.known[view.where] = True
         return changed
 
-    def _normalized(self, scorers: Sequence[Scorer], feasible: IndexArray, table: NodeTable) -> IntArray:
+    def _normalized(self, asking: Asking, feasible: IndexArray, table: NodeTable) -> IntArray:
         total = np.zeros(len(feasible), np.int64)
         view = table.these(feasible)
         for kind in self._kinds:
-            for one in scorers:
-                if one.normal is not None and one.reach is kind.reach:
-                    total += one.weight * one.normal(kind.raw[one.plugin][feasible], view)
+            for one in self._scorers:
+                if one.normalizing is not None and one.reach is kind.reach:
+                    total += one.weight * asking.normal(one, kind.raw[one.plugin][feasible], view)
         return total
 
 
@@ -196,6 +179,11 @@ class Standing:
     def __init__(self) -> None:
         self._judged: dict[object, Judged] = {}
         self._ranked: Ranked | None = None
+        self._feasible = np.zeros(0, np.int32)
+        self.prefiltered: CycleState | None = None
+        """What PreFilters wrote that need not be asked again; None: all are asked."""
+        self.prescored: tuple[IndexArray, CycleState] | None = None
+        """[n] the nodes that fitted, and what PreScores wrote that need not be asked again about these."""
 
     def judge(
         self, plugin: object, reach: Reach, table: NodeTable, ask: Callable[[Nodes], Verdict]
@@ -218,14 +206,22 @@ class Standing:
             self._judged[plugin] = found
         return found
 
-    def rank(self, scorers: Sequence[Scorer], feasible: IndexArray, table: NodeTable) -> IntArray:
-        """[n] Return the total of Score plugins whose reach is not the cluster, for the nodes that fit.
+    def settled(self, feasible: IndexArray) -> IndexArray:
+        """[n] Return the nodes that fit: the very array of the last time where they are the same."""
+        if not np.array_equal(self._feasible, feasible):
+            self._feasible = feasible
+        return self._feasible
+
+    def rank(
+        self, scorers: tuple[Scorer, ...], asking: Asking, feasible: IndexArray, table: NodeTable
+    ) -> IntArray:
+        """[n] Return the total of Score plugins whose reach is not the cluster, for the nodes that fit, `settled`.
 
         Nodes that do not fit are not asked about, nor do they count when scores are normalised.
         """
         if self._ranked is None or not self._ranked.same(scorers):
             self._ranked = Ranked(scorers, len(table.nodes))
-        return self._ranked.total(scorers, feasible, table)
+        return self._ranked.total(asking, feasible, table)
 
 
 class Standings:

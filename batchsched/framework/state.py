@@ -24,11 +24,16 @@ class StateKey(Generic[T]):
 
 
 class CycleState:
-    """What plugins keep between the points of one pod class. It lives for one pass through the pipeline."""
+    """What plugins keep between the points of one pod class. It lives for one pass through the pipeline.
 
-    __slots__ = ("_values", "skip_filter", "skip_score")
+    Args:
+      below: is read where nothing was written here.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_below", "_values", "skip_filter", "skip_score")
+
+    def __init__(self, below: "CycleState | None" = None) -> None:
+        self._below = below
         self._values: dict[str, object] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
@@ -43,15 +48,23 @@ class CycleState:
         Raises:
           KeyError: nothing was kept under the key: a plugin read before it wrote.
         """
+        if self._below is not None and key.name not in self._values:
+            return self._below.read(key)
         return cast(T, self._values[key.name])
 
     def has(self, key: StateKey[T]) -> bool:
         """Tell whether something was kept."""
-        return key.name in self._values
+        return key.name in self._values or (self._below is not None and self._below.has(key))
+
+    def take(self, other: "CycleState") -> None:
+        """Write what was written to another state, not what is below that one; values are shared."""
+        self._values.update(other._values)
+        self.skip_filter |= other.skip_filter
+        self.skip_score |= other.skip_score
 
     def clone(self) -> "CycleState":
         """Return a copy for a trial: values that can be cloned are, alone or in a tuple; all others are shared."""
-        copy = CycleState()
+        copy = CycleState(None if self._below is None else self._below.clone())
         copy._values = {name: _cloned(value) for name, value in self._values.items()}
         copy.skip_filter = set(self.skip_filter)
         copy.skip_score = set(self.skip_score)

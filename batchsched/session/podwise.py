@@ -147,9 +147,8 @@ class Podwise:
         return message(answer.status)
 
     def _fences(self, gang: Gang) -> Iterator[Fence]:
-        fence = Fence.of(self._scene, gang)
         yield Fence.of(self._scene, gang)
-        yield from fence.each()
+        yield from Fence.of(self._scene, gang).each()
 
     def _try(self, gang: Gang, fence: Fence) -> Trial:
         trial = Trial(Walked(gang), fence, np.zeros(len(self._frame.table.resources), np.int64))

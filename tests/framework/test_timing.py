@@ -62,6 +62,6 @@ def test_listener_hears_of_plugins_and_the_decision_is_the_same():
     noting = Noting()
     assert decide(snapshot, chosen, NOW, 1, telemetry=noting) == decide(snapshot, chosen, NOW, 1)
     heard = set(noting.calls)
-    assert ("NodeResourcesFit", "PreFilter") in heard
+    assert ("NodeResourcesFit", "Filter") in heard
     assert ("GangScheduling", "Permit") in heard
-    assert 0 < noting.calls.count(("NodeResourcesFit", "PreFilter")) < 30
+    assert 0 < noting.calls.count(("GangScheduling", "PreFilter")) < 30
