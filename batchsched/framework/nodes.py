@@ -201,6 +201,7 @@ class NodeTable:
         self.requested = np.zeros_like(self.allocatable)
         self.nonzero = np.zeros((len(self.nodes), 2), np.int64)
         self.pods = PodTable(len(self.nodes))
+        self._counted: dict[str, tuple[IntArray, IntArray]] = {}
         self.generation = 0
         """Counts the pods that came and left."""
         self._log: list[int] = []
@@ -234,14 +235,24 @@ class NodeTable:
         self.requested[node] += requested
         self.nonzero[node] += nonzero
         self.pods.add(pod, node)
+        self._counted[pod.key] = (requested, nonzero)
         self._moved(node)
 
     def remove(self, pod: Pod, requested: IntArray, nonzero: IntArray) -> None:
         """Take a pod away again."""
         node = self.pods.remove(pod)
+        del self._counted[pod.key]
         self.requested[node] -= requested
         self.nonzero[node] -= nonzero
         self._moved(node)
+
+    def counted(self, pod: Pod) -> tuple[IntArray, IntArray]:
+        """Return ([R], [2]) what a pod that is on a node was counted with.
+
+        Raises:
+          KeyError: the pod is on no node.
+        """
+        return self._counted[pod.key]
 
     def _moved(self, node: int) -> None:
         self.generation += 1

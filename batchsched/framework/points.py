@@ -18,6 +18,7 @@ from batchsched.framework.podclass import PodClass
 from batchsched.framework.scan import Scan
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import (
+    BoolArray,
     IndexArray,
     IntArray,
     PermitAnswer,
@@ -50,7 +51,8 @@ class Landing(Enum):
 class Reach(Enum):
     """On what the verdict of a Filter and the raw score of a Score hang, beside the class of the pod.
 
-    What a plugin says holds at each of its points; NormalizeScore looks at the raw scores alone then.
+    What a plugin says holds at each of its points; NormalizeScore looks at the raw scores alone then, PreFilter and
+    PreScore at no pods on nodes: they are not asked again about a class that they did not refuse or narrow.
 
     OBJECTS: on Node objects, and on what the snapshot has beside pods: never asked twice.
     NODE: and on the pods of the node that is judged: asked again about nodes to which pods came, or which they left.
@@ -187,6 +189,31 @@ class Trial(Protocol):
         ...
 
 
+class Trials(Protocol):
+    """Several nodes as they would be, tried together: a row for each. Nothing has to be undone."""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes that are tried, row by row."""
+        ...
+
+    def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
+        """Put pods[i] on the node of rows[i]."""
+        ...
+
+    def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
+        """Take pods[i] off the node of rows[i]."""
+        ...
+
+    def refusals(self) -> list[Status]:
+        """Ask all Filters about each node as it is now; Success where it fits."""
+        ...
+
+    def fits(self, rows: IndexArray) -> BoolArray:
+        """[k] Tell which rows fit as they are now, of some that fitted before."""
+        ...
+
+
 Leaving = tuple[tuple[Pod, ...], int]
 """The pods that would leave a node, the most important first, and how many disruption budgets that violates."""
 
@@ -214,6 +241,10 @@ class PostFilterHandle(Protocol):
 
     def trial(self, node: int) -> Trial:
         """Begin a trial of one node of the table."""
+        ...
+
+    def trials(self, nodes: Sequence[int]) -> Trials:
+        """Begin trials of those of some nodes that can be tried together: the others need one of their own."""
         ...
 
     def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:

@@ -19,7 +19,8 @@ from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import Leaving, PreFilterExtensionsPlugin
 from batchsched.framework.scan import Scan
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import SUCCESS, Code, PostFilterAnswer, Status, Verdict
+from batchsched.framework.status import SUCCESS, Code, IntArray, PostFilterAnswer, Status, Verdict
+from batchsched.framework.trials import NodeTrials
 from batchsched.model.pod import Pod
 from batchsched.model.policy import PodDisruptionBudget
 
@@ -76,6 +77,7 @@ class NodeTrial:
         self._node = node
         self._state = handle.scan.state.clone()
         self._undo: list[tuple[Pod, bool]] = []
+        self._counted: dict[str, tuple[IntArray, IntArray]] = {}
         self._ports = self._held_ports()
 
     def __enter__(self) -> "NodeTrial":
@@ -140,11 +142,11 @@ class NodeTrial:
 
     def _move(self, pod: Pod, *, come: bool) -> None:
         table = self._handle.table
-        requests, nonzero = table.read_requests(pod)
         if come:
-            table.add(pod, self._node, requests, nonzero)
+            table.add(pod, self._node, *(self._counted.pop(pod.key, None) or table.read_requests(pod)))
             return
-        table.remove(pod, requests, nonzero)
+        self._counted[pod.key] = table.counted(pod)
+        table.remove(pod, *self._counted[pod.key])
         freed = host_ports(pod)
         there = table.pods.ports_on.get(self._node)
         if freed and there:
@@ -220,6 +222,14 @@ class Handle:
     def trial(self, node: int) -> NodeTrial:
         """Begin a trial of one node."""
         return NodeTrial(self, node)
+
+    def trials(self, nodes: Sequence[int]) -> NodeTrials:
+        """Begin trials of those of some nodes that can be tried together: nobody else waits for them."""
+        together: Sequence[int] = ()
+        if self.pipeline.foresees(self.scan.state):
+            waited_for = {node for node in self.nominations.pods if self.nominations.rivals(self.pod, node)}
+            together = [node for node in nodes if node not in waited_for]
+        return NodeTrials(self.pipeline, self.pod, self.table, self.scan.state, together)
 
     def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
         """Return the nodes where room may be made, by name, after the extenders were asked; in their order.

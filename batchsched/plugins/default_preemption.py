@@ -2,10 +2,11 @@
 
 import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import override
 
@@ -18,7 +19,7 @@ from batchsched.framework.events import (
     Resource,
 )
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import PostFilterHandle, PostFilterPlugin, SignaturePlugin, Trial
+from batchsched.framework.points import PostFilterHandle, PostFilterPlugin, SignaturePlugin, Trial, Trials
 from batchsched.framework.scan import Scan, fit_error
 from batchsched.framework.status import Code, PostFilterAnswer, Status
 from batchsched.model.custom import Part
@@ -145,8 +146,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         )
         start = zlib.crc32(pod.pod.key.encode()) % len(places)
         fitting, unharmed = "", 0
-        for at in (*places[start:], *places[:start]):
-            room = _make_room(at, handle)
+        for at, room in _rooms((*places[start:], *places[:start]), enough, handle):
             if isinstance(room, Status):
                 found.rejected[names[at]] = room
             elif not room.victims:
@@ -196,6 +196,18 @@ def terminating_by_preemption(pod: Pod) -> bool:
     return False
 
 
+def _rooms(
+    places: Sequence[int], together: int, handle: PostFilterHandle
+) -> Iterator[tuple[int, Room | Status]]:
+    """Yield node by node what can be made of it; so many are worked out together, where that can be done."""
+    step = max(1, together)
+    for start in range(0, len(places), step):
+        some = places[start : start + step]
+        known = _make_rooms(handle.trials(some), handle)
+        for at in some:
+            yield at, known[at] if at in known else _make_room(at, handle)
+
+
 def _make_room(node: int, handle: PostFilterHandle) -> Room | Status:
     """Take all pods of lower priority away, then let back whoever is not in the way, the most important first.
 
@@ -216,17 +228,75 @@ def _tried(node: str, lower: Sequence[Pod], trial: Trial, handle: PostFilterHand
     refusal = trial.refusal()
     if not refusal.ok:
         return refusal
-    ordered = sorted(lower, key=lambda one: importance(one, handle))
-    violating, others = by_budget(ordered, handle.budgets)
-    victims: list[Pod] = []
-    violations = 0
-    for at, victim in enumerate((*violating, *others)):
+    leaving = Reprieve.of(lower, handle)
+    for at, victim in enumerate(leaving.order):
         trial.add(victim)
         if not trial.refusal().ok:
             trial.remove(victim)
-            victims.append(victim)
-            violations += at < len(violating)
-    return Room(node, tuple(sorted(victims, key=lambda one: importance(one, handle))), violations)
+            leaving.stays_away(at)
+    return leaving.room(node)
+
+
+def _make_rooms(trials: Trials, handle: PostFilterHandle) -> dict[int, Room | Status]:
+    """As `_make_room`, for all nodes of some trials at once."""
+    names = handle.table.names
+    lower = [handle.lower_on(node) for node in trials.nodes]
+    rows = np.repeat(np.arange(len(lower), dtype=np.int32), [len(some) for some in lower])
+    trials.remove(rows, [pod for some in lower for pod in some])
+    found: dict[int, Room | Status] = {}
+    left: dict[int, Reprieve] = {}
+    for row, (node, some, refusal) in enumerate(zip(trials.nodes, lower, trials.refusals(), strict=True)):
+        if not some:
+            found[node] = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
+        elif not refusal.ok:
+            found[node] = refusal
+        else:
+            left[row] = Reprieve.of(some, handle)
+    for at in range(max((len(one.order) for one in left.values()), default=0)):
+        asked = [row for row, one in left.items() if at < len(one.order)]
+        trials.add(np.asarray(asked, np.int32), [left[row].order[at] for row in asked])
+        fits = trials.fits(np.asarray(asked, np.int32))
+        out = [row for row, fit in zip(asked, fits.tolist(), strict=True) if not fit]
+        trials.remove(np.asarray(out, np.int32), [left[row].order[at] for row in out])
+        for row in out:
+            left[row].stays_away(at)
+    return found | {trials.nodes[row]: one.room(names[trials.nodes[row]]) for row, one in left.items()}
+
+
+@dataclass(slots=True)
+class Reprieve:
+    """The pods that left a node, in the order in which they may come back.
+
+    Args:
+      by_importance: the most important first.
+      order: those first whose disruption a budget does not allow.
+      violating: the number of these.
+      away: keys of those for which there is no room.
+      violations: how many of these are violating.
+    """
+
+    by_importance: Sequence[Pod]
+    order: tuple[Pod, ...]
+    violating: int
+    away: set[str] = field(default_factory=set)
+    violations: int = 0
+
+    @classmethod
+    def of(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "Reprieve":
+        """Put the pods that left in order."""
+        ordered = sorted(lower, key=lambda one: importance(one, handle)) if len(lower) > 1 else lower
+        violating, others = by_budget(ordered, handle.budgets)
+        return cls(ordered, (*violating, *others), len(violating))
+
+    def stays_away(self, at: int) -> None:
+        """Note that there is no room for the pod at a place in the order."""
+        self.away.add(self.order[at].key)
+        self.violations += at < self.violating
+
+    def room(self, node: str) -> Room:
+        """Return the room that is made on a node."""
+        victims = tuple(pod for pod in self.by_importance if pod.key in self.away)
+        return Room(node, victims, self.violations)
 
 
 def importance(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:

@@ -2,16 +2,20 @@ import math
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from typing_extensions import override
 
 from batchsched.errors import PluginError
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.postfilter import Handle, Nominations, make_room, scan_beside_nominated
-from batchsched.framework.status import Code
+from batchsched.framework.registry import standard
+from batchsched.framework.status import Code, Verdict
+from batchsched.model.pod import Container
 from batchsched.model.policy import PodDisruptionBudget
 from batchsched.plugins.default_preemption import (
     DefaultPreemption,
@@ -22,9 +26,11 @@ from batchsched.plugins.default_preemption import (
     importance,
     terminating_by_preemption,
 )
+from batchsched.plugins.gang_scheduling import GangScheduling
 from batchsched.plugins.node_name import NodeName
 from batchsched.plugins.node_ports import NodePorts
 from batchsched.plugins.node_resources_fit import NodeResourcesFit
+from batchsched.settings.schema import Profile
 from tests.plugins.cluster import node, pod, table
 
 SMALL = {"cpu": "4"}
@@ -332,3 +338,101 @@ def test_no_victim_could_stay_and_nothing_is_left_behind(there, cpu, priority, a
     assert tried == {
         name for at, name in enumerate(made.names) if handle.scan.code_at(at) is Code.UNSCHEDULABLE
     }
+
+
+class OneByOne(Handle):
+    """Tries every node alone."""
+
+    @override
+    def trials(self, nodes):
+        return super().trials(())
+
+
+class Unsaid:
+    """A Filter that does not say how far it looks: to where there are two pods at most."""
+
+    name = "Unsaid"
+
+    def filter(self, pod, nodes, state):
+        counts = [len(list(nodes.pods.on(at))) for at in nodes.indexes.tolist()]
+        return Verdict.refuse(np.asarray(counts) > 2, "too many", unresolvable=False)
+
+
+HELD = st.sampled_from([None, None, None, None, None, None, 80, 81])
+ANYONE = st.tuples(
+    st.sampled_from("abcdefgh"),
+    st.integers(1, 3),
+    st.integers(0, 3),
+    st.integers(0, 2),
+    st.sampled_from(["k", "m"]),
+    HELD,
+)
+
+
+@pytest.mark.properties
+@given(
+    there=st.lists(
+        st.lists(ANYONE, min_size=2, max_size=5, unique_by=lambda one: one[0]), min_size=1, max_size=5
+    ),
+    wish=st.tuples(st.integers(3, 4), st.integers(1, 4), HELD),
+    waiting=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), max_size=2),
+    budgets=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["k", "m"])), max_size=2),
+    tainted=st.sets(st.integers(1, 4), max_size=1),
+    enough=st.tuples(st.integers(0, 100), st.integers(1, 3)),
+    others=st.sampled_from([(), (), (), (Unsaid(),)]),
+)
+def test_nodes_tried_together_are_found_as_one_by_one(there, wish, waiting, budgets, tainted, enough, others):
+    names = [f"n{at}" for at in range(len(there))]
+    bound = {
+        name: [
+            with_port(running(f"{name}-{each}", str(cpu), priority, minute, {"app": app}), port)
+            for each, cpu, priority, minute, app, port in pods
+        ]
+        for name, pods in zip(names, there, strict=True)
+    }
+    taint = [{"key": "a", "effect": "NoSchedule"}]
+    made = table(
+        [node(name, SMALL, taints=taint if at in tainted else []) for at, name in enumerate(names)], bound
+    )
+    made.snapshot = replace(
+        made.snapshot,
+        pod_disruption_budgets=tuple(
+            budget(allowed, f"b{at}", app=app) for at, (allowed, app) in enumerate(budgets)
+        ),
+    )
+    cpu, priority, port = wish
+    one = with_port(wanting(str(cpu), priority), port)
+    nominated = [
+        msgspec.structs.replace(
+            running(f"w{at}", str(some), high), status=type(one.status)(nominated_node_name=f"n{where}")
+        )
+        for at, (where, high, some) in enumerate(waiting)
+    ]
+    default = [
+        each for each in standard().pipeline(Profile()).plugins if not isinstance(each, GangScheduling)
+    ]
+    pipeline, nominations = Pipeline([*default, *others]), Nominations.of(nominated, made)
+    requests, nonzero = made.read_requests(one)
+    seen = PodClass.of(one, requests, (int(nonzero[0]), int(nonzero[1])), priority)
+    scan = scan_beside_nominated(pipeline, seen, made, nominations)
+    if scan.fits.any():
+        return
+    plugin = DefaultPreemption(
+        DefaultPreemptionArgs(
+            min_candidate_nodes_percentage=enough[0], min_candidate_nodes_absolute=enough[1]
+        )
+    )
+    told = [
+        plugin.search(seen, scan, kind(pipeline, seen, made, scan, nominations))
+        for kind in (Handle, OneByOne)
+    ]
+    assert told[0] == told[1]
+
+
+def with_port(one, port):
+    """A pod whose container takes a port of its host."""
+    if port is None:
+        return one
+    container = msgspec.convert({"name": "p", "ports": [{"containerPort": 80, "hostPort": port}]}, Container)
+    spec = msgspec.structs.replace(one.spec, containers=(*one.spec.containers, container))
+    return msgspec.structs.replace(one, spec=spec)
