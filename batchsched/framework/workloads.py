@@ -12,9 +12,8 @@ from batchsched.model.policy import Service
 from batchsched.model.selector import LabelSelector
 from batchsched.model.snapshot import Snapshot
 
-WORKLOADS: Final = frozenset(
-    {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
-)
+CONTROLLER: Final = "ReplicationController"
+WORKLOADS: Final = frozenset({("v1", CONTROLLER), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
 """Owners whose selectors count for default constraints."""
 
 
@@ -30,6 +29,11 @@ def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
             labels |= wanted
     owner = controller_of(pod)
     named = () if owner is None else _workloads(table).get((owner.kind, pod.namespace, owner.name), ())
+    if owner is not None and owner.kind == CONTROLLER:
+        # Labels of a ReplicationController take the place of a Service's; other selectors come on top.
+        for selector in named:
+            labels |= selector.match_labels or {}
+        named = ()
     own = (LabelSelector(match_labels=labels),) if labels else ()
     return (*own, *named)
 
@@ -73,13 +77,11 @@ def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelect
         found: dict[tuple[str, str, str], tuple[LabelSelector, ...]] = {}
         for one in snapshot.replication_controllers:
             if one.spec.selector:
-                found[_key("ReplicationController", one.metadata)] = (
-                    LabelSelector(match_labels=one.spec.selector),
-                )
+                found[_key(CONTROLLER, one.metadata)] = (LabelSelector(match_labels=one.spec.selector),)
         sets = [("ReplicaSet", one.metadata, one.spec.selector) for one in snapshot.replica_sets]
         sets += [("StatefulSet", one.metadata, one.spec.selector) for one in snapshot.stateful_sets]
         for kind, metadata, selector in sets:
-            if selector is not None:
+            if selector is not None and (selector.match_labels or selector.match_expressions):
                 found[_key(kind, metadata)] = (selector,)
         return found
 

@@ -136,7 +136,8 @@ class VolumeRestrictions(
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         found = state.read(CONFLICTS)
         disks = _disks_in_use(nodes, found.disks)
-        if not found.uses:
+        # Where pods have come to share such a claim all the same, more leave than were counted.
+        if found.uses <= 0:
             return Verdict.refuse(disks, DISK_IN_USE, unresolvable=False)
         return Verdict((DISK_IN_USE, CLAIM_IN_USE), np.stack((disks, ~disks)), np.zeros(len(nodes), np.bool_))
 
