@@ -19,7 +19,7 @@ from batchsched.session.follow import Follower
 from batchsched.settings.schema import Profile
 from batchsched.sim.generator import Recipe, generate
 from batchsched.sim.outages import draw
-from batchsched.sim.result import RunResult, Series
+from batchsched.sim.result import QueueSeries, RunResult, Series
 from batchsched.sim.run import Progress, RunSettings, run
 from batchsched.sim.workload import Workload
 
@@ -128,4 +128,4 @@ def _make(experiment: Experiment) -> RunResult:
     if experiment.detail:
         return result
     gangs = tuple(replace(one, placements=()) for one in result.gangs)
-    return replace(result, gangs=gangs, series=Series((), {}, {}, (), ()))
+    return replace(result, gangs=gangs, series=Series((), {}, {}, (), ()), queues=QueueSeries())

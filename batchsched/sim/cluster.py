@@ -4,7 +4,7 @@ Whatever changes is told to the scheduler at once, object by object; only a chan
 from the cluster as it stands then.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from batchsched.model.decision import Decision
@@ -14,6 +14,7 @@ from batchsched.model.pod import Pod
 from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.ports.scheduler import SchedulerFactory
 from batchsched.sim.kubelet import Kubelet
+from batchsched.sim.ledger import Ledger
 from batchsched.sim.life import Life
 from batchsched.sim.meter import Meter
 from batchsched.sim.workload import Workload
@@ -33,6 +34,7 @@ class Cluster:
         self.scheduler = scheduler(workload.cluster)
         self.meter = Meter(workload.cluster.nodes)
         self.meter.add(pod for pod in workload.cluster.pods if pod.node)
+        self.ledger = Ledger(self.meter.resources)
         self.lives = tuple(
             Life(number, arrival, self.meter.gpus(arrival.pods))
             for number, arrival in enumerate(workload.arrivals)
@@ -60,14 +62,16 @@ class Cluster:
         self.scheduler.add_pods(arrival.pods)
         for key in life.pending:
             self._gang_of[key] = life
-        self.meter.add(life.bound.values())
+        self._count(life, life.bound.values())
+        self.ledger.want(life.arrival.queue, map(self.meter.requests, arrival.pods))
         self.waiting += 1
         return self._starts(life, now)
 
     def end(self, life: Life, now: int) -> None:
         """Let a gang finish: its pods and its PodGroup are gone."""
         gone = life.end(now)
-        self.meter.add((pod for pod in gone if pod.node), -1)
+        self._count(life, [pod for pod in gone if pod.node], -1)
+        self.ledger.want(life.arrival.queue, map(self.meter.requests, gone), -1)
         for pod in gone:
             self._gang_of.pop(pod.key, None)
         self.scheduler.remove_pods(gone)
@@ -79,7 +83,7 @@ class Cluster:
 
     def bind(self, decision: Decision, now: int) -> list[Life]:
         """Do what a decision says; returns the gangs that begin to run."""
-        self._evict(decision)
+        self._evict(decision, now)
         if decision.waiting or self._held:
             self._hold(decision)
         touched: dict[int, tuple[Life, list[Pod]]] = {}
@@ -89,8 +93,8 @@ class Cluster:
             pod = self._kubelet.start(life.pending[key], one.node, now)
             life.bind(pod, key)
             touched.setdefault(life.number, (life, []))[1].append(pod)
-        for _, pods in touched.values():
-            self.meter.add(pods)
+        for life, pods in touched.values():
+            self._count(life, pods)
             self.scheduler.bind_pods(pods)
         return [life for life, _ in touched.values() if self._starts(life, now)]
 
@@ -103,7 +107,12 @@ class Cluster:
             life.placements = self.meter.units(life.bound.values())
         return started
 
-    def _evict(self, decision: Decision) -> None:
+    def _count(self, life: Life, pods: Collection[Pod], sign: int = 1) -> None:
+        """Count pods of a gang that were bound, or, with sign -1, that are gone."""
+        self.meter.add(pods, sign)
+        self.ledger.hold(life.arrival.queue, map(self.meter.requests, pods), sign)
+
+    def _evict(self, decision: Decision, now: int) -> None:
         """Kill the gangs that lose a pod; one that keeps its minimum loses that pod only."""
         lost: dict[int, tuple[Life, list[str]]] = {}
         keys = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
@@ -112,24 +121,26 @@ class Cluster:
             if mine:
                 lost[number] = (self.lives[number], mine)
         for life, mine in lost.values():
-            self._lose(life, mine)
+            life.evicted += self._lose(life, mine, now)
 
-    def _lose(self, life: Life, keys: Iterable[str]) -> None:
+    def _lose(self, life: Life, keys: Iterable[str], now: int) -> int:
+        """Kill pods of a gang, all of them where too few would stay; returns how many."""
         gone = set(keys)
         if len(life.bound) - len(gone) < life.arrival.minimum:
             gone = set(life.bound)
             if life.started is not None:
                 self.running -= 1
                 self.waiting += 1
-            life.kill()
+            life.kill(now)
         removed = [life.bound.pop(key) for key in list(life.bound) if key in gone]
-        self.meter.add(removed, -1)
+        self._count(life, removed, -1)
         self.scheduler.remove_pods(removed)
         fresh = [self._kubelet.anew(pod) for pod in removed]
         for pod in fresh:
             life.pending[pod.key] = pod
             self._gang_of[pod.key] = life
         self.scheduler.add_pods(fresh)
+        return len(removed)
 
     def _hold(self, decision: Decision) -> None:
         """Remember who waits at Permit, on which nodes."""
@@ -147,7 +158,7 @@ class Cluster:
 
     # Nodes
 
-    def fail(self, node: str) -> None:
+    def fail(self, node: str, now: int) -> None:
         """Take a node down: the gangs on it are killed whole and wait again, pods that stayed for good are gone."""
         if node in self._down:
             return
@@ -156,7 +167,7 @@ class Cluster:
         for number in list(self._there):
             life = self.lives[number]
             if any(pod.node == node for pod in life.bound.values()):
-                self._lose(life, tuple(life.bound))
+                self._lose(life, tuple(life.bound), now)
         lost = [pod for pod in self._lasting if pod.node == node]
         self.meter.add(lost, -1)
         self._lasting = [pod for pod in self._lasting if pod.node != node]

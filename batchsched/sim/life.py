@@ -19,6 +19,8 @@ class Life:
       started: seconds since 1970 at which its minimum was bound; None while it waits.
       ended: when it finished.
       restarts: how often it was killed; an end that was foreseen before the last kill does not come.
+      lost: seconds that it ran in vain, over all its kills.
+      evicted: its pods that decisions took.
       placements: (node, units there) of its last run.
     """
 
@@ -30,6 +32,8 @@ class Life:
     started: int | None = None
     ended: int | None = None
     restarts: int = 0
+    lost: int = 0
+    evicted: int = 0
     placements: tuple[tuple[str, int], ...] = ()
 
     def arrive(self) -> None:
@@ -42,9 +46,10 @@ class Life:
         del self.pending[key]
         self.bound[key] = pod
 
-    def kill(self) -> None:
+    def kill(self, now: int) -> None:
         """Lose what it has run so far; whoever kills it sees to its pods."""
         if self.started is not None:
+            self.lost += now - self.started
             self.started = None
             self.restarts += 1
 
@@ -79,4 +84,6 @@ class Life:
             estimate=group.spec.expected_runtime_seconds if group is not None else None,
             placements=self.placements,
             restarts=self.restarts,
+            lost=self.lost,
+            evicted=self.evicted,
         )

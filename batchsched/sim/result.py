@@ -31,6 +31,8 @@ class GangRecord:
       placements: (node, units there) in the order of the decision; a unit is a device where the gang asks for any,
         else a pod.
       restarts: how often it was killed and queued again.
+      lost: seconds that it ran in vain before it was killed.
+      evicted: its pods that decisions evicted, with those that had to go with them.
     """
 
     key: str
@@ -44,6 +46,8 @@ class GangRecord:
     estimate: int | None
     placements: tuple[tuple[str, int], ...] = ()
     restarts: int = 0
+    lost: int = 0
+    evicted: int = 0
 
     @property
     def finished(self) -> bool:
@@ -84,6 +88,25 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSeries:
+    """Queues over time: a row for each moment at which a queue's figures changed; it holds until the queue's next.
+
+    Args:
+      resources: R names.
+      times: [S] seconds since 1970, ascending.
+      queues: [S] whose row it is.
+      held: [S, R] what its bound pods request, in base units.
+      wanted: [S, R] what all its pods request, bound or waiting.
+    """
+
+    resources: tuple[str, ...] = ()
+    times: tuple[int, ...] = ()
+    queues: tuple[str, ...] = ()
+    held: tuple[tuple[int, ...], ...] = ()
+    wanted: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """The figures of a run. Waits and makespan in seconds; utilisation by resource as a fraction of 1.
 
@@ -115,6 +138,7 @@ class RunResult:
       mean_gap, worst_gap: distance to the solver's bound, over sessions; 0 where the policy's order is strict.
       guards: sessions that needed the wall-clock guard: such a run may not repeat.
       failures: nodes that failed.
+      queues: who held and wanted what, over time.
     """
 
     workload: str
@@ -126,6 +150,7 @@ class RunResult:
     worst_gap: float = 0.0
     guards: int = 0
     failures: int = 0
+    queues: QueueSeries = QueueSeries()
 
     def metrics(self) -> Metrics:
         """Sum the run up."""
@@ -167,7 +192,7 @@ def to_json(results: Iterable[RunResult], *, gangs: bool = True) -> bytes:
             "failures": run.failures,
         }
         if gangs:
-            told |= {"gangs": run.gangs, "series": run.series}
+            told |= {"gangs": run.gangs, "series": run.series, "queues": run.queues}
         written.append(told)
     return msgspec.json.encode(written)
 

@@ -115,6 +115,7 @@ class _Run:
             self._happen(now, happened)
             self._schedule(now)
             cluster.meter.sample(now, cluster.waiting, cluster.running)
+            cluster.ledger.sample(now)
             if self._progress is not None:
                 self._progress(cluster.finished, len(cluster.lives))
         return RunResult(
@@ -127,6 +128,7 @@ class _Run:
             worst_gap=self._worst_gap,
             guards=self._guards,
             failures=cluster.failures,
+            queues=cluster.ledger.series(),
         )
 
     def _foresee_everything(self) -> None:
@@ -178,7 +180,7 @@ class _Run:
     def _move_node(self, event: Event) -> None:
         node = self._workload.outages[event.number].node
         if event.kind is Kind.NODE_DOWN:
-            self._cluster.fail(node)
+            self._cluster.fail(node, event.at)
         else:
             self._cluster.repair(node)
 

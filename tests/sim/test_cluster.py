@@ -72,9 +72,9 @@ def test_a_gang_runs_once_its_minimum_is_bound_and_surplus_joins_later():
 
 def test_a_node_that_fails_twice_fails_once():
     cluster = started([(0, 10, 3)])
-    cluster.fail("node-0")
-    cluster.fail("node-0")
+    cluster.fail("node-0", 100)
+    cluster.fail("node-0", 100)
     assert cluster.failures == 1
     cluster.repair("node-0")
-    cluster.fail("node-0")
+    cluster.fail("node-0", 100)
     assert cluster.failures == 2
