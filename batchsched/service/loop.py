@@ -51,13 +51,19 @@ class Loop:
         heard: Sequence[Heard] = (),
         chores: Sequence[Chore] = (),
     ) -> None:
-        self._planners = tuple(planners)
+        self.planners = tuple(planners)
+        self._next: tuple[Planner, ...] | None = None
         self._cycles = cycles
         self._alarm = alarm
         self._clock = clock
         self._heard = tuple(heard)
         self._chores = tuple(chores)
         self._chores_done = float("-inf")
+
+    def reconfigure(self, planners: Sequence[Planner]) -> None:
+        """Go on with other planners once the session that runs is over."""
+        self._next = tuple(planners)
+        self._alarm.ring()
 
     async def run(self) -> None:
         """Go on until cancelled; a turn that breaks is told, and the next one tried."""
@@ -72,11 +78,13 @@ class Loop:
     async def turn(self) -> None:
         """Take in the news, and decide one session of each profile that has somebody to decide on."""
         self._between()
-        for planner in self._planners:
+        for planner in self.planners:
             await self._session(planner)
 
     def _between(self) -> None:
         """Do what must not be done while a session is decided."""
+        if self._next is not None:
+            self.planners, self._next = self._next, None
         self._cycles.take_back()
         now = self._clock.now()
         if not 0 <= now - self._chores_done < TURN:  # also when the clock was set back
@@ -100,5 +108,9 @@ class Loop:
             self._cycles.start(planner, placement)
         if planner.queue.pending()["active"]:
             self._alarm.ring()
+        if planner.world.hung:
+            _LOG.error("plugins hung, and are asked no more: %s", planner.world.names)
+            among = self.planners if self._next is None else self._next
+            self.reconfigure([one.renewed() if one is planner else one for one in among])
         for heard in self._heard:
             heard(planner, decision, self._clock.monotonic() - begun)

@@ -1,11 +1,12 @@
 """Everything put together: one API server, one configuration, one leader's work."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from batchsched.cache.cache import Cache
+from batchsched.errors import InvalidInput
 from batchsched.kube.binder import ApiBinder
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
@@ -14,6 +15,7 @@ from batchsched.kube.writer import Fence, Writer
 from batchsched.manifests.decode import Decoder
 from batchsched.model.pod import Pod
 from batchsched.ports.clock import Clock
+from batchsched.ports.telemetry import Telemetry
 from batchsched.service.awake import Alarm
 from batchsched.service.binder import BindingCycles
 from batchsched.service.disruption import Disruptions, Evicted, silent
@@ -24,6 +26,7 @@ from batchsched.service.intake import Intake
 from batchsched.service.loop import Heard, Loop
 from batchsched.service.planner import Planner
 from batchsched.service.stranded import Stranded
+from batchsched.service.world import World
 from batchsched.settings.schema import Profile
 
 ASSUMED_FOR = 60.0
@@ -32,6 +35,10 @@ ASSUMED_FOR = 60.0
 
 def _silent(pod: Pod, node: str, problem: str) -> None:
     """Tell nobody."""
+
+
+def _nobody(profile: Profile) -> Telemetry | None:
+    """Let nobody hear of sessions."""
 
 
 @dataclass(slots=True)
@@ -45,6 +52,8 @@ class Service:
       fence: no write outlives it.
       told: hears of each pod that was bound, or was not.
       heard: hears of each decision.
+      telemetry: hears of the sessions of a profile.
+      recording: keep what each session is decided over.
       evicted: hears of each pod that was evicted.
     """
 
@@ -54,7 +63,11 @@ class Service:
     fence: Fence | None = None
     told: Callable[[Pod, str, str], None] = _silent
     heard: Heard | None = None
+    telemetry: Callable[[Profile], Telemetry | None] = _nobody
+    recording: bool = False
     evicted: Evicted = silent
+    loop: Loop | None = field(init=False, default=None)
+    _leaving: Container[str] = field(init=False, default=frozenset())
     cache: Cache = field(init=False)
     alarm: Alarm = field(init=False)
     grouper: Grouper = field(init=False)
@@ -100,15 +113,49 @@ class Service:
             self.alarm.ring,
             self.evicted,
         )
-        planners = [Planner(profile, self.cache, leaving=stranded.leaving) for profile in self.profiles]
+        self._leaving = stranded.leaving
+        planners = self._planners(self.profiles)
         heard = [disruptions.heard, *([self.heard] if self.heard else [])]
         projection = Projection(self.grouper.groups, self.grouper.members, self.writer, self.clock)
         projecting = asyncio.create_task(projection.run(), name="projection")
         try:
-            await Loop(planners, cycles, self.alarm, self.clock, heard, [stranded, expiry]).run()
+            self.loop = Loop(planners, cycles, self.alarm, self.clock, heard, [stranded, expiry])
+            await self.loop.run()
         finally:
             projecting.cancel()
             await cycles.drain()
+
+    @property
+    def planners(self) -> Sequence[Planner]:
+        """Who plans, one for each profile; nobody while somebody else leads."""
+        return self.loop.planners if self.loop is not None else ()
+
+    def reconfigure(self, profiles: Sequence[Profile]) -> None:
+        """Go on with other profiles, from the next session on.
+
+        Raises:
+          InvalidInput: a profile cannot be used; nothing was changed.
+        """
+        names, known = {one.scheduler_name for one in profiles}, self.cache.scheduler_names
+        if names != known:
+            raise InvalidInput(
+                f"expected the scheduler names of the start, {', '.join(sorted(known))}, found "
+                f"{', '.join(sorted(names))}; restart to change them",
+                field="profiles",
+            )
+        planners = self._planners(profiles)
+        self.profiles = tuple(profiles)
+        if self.loop is not None:
+            self.loop.reconfigure(planners)
+
+    def _planners(self, profiles: Sequence[Profile]) -> list[Planner]:
+        made = []
+        for profile in profiles:
+            world = World(profile, telemetry=self.telemetry(profile))
+            planner = Planner(profile, self.cache, leaving=self._leaving, world=world)
+            planner.recording = self.recording
+            made.append(planner)
+        return made
 
     async def _read(self, pod: str) -> bytes:
         namespace, _, name = pod.partition("/")

@@ -109,6 +109,11 @@ class World:
         """Whether there are plugins of other packages, which may hang."""
         return self._minding is not None
 
+    @property
+    def names(self) -> str:
+        """The plugins that hung, for people."""
+        return ", ".join(one.plugin for one in self.overdue) or "none of them again"
+
     def renewed(self) -> "World":
         """Return a world in which the plugins that hung are left out."""
         return World(self.profile, self.overdue, self.telemetry)

@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 
+from batchsched.errors import ApiError
+from batchsched.ports.watchdog import Overdue
 from batchsched.service.loop import Loop
+from batchsched.service.planner import Planner
+from batchsched.service.world import World
 from tests.service.town import Town
-from tests.session.scenario import alone, cluster, gang, nodes
+from tests.session.scenario import alone, cluster, gang, nodes, profile
 
 
 async def test_it_goes_on_after_a_turn_that_broke(monkeypatch):
@@ -63,3 +67,30 @@ async def test_chores_are_done_about_once_a_second_also_when_the_clock_is_set_ba
     town.clock.time -= 1000
     await town.turn()
     assert times[-1] == town.clock.now()
+
+
+async def test_other_planners_take_over_between_sessions_also_what_is_being_bound():
+    town = Town(cluster(nodes(2, gpu=2), gang("bert", 2), alone(1, gpu=1)))
+    town.fail("bert-1", None)
+    await town.turn()
+    town.fail("bert-1", ApiError(500, "InternalError", "try again"))
+    other = Planner(profile(), town.cache, leaving=town.stranded.leaving)
+    town.loop.reconfigure([other])
+    assert town.loop.planners == (town.planner,)
+    await town.turn(1)
+    assert town.loop.planners == (other,)
+    town.mend()
+    await town.turns(20)
+    assert set(town.bound) == {"bert-0", "bert-1", "solo-0"}
+
+
+async def test_planner_whose_plugin_hung_is_made_anew_without_it():
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    world = World(profile(), (Overdue("Slow", "Filter", 0, 1.0),))
+    world.hung = True  # as its last session leaves it
+    town.loop.planners = (Planner(profile(), town.cache, world=world),)
+    await town.turns(2)
+    (planner,) = town.loop.planners
+    assert not planner.world.hung
+    assert [one.plugin for one in planner.world.overdue] == ["Slow"]
+    assert set(town.bound) == {"solo-0"}
