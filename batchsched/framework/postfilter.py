@@ -247,20 +247,32 @@ class Handle:
 def scan_beside_nominated(
     pipeline: Pipeline, pod: PodClass, table: NodeTable, nominations: Nominations
 ) -> Scan:
-    """Run PreFilter and Filter over all nodes, and `beside_nominated`.
+    """Run PreFilter, Filter and `beside_nominated`; a pod goes to its own nominated node where that fits.
 
     Raises:
       PluginError: a plugin broke.
     """
-    return beside_nominated(Handle(pipeline, pod, table, pipeline.scan(pod, table), nominations))
+    scan = beside_nominated(Handle(pipeline, pod, table, pipeline.scan(pod, table), nominations))
+    return on_own_node(scan, pod, table) or scan
+
+
+def on_own_node(scan: Scan, pod: PodClass, table: NodeTable) -> Scan | None:
+    """Return a scan in which only the node fits that the pod itself is nominated for; None where that one does not.
+
+    Source: `evaluateNominatedNode` of kube-scheduler.
+    """
+    own = table.index.get(pod.pod.status.nominated_node_name)
+    if own is None or not scan.fits[own]:
+        return None
+    return replace(scan, fits=np.arange(len(table.nodes)) == own)
 
 
 def beside_nominated(handle: Handle) -> Scan:
     """Return a handle's scan with nodes that others wait for refused where the pod does not fit beside them.
 
-    Where the pod itself is nominated for a node that fits, no other node does.
+    Whether the node fits that the pod itself is nominated for the Filters say alone, whatever PreFilter narrowed.
 
-    Source: `RunFilterPluginsWithNominatedPods` and `findNodesThatFitPod` of kube-scheduler.
+    Source: `RunFilterPluginsWithNominatedPods` and `evaluateNominatedNode` of kube-scheduler.
 
     Raises:
       PluginError: a plugin broke.
@@ -268,6 +280,9 @@ def beside_nominated(handle: Handle) -> Scan:
     scan, nominations, pod, table = handle.scan, handle.nominations, handle.pod, handle.table
     if not scan.status.ok:
         return scan
+    own = table.index.get(pod.pod.status.nominated_node_name)
+    if own is not None:
+        scan = scan.asking_at(own)
     for node in sorted(nominations.pods):
         if (scan.outside is not None and scan.outside[node]) or not nominations.rivals(pod, node):
             continue
@@ -275,9 +290,6 @@ def beside_nominated(handle: Handle) -> Scan:
             refusal = trial.refusal_beside_nominated()
         if not refusal.ok:
             scan = _refused(scan, node, refusal)
-    own = table.index.get(pod.pod.status.nominated_node_name)
-    if own is not None and scan.fits[own]:
-        return replace(scan, fits=np.arange(len(table.nodes)) == own)
     return scan
 
 

@@ -39,6 +39,17 @@ class Scan:
         outside = ~allowed if self.outside is None else self.outside | ~allowed
         return replace(self, fits=self.fits & allowed, outside=outside)
 
+    def asking_at(self, node: int) -> "Scan":
+        """Return the scan with node j judged by the filters alone, also where PreFilter left it out."""
+        if self.outside is None or not self.outside[node]:
+            return self
+        outside, fits, refused_by = self.outside.copy(), self.fits.copy(), self.refused_by.copy()
+        outside[node] = False
+        refusing = (by for by, verdict in enumerate(self.verdicts) if not verdict.fits[node])
+        refused_by[node] = next(refusing, -1)
+        fits[node] = refused_by[node] < 0
+        return replace(self, fits=fits, refused_by=refused_by, outside=outside)
+
     def refusing(self, refusals: Sequence[tuple[str, Verdict]]) -> "Scan":
         """Return the scan after others than the plugins refused nodes: by name, what each said of all N nodes."""
         fits, refused_by = self.fits.copy(), self.refused_by.copy()

@@ -66,7 +66,14 @@ class Disk:
 
 @dataclass(slots=True)
 class Conflicts:
-    """What a class mounts, and how often its claims of one pod are used by others."""
+    """What a class mounts, and how often its claims of one pod are used by others.
+
+    Args:
+      disks: those mounted by their own names.
+      claims: names of the claims of one pod. As in the original who comes and who leaves is held against the bare name,
+        so that in a trial a pod of another namespace with a claim of that name counts, too.
+      uses: by others; below 0 where more left than were counted.
+    """
 
     disks: tuple[Disk, ...]
     claims: frozenset[str]
@@ -118,25 +125,24 @@ class VolumeRestrictions(
                 return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
         claims = _once_pod(pod.pod, nodes.table)
         uses = sum(bool(nodes.pods.claim_users.get(claim)) for claim in claims)
-        found = Conflicts(disks_of(pod.pod), claims, uses)
+        found = Conflicts(disks_of(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses)
         state.write(CONFLICTS, found)
         return PreFilterAnswer() if found.disks or found.uses else PreFilterAnswer(SKIP)
 
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         found = state.read(CONFLICTS)
-        found.uses += sum(claim in found.claims for claim in _claim_keys(added))
+        found.uses += sum(name in found.claims for name in _claim_names(added))
 
     @override
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         found = state.read(CONFLICTS)
-        found.uses -= sum(claim in found.claims for claim in _claim_keys(removed))
+        found.uses -= sum(name in found.claims for name in _claim_names(removed))
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         found = state.read(CONFLICTS)
         disks = _disks_in_use(nodes, found.disks)
-        # Where pods have come to share such a claim all the same, more leave than were counted.
         if found.uses <= 0:
             return Verdict.refuse(disks, DISK_IN_USE, unresolvable=False)
         return Verdict((DISK_IN_USE, CLAIM_IN_USE), np.stack((disks, ~disks)), np.zeros(len(nodes), np.bool_))

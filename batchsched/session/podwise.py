@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsched.errors import PluginError
-from batchsched.framework.postfilter import Handle, beside_nominated, message
+from batchsched.framework.podclass import PodClass
+from batchsched.framework.postfilter import Handle, beside_nominated, message, on_own_node
 from batchsched.framework.sampling import Sampling
 from batchsched.framework.scan import Scan
 from batchsched.framework.status import BoolArray, IntArray
@@ -175,15 +176,8 @@ class Podwise:
             return False
         pod_class = part.pod_class.showing(pod) if frame.pipeline.looks_at(pod) else part.pod_class
         standing = frame.standings.of(part.pod_class)
-        scan = frame.pipeline.scan(pod_class, frame.table, standing)
-        if self._preemption is not None and self._preemption.nominations.pods:
-            shown = self._preemption.presented(part.pod_class, pod)
-            nominations = self._preemption.nominations
-            scan = beside_nominated(Handle(frame.pipeline, shown, frame.table, scan, nominations))
         allowed = trial.fence.allows(part.subgroup)
-        if self._sampling is not None:
-            scan = self._sampling.narrowed(scan, allowed)
-        scan = frame.pipeline.extended(pod_class, scan, frame.table)
+        scan = self._scan(frame.pipeline.scan(pod_class, frame.table, standing), pod_class, pod, allowed)
         if not scan.fits.any():
             trial.scan = scan
             trial.stuck = trial.stuck or Stuck(part, pod, scan, allowed)
@@ -201,6 +195,23 @@ class Podwise:
         trial.fence.enter(part.subgroup, node)
         trial.used = used
         return True
+
+    def _scan(self, scan: Scan, pod_class: PodClass, pod: Pod, allowed: BoolArray | None) -> Scan:
+        """Return what is left of a scan beside nominated pods, of the nodes looked at, and after the extenders."""
+        frame = self._frame
+        if self._preemption is not None and self._preemption.nominations.pods:
+            shown = self._preemption.presented(pod_class, pod)
+            nominations = self._preemption.nominations
+            scan = beside_nominated(Handle(frame.pipeline, shown, frame.table, scan, nominations))
+            own = on_own_node(scan, shown, frame.table)
+            if own is not None:
+                # The search for a node begins where it ended before, also after this one.
+                own = frame.pipeline.extended(pod_class, own, frame.table)
+                if (own.fits if allowed is None else own.fits & allowed).any():
+                    return own
+        if self._sampling is not None:
+            scan = self._sampling.narrowed(scan, allowed)
+        return frame.pipeline.extended(pod_class, scan, frame.table)
 
 
 def _refusal(gang: Gang, trial: Trial, said: str) -> Refusal:

@@ -128,8 +128,11 @@ def preemption_of(stated: runner.Preemption) -> dict[str, Any]:
 
 
 def node_status(one: Asked) -> dict[str, tuple[str, str, tuple[str, ...]]]:
-    """Return the first refusal of each node that was looked at."""
+    """Return the first refusal of each node that was looked at: where the pod's own nominated node fits, of none."""
     scan = one.scan
+    own = one.handle.table.index.get(one.case.pod.status.nominated_node_name)
+    if own is not None and scan.fits[own]:
+        return {}
     return {
         name: (
             scan.plugins[scan.refused_by[at]],

@@ -16,6 +16,7 @@ from batchsched.framework.postfilter import (
 )
 from batchsched.framework.status import SKIP, Code, PostFilterAnswer, Status
 from batchsched.plugins.inter_pod_affinity import InterPodAffinity
+from batchsched.plugins.node_affinity import NodeAffinity
 from batchsched.plugins.node_ports import NodePorts
 from batchsched.plugins.node_resources_fit import NodeResourcesFit
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
@@ -152,6 +153,26 @@ def test_the_nominated_node_is_the_only_choice_while_it_fits():
     assert scanned(made, waiting(pod("one", {"cpu": "2"}), "a")).fits.tolist() == [False, True]
     assert scanned(made, waiting(pod("one", {"cpu": "1"}), "a")).fits.tolist() == [True, False]
     assert scanned(made, waiting(pod("one"), "gone")).fits.tolist() == [True, True]
+
+
+def test_filters_judge_the_pods_own_nominated_node_though_prefilter_left_it_out():
+    # schedule_one.go, `evaluateNominatedNode` comes before the nodes are narrowed: what refuses that node is told.
+    named = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]}
+                ]
+            }
+        }
+    }
+    made = table([node("a"), node("b"), node("c", {"cpu": "1"})])
+    wish = waiting(pod("one", {"cpu": "2"}, affinity=named), "a")
+    scan = scanned(made, wish, plugins=(NodeAffinity, NodeResourcesFit))
+    assert scan.fit_error() == (
+        "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector, "
+        "1 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    )
 
 
 def test_a_nominated_pod_that_has_its_place_is_counted_there():

@@ -1,3 +1,4 @@
+import msgspec
 import numpy as np
 import pytest
 
@@ -85,6 +86,20 @@ def test_the_claim_is_free_when_its_user_is_taken_away():
     plugin.remove_pod(class_of(made, wish), user, 0, made, state)
     assert plugin.filter(class_of(made, wish), made.all(), state).fits.all()
     plugin.add_pod(class_of(made, wish), user, 0, made, state)
+    assert not plugin.filter(class_of(made, wish), made.all(), state).fits.any()
+
+
+def test_who_leaves_in_a_trial_frees_claims_of_that_name_in_every_namespace():
+    # plugins/volumerestrictions, `conflictingPVCRefCountForPod` compares bare names: 1.36 errs so, and we with it.
+    user, stranger = using("p"), using("q")
+    meta = msgspec.structs.replace(stranger.metadata, namespace="other")
+    stranger = msgspec.structs.replace(stranger, metadata=meta)
+    made = table([node("a"), node("b")], {"a": [user], "b": [stranger]}, claims=[ONCE])
+    plugin, state, wish = VolumeRestrictions(), CycleState(), using("x")
+    prefilter(plugin, wish, made, state)
+    plugin.remove_pod(class_of(made, wish), stranger, 1, made, state)
+    assert plugin.filter(class_of(made, wish), made.all(), state).fits.all()
+    plugin.add_pod(class_of(made, wish), stranger, 1, made, state)
     assert not plugin.filter(class_of(made, wish), made.all(), state).fits.any()
 
 

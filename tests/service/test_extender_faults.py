@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from batchsched.errors import InvalidInput
@@ -98,6 +99,17 @@ def test_reasons_of_extenders_stand_in_the_sentence():
     assert decision.refusals[0].message.startswith(
         f"0/4 nodes are available: 1 extender {url} left the node out, 1 too hot, 2 on fire."
     )
+
+
+def test_other_nodes_are_looked_at_when_an_extender_refuses_the_nominated_one():
+    # schedule_one.go, `evaluateNominatedNode`: extenders are asked about that node alone, then about all that fit.
+    one = pod("mine", cpu=1)
+    status = msgspec.structs.replace(one.status, nominated_node_name="n1")
+    with extender(filter=keeping("n2")) as server:
+        wish = msgspec.structs.replace(one, status=status)
+        decision = decided(cluster(nodes(3), pods=(wish,)), stated(server.url), solver={"enabled": False})
+    assert placed(decision) == {"mine": "n2"}
+    assert [names_of(question) for _, question in server.asked] == [["n1"], ["n0", "n1", "n2"]]
 
 
 @pytest.mark.parametrize("settings", WAYS)
