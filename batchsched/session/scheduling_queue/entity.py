@@ -1,5 +1,6 @@
 """The entity: a gang, or a pod alone, as the scheduling queue knows it."""
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -70,6 +71,8 @@ class Entity:
     rejection: Rejection = Rejection()
     gated_by: tuple[str, ...] = ()
     _template_of: dict[str, bytes] = field(default_factory=dict)
+    _equal: dict[bytes, dict[str, Pod]] = field(default_factory=dict)
+    """The pods by template: a gang of thousands grows pod by pod, and is asked about after each."""
 
     @property
     def scheduler(self) -> str:
@@ -78,26 +81,43 @@ class Entity:
 
     def put(self, pod: Pod) -> None:
         """Take in a pod, or its new version."""
-        self.pods[pod.key] = pod
-        self._template_of[pod.key] = template_of(pod)
+        key, template = pod.key, template_of(pod)
+        before = self._template_of.get(key)
+        if before is not None and before != template:
+            self._leave(key, before)
+        self.pods[key] = pod
+        self._template_of[key] = template
+        self._equal.setdefault(template, {})[key] = pod
 
     def take(self, key: str) -> None:
         """Forget a pod."""
         self.pods.pop(key, None)
-        self._template_of.pop(key, None)
+        template = self._template_of.pop(key, None)
+        if template is not None:
+            self._leave(key, template)
+
+    def clear(self) -> None:
+        """Forget all pods."""
+        self.pods.clear()
+        self._template_of.clear()
+        self._equal.clear()
+
+    def _leave(self, key: str, template: bytes) -> None:
+        equal = self._equal[template]
+        del equal[key]
+        if not equal:
+            del self._equal[template]
 
     def templates(self) -> dict[bytes, Pod]:
         """One pod of each template: what helps one of them helps them all."""
-        found: dict[bytes, Pod] = {}
-        for key, pod in self.pods.items():
-            found.setdefault(self._template_of[key], pod)
-        return found
+        return {template: next(iter(equal.values())) for template, equal in self._equal.items()}
 
 
 def template_of(pod: Pod) -> bytes:
-    """Return the template of a pod: all but name, uid and times, unless a volume's claim is named after the pod."""
+    """Return a digest of a pod's template: all but name, uid and times, unless a volume's claim is named after the pod."""
     metadata = pod.metadata
     ephemeral = any(volume.ephemeral for volume in pod.spec.volumes or ())
     own = (metadata.name, metadata.uid) if ephemeral else ()
     stated = (pod.namespace, metadata.labels, metadata.annotations, metadata.owner_references)
-    return msgspec.msgpack.encode((stated, pod.spec, pod.status.nominated_node_name, own))
+    text = msgspec.msgpack.encode((stated, pod.spec, pod.status.nominated_node_name, own))
+    return hashlib.blake2b(text, digest_size=16).digest()

@@ -48,7 +48,7 @@ POOLED: Final = frozenset({Place.UNSCHEDULABLE, Place.GATED})
 
 def stated_priority(entity: Entity) -> int:
     """Return the highest priority that the pods of an entity state."""
-    return max((pod.spec.priority or 0 for pod in entity.pods.values()), default=0)
+    return max((pod.spec.priority or 0 for pod in entity.templates().values()), default=0)
 
 
 class SchedulingQueue:
@@ -325,7 +325,7 @@ class SchedulingQueue:
         other = self._entities.get(entity.identity)
         if other is None:
             entity.place = Place.NEW
-            entity.pods.clear()
+            entity.clear()
             self._entities[entity.identity] = entity
         for pod in pods:
             self._identity_of[pod.key] = entity.identity
