@@ -114,7 +114,7 @@ class Entity:
 
 
 def template_of(pod: Pod) -> bytes:
-    """Return a digest of a pod's template: all but name, uid and times, unless a volume's claim is named after the pod."""
+    """Return a digest of a pod's template: all but name, uid and times, but for a volume claim named after the pod."""
     metadata = pod.metadata
     ephemeral = any(volume.ephemeral for volume in pod.spec.volumes or ())
     own = (metadata.name, metadata.uid) if ephemeral else ()
