@@ -79,14 +79,29 @@ def make(name: str, arguments: Mapping[str, Any], known: Mapping[str, type]) -> 
     Raises:
       InvalidInput: the name is not registered, or the policy refuses its arguments.
     """
-    chosen = known.get(name) or _offered(name)
+    chosen = find(name, known)
     if chosen is None:
         raise InvalidInput(
             f"no policy is named {name!r}; registered are {', '.join(sorted(known))}", field="policy.name"
         )
+    policy: Policy = construct(chosen, name, arguments)
+    return policy
+
+
+def find(name: str, known: Mapping[str, type]) -> type | None:
+    """Return the class of an order of gangs by name, from here or by entry point; None when nobody has it."""
+    return known.get(name) or _offered(name)
+
+
+def construct(chosen: type, name: str, arguments: Mapping[str, Any]) -> Any:
+    """Make a policy of a class from the arguments as they are written.
+
+    Raises:
+      InvalidInput: the policy refuses its arguments.
+    """
     model = getattr(chosen, "Args", None)
     try:
-        policy: Policy = chosen(model.model_validate(dict(arguments))) if model else chosen(**arguments)
+        return chosen(model.model_validate(dict(arguments))) if model else chosen(**arguments)
     except ValidationError as error:
         first = complaints(error, model)[0] if model else Complaint("", str(error))
         raise InvalidInput(
@@ -96,7 +111,6 @@ def make(name: str, arguments: Mapping[str, Any], known: Mapping[str, type]) -> 
         raise InvalidInput(
             "the policy takes no such arguments", object=f"policy {name}", field="args"
         ) from error
-    return policy
 
 
 def _offered(name: str) -> type | None:

@@ -53,12 +53,17 @@ class QueueTree:
             for name, queue in self._queues.items()
         }
         for name, queue in self._queues.items():
-            if queue.spec.parent is not None and queue.spec.parent not in self._queues:
+            if queue.spec.parent is not None and queue.spec.parent not in self:
                 raise InvalidInput(
                     f"no queue is named {queue.spec.parent!r}", object=f"Queue {name}", field="spec.parent"
                 )
         if cycles(self._queues.values()):
             raise InvalidInput("the queues form a cycle", object="Queue", field="spec.parent")
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """The queues that were made, by name."""
+        return self._queues
 
     def __contains__(self, name: str) -> bool:
         """Tell whether a queue exists."""
