@@ -53,6 +53,11 @@ class BindingCycles:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
+    @property
+    def idle(self) -> bool:
+        """True while nothing is being bound."""
+        return not self._running
+
     def busy(self, identity: str) -> bool:
         """Tell whether pods of a gang are being bound, or have failed to be and count as bound still."""
         return identity in self._gangs

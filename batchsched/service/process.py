@@ -1,7 +1,8 @@
 """One process from start to end: it follows the cluster, waits to lead, leads, and leaves in good order.
 
-On SIGTERM or SIGINT the loop stops, what began to be bound is finished, and the Lease is given back. When the Lease is
-lost nothing is written any more, and the process ends: whoever runs it starts it anew.
+On SIGTERM or SIGINT the loop stops, what began to be bound is finished, the Lease is given back, and the last Events
+are written. When the Lease is lost nothing but Events is written any more, and the process ends: whoever runs it starts
+it anew.
 """
 
 import asyncio
@@ -82,6 +83,7 @@ class Process:
         await _end(keep)
         if self.lease is not None:
             await self.lease.release()
+            await self._tell(service)
         return LEFT
 
     async def _keep(self) -> None:
@@ -90,8 +92,13 @@ class Process:
         else:
             await self.lease.keep()
 
+        await self._tell(service)
 
 async def _first(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> asyncio.Task[bool] | asyncio.Task[None]:
+    async def _tell(self, service: Service) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(service.leave(), self.patience)
+
     """Wait until one of some tasks has ended; whatever broke it is raised."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for one in tasks:

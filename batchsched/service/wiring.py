@@ -5,7 +5,6 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchsched.cache.cache import Cache
 from batchsched.errors import InvalidInput
 from batchsched.kube.binder import ApiBinder
 from batchsched.kube.connection import Connection
@@ -25,6 +24,8 @@ from batchsched.service.grouper.projection import Projection
 from batchsched.service.intake import Intake
 from batchsched.service.loop import Heard, Loop
 from batchsched.service.planner import Planner
+from batchsched.service.reports.observed import Observed
+from batchsched.service.reports.teller import Teller
 from batchsched.service.stranded import Stranded
 from batchsched.service.world import World
 from batchsched.settings.schema import Profile
@@ -39,6 +40,19 @@ def _silent(pod: Pod, node: str, problem: str) -> None:
 
 def _nobody(profile: Profile) -> Telemetry | None:
     """Let nobody hear of sessions."""
+
+
+Told = Callable[[Pod, str, str], None]
+
+
+def both(first: Told, second: Told) -> Told:
+    """Return what tells two."""
+
+    def tell(pod: Pod, one: str, other: str) -> None:
+        first(pod, one, other)
+        second(pod, one, other)
+
+    return tell
 
 
 @dataclass(slots=True)
@@ -67,8 +81,9 @@ class Service:
     recording: bool = False
     evicted: Evicted = silent
     loop: Loop | None = field(init=False, default=None)
+    _teller: Teller | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())
-    cache: Cache = field(init=False)
+    cache: Observed = field(init=False)
     alarm: Alarm = field(init=False)
     grouper: Grouper = field(init=False)
     writer: Writer = field(init=False)
@@ -76,7 +91,7 @@ class Service:
     reflectors: list[Reflector] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.cache = Cache([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
+        self.cache = Observed([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
         self.alarm = Alarm(self.clock)
         self.writer = Writer(self.connection, self.clock, self.fence)
         self.grouper = Grouper(self.cache, self.cache.scheduler_names, self.alarm.ring)
@@ -99,11 +114,14 @@ class Service:
             await one.synced.wait()
 
     async def lead(self) -> None:
-        """Schedule until cancelled; what began to be bound is finished first."""
+        """Schedule until cancelled; what began to be bound is finished first. Its Events are left for `leave`."""
         await self.synced()
         binder = ApiBinder(self.writer, self._claim_is_bound)
-        cycles = BindingCycles(binder, self.cache, self.clock, self.told, self.alarm.ring)
-        stranded = Stranded(self.cache, self.connection, self.writer, cycles.busy, self.evicted)
+        name, events = self.profiles[0].scheduler_name, Writer(self.connection, self.clock)
+        teller = Teller(self.cache, self.writer, events, self.clock, name, lambda: not cycles.idle)
+        told, evicted = both(self.told, teller.told), both(self.evicted, teller.evicted)
+        cycles = BindingCycles(binder, self.cache, self.clock, told, self.alarm.ring)
+        stranded = Stranded(self.cache, self.connection, self.writer, cycles.busy, evicted)
         expiry = Expiry(self.cache, self._read, self.intakes["pods"].changed)
         disruptions = Disruptions(
             self.cache,
@@ -111,19 +129,27 @@ class Service:
             self.clock,
             self.intakes["pods"].changed,
             self.alarm.ring,
-            self.evicted,
+            evicted,
         )
         self._leaving = stranded.leaving
         planners = self._planners(self.profiles)
-        heard = [disruptions.heard, *([self.heard] if self.heard else [])]
+        heard = [disruptions.heard, teller.heard, *([self.heard] if self.heard else [])]
         projection = Projection(self.grouper.groups, self.grouper.members, self.writer, self.clock)
         projecting = asyncio.create_task(projection.run(), name="projection")
+        self._teller = teller
+        teller.begin()
         try:
             self.loop = Loop(planners, cycles, self.alarm, self.clock, heard, [stranded, expiry])
             await self.loop.run()
         finally:
             projecting.cancel()
             await cycles.drain()
+            await teller.settle()
+
+    async def leave(self) -> None:
+        """Write the Events of what we did; somebody else may lead meanwhile."""
+        if self._teller is not None:
+            await self._teller.end()
 
     @property
     def planners(self) -> Sequence[Planner]:

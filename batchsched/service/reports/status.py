@@ -1,0 +1,149 @@
+"""The status of PodGroups and Queues: what it is to be, made of numbers and of the last word of a session."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from batchsched.model.life import State
+from batchsched.model.meta import timestamp
+from batchsched.model.pod import Pod
+from batchsched.model.podgroup import PodGroup
+from batchsched.model.quantity import show
+from batchsched.model.queue import Queue
+from batchsched.service.reports.verdicts import Verdict, sentence
+
+Json = dict[str, Any]
+Conditions = Sequence[Json]
+SCHEDULED: Final = "Scheduled"
+ACTIVE: Final = "Active"
+CONDITION_REASONS: Final = {
+    "Scheduled": "True: the minimum has its places",
+    "Pending": "False: no session has looked at it yet",
+    "Held": "False: a Permit plugin holds it; the message says which, and until when",
+}
+"""Reasons of the condition `Scheduled` besides those of a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A gang in numbers.
+
+    Args:
+      waiting, placed, bound, running, succeeded, failed: pods; bound ones are placed, and the API server knows it.
+      position: in its queue, None when it does not wait.
+    """
+
+    waiting: int = 0
+    placed: int = 0
+    bound: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a queue holds.
+
+    Args:
+      allocated: amounts by resource in base units.
+      pending: gangs that wait.
+      misplaced: why it has no place in the tree, "" where it has one.
+    """
+
+    allocated: Mapping[str, int]
+    pending: int = 0
+    misplaced: str = ""
+
+
+def phase(least: int, numbers: Numbers, verdict: Verdict) -> State:
+    """Return where a gang is in its life."""
+    going_on = numbers.waiting + numbers.placed
+    if not going_on and numbers.succeeded >= least:
+        return State.SUCCEEDED
+    if not going_on and numbers.failed:
+        return State.FAILED
+    if numbers.bound + numbers.succeeded >= least:
+        return State.RUNNING
+    if numbers.placed + numbers.succeeded >= least:
+        return State.SCHEDULED
+    return State.HELD if verdict.waiting is not None else State.PENDING
+
+
+def of_group(group: PodGroup, numbers: Numbers, verdict: Verdict, before: Conditions, now: float) -> Json:
+    """Return the status of a PodGroup as it is written; before: the conditions that it has."""
+    state = phase(group.min_member, numbers, verdict)
+    waits = state in (State.PENDING, State.HELD)
+    scheduled = _condition(_scheduled(group, state, numbers, verdict), before, group.metadata.generation, now)
+    return {
+        "phase": state.value,
+        "placed": numbers.placed,
+        "running": numbers.running,
+        "succeeded": numbers.succeeded,
+        "failed": numbers.failed,
+        "conditions": _with(scheduled, before),
+        "queuePosition": numbers.position if waits else None,
+        "estimatedStartTime": (verdict.start or None) if waits else None,
+    }
+
+
+def _scheduled(group: PodGroup, state: State, numbers: Numbers, verdict: Verdict) -> tuple[bool, str, str]:
+    least = group.min_member
+    if state not in (State.PENDING, State.HELD):
+        return True, SCHEDULED, f"the {least} pods that it needs at least have their places"
+    if verdict.waiting is not None:
+        return False, "Held", f"plugin {verdict.waiting.plugin} holds it, until {verdict.waiting.until}"
+    exist = numbers.waiting + numbers.placed + numbers.succeeded
+    if exist < least:
+        return False, "NotEnoughPods", f"{exist} of the {least} pods that it needs exist"
+    if verdict.refusal is not None:
+        return False, verdict.refusal.reason, sentence(verdict.refusal)
+    return False, "Pending", "no session has looked at it yet"
+
+
+def of_pod(pod: Pod, message: str, now: float) -> Json:
+    """Return the part of a waiting pod's status that says why it is not scheduled, as kube-scheduler writes it."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    said = {one.type: one.status for one in pod.status.conditions or ()}
+    if said.get("PodScheduled") != "False":  # else a merge leaves the time of its transition as it is
+        condition["lastTransitionTime"] = timestamp(now)
+    return {"conditions": [condition]}
+
+
+def of_queue(queue: Queue, held: Held, before: Conditions, now: float) -> Json:
+    """Return the status of a Queue as it is written; before: the conditions that it has."""
+    misplaced = held.misplaced
+    said = (False, "Misplaced", misplaced) if misplaced else (True, ACTIVE, "it has its place in the tree")
+    condition = _condition(said, before, queue.metadata.generation, now, ACTIVE)
+    amounts = {name: show(name, amount) for name, amount in sorted(held.allocated.items()) if amount > 0}
+    return {"allocated": amounts, "pending": held.pending, "conditions": _with(condition, before)}
+
+
+def _condition(
+    said: tuple[bool, str, str],
+    before: Conditions,
+    generation: int,
+    now: float,
+    kind: str = SCHEDULED,
+) -> Json:
+    """Return a condition; its time is that of the last change from True to False or back."""
+    true, reason, message = said
+    status = "True" if true else "False"
+    since = timestamp(now)
+    for one in before:
+        if one["type"] == kind and one["status"] == status and one.get("lastTransitionTime"):
+            since = one["lastTransitionTime"]
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since,
+        "observedGeneration": generation,
+    }
+
+
+def _with(one: Json, before: Conditions) -> list[Json]:
+    """Return all conditions: those of others stay as they are."""
+    return [*(found for found in before if found["type"] != one["type"]), one]

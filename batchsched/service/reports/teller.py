@@ -1,0 +1,145 @@
+"""Who hears of decisions, binds and evictions, and has them told: Events, conditions, status."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from batchsched.cache.feed import GROUPS
+from batchsched.kube.resources import PODS
+from batchsched.kube.writer import Writer
+from batchsched.model.decision import Decision
+from batchsched.model.foreign import is_foreign
+from batchsched.model.pod import Pod
+from batchsched.ports.clock import Clock
+from batchsched.service.planner import Planner
+from batchsched.service.reports.controller import POD_GROUPS, StatusController
+from batchsched.service.reports.courtesy import Courtesy
+from batchsched.service.reports.observed import Observed
+from batchsched.service.reports.recorder import Fact, Recorder, reference
+from batchsched.service.reports.verdicts import SURPLUS, Verdicts, sentence
+from batchsched.session.gang import ALONE
+from batchsched.session.scheduling_queue.entity import Entity
+
+_LOG: Final = logging.getLogger(__name__)
+FAILED: Final = "FailedScheduling"
+
+
+class Teller:
+    """Tells users what happens.
+
+    Args:
+      cache: what is known of the cluster.
+      writer: sends status.
+      events: sends Events, which may go out when somebody else leads already.
+      clock: tells time.
+      name: under which we report.
+      busy: tells whether pods are being bound, which comes first.
+    """
+
+    def __init__(
+        self,
+        cache: Observed,
+        writer: Writer,
+        events: Writer,
+        clock: Clock,
+        name: str,
+        busy: Callable[[], bool],
+    ) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._verdicts = Verdicts()
+        self._telling: asyncio.Task[None] | None = None
+        self._courtesy = courtesy = Courtesy(clock, busy)
+        self.recorder = Recorder(events, clock, courtesy, name, f"{name}-{socket.gethostname()}")
+        self.status = StatusController(cache, self._verdicts, writer, self.recorder, courtesy, clock)
+
+    def told(self, pod: Pod, node: str, problem: str) -> None:
+        """Hear of a bind; a `binder.Told`."""
+        about = reference(PODS, pod.namespace, pod.name, pod.metadata.uid)
+        if problem:
+            note = f"binding rejected: {problem}"
+            self.recorder.note(Fact(about, FAILED, "Scheduling", note, warning=True))
+        else:
+            note = f"Successfully assigned {pod.key} to {node}"
+            self.recorder.once(Fact(about, "Scheduled", "Binding", note))
+
+    def evicted(self, pod: Pod, reason: str, message: str) -> None:
+        """Hear of an eviction; a `disruption.Evicted`."""
+        about = reference(PODS, pod.namespace, pod.name, pod.metadata.uid)
+        self.recorder.once(Fact(about, reason, "Preempting", message))
+
+    def heard(self, planner: Planner, decision: Decision, took: float) -> None:
+        """Hear of a decision; a `loop.Heard`."""
+        held = {one.pod_group for one in decision.waiting}
+        present = {_key(entity): entity for entity in planner.taking_part}
+        surplus = [key for key, entity in present.items() if key not in held and self._surplus(entity)]
+        changed = self._verdicts.heard(
+            decision,
+            planner.profile.scheduler_name,
+            present,
+            surplus,
+            self._cache.size("nodes"),
+            self._clock.now(),
+        )
+        self.status.wish(changed)
+        for key, entity in present.items():
+            self._refused(key, entity)
+
+    def _surplus(self, entity: Entity) -> bool:
+        """Tell whether pods of the last cycle wait beyond their gang's minimum, if nobody refused it."""
+        left = sum(pod.key in entity.pods for pod in entity.popped)
+        return left > 0 and (left < len(entity.popped) or self.status.complete(entity.identity))
+
+    def _refused(self, key: str, entity: Entity) -> None:
+        verdict = self._verdicts.get(key)
+        refusal = verdict.refusal
+        if refusal is None:
+            return
+        for pod in entity.pods.values():
+            about = reference(PODS, pod.namespace, pod.name, pod.metadata.uid)
+            self.recorder.note(Fact(about, FAILED, "Scheduling", verdict.message, warning=True))
+        group = self._cache.get(GROUPS, entity.identity)
+        if group is not None and not is_foreign(group) and refusal.reason != SURPLUS:
+            about = reference(POD_GROUPS, group.namespace, group.name, group.metadata.uid)
+            note = f"{refusal.reason}: {sentence(refusal)}"
+            self.recorder.note(Fact(about, "GangRefused", "Scheduling", note, warning=True))
+
+    def begin(self) -> None:
+        """Begin to tell."""
+        self._telling = asyncio.create_task(self._tell(), name="reports")
+        self._telling.add_done_callback(_ended)
+
+    async def settle(self) -> None:
+        """Write what is left to say of gangs and queues: no pod is bound any more."""
+        self._courtesy.hurry = True
+        if self._telling is not None and not self._telling.done():
+            await self.status.drain()
+
+    async def end(self) -> None:
+        """Write the Events that are left, and end."""
+        telling, self._telling = self._telling, None
+        if telling is None:
+            return
+        try:
+            if not telling.done():
+                await self.recorder.drain()
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
+
+    async def _tell(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.recorder.run(), name="events")
+            tasks.create_task(self.status.run(), name="status")
+
+
+def _key(entity: Entity) -> str:
+    return entity.identity.removeprefix(ALONE)
+
+
+def _ended(running: asyncio.Task[None]) -> None:
+    """Complain when nobody tells any more; pods are scheduled all the same."""
+    if not running.cancelled() and running.exception() is not None:
+        _LOG.error("status and Events are written no more", exc_info=running.exception())

@@ -1,0 +1,118 @@
+"""Status, conditions and Events on a real API server: what users see of their gangs."""
+
+from typing import Any
+
+import pytest
+
+from tests.controlplane.fixtures import Namespace, eventually
+from tests.e2e.running import Scheduler, all_bound, group, make, pods
+
+pytestmark = pytest.mark.usefixtures("scheduler")
+API = "scheduling.batchsched.dev/v1alpha1"
+SOON = 60.0
+
+
+def status(namespace: Namespace, gang: str) -> dict[str, Any]:
+    found: dict[str, Any] = namespace.api.get(namespace.path("podgroups", gang, group=API))
+    return dict(found.get("status", {}))
+
+
+def scheduled(found: dict[str, Any]) -> dict[str, Any]:
+    """The condition `Scheduled`."""
+    return next((one for one in found.get("conditions", ()) if one["type"] == "Scheduled"), {})
+
+
+def events(namespace: Namespace, about: str) -> dict[str, dict[str, Any]]:
+    """The Events of an object by reason."""
+    found = namespace.api.get(namespace.path("events", group="events.k8s.io/v1"))["items"]
+    return {one["reason"]: one for one in found if one["regarding"]["name"] == about}
+
+
+def test_status_of_a_gang_follows_its_pods(namespace):
+    namespace.nodes(1)
+    namespace.gang("bert", 3)
+    all_bound(namespace, "bert", 3)
+    eventually(lambda: status(namespace, "bert").get("phase") == "Running", SOON)
+    eventually(lambda: status(namespace, "bert").get("running") == 3, SOON)
+    found = status(namespace, "bert")
+    assert (found["placed"], found["failed"], found["succeeded"]) == (3, 0, 0)
+    assert scheduled(found)["status"] == "True"
+    assert "queuePosition" not in found
+
+
+def test_refused_gang_says_why_what_is_missing_and_what_would_help(namespace):
+    namespace.nodes(2, cpu=4)
+    namespace.gang("bert", 3, cpu=4)
+    eventually(lambda: scheduled(status(namespace, "bert")).get("reason") == "InsufficientResources", SOON)
+    eventually(lambda: status(namespace, "bert").get("queuePosition") == 1, SOON)
+    found = status(namespace, "bert")
+    assert found["phase"] == "Pending"
+    message = scheduled(found)["message"]
+    assert "cpu" in message
+    assert "would help" in message
+    eventually(lambda: said_of(namespace, "bert-0"), SOON)
+    condition = said_of(namespace, "bert-0")
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    assert condition["message"].startswith("0/2 nodes are available: PodGroup ")
+    namespace.nodes(1, prefix="more", cpu=4)
+    all_bound(namespace, "bert", 3)
+    eventually(lambda: scheduled(status(namespace, "bert")).get("status") == "True", SOON)
+    assert "queuePosition" not in status(namespace, "bert")
+
+
+def said_of(namespace: Namespace, pod: str) -> dict[str, Any]:
+    """The condition `PodScheduled`."""
+    conditions = pods(namespace)[pod].get("status", {}).get("conditions", ())
+    return next((one for one in conditions if one["type"] == "PodScheduled"), {})
+
+
+def test_events_are_in_the_words_of_kube_scheduler(namespace):
+    namespace.nodes(1, cpu=1)
+    namespace.gang("bert", 2, cpu=1)
+    eventually(lambda: "FailedScheduling" in events(namespace, "bert-1"), SOON)
+    failed = events(namespace, "bert-1")["FailedScheduling"]
+    assert (failed["type"], failed["action"]) == ("Warning", "Scheduling")
+    assert failed["reportingController"] == "batchsched"
+    assert failed["note"].startswith("0/1 nodes are available: ")
+    eventually(lambda: "GangRefused" in events(namespace, "bert"), SOON)
+    namespace.nodes(1, prefix="more", cpu=1)
+    node = all_bound(namespace, "bert", 2)["bert-1"]
+    eventually(lambda: "Scheduled" in events(namespace, "bert-1"), SOON)
+    done = events(namespace, "bert-1")["Scheduled"]
+    assert (done["type"], done["action"]) == ("Normal", "Binding")
+    assert done["note"] == f"Successfully assigned {namespace.name}/bert-1 to {node}"
+    eventually(lambda: "GangScheduled" in events(namespace, "bert"), SOON)
+
+
+def test_queues_say_what_they_hold_and_who_waits(namespace):
+    api, name = namespace.api, namespace.name
+    for child, parent in ((name, {}), (f"{name}-child", {"parent": name})):
+        made = {"apiVersion": API, "kind": "Queue", "metadata": {"name": child}, "spec": parent}
+        api.create(f"/apis/{API}/queues", made)
+    namespace.nodes(1, cpu=4)
+    group(namespace, "bert", 2, queue=f"{name}-child")
+    namespace.pods(2, prefix="bert", gang="bert", cpu=1)
+    group(namespace, "huge", 1, queue=f"{name}-child")
+    namespace.pods(1, prefix="huge", gang="huge", cpu=64)
+    for queue in (name, f"{name}-child"):
+
+        def shows(queue: str = queue) -> bool:
+            found = api.get(f"/apis/{API}/queues/{queue}").get("status", {})
+            return bool(found.get("allocated", {}).get("cpu") == "2" and found.get("pending") == 1)
+
+        eventually(shows, SOON)
+    for queue in (f"{name}-child", name):
+        api.delete(f"/apis/{API}/queues/{queue}")
+
+
+def test_no_event_is_lost_when_the_scheduler_leaves(scheduler: Scheduler, namespace):
+    namespace.nodes(4)
+    group(namespace, "bert", 200)
+    make(namespace, "bert", 200)
+    all_bound(namespace, "bert", 200, SOON)
+    assert scheduler.end() == 0
+    found = namespace.api.get(namespace.path("events", group="events.k8s.io/v1"))["items"]
+    bound = {one["regarding"]["name"] for one in found if one["reason"] == "Scheduled"}
+    assert bound == {f"bert-{at}" for at in range(200)}
+    assert status(namespace, "bert")["placed"] == 200
+    scheduler.start()

@@ -1,0 +1,60 @@
+"""Who stands where in a queue, and what queues hold."""
+
+from batchsched.service.reports.overview import holdings, positions
+from batchsched.service.reports.tally import Tally
+from tests.cache.objects import node, pod
+from tests.service.reports.office import observed
+from tests.session.scenario import gang, group, queue
+
+
+def tally_of(cache):
+    tally = Tally(cache)
+    tally.sync()
+    return tally
+
+
+def test_first_is_whoever_has_the_higher_priority_then_the_older_one():
+    old, young = gang("old", 1, age=100), gang("young", 1, age=10)
+    high = [pod("high-0", group="high", priority=5)]
+    other = gang("other", 1, age=1, queue="ml")
+    cache = observed(
+        old.pods,
+        old.pod_groups,
+        young.pods,
+        young.pod_groups,
+        other.pods,
+        other.pod_groups,
+        high,
+        [group("high", 1)],
+    )
+    found = positions(tally_of(cache), cache)
+    assert found == {"team/high": 1, "team/old": 2, "team/young": 3, "team/other": 1}
+
+
+def test_gang_with_its_minimum_and_a_pod_alone_stand_in_no_line():
+    bert = [pod("bert-0", group="bert", on="n0"), pod("bert-1", group="bert")]
+    cache = observed([node("n0"), pod("solo")], bert, [group("bert", 1)])
+    assert positions(tally_of(cache), cache) == {}
+
+
+def test_queue_holds_what_its_descendants_hold():
+    running = [pod(f"bert-{at}", group="bert", on="n0", cpu=2) for at in range(2)]
+    cache = observed(
+        [queue("research"), queue("ml", parent="research"), node("n0"), pod("solo")],
+        running,
+        [group("bert", 2, queue="ml"), group("huge", 5, queue="ml"), pod("huge-0", group="huge")],
+    )
+    held = holdings(tally_of(cache))
+    assert held["ml"].allocated["cpu"] == held["research"].allocated["cpu"] == 4000
+    assert held["ml"].pending == held["research"].pending == 1
+
+
+def test_queue_without_a_place_in_the_tree_says_so_and_holds_its_own():
+    cache = observed(
+        [queue("lost", parent="absent"), node("n0")],
+        [pod("bert-0", group="bert", on="n0")],
+        [group("bert", 1, queue="lost")],
+    )
+    held = holdings(tally_of(cache))["lost"]
+    assert held.allocated["cpu"] == 1000
+    assert "absent" in held.misplaced
