@@ -258,18 +258,10 @@ class Cache:
             self._snapshot = (self.generation, _well_placed(self._frozen()))
         return self._snapshot[1]
 
-    def is_assumed(self, key: str) -> bool:
-        """Tell whether a pod counts on a node that no watch has confirmed."""
-        return key in self._assumed
-
     def _frozen(self) -> Snapshot:
         return Snapshot(**{field: shelf.freeze() for field, shelf in self._shelves.items()})
 
     def listed(self) -> Snapshot:
-    def every(self, field: str) -> tuple[Any, ...]:
-        """Return all objects of a field of Snapshot, also those that a Snapshot sets aside."""
-        return tuple(self._shelves[field].freeze())
-
         """Return the cluster as the API told it: assumed pods wait."""
         frozen = self._frozen()
         return replace(frozen, pods=tuple(self._told.get(pod.key, pod) for pod in frozen.pods))
@@ -278,9 +270,17 @@ class Cache:
         """Return the pods that are assumed, by name."""
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(self._assumed))
 
+    def is_assumed(self, key: str) -> bool:
+        """Tell whether a pod counts on a node that no watch has confirmed."""
+        return key in self._assumed
+
     def get(self, field: str, key: str) -> Any:
         """Return one object of a field of Snapshot by its key; None where there is none."""
         return self._shelves[field].get(key)
+
+    def every(self, field: str) -> tuple[Any, ...]:
+        """Return all objects of a field of Snapshot, also those that a Snapshot sets aside."""
+        return tuple(self._shelves[field].freeze())
 
     def has_node(self, name: str) -> bool:
         """Tell whether a node is known; pods may name others."""

@@ -75,6 +75,7 @@ class Process:
         if ended is keep:
             _LOG.error("somebody else may lead now; leaving")
             await _end(lead)
+            await self._tell(service)
             return LOST
         _LOG.info("leaving: bindings are finished first")
         lead.cancel()
@@ -83,8 +84,12 @@ class Process:
         await _end(keep)
         if self.lease is not None:
             await self.lease.release()
-            await self._tell(service)
+        await self._tell(service)
         return LEFT
+
+    async def _tell(self, service: Service) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(service.leave(), self.patience)
 
     async def _keep(self) -> None:
         if self.lease is None:
@@ -92,13 +97,8 @@ class Process:
         else:
             await self.lease.keep()
 
-        await self._tell(service)
 
 async def _first(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> asyncio.Task[bool] | asyncio.Task[None]:
-    async def _tell(self, service: Service) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(service.leave(), self.patience)
-
     """Wait until one of some tasks has ended; whatever broke it is raised."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for one in tasks:
