@@ -17,6 +17,13 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
+class LogFormat(StrEnum):
+    """How a log is written: lines for people, or an object a line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 def moment(text: str) -> float:
     """Read RFC 3339 as seconds since 1970.
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from batchsched.cli.options import Config
+from batchsched.cli.options import Config, LogFormat
 
 EXAMPLES = """Examples:
 
@@ -14,6 +14,8 @@ batchsched run  (the cluster of KUBECONFIG, from outside)
 batchsched run --config batchsched.yaml --lease kube-system/batchsched
 
 batchsched run --no-leader-elect -v
+
+batchsched run --logging-format json -vv
 """
 
 
@@ -27,28 +29,39 @@ def run(
     ] = None,
     context: Annotated[str | None, typer.Option(help="A context of the kubeconfig.")] = None,
     leader_elect: Annotated[
-        bool, typer.Option("--leader-elect/--no-leader-elect", help="Wait for the Lease before scheduling.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--leader-elect/--no-leader-elect",
+            help="Wait for the Lease before scheduling; default: as the configuration says, which is yes.",
+        ),
+    ] = None,
     lease: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="NAMESPACE/NAME", help="The Lease; its namespace is ours where none is stated."),
-    ] = "batchsched",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each session.")] = False,
+    ] = None,
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, help="Log each session; twice: each binding.")
+    ] = 0,
+    logging_format: Annotated[
+        LogFormat, typer.Option("--logging-format", help="How the log is written.")
+    ] = LogFormat.TEXT,
 ) -> None:
     """Schedule the pods of a cluster whose schedulerName is one of ours, until SIGTERM or Ctrl-C.
 
-    Several may run at once: one leads, the others wait for its Lease.
+    Several may run at once: one leads, the others wait for its Lease. SIGHUP reads the configuration again.
     """
     from batchsched.service.start import Options, start
 
-    namespace, _, name = lease.rpartition("/")
+    namespace, _, name = (lease or "").rpartition("/")
     code = start(
         Options(
             config=config,
             kubeconfig=kubeconfig,
             context=context,
-            lease=(namespace, name) if leader_elect else None,
-            verbose=verbose,
+            leader_elect=leader_elect,
+            lease=(namespace, name) if lease else None,
+            verbosity=verbose,
+            log_format=logging_format.value,
         )
     )
     raise typer.Exit(code)

@@ -30,6 +30,8 @@ _SHORT: Final = 1.0
 _LONGEST_WAIT: Final = 15.0
 """Seconds between two attempts at most: so much later do we hear of a server that came back."""
 _GONE: Final = 410
+_DETAIL: Final = logging.INFO - 2
+"""What only `-vv` shows."""
 
 
 class _Versioned(msgspec.Struct, frozen=True, rename="camel"):
@@ -126,7 +128,7 @@ class Reflector:
         self.failures += status != 404
         if status == 404:  # the kind is not installed, or no more: nobody is to wait for it
             if not self._missing:
-                _LOG.info("%s of %s: there is no such kind", self.resource.plural, self.resource.api_version)
+                _LOG.log(_DETAIL, "%s of %s: no such kind", self.resource.plural, self.resource.api_version)
                 self._sink.replaced(())
             self._missing = True
             self.synced.set()

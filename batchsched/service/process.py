@@ -11,6 +11,7 @@ import gc
 import logging
 import signal
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,13 +37,15 @@ class Process:
       clock: tells time.
       lease: to hold while we lead; None: we are alone.
       make: makes the service; its writes obey the fence.
-      patience: seconds that bindings may take to finish when we leave.
+      beside: what runs for as long as the service does, such as its server.
+      patience: seconds that bindings, and Events after them, may take to finish when we leave.
     """
 
     connection: Connection
     clock: Clock
     lease: Lease | None
     make: Callable[[], Service]
+    beside: Callable[[Service], AbstractAsyncContextManager[None]]
     patience: float = 20.0
 
     async def run(self) -> int:
@@ -52,6 +55,11 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, leave.set)
         service = self.make()
+        async with self.beside(service):
+            return await self._work(service, leave)
+
+    async def _work(self, service: Service, leave: asyncio.Event) -> int:
+        """Follow, wait to lead, lead."""
         follow = asyncio.create_task(service.follow(), name="follow")
         leaving = asyncio.create_task(leave.wait(), name="leave")
         try:

@@ -14,8 +14,9 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.lease import Lease, Terms
-from batchsched.model.decision import Decision
-from batchsched.service.planner import Planner
+from batchsched.service.attendance import Attendance
+from batchsched.service.logs import Format, set_up, warn
+from batchsched.service.observation import Observation
 from batchsched.service.process import Process
 from batchsched.service.wiring import Service
 from batchsched.settings.extenders import seconds_of
@@ -28,20 +29,24 @@ _LOG: Final = logging.getLogger("batchsched")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says.
+    """What the command line says; where it says nothing (None), the configuration does.
 
     Args:
       config: the configuration file, None for the defaults.
       kubeconfig, context: the cluster.
-      lease: namespace ("" for our own) and name of the Lease; None: we are alone.
-      verbose: log each session.
+      leader_elect: wait for the Lease before scheduling.
+      lease: namespace ("" for our own) and name of the Lease.
+      verbosity: how much is logged, 0 for the least.
+      log_format: how.
     """
 
     config: Path | None = None
     kubeconfig: Path | None = None
     context: str | None = None
+    leader_elect: bool | None = None
     lease: tuple[str, str] | None = None
-    verbose: bool = False
+    verbosity: int = 0
+    log_format: Format = "text"
 
 
 def start(options: Options) -> int:
@@ -49,56 +54,64 @@ def start(options: Options) -> int:
 
     Raises:
       InvalidInput: the configuration cannot be used.
-      UnusableInput: there is no cluster to talk to.
+      UnusableInput: there is no cluster to talk to, or the port is taken.
     """
-    logging.basicConfig(
-        level=logging.INFO if options.verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    set_up(options.log_format, options.verbosity)
     configuration = BatchSchedulerConfiguration()
     if options.config is not None:
         configuration, warnings = load_with_warnings(options.config)
         for warning in warnings:
-            _LOG.warning("%s", warning)
+            warn(_LOG, warning)
     return _on_a_loop(_run(options, configuration))
 
 
 async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> int:
     clock = SystemClock()
-    async with Connection(Credentials(options.kubeconfig, options.context), clock) as connection:
-        lease = None
-        if options.lease is not None:
-            namespace, name = options.lease
-            place = namespace or connection.namespace, name
-            lease = Lease(connection, clock, place, _identity(), _terms(configuration.leader_election))
+    stated = configuration.client_connection.kubeconfig
+    kubeconfig = options.kubeconfig or (Path(stated) if stated else None)
+    async with Connection(Credentials(kubeconfig, options.context), clock) as connection:
+        observation = Observation(
+            clock, configuration.sessions_kept, configuration.leader_election.resource_name
+        )
+        connection.asked = observation.counting.asked
+        lease = _lease(options, configuration.leader_election, connection, clock)
 
         def make() -> Service:
-            return Service(connection, clock, configuration.profiles, fence=lease, heard=_log)
+            return Service(
+                connection,
+                clock,
+                configuration.profiles,
+                fence=lease,
+                told=observation.told,
+                heard=observation.heard,
+                telemetry=observation.telemetry,
+                recording=configuration.sessions_kept > 0,
+                evicted=observation.evicted,
+            )
 
-        return await Process(connection, clock, lease, make).run()
+        attendance = Attendance(observation, configuration, options.config)
+        return await Process(connection, clock, lease, make, attendance.beside).run()
 
 
-def _terms(stated: LeaderElection) -> Terms:
-    return Terms(
+def _lease(
+    options: Options, stated: LeaderElection, connection: Connection, clock: SystemClock
+) -> Lease | None:
+    """Return the Lease to wait for, None: we are alone."""
+    elected = stated.leader_elect if options.leader_elect is None else options.leader_elect
+    if not elected:
+        return None
+    namespace, name = options.lease or (stated.resource_namespace, stated.resource_name)
+    terms = Terms(
         duration=seconds_of(stated.lease_duration),
         renew=seconds_of(stated.renew_deadline),
         retry=seconds_of(stated.retry_period),
     )
+    return Lease(connection, clock, (namespace or connection.namespace, name), _identity(), terms)
 
 
 def _identity() -> str:
     """Return who we are: no two processes are the same."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
-
-
-def _log(planner: Planner, decision: Decision, took: float) -> None:
-    _LOG.info(
-        "session of %s: %d pods placed, %d gangs refused, %.0f ms",
-        planner.profile.scheduler_name,
-        len(decision.assignments),
-        len(decision.refusals),
-        1000 * took,
-    )
 
 
 def _on_a_loop(work: Coroutine[Any, Any, int]) -> int:

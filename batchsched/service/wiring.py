@@ -156,6 +156,11 @@ class Service:
         """Who plans, one for each profile; nobody while somebody else leads."""
         return self.loop.planners if self.loop is not None else ()
 
+    @property
+    def leads(self) -> bool:
+        """Whether nobody else does."""
+        return self.loop is not None and (self.fence is None or self.fence.remaining() > 0)
+
     def reconfigure(self, profiles: Sequence[Profile]) -> None:
         """Go on with other profiles, from the next session on.
 

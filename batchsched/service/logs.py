@@ -1,0 +1,85 @@
+"""The log: lines for people, or JSON as the components of Kubernetes write it; what happened, and its fields.
+
+Levels are those of Kubernetes: 0 is what an operator wants to see always, and every `-v` shows more.
+
+Source: the text and JSON formats of component-base's logs, `--logging-format` and `-v`.
+"""
+
+import datetime as dt
+import json
+import logging
+import sys
+from typing import Any, Final, Literal
+
+from typing_extensions import override
+
+Format = Literal["text", "json"]
+_FIELDS: Final = "fields"
+_LETTERS: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+
+
+def say(logger: logging.Logger, verbosity: int, message: str, /, **fields: Any) -> None:
+    """Tell what happened.
+
+    Args:
+      logger: of the module.
+      verbosity: from which `-v` on it is shown.
+      message: what happened, the same words each time.
+      fields: with what, and with whom.
+    """
+    logger.log(level(verbosity), message, extra={_FIELDS: fields}, stacklevel=2)
+
+
+def warn(logger: logging.Logger, message: str, /, **fields: Any) -> None:
+    """Tell what went wrong, and may go right again."""
+    logger.warning(message, extra={_FIELDS: fields}, stacklevel=2)
+
+
+def level(verbosity: int) -> int:
+    """Return the level of the logging library that a verbosity stands for."""
+    return max(1, logging.INFO - verbosity)
+
+
+def set_up(form: Format, verbosity: int) -> None:
+    """Write everything up to a verbosity to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level(verbosity))
+
+
+class TextLines(logging.Formatter):
+    """Lines as klog writes them: `I1121 12:00:00.000000 planner] "What happened" pod="team-a/x"`."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        letter = _LETTERS.get(record.levelno, "I")
+        moment = dt.datetime.fromtimestamp(record.created, dt.UTC).strftime("%m%d %H:%M:%S.%f")
+        fields = "".join(f" {name}={_text(value)}" for name, value in getattr(record, _FIELDS, {}).items())
+        line = f"{letter}{moment} {record.name.removeprefix('batchsched.')}] {json.dumps(record.getMessage())}{fields}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: ts in milliseconds since 1970, caller, msg, v or err, and the fields."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "ts": round(record.created * 1000, 3),
+            "caller": f"{record.filename}:{record.lineno}",
+            "logger": record.name,
+            "msg": record.getMessage(),
+        }
+        if record.levelno >= logging.ERROR:
+            line["err"] = self.formatException(record.exc_info) if record.exc_info else ""
+        else:
+            line["v"] = max(0, logging.INFO - record.levelno)
+            line["level"] = record.levelname if record.levelno >= logging.WARNING else "INFO"
+        line.update(getattr(record, _FIELDS, {}))
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

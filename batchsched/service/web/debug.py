@@ -1,0 +1,118 @@
+"""/debug: what the scheduler knows and what it decided, for whoever the cluster lets read it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from batchsched.cache.drift import PATIENCE, Drift, drift
+from batchsched.cache.dump import dump
+from batchsched.service.live import look
+from batchsched.service.sessions import Sessions
+from batchsched.service.wiring import Service
+from batchsched.session.scheduling_queue.entity import Entity
+
+_INDEX: Final = """/debug/cache          nodes, their pods and who waits, as the scheduler sees them
+/debug/cache/drift    what in it differs from a fresh list of the API
+/debug/queue          who waits, where, why, and since when
+/debug/sessions       the last sessions, the newest first
+/debug/sessions/ID    one of them as a file for `batchsched replay`
+/configz              the configuration in force
+/metrics              counters and gauges
+"""
+
+
+class Debug:
+    """Answers below /debug.
+
+    Args:
+      service: schedules.
+      sessions: the last ones.
+    """
+
+    def __init__(self, service: Service, sessions: Sessions) -> None:
+        self._service = service
+        self._sessions = sessions
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return what there is."""
+        answers: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
+            "/debug": self._index,
+            "/debug/cache": self._dump,
+            "/debug/cache/drift": self._drift,
+            "/debug/queue": self._queue,
+            "/debug/sessions": self._list,
+            "/debug/sessions/{id}": self._session,
+        }
+        return [web.get(path, answer) for path, answer in answers.items()]
+
+    async def dump(self) -> str:
+        """Return what the cache holds, for people."""
+        cache = self._service.cache
+        snapshot, assumed = cache.snapshot(), cache.assumed()
+        return await asyncio.to_thread(lambda: dump(snapshot, assumed).text())
+
+    async def drift(self) -> Drift:
+        """Compare the cache with a fresh list.
+
+        Raises:
+          UnusableInput: there is no such list.
+        """
+        service = self._service
+        fresh = await look(service.connection, service.clock, service.profiles)
+        cache = service.cache
+        overdue_since = service.clock.now() - PATIENCE
+        return drift(
+            cache.listed(), fresh.cache.listed(), cache.scheduler_names, cache.assumed(), overdue_since
+        )
+
+    async def _index(self, request: web.Request) -> web.Response:
+        return web.Response(text=_INDEX)
+
+    async def _dump(self, request: web.Request) -> web.Response:
+        return web.Response(text=await self.dump() + "\n")
+
+    async def _drift(self, request: web.Request) -> web.Response:
+        return web.Response(text=(await self.drift()).text() + "\n")
+
+    async def _queue(self, request: web.Request) -> web.Response:
+        found = {
+            planner.profile.scheduler_name: [_entity(one) for one in planner.queue.entities()]
+            for planner in self._service.planners
+        }
+        return _json(found)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return _json(self._sessions.summaries())
+
+    async def _session(self, request: web.Request) -> web.Response:
+        number = request.match_info["id"]
+        session = self._sessions.get(int(number)) if number.isdecimal() else None
+        if session is None:
+            return web.Response(
+                status=404, text=f"there is no session {number!r}; /debug/sessions lists them\n"
+            )
+        content = await asyncio.to_thread(session.content)
+        name = f'attachment; filename="session-{session.number}.json.gz"'
+        return web.Response(
+            body=content, content_type="application/gzip", headers={"Content-Disposition": name}
+        )
+
+
+def _entity(entity: Entity) -> dict[str, Any]:
+    return {
+        "podGroup": entity.identity,
+        "place": entity.place.value,
+        "pods": sorted(entity.pods),
+        "attempts": entity.attempts,
+        "queued": entity.queued,
+        "refusedBy": entity.rejection.everyone,
+        "gatedBy": entity.gated_by,
+    }
+
+
+def _json(data: Any) -> web.Response:
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    return web.Response(text=text + "\n", content_type="application/json")

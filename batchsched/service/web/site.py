@@ -1,0 +1,84 @@
+"""What is served, and to whom: health to everybody, the rest to those whom the cluster lets read it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from batchsched.service.gauges import Gauges
+from batchsched.service.observation import Observation
+from batchsched.service.web import checks
+from batchsched.service.web.access import Access
+from batchsched.service.web.certificate import KeyPair, own, stated
+from batchsched.service.web.debug import Debug
+from batchsched.service.web.server import Server
+from batchsched.service.wiring import Service
+from batchsched.settings.schema import CONFIG_API_VERSION, BatchSchedulerConfiguration
+from batchsched.settings.serving import Serving
+
+Configuration = Callable[[], BatchSchedulerConfiguration]
+
+
+def key_pair(serving: Serving) -> KeyPair | None:
+    """Return the operator's certificate, None: we sign one ourselves."""
+    if not serving.tls_cert_file:
+        return None
+    return KeyPair(Path(serving.tls_cert_file), Path(serving.tls_private_key_file))
+
+
+def server(
+    service: Service, observation: Observation, serving: Serving, configuration: Configuration
+) -> Server:
+    """Return the server of a service, yet to be started.
+
+    Raises:
+      UnusableInput: the certificate cannot be used.
+    """
+    pair = key_pair(serving)
+    tls = own(serving.bind_address, service.clock.now()) if pair is None else stated(pair)
+    access = Access(service.connection, service.clock, serving.authorization_always_allow_paths)
+    routes = Site(service, observation, configuration).routes()
+    return Server(access, routes, serving.bind_address, serving.secure_port, tls)
+
+
+class Site:
+    """What there is to be read.
+
+    Args:
+      service: schedules.
+      observation: heard of everything that it does.
+      configuration: says which one is in force.
+    """
+
+    def __init__(self, service: Service, observation: Observation, configuration: Configuration) -> None:
+        self._service = service
+        self._observation = observation
+        self._configuration = configuration
+        self._gauges = Gauges(observation.metrics, service.cache, service.reflectors)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return all of it."""
+        alive = {"ping": checks.ping}
+        return [
+            *checks.routes("healthz", alive),
+            *checks.routes("livez", alive),
+            *checks.routes("readyz", {**alive, "informer-sync": self._unsynced}),
+            web.get("/metrics", self._metrics),
+            web.get("/configz", self._configz),
+            *Debug(self._service, self._observation.sessions).routes(),
+        ]
+
+    def _unsynced(self) -> str:
+        missing = [one.resource.plural for one in self._service.reflectors if not one.synced.is_set()]
+        return f"not yet listed: {', '.join(missing)}" if missing else ""
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        body = await self._observation.text(self._service, self._gauges)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def _configz(self, request: web.Request) -> web.Response:
+        found = self._configuration().model_dump(mode="json", by_alias=True)
+        body = msgspec.json.encode({CONFIG_API_VERSION.partition("/")[0]: found})
+        return web.Response(body=body, content_type="application/json")

@@ -1,0 +1,153 @@
+"""What operators have of a running `batchsched run`: health, metrics, sessions to replay, a new configuration."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from batchsched.cli import exit_code
+from tests.controlplane.fixtures import eventually
+from tests.controlplane.plane import ApiFault, ControlPlane
+from tests.e2e.running import group, make
+from tests.e2e.serving import WITHIN, Served, bind_a_gang, serving
+
+
+@pytest.fixture(scope="module")
+def served(plane: ControlPlane, crds: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A scheduler that serves, alone, for all tests of this module."""
+    one = Served(plane, "operated", tmp_path_factory.mktemp("operated") / "batchsched.yaml")
+    with serving(one):
+        yield one
+
+
+def reader(plane: ControlPlane, path: str) -> str:
+    """Return a token of somebody who may read a path, and nothing else."""
+    name = f"reader-of-{path.strip('/').replace('/', '-')}"
+    rule = {"nonResourceURLs": [path], "verbs": ["get"]}
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    for where, made in (
+        ("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}}),
+        (f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": [rule]}),
+        (
+            f"{rbac}/clusterrolebindings",
+            {
+                "metadata": {"name": name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+                "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": name}],
+            },
+        ),
+    ):
+        with contextlib.suppress(ApiFault):
+            plane.admin.create(where, made)
+    return plane.token_of("default", name)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/informer-sync"])
+def test_everybody_may_ask_for_health(served, path):
+    assert served.ask(path, "") == (200, b"ok")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/configz", "/debug", "/debug/cache", "/debug/sessions"])
+def test_nobody_else_may_read_anything_without_being_let(served, path):
+    assert served.ask(path, "")[0] == 403
+    assert served.ask(path, "no-such-token")[0] == 401
+    assert served.ask(path)[0] == 200
+
+
+def test_whoever_may_read_metrics_may_read_nothing_else(served, plane):
+    token = reader(plane, "/metrics")
+    eventually(lambda: served.ask("/metrics", token)[0] == 200)
+    assert served.ask("/debug/sessions", token)[0] == 403
+
+
+def test_gang_that_is_bound_shows_in_the_metrics(served, namespace):
+    namespace.nodes(2)
+    before = served.metric("scheduler_schedule_attempts_total", result="scheduled", profile="batchsched")
+    bind_a_gang(namespace)
+    eventually(
+        lambda: (
+            served.metric("scheduler_schedule_attempts_total", result="scheduled", profile="batchsched")
+            == before + 3
+        ),
+        WITHIN,
+    )
+    found = served.metrics
+    assert found["scheduler_cache_size", (("type", "nodes"),)] == 2
+    assert found["leader_election_master_status", (("name", "batchsched"),)] == 1
+    assert any(name == "rest_client_requests_total" for name, _ in found)
+
+
+def test_who_waits_and_why_is_told(served, namespace):
+    namespace.nodes(1)
+    group(namespace, "late", 4)
+    make(namespace, "late", 2)
+    key = f"{namespace.name}/late"
+
+    def waiting() -> dict[str, Any] | None:
+        found = served.read("/debug/queue")["batchsched"]
+        return next((one for one in found if one["podGroup"] == key and len(one["pods"]) == 2), None)
+
+    assert eventually(lambda: (waiting() or {}).get("refusedBy") == ["NotEnoughPods"], WITHIN)
+    assert eventually(lambda: served.metric("scheduler_pending_pods", queue="unschedulable") == 2, WITHIN)
+    assert key in served.ask("/debug/cache")[1].decode()
+
+
+def test_cache_agrees_with_the_api(served, namespace):
+    namespace.nodes(2)
+    bind_a_gang(namespace)
+    assert eventually(
+        lambda: served.ask("/debug/cache/drift")[1] == b"the cache agrees with the API\n", WITHIN
+    )
+
+
+def test_downloaded_session_repeats(served, namespace, tmp_path, capfd):
+    namespace.nodes(2)
+    bind_a_gang(namespace, "kept", 4)
+    kept = served.read("/debug/sessions")
+    number = max(one["id"] for one in kept if one["podsPlaced"])
+    status, content = served.ask(f"/debug/sessions/{number}")
+    assert status == 200
+    file = tmp_path / "session.json.gz"
+    file.write_bytes(content)
+    assert exit_code(["replay", str(file)]) == 0
+    assert "the decision repeats, byte for byte" in capfd.readouterr().out
+    assert served.ask("/debug/sessions/999999")[0] == 404
+
+
+def in_force(served: Served) -> int:
+    window: int = served.read("/configz")["config.batchsched.dev"]["profiles"][0]["sessionWindow"]
+    return window
+
+
+def test_changed_configuration_is_taken_up_and_a_bad_one_refused(served, namespace):
+    namespace.nodes(2)
+    served.configure(sessionWindow=77)
+    eventually(lambda: in_force(served) == 77, WITHIN)
+    failed = served.metric("batchsched_config_reloads_total", result="failure")
+    served.configure(sessionWindow="many")
+    eventually(lambda: served.metric("batchsched_config_reloads_total", result="failure") > failed, WITHIN)
+    assert in_force(served) == 77
+    assert served.metric("batchsched_config_last_reload_successful") == 0
+    bind_a_gang(namespace, "after")  # it goes on as before
+    served.configure(sessionWindow=500)
+    eventually(lambda: served.metric("batchsched_config_last_reload_successful") == 1, WITHIN)
+    assert in_force(served) == 500
+
+
+def test_other_scheduler_name_needs_a_start(served):
+    failed = served.metric("batchsched_config_reloads_total", result="failure")
+    served.configure(schedulerName="another")
+    eventually(lambda: served.metric("batchsched_config_reloads_total", result="failure") > failed, WITHIN)
+    assert "restart to change them" in served.scheduler.log.read_text()
+    served.configure()
+    eventually(lambda: served.metric("batchsched_config_last_reload_successful") == 1, WITHIN)
+
+
+def test_hang_up_reads_the_configuration_again(served):
+    read = served.metric("batchsched_config_reloads_total", result="success")
+    os.kill(served.scheduler.pid, signal.SIGHUP)
+    eventually(lambda: served.metric("batchsched_config_reloads_total", result="success") > read, WITHIN)
+    assert served.scheduler.runs

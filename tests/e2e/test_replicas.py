@@ -1,0 +1,36 @@
+"""Processes beside each other, and one that is alone: who leads says so, and each writes its log as it was told."""
+
+import json
+
+from tests.controlplane.fixtures import eventually
+from tests.controlplane.installed import NAMESPACE, service_account
+from tests.e2e.serving import WITHIN, Served, bind_a_gang, serving
+
+
+def test_replica_that_waits_is_ready_and_decides_nothing(plane, crds, namespace, tmp_path):
+    namespace.nodes(2)
+    service_account(plane)  # with its namespace
+    lease = ("--lease", f"{NAMESPACE}/batchsched")
+    pair = [Served(plane, f"replica-{at}", tmp_path / f"{at}.yaml", lease) for at in range(2)]
+    with serving(*pair):
+
+        def leads(one: Served) -> bool:
+            return one.metric("leader_election_master_status", name="batchsched") == 1
+
+        eventually(lambda: any(leads(one) for one in pair), WITHIN)
+        bind_a_gang(namespace)
+        assert sum(leads(one) for one in pair) == 1
+        idle = next(one for one in pair if not leads(one))
+        assert idle.read("/debug/sessions") == []
+        assert idle.read("/debug/queue") == {}
+
+
+def test_log_of_a_process_is_one_object_a_line(plane, crds, namespace, tmp_path):
+    namespace.nodes(1)
+    arguments = ("--no-leader-elect", "--logging-format", "json", "-vv")
+    one = Served(plane, "json", tmp_path / "batchsched.yaml", arguments)
+    with serving(one):
+        bind_a_gang(namespace, pods=1)
+        one.scheduler.end()
+    lines = [json.loads(line) for line in one.scheduler.log.read_text().splitlines()]
+    assert {"Session decided", "Successfully bound pod to node"} <= {line["msg"] for line in lines}

@@ -1,0 +1,126 @@
+"""The configuration is read again when it changes and when one asks; a bad one changes nothing."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from batchsched.errors import InvalidInput
+from batchsched.service.reload import LOOK, Reload
+from batchsched.settings.load import load
+from tests.service.town import Clock
+
+PROFILE = "profiles: [{schedulerName: batchsched, sessionWindow: %s}]\n"
+
+
+class Followed:
+    """A file that is followed, and what came of it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.clock = Clock()
+        self.applied: list[int] = []
+        self.told: list[bool] = []
+        self.refuse = False
+        self.reload = Reload(file, load(file), self._apply, self.clock, self.told.append)
+
+    def _apply(self, profiles):
+        if self.refuse:
+            raise InvalidInput("there is no plugin of that name")
+        self.applied.append(profiles[0].session_window)
+
+    @property
+    def window(self) -> int:
+        return self.reload.configuration.profiles[0].session_window
+
+    async def settle(self, times: int) -> None:
+        """Wait until it was told so many times, or long enough to see that it is not."""
+        for _ in range(200):
+            self.clock.turn(LOOK)
+            await asyncio.sleep(0.005)
+            if len(self.told) >= times > 0:
+                return
+
+
+@asynccontextmanager
+async def followed(tmp_path, text=PROFILE % 10):
+    file = tmp_path / "batchsched.yaml"
+    file.write_text(text)
+    one = Followed(file)
+    running = asyncio.create_task(one.reload.run())
+    yield one
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_change_of_the_file_is_taken_up(tmp_path):
+    async with followed(tmp_path) as one:
+        one.file.write_text(PROFILE % 200)
+        await one.settle(1)
+        assert (one.applied, one.told, one.window) == ([200], [True], 200)
+
+
+async def test_file_that_is_replaced_as_kubelet_replaces_a_config_map_is_taken_up(tmp_path):
+    """What is mounted is a link to a link to a folder, and only the one in the middle changes."""
+    for name, window in (("one", 10), ("two", 20)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "batchsched.yaml").write_text(PROFILE % window)
+    (tmp_path / "data").symlink_to("one")
+    mounted = tmp_path / "batchsched.yaml"
+    mounted.symlink_to("data/batchsched.yaml")
+    one = Followed(mounted)
+    running = asyncio.create_task(one.reload.run())
+    (tmp_path / "next").symlink_to("two")
+    (tmp_path / "next").replace(tmp_path / "data")
+    await one.settle(1)
+    running.cancel()
+    assert one.applied == [20]
+
+
+async def test_whoever_asks_has_the_file_read_again_also_when_nothing_changed(tmp_path):
+    async with followed(tmp_path) as one:
+        one.reload.ask()
+        await one.settle(1)
+        assert (one.applied, one.told) == ([], [True])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["profiles: 5\n", "profiles: [", "profiles: [{schedulerName: batchsched, sesionWindow: 3}]\n"],
+    ids=["of another type", "no YAML", "misspelt"],
+)
+async def test_bad_file_is_refused_and_a_good_one_after_it_taken_up(tmp_path, text, caplog):
+    async with followed(tmp_path) as one:
+        one.file.write_text(text)
+        await one.settle(1)
+        assert (one.applied, one.told, one.window) == ([], [False], 10)
+        assert "the configuration is refused, and the old one kept" in caplog.text
+        one.file.write_text(PROFILE % 30)
+        await one.settle(2)
+        assert (one.applied, one.told, one.window) == ([30], [False, True], 30)
+
+
+async def test_profile_that_cannot_be_built_is_refused(tmp_path):
+    async with followed(tmp_path) as one:
+        one.refuse = True
+        one.file.write_text(PROFILE % 30)
+        await one.settle(1)
+        assert (one.told, one.window) == ([False], 10)
+
+
+async def test_file_that_is_gone_for_a_moment_changes_nothing(tmp_path):
+    async with followed(tmp_path) as one:
+        one.file.unlink()
+        await one.settle(0)
+        assert (one.applied, one.told) == ([], [])
+
+
+async def test_what_only_a_start_looks_at_is_named(tmp_path, caplog):
+    async with followed(tmp_path) as one:
+        one.file.write_text(PROFILE % 10 + "serving: {securePort: 0}\nsessionsKept: 3\n")
+        await one.settle(1)
+        assert one.told == [True]
+        (warning,) = (each for each in caplog.records if each.levelname == "WARNING")
+        assert warning.getMessage() == "Takes effect at the next start"
+        assert warning.fields == {"fields": ["serving", "sessionsKept"]}
