@@ -47,7 +47,7 @@ def _run(plan: Plan, detailed: int) -> tuple[Tried, ...]:
       detailed: how many of the workloads, from the first on, are to be drawn.
     """
     from batchsched.cli.stopwatch import Stopwatch
-    from batchsched.lab.simulation import Experiment, simulate_all
+    from batchsched.lab.simulation import Experiment, simulate_all, window_of
     from batchsched.sim.run import RunSettings
 
     tried = choices(plan.policies, plan.base, plan.changes)
@@ -55,7 +55,7 @@ def _run(plan: Plan, detailed: int) -> tuple[Tried, ...]:
         Experiment(
             workload,
             one.profile,
-            RunSettings(one.name, plan.seed, plan.interval, _window(one.profile)),
+            RunSettings(one.name, plan.seed, plan.interval, window_of(one.profile)),
             detail=number < detailed,
         )
         for one in tried
@@ -72,8 +72,3 @@ def _run(plan: Plan, detailed: int) -> tuple[Tried, ...]:
         stopwatch.close()
     count = len(plan.workloads)
     return tuple(Tried(one.name, results[at * count : (at + 1) * count]) for at, one in enumerate(tried))
-
-
-def _window(profile: Profile) -> int | None:
-    """A session in strict order looks at its window only; a joint one goes through window after window by itself."""
-    return profile.session_window if profile.selection == "ordered" else None

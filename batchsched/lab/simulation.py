@@ -118,13 +118,28 @@ def _follow(snapshot: Snapshot, profile: Profile) -> Follower:
     return Follower(snapshot, profile)
 
 
-def _make(experiment: Experiment) -> RunResult:
+def window_of(profile: Profile) -> int | None:
+    """Return the window of a run under a profile.
+
+    A session in strict order looks at its window only; a joint one goes through window after window by itself.
+    """
+    return profile.session_window if profile.selection == "ordered" else None
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let the garbage collector look seldom."""
     before = gc.get_threshold()
     gc.set_threshold(_YOUNG_OBJECTS, *before[1:])
     try:
-        result = simulate(experiment.workload(), experiment.profile, experiment.settings)
+        yield
     finally:
         gc.set_threshold(*before)
+
+
+def _make(experiment: Experiment) -> RunResult:
+    with rare_collections():
+        result = simulate(experiment.workload(), experiment.profile, experiment.settings)
     if experiment.detail:
         return result
     gangs = tuple(replace(one, placements=()) for one in result.gangs)

@@ -76,6 +76,7 @@ class Recipe:
       swing: amplitude of the day, 0 for none and below 1.
       overestimate: an estimate is the run time times 1 + an exponential of this mean; 0: exact.
       sizes: devices of a gang and their weights.
+      shares: queues and their shares of the gangs, in place of `queues`; (): team-0 and so on, by Zipf's law.
     """
 
     gangs: int = 1000
@@ -86,6 +87,12 @@ class Recipe:
     swing: float = 0.5
     overestimate: float = 0.0
     sizes: tuple[tuple[int, float], ...] = SIZES
+    shares: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def owners(self) -> tuple[tuple[str, float], ...]:
+        """Queues, and how often each submits."""
+        return self.shares or tuple((f"team-{at}", 1.0 / (at + 1)) for at in range(self.queues))
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn.
@@ -102,6 +109,8 @@ class Recipe:
             raise InvalidInput("expected 0 or more, and less than 1", object="workload", field="swing")
         if self.overestimate < 0:
             raise InvalidInput("expected 0 or more", object="workload", field="overestimate")
+        if any(not share > 0 for _, share in self.shares):
+            raise InvalidInput("expected more than 0", object="workload", field="shares")
         if not any(size <= self.node_count * self.gpus_per_node for size, _ in self.sizes):
             raise InvalidInput("every gang is larger than the cluster", object="workload", field="sizes")
 
@@ -124,9 +133,10 @@ def generate(recipe: Recipe, seed: int) -> Workload:
     classes = draw.choice(len(PRIORITIES), recipe.gangs, p=[share for _, _, share in PRIORITIES])
     slack = 1.0 + draw.exponential(1.0, recipe.gangs) * recipe.overestimate
     estimates = np.ceil(runtimes * slack).astype(np.int64)
+    names = [name for name, _ in recipe.owners]
     maker = _Maker(recipe)
     arrivals = tuple(
-        maker.arrival(at, number, (size, runtime, estimate), (f"team-{owner}", PRIORITIES[rank][0]))
+        maker.arrival(at, number, (size, runtime, estimate), (names[owner], PRIORITIES[rank][0]))
         for number, (at, size, runtime, estimate, owner, rank) in enumerate(
             zip(
                 *(column.tolist() for column in (times, gpus, runtimes, estimates, owners, classes)),
@@ -162,8 +172,8 @@ def _arrivals(count: int, span: float, swing: float, draw: np.random.Generator) 
 
 
 def _owners(recipe: Recipe, draw: np.random.Generator) -> IntArray:
-    shares = 1.0 / np.arange(1, recipe.queues + 1)
-    return draw.choice(recipe.queues, recipe.gangs, p=shares / shares.sum())
+    shares = np.array([share for _, share in recipe.owners])
+    return draw.choice(len(shares), recipe.gangs, p=shares / shares.sum())
 
 
 class _Maker:
@@ -187,7 +197,7 @@ class _Maker:
         recipe = self._recipe
         return Snapshot(
             nodes=nodes(recipe.node_count, _resources(recipe.gpus_per_node, spare=True)),
-            queues=tuple(Queue(metadata=CustomMeta(name=f"team-{one}")) for one in range(recipe.queues)),
+            queues=tuple(Queue(metadata=CustomMeta(name=name)) for name, _ in recipe.owners),
             priority_classes=tuple(
                 PriorityClass(metadata=ObjectMeta(name=name), value=value) for name, value, _ in PRIORITIES
             ),

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TextIO
 
 from batchsched.errors import InvalidInput
 from batchsched.model.custom import CustomMeta
 from batchsched.model.pod import PodSpec
+from batchsched.model.podgroup import DEFAULT_QUEUE
 from batchsched.model.queue import Queue
 from batchsched.model.snapshot import Snapshot
 from batchsched.sim.text import open_text
@@ -102,7 +104,13 @@ def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
 
 
 def workload(
-    rows: Sequence[PhillyRow], node_count: int, gpus_per_node: int, name: str, *, pooled: bool = True
+    rows: Sequence[PhillyRow],
+    node_count: int,
+    gpus_per_node: int,
+    name: str,
+    *,
+    pooled: bool = True,
+    teams: Mapping[str, str] = MappingProxyType({}),
 ) -> Workload:
     """Make a workload of rows on equal nodes, with the duration as the estimate.
 
@@ -112,13 +120,15 @@ def workload(
       gpus_per_node: devices of each.
       name: how reports call it.
       pooled: all gangs in one queue; else each virtual cluster is a queue.
+      teams: the queue of each virtual cluster that is not to be one of its own, vc-NAME.
     """
-    maker = _Maker(gpus_per_node, pooled, len(str(max(0, len(rows) - 1))))
+    clusters = () if pooled else sorted({row.queue for row in rows})
+    queues = {one: teams.get(one, f"vc-{one}") for one in clusters}
+    maker = _Maker(gpus_per_node, queues, len(str(max(0, len(rows) - 1))))
     arrivals = tuple(maker.arrival(number, row) for number, row in enumerate(rows))
-    names = () if pooled else tuple(sorted({row.queue for row in rows}))
     cluster = Snapshot(
         nodes=nodes(node_count, {GPU: str(gpus_per_node)}),
-        queues=tuple(Queue(metadata=CustomMeta(name=f"vc-{one}")) for one in names),
+        queues=tuple(Queue(metadata=CustomMeta(name=one)) for one in sorted({*queues.values()})),
     )
     return Workload(name, cluster, arrivals)
 
@@ -126,9 +136,9 @@ def workload(
 class _Maker:
     """Makes gangs; pods of one size share a spec. Names sort as rows do: they decide between gangs of one age."""
 
-    def __init__(self, gpus_per_node: int, pooled: bool, digits: int) -> None:
+    def __init__(self, gpus_per_node: int, queues: Mapping[str, str], digits: int) -> None:
         self._whole = gpus_per_node
-        self._pooled = pooled
+        self._queues = queues
         self._digits = digits
         self._specs: dict[int, PodSpec] = {}
 
@@ -139,8 +149,8 @@ class _Maker:
             pods.append((self._spec(self._whole), whole))
         if rest:
             pods.append((self._spec(rest), 1))
-        queue: Mapping[str, str] = {} if self._pooled else {"queue": f"vc-{row.queue}"}
-        shape = GangShape(f"p{number:0{self._digits}d}", tuple(pods), row.duration, **queue)
+        name = f"p{number:0{self._digits}d}"
+        shape = GangShape(name, tuple(pods), row.duration, self._queues.get(row.queue, DEFAULT_QUEUE))
         return rigid(shape, row.submit, row.duration)
 
     def _spec(self, gpus: int) -> PodSpec:

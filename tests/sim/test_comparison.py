@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.sim.comparison import paired, window_starts
+from batchsched.sim.comparison import paired, quantile, window_starts
 
 
 def test_what_pairs_share_cancels():
@@ -11,9 +11,21 @@ def test_what_pairs_share_cancels():
     assert difference.relative == pytest.approx(-0.05)
 
 
-def test_the_interval_is_the_normal_one_at_95_percent():
+@pytest.mark.parametrize(
+    "freedom, expected", [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042), (2000, 1.960)]
+)
+def test_quantiles_are_those_of_students_table(freedom, expected):
+    assert quantile(freedom) == pytest.approx(expected, abs=5e-4)
+
+
+def test_no_degree_of_freedom_is_refused():
+    with pytest.raises(InvalidInput, match="two values"):
+        quantile(0)
+
+
+def test_the_interval_is_students_at_95_percent():
     difference = paired([0.0, 0.0, 0.0, 0.0], [1.0, -1.0, 1.0, -1.0])
-    assert difference.half_width == pytest.approx(1.96 * np.std([1, -1, 1, -1], ddof=1) / 2, rel=1e-4)
+    assert difference.half_width == pytest.approx(3.1824 * np.std([1, -1, 1, -1], ddof=1) / 2, rel=1e-4)
     assert difference.better == 0.5
     assert difference.relative == 0.0
 

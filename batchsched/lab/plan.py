@@ -1,0 +1,171 @@
+"""A plan: the runs of a scenario, each with a key by which its result is found again.
+
+The key is a digest of everything that a result follows from: the workload with the content of its files, the
+cluster, the queues, the profile, the seed, and the version of batchsched. Names of policies and workloads are no part
+of it: what is only called otherwise need not be run again.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from batchsched import __version__
+from batchsched.errors import InvalidInput
+from batchsched.lab.scenario import EVERYONE, ClusterSpec, PolicyCase, Scenario, WorkloadSpec
+from batchsched.model.complaint import complaints
+from batchsched.model.queue import Queue, QueueSpec
+from batchsched.settings.schema import Profile
+
+FORMAT: Final = 1
+"""Of results: another number makes all of them anew."""
+_KEY_DIGITS: Final = 24
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, before it is made.
+
+    Args:
+      workload: what arrives; its paths are absolute.
+      policy: how results call it.
+      cluster: for workloads that bring none.
+      queues: that take the place of the workload's.
+      changes: of queues' specs, by queue.
+      profile: how to schedule.
+      seed: of everything that is drawn.
+      interval: least seconds between two sessions.
+      resource: what fairness is measured in; None: what is asked for most.
+      digests: of the workload's files, by path.
+    """
+
+    workload: WorkloadSpec
+    policy: str
+    cluster: ClusterSpec
+    queues: tuple[Queue, ...]
+    changes: Mapping[str, Mapping[str, Any]]
+    profile: Profile
+    seed: int
+    interval: int
+    resource: str | None
+    digests: Mapping[str, str]
+
+    @cached_property
+    def key(self) -> str:
+        """Names the result."""
+        inputs = {
+            "format": FORMAT,
+            "batchsched": __version__,
+            "workload": self.workload.model_dump(mode="json", exclude={"name"}),
+            "cluster": self.cluster.model_dump(mode="json"),
+            "queues": [queue.model_dump(mode="json", exclude_unset=True) for queue in self.queues],
+            "changes": self.changes,
+            "profile": self.profile.model_dump(mode="json"),
+            "seed": self.seed,
+            "interval": self.interval,
+            "resource": self.resource,
+        }
+        text = json.dumps(inputs, sort_keys=True)
+        for path, digest in self.digests.items():
+            text = text.replace(json.dumps(path), json.dumps(digest))
+        return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
+
+    def laid_out(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
+        """Return a workload's queues as this run has them.
+
+        Raises:
+          InvalidInput: a field that queues do not have, or a queue that there is not.
+        """
+        there = {queue.name: queue for queue in (*queues, *self.queues)}
+        unknown = [name for name in self.changes if name != EVERYONE and name not in there]
+        if unknown:
+            raise InvalidInput(f"there is no queue {unknown[0]!r}", object=f"policy {self.policy}")
+        return tuple(self._changed(queue) for queue in there.values())
+
+    def _changed(self, queue: Queue) -> Queue:
+        fields = {**self.changes.get(EVERYONE, {}), **self.changes.get(queue.name, {})}
+        if not fields:
+            return queue
+        stated = queue.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        try:
+            spec = QueueSpec.model_validate({**stated, **fields})
+        except ValidationError as error:
+            first = complaints(error, QueueSpec)[0]
+            raise InvalidInput(
+                first.message, object=f"policy {self.policy}: queue {queue.name}", field=first.field
+            ) from error
+        return queue.model_copy(update={"spec": spec})
+
+
+def plan(scenario: Scenario) -> tuple[Run, ...]:
+    """Return the runs of a scenario: workload by workload, policy by policy, seed by seed.
+
+    Raises:
+      InvalidInput: a policy states fields that no profile has, or a file cannot be read.
+    """
+    return tuple(runs_of(scenario, scenario.policies, scenario.seeds))
+
+
+def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int]) -> Iterator[Run]:
+    """Yield the runs of other policies and seeds over a scenario's workloads.
+
+    Raises:
+      InvalidInput: as `plan`.
+    """
+    profiles = [profile_of(scenario.profile, policy) for policy in policies]
+    for workload in scenario.workloads:
+        digests = {str(path): _digest(path) for path in _files(workload)}
+        for policy, profile in zip(policies, profiles, strict=True):
+            for seed in seeds:
+                yield Run(
+                    workload,
+                    policy.name,
+                    scenario.cluster,
+                    scenario.queues,
+                    policy.queues,
+                    profile,
+                    seed,
+                    scenario.session_interval,
+                    scenario.resource,
+                    digests,
+                )
+
+
+def profile_of(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
+    """Return the profile of a policy.
+
+    Raises:
+      InvalidInput: fields that no profile has.
+    """
+    try:
+        return Profile.model_validate({**base, **policy.profile})
+    except ValidationError as error:
+        first = complaints(error, Profile)[0]
+        raise InvalidInput(
+            first.message, object=f"policy {policy.name}", field=f"profile.{first.field}"
+        ) from error
+
+
+def _files(workload: WorkloadSpec) -> tuple[Path, ...]:
+    if workload.manifests is not None:
+        return workload.manifests.files
+    if workload.session is not None:
+        return (workload.session.file,)
+    trace = workload.swf or workload.philly
+    return (trace.trace,) if trace is not None else ()
+
+
+def _digest(path: Path) -> str:
+    """Return a digest of a file, or of all files below a folder."""
+    made = hashlib.sha256()
+    try:
+        for file in sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]:
+            made.update(file.relative_to(path).as_posix().encode() + b"\0" + file.read_bytes())
+    except OSError as error:
+        raise InvalidInput(f"cannot be read: {error.strerror}", file=str(path)) from error
+    return f"sha256:{made.hexdigest()}"

@@ -1,0 +1,286 @@
+"""Results in a folder: one Parquet file for each finished run, and what the runs were.
+
+    FOLDER/plan.json         the scenario, and which file holds which run
+    FOLDER/runs/KEY.parquet  one row: who and what, the measures, and nested in it gangs, moments, use and fairness
+
+A file appears whole or not at all, so that whatever is there is finished, and a sweep that was killed goes on where
+it was. `SELECT policy, avg(meanWait) FROM 'FOLDER/runs/*.parquet' GROUP BY policy` works as it stands.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from batchsched import __version__
+from batchsched.errors import InvalidInput
+from batchsched.lab.fairness import Fairness
+from batchsched.lab.measures import MEASURES
+from batchsched.lab.plan import Run
+from batchsched.lab.scenario import Scenario
+from batchsched.sim.result import GangRecord, RunResult, Series
+
+PLAN: Final = "plan.json"
+RUNS: Final = "runs"
+MOST_ROWS: Final = 200_000
+"""Rows of fairness that a file keeps; of longer runs every second moment stays, or every third and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished run.
+
+    Args:
+      key: of the run.
+      seed: of the run.
+      result: gang by gang and moment by moment, without placements.
+      fairness: who was entitled to what.
+      measures: what it is judged by.
+      cpu_seconds: that it took.
+    """
+
+    key: str
+    seed: int
+    result: RunResult
+    fairness: Fairness
+    measures: Mapping[str, float]
+    cpu_seconds: float
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy."""
+        return self.result.policy
+
+    @property
+    def workload(self) -> str:
+        """The name of the workload."""
+        return self.result.workload
+
+
+# Nested columns: the name of each field and its type.
+_GANGS: Final = {
+    "key": pa.string(),
+    "queue": pa.string(),
+    "size": pa.int64(),
+    "gpus": pa.int64(),
+    "submitted": pa.int64(),
+    "started": pa.int64(),
+    "ended": pa.int64(),
+    "runtime": pa.int64(),
+    "estimate": pa.int64(),
+    "restarts": pa.int64(),
+    "lost": pa.int64(),
+    "evicted": pa.int64(),
+}
+_MOMENTS: Final = {"time": pa.int64(), "waiting": pa.int64(), "running": pa.int64()}
+_USE: Final = {"time": pa.int64(), "resource": pa.string(), "used": pa.int64(), "total": pa.int64()}
+_FAIRNESS: Final = {
+    "time": pa.int64(),
+    "queue": pa.string(),
+    "held": pa.float32(),
+    "wanted": pa.float32(),
+    "fair": pa.float32(),
+}
+
+
+def encode(outcome: Outcome) -> bytes:
+    """Return an outcome as the content of a Parquet file."""
+    result = outcome.result
+    row = {
+        "key": [outcome.key],
+        "workload": [result.workload],
+        "policy": [result.policy],
+        "seed": [outcome.seed],
+        **{one.key: [float(outcome.measures[one.key])] for one in MEASURES},
+        "gangCount": [len(result.gangs)],
+        "sessions": [result.sessions],
+        "guards": [result.guards],
+        "failures": [result.failures],
+        "cpuSeconds": [outcome.cpu_seconds],
+        "resource": [outcome.fairness.resource],
+        "gangs": _nested({name: [getattr(one, name) for one in result.gangs] for name in _GANGS}, _GANGS),
+        "moments": _nested(_moments(result.series), _MOMENTS),
+        "use": _nested(_use(result.series), _USE),
+        "fairness": _nested(_rows(outcome.fairness), _FAIRNESS),
+    }
+    table = pa.table(row).replace_schema_metadata({"batchsched": __version__})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def decode(path: Path) -> Outcome:
+    """Read an outcome.
+
+    Raises:
+      InvalidInput: the file is none of ours.
+    """
+    try:
+        table = pq.read_table(path)
+        row = {name: table.column(name)[0] for name in table.column_names}
+        told = {name: cell.as_py() for name, cell in row.items() if not pa.types.is_list(cell.type)}
+        result = RunResult(
+            workload=told["workload"],
+            policy=told["policy"],
+            gangs=tuple(GangRecord(**one) for one in row["gangs"].as_py()),
+            series=_series(_fields(row["moments"]), _fields(row["use"])),
+            sessions=told["sessions"],
+            mean_gap=told["meanGap"],
+            worst_gap=told["worstGap"],
+            guards=told["guards"],
+            failures=told["failures"],
+        )
+        return Outcome(
+            told["key"],
+            told["seed"],
+            result,
+            _fairness(_fields(row["fairness"]), told["resource"]),
+            {one.key: told[one.key] for one in MEASURES},
+            told["cpuSeconds"],
+        )
+    except (pa.ArrowException, KeyError, TypeError) as error:
+        raise InvalidInput(f"is no result of the lab: {error}", file=str(path)) from error
+
+
+def place_of(folder: Path, key: str) -> Path:
+    """Return where the result of a run is, or will be."""
+    return folder / RUNS / f"{key}.parquet"
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, whatever happens meanwhile.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Readers of Parquet folders pass over names that begin with a dot.
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
+    """Say in the folder which runs its files are.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    told = {
+        "batchsched": __version__,
+        "scenario": scenario.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "runs": [
+            {"workload": run.workload.name, "policy": run.policy, "seed": run.seed, "key": run.key}
+            for run in runs
+        ],
+    }
+    put(folder / PLAN, json.dumps(told, indent=1).encode() + b"\n")
+
+
+def read_plan(folder: Path) -> dict[str, Any]:
+    """Read what runs a folder holds.
+
+    Raises:
+      InvalidInput: the folder is none of ours.
+    """
+    path = folder / PLAN
+    try:
+        told = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot be read: {error.strerror}; expected a folder that `lab run` wrote", file=str(path)
+        ) from error
+    except ValueError as error:
+        raise InvalidInput("is no plan of the lab", file=str(path)) from error
+    if not isinstance(told, dict) or not isinstance(told.get("runs"), list):
+        raise InvalidInput("is no plan of the lab", file=str(path))
+    return told
+
+
+def outcomes(folder: Path) -> tuple[Outcome, ...]:
+    """Read what of a folder's plan is finished, in the plan's order and under its names.
+
+    Raises:
+      InvalidInput: the folder, or a file in it, is none of ours.
+    """
+    found = []
+    for one in read_plan(folder)["runs"]:
+        path = place_of(folder, str(one["key"]))
+        if path.exists():
+            outcome = decode(path)
+            result = replace(outcome.result, workload=one["workload"], policy=one["policy"])
+            found.append(replace(outcome, result=result))
+    return tuple(found)
+
+
+def _nested(columns: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
+    arrays = [pa.array(columns[name], kind) for name, kind in fields.items()]
+    struct = pa.StructArray.from_arrays(arrays, names=list(fields))
+    return pa.ListArray.from_arrays(pa.array([0, len(struct)], pa.int32()), struct)
+
+
+def _fields(cell: Any) -> dict[str, Any]:
+    values = cell.values
+    return {field.name: values.field(field.name) for field in values.type}
+
+
+def _moments(series: Series) -> dict[str, Any]:
+    return {"time": series.times, "waiting": series.waiting, "running": series.running}
+
+
+def _use(series: Series) -> dict[str, Any]:
+    names = list(series.used)
+    return {
+        "time": [at for _ in names for at in series.times],
+        "resource": [name for name in names for _ in series.times],
+        "used": [amount for name in names for amount in series.used[name]],
+        "total": [amount for name in names for amount in series.total[name]],
+    }
+
+
+def _series(moments: Mapping[str, Any], use: Mapping[str, Any]) -> Series:
+    times = tuple(moments["time"].to_pylist())
+    names = use["resource"].to_pylist()[:: max(1, len(times))]
+    used, total = use["used"].to_pylist(), use["total"].to_pylist()
+    part = {name: slice(at * len(times), (at + 1) * len(times)) for at, name in enumerate(names)}
+    return Series(
+        times=times,
+        used={name: tuple(used[rows]) for name, rows in part.items()},
+        total={name: tuple(total[rows]) for name, rows in part.items()},
+        waiting=tuple(moments["waiting"].to_pylist()),
+        running=tuple(moments["running"].to_pylist()),
+    )
+
+
+def _rows(fairness: Fairness) -> dict[str, Any]:
+    size = len(fairness.times) * len(fairness.queues)
+    kept = slice(None, None, max(1, -(-size // MOST_ROWS)))
+    times = fairness.times[kept]
+    return {
+        "time": np.repeat(times.astype(np.int64), len(fairness.queues)),
+        "queue": list(fairness.queues) * len(times),
+        "held": fairness.held[kept].astype(np.float32).ravel(),
+        "wanted": fairness.wanted[kept].astype(np.float32).ravel(),
+        "fair": fairness.fair[kept].astype(np.float32).ravel(),
+    }
+
+
+def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
+    queues = tuple(dict.fromkeys(rows["queue"].to_pylist()))
+    shape = (-1, max(1, len(queues)))
+    held, wanted, fair = (
+        np.asarray(rows[name].to_numpy(zero_copy_only=False), np.float64).reshape(shape)
+        for name in ("held", "wanted", "fair")
+    )
+    times = np.asarray(rows["time"].to_numpy(zero_copy_only=False), np.float64)[:: shape[1]]
+    return Fairness(resource, queues, times, held, wanted, fair)

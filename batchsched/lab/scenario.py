@@ -1,0 +1,322 @@
+"""A scenario: what the lab tries, as a file states it.
+
+A cluster, workloads, policies and seeds; every workload is run under every policy with every seed. Paths are relative
+to the file.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from batchsched.errors import InvalidInput
+from batchsched.model.complaint import complaints
+from batchsched.model.custom import Part
+from batchsched.model.queue import Queue
+
+Name = Annotated[str, Field(min_length=1, max_length=80)]
+Count = Annotated[int, Field(ge=1)]
+EVERYONE = "*"
+
+
+class Failures(Part):
+    """How often nodes fail, drawn from the seed."""
+
+    hours_between: float = Field(gt=0, description="Mean hours from a node's repair to its next failure.")
+    hours_to_repair: float = Field(default=2.0, gt=0, description="Mean hours until it is back.")
+
+
+class ClusterSpec(Part):
+    """The cluster under traces of GPU jobs and generated workloads; manifests and sessions bring their own."""
+
+    nodes: Count = Field(default=64, description="Equal nodes.")
+    gpus_per_node: Count = Field(default=8, description="Devices of each.")
+    failures: Failures | None = Field(default=None, description="None: no node fails.")
+
+
+class Window(Part):
+    """Which rows of a trace are run."""
+
+    jobs: Count | None = Field(default=None, description="Rows in a run; None: all that follow the first.")
+    start: int | None = Field(
+        default=None,
+        ge=0,
+        description="The first row, from 0. None: drawn from the seed where `jobs` is stated, else 0.",
+    )
+
+
+class SwfSource(Window):
+    """A trace in the Standard Workload Format."""
+
+    trace: Path = Field(description="The file, possibly gzipped.")
+    processors: Count | None = Field(
+        default=None, description="One-slot nodes; None: what the header states."
+    )
+
+
+class PhillySource(Window):
+    """Microsoft's Philly trace."""
+
+    trace: Path = Field(description="CSV with timestamp, duration, num_gpus and cluster, possibly gzipped.")
+    first: datetime | None = Field(default=None, description="Arrivals from this moment on, RFC 3339.")
+    last: datetime | None = Field(default=None, description="Arrivals up to this moment.")
+    teams: dict[str, tuple[str, ...]] = Field(
+        default={},
+        description='Queues, and the virtual clusters that submit to them; ["*"]: all that no other queue names. '
+        "Jobs of the others are left out. {}: each virtual cluster is the queue vc-NAME.",
+    )
+
+
+class GeneratedSource(Part):
+    """A workload drawn from the seed, with what published traces agree on."""
+
+    gangs: Count = Field(default=1000, description="Gangs that arrive.")
+    load: float = Field(default=0.9, gt=0, description="GPU time that arrives ÷ what the cluster has.")
+    swing: float = Field(default=0.5, ge=0, lt=1, description="How much arrivals follow the day.")
+    overestimate: float = Field(
+        default=0.0, ge=0, description="Mean of what estimates exceed run times by, as a share of them."
+    )
+    shares: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        default={"team-0": 0.48, "team-1": 0.24, "team-2": 0.16, "team-3": 0.12},
+        min_length=1,
+        description="Queues, and their shares of the gangs.",
+    )
+
+
+class ManifestSource(Part):
+    """A cluster of manifests: its gangs run until all have finished."""
+
+    files: tuple[Path, ...] = Field(min_length=1, description="Files and directories of manifests.")
+    now: float = Field(default=0.0, ge=0, description="When the clock begins, seconds since 1970.")
+    runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
+
+
+class SessionSource(Part):
+    """The cluster of a recorded session, from that session on."""
+
+    file: Path = Field(description="A file that `batchsched record` or `run` wrote.")
+    runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
+
+
+class WorkloadSpec(Part):
+    """A workload: exactly one source."""
+
+    name: Name = Field(description="How results call it.")
+    swf: SwfSource | None = Field(default=None, description="A trace in the Standard Workload Format.")
+    philly: PhillySource | None = Field(default=None, description="Microsoft's Philly trace.")
+    generate: GeneratedSource | None = Field(default=None, description="Gangs drawn from the seed.")
+    manifests: ManifestSource | None = Field(default=None, description="A cluster of manifests.")
+    session: SessionSource | None = Field(default=None, description="The cluster of a recorded session.")
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        stated = [name for name in SOURCES if getattr(self, name) is not None]
+        if len(stated) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(SOURCES)}; found {len(stated)}")
+        return self
+
+
+SOURCES = ("swf", "philly", "generate", "manifests", "session")
+
+
+class PolicyCase(Part):
+    """A policy that is tried: what of the profile and of the queues it changes."""
+
+    name: Name = Field(description="How results call it.")
+    profile: dict[str, Any] = Field(
+        default={}, description="Fields of a profile; they take the place of the scenario's, field by field."
+    )
+    queues: dict[str, dict[str, Any]] = Field(
+        default={},
+        description='Fields of queues\' specs, by queue; "*" stands for every queue, and comes first.',
+    )
+
+
+class Objective(Part):
+    """What `lab tune` searches for: exactly one of the two names a measure."""
+
+    minimise: str | None = Field(default=None, description="Such as meanSlowdown.")
+    maximise: str | None = Field(default=None, description="Such as utilisation.")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.minimise is None) == (self.maximise is None):
+            raise ValueError("expected either minimise or maximise, with the name of a measure")
+        return self
+
+    @property
+    def measure(self) -> str:
+        """The measure."""
+        return self.minimise or self.maximise or ""
+
+
+class Parameter(Part):
+    """What values a parameter may take: a range, or a list."""
+
+    low: float | None = Field(default=None, description="The least value.")
+    high: float | None = Field(default=None, description="The greatest one.")
+    log: bool = Field(default=False, description="Search by orders of magnitude.")
+    whole: bool = Field(default=False, description="Whole numbers only.")
+    choices: tuple[str | float | bool, ...] = Field(default=(), description="A list, in place of a range.")
+
+    @model_validator(mode="after")
+    def _is_range_or_list(self) -> Self:
+        ranged = self.low is not None and self.high is not None
+        if ranged == bool(self.choices):
+            raise ValueError("expected low and high, or choices")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError("expected low below high")
+        if self.log and not (self.low or 0) > 0:
+            raise ValueError("log: expected low above 0")
+        return self
+
+
+class Tuning(Part):
+    """What `lab tune` does with the scenario."""
+
+    policy: str = Field(description="Which of the policies is tuned, by name.")
+    objective: Objective = Field(description="What is searched for: the mean over workloads and seeds.")
+    parameters: dict[str, Parameter] = Field(
+        min_length=1,
+        description="By path inside the policy, such as profile.policy.args.share or queues.a.weight.",
+    )
+    trials: Count = Field(default=30, description="How many settings are tried.")
+    held_out: int | tuple[int, ...] = Field(
+        default=5,
+        description="Seeds that the search does not see, on which the best is checked; a number: that many, "
+        "beyond the scenario's own.",
+    )
+
+
+class Scenario(Part):
+    """What the lab tries: every workload under every policy with every seed."""
+
+    kind: Literal["Scenario"] = "Scenario"
+    name: Name = Field(description="How reports call it.")
+    cluster: ClusterSpec = Field(default=ClusterSpec(), description="The cluster, where a workload has none.")
+    queues: tuple[Queue, ...] = Field(
+        default=(), description="Queue manifests; they take the place of a workload's of the same name."
+    )
+    workloads: tuple[WorkloadSpec, ...] = Field(min_length=1, description="What arrives.")
+    profile: dict[str, Any] = Field(default={}, description="Fields of the profile of every policy.")
+    policies: tuple[PolicyCase, ...] = Field(
+        min_length=1, description="What is tried; the first is the base."
+    )
+    seeds: tuple[int, ...] = Field(
+        default=(0, 1, 2, 3, 4),
+        min_length=1,
+        description="Of everything that is drawn; a number: 0 to n - 1.",
+    )
+    session_interval: int = Field(
+        default=0, ge=0, description="Least seconds between two sessions; 0: one whenever something happened."
+    )
+    resource: str | None = Field(
+        default=None,
+        description="What fairness is measured in; None: the GPUs that are asked for most, or cpu where none is.",
+    )
+    tune: Tuning | None = Field(default=None, description="What `lab tune` searches.")
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _counted(cls, stated: Any) -> Any:
+        return list(range(stated)) if isinstance(stated, int) and not isinstance(stated, bool) else stated
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        for field in ("workloads", "policies", "queues"):
+            names = [one.name for one in getattr(self, field)]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{field}: two of them are named {twice!r}; each needs a name of its own")
+        if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise ValueError("seeds: expected different numbers from 0 on")
+        if self.tune is not None and self.tune.policy not in {one.name for one in self.policies}:
+            raise ValueError(f"tune.policy: no policy is named {self.tune.policy!r}")
+        return self
+
+
+def load(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
+    """Read a scenario; its paths become those that a process anywhere can open.
+
+    Args:
+      path: YAML or JSON.
+      changes: (dotted path, value) that take the place of what the file states.
+
+    Raises:
+      InvalidInput: the file cannot be used, with the field and what to change.
+    """
+    content = _parsed(path)
+    for place, value in changes:
+        content = changed(content, place, value)
+    try:
+        scenario = Scenario.model_validate(content)
+    except ValidationError as error:
+        first, *others = complaints(error, Scenario)
+        more = "".join(f"\n{path}: {other.field}: {other.message}" for other in others)
+        raise InvalidInput(first.message + more, file=str(path), field=first.field) from error
+    return scenario.model_copy(
+        update={"workloads": tuple(_located(one, path.parent) for one in scenario.workloads)}
+    )
+
+
+def changed(content: Any, place: str, value: Any) -> Any:
+    """Return a copy of plain data with another value at a dotted path; parts of lists go by name or number.
+
+    Raises:
+      InvalidInput: the path leads nowhere.
+    """
+    head, _, rest = place.partition(".")
+    if isinstance(content, list):
+        at = next((i for i, one in enumerate(content) if _is_named(one, head)), None)
+        if at is None and head.isdigit() and int(head) < len(content):
+            at = int(head)
+        if at is None:
+            raise InvalidInput(f"there is no part {head!r}", field=place)
+        inner = changed(content[at], rest, value) if rest else value
+        return [*content[:at], inner, *content[at + 1 :]]
+    if content is None:
+        content = {}
+    if not isinstance(content, Mapping) or not head:
+        raise InvalidInput("the path leads through a value that has no parts", field=place)
+    return {**content, head: changed(content.get(head), rest, value) if rest else value}
+
+
+def _is_named(part: Any, name: str) -> bool:
+    if not isinstance(part, Mapping):
+        return False
+    stated = part.get("name", (part.get("metadata") or {}).get("name"))
+    return bool(stated == name)
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8-sig"), Loader=yaml.CSafeLoader)
+    except UnicodeDecodeError as error:
+        raise InvalidInput("is not text; expected YAML or JSON", file=str(path)) from error
+    except OSError as error:
+        raise InvalidInput(f"cannot be read: {error.strerror}", file=str(path)) from error
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"is not YAML: {error}", file=str(path)) from error
+    if not isinstance(content, dict):
+        raise InvalidInput("expected a mapping with workloads and policies", file=str(path))
+    return content
+
+
+def _located(workload: WorkloadSpec, folder: Path) -> WorkloadSpec:
+    def located(path: Path) -> Path:
+        whole = (folder / path).resolve()
+        if not whole.exists():
+            raise InvalidInput(f"there is no file {str(whole)!r}", object=f"workload {workload.name}")
+        return whole
+
+    for kind, field in (("swf", "trace"), ("philly", "trace"), ("session", "file"), ("manifests", "files")):
+        source = getattr(workload, kind)
+        if source is None:
+            continue
+        stated = getattr(source, field)
+        found = tuple(map(located, stated)) if isinstance(stated, tuple) else located(stated)
+        return workload.model_copy(update={kind: source.model_copy(update={field: found})})
+    return workload

@@ -1,0 +1,86 @@
+"""A sweep: the runs of a plan, those that are finished left as they are."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from pathlib import Path
+
+from batchsched.errors import BatchschedError, UnusableInput
+from batchsched.lab.fairness import measure
+from batchsched.lab.measures import measured
+from batchsched.lab.plan import Run
+from batchsched.lab.results import Outcome, encode, place_of, put
+from batchsched.lab.simulation import rare_collections, simulate, window_of
+from batchsched.lab.sources import workload
+from batchsched.lab.workers import Workers
+from batchsched.sim.result import QueueSeries
+from batchsched.sim.run import Progress, RunSettings
+
+
+def missing(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
+    """Return the runs that are not finished; of equal ones the first."""
+    there = {run.key: run for run in reversed(runs)}
+    return tuple(run for run in runs if there[run.key] is run and not place_of(folder, run.key).exists())
+
+
+def sweep(runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None) -> int:
+    """Make what of the runs is not finished; each result is in the folder as soon as it is there.
+
+    Returns:
+      How many were made.
+
+    Raises:
+      InvalidInput: as `play`, of the first that fails; those that finished stay.
+      UnusableInput: a worker died.
+    """
+    left = missing(runs, folder)
+    done = len(runs) - len(left)
+    if progress is not None:
+        progress(done, len(runs))
+    futures: dict[Future[bytes], str] = {workers.submit(play, run): run.key for run in left}
+    try:
+        for future in as_completed(futures):
+            put(place_of(folder, futures[future]), future.result())
+            done += 1
+            if progress is not None:
+                progress(done, len(runs))
+    except (BatchschedError, BrokenProcessPool) as error:
+        # Of those that are through at the same time, none is lost.
+        for future, key in futures.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                put(place_of(folder, key), future.result())
+        if isinstance(error, BatchschedError):
+            raise
+        raise UnusableInput(
+            "a process that ran a workload was killed; is there memory for as many at once? see --processes"
+        ) from error
+    return len(left)
+
+
+def play(run: Run) -> bytes:
+    """Make a run, and return its outcome as the content of a Parquet file.
+
+    Raises:
+      InvalidInput: a file, a queue, or an argument of a policy that cannot be used.
+    """
+    return encode(outcome_of(run))
+
+
+def outcome_of(run: Run) -> Outcome:
+    """Make a run.
+
+    Raises:
+      InvalidInput: as `play`.
+    """
+    begun = time.process_time()
+    made = workload(run)
+    settings = RunSettings(run.policy, run.seed, run.interval, window_of(run.profile))
+    with rare_collections():
+        result = simulate(made, run.profile, settings)
+    fairness = measure(result, made.cluster.queues, run.resource)
+    measures = measured(result, fairness)
+    gangs = tuple(replace(one, placements=()) for one in result.gangs)
+    small = replace(result, gangs=gangs, queues=QueueSeries())
+    return Outcome(run.key, run.seed, small, fairness, measures, time.process_time() - begun)

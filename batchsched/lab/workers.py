@@ -1,0 +1,139 @@
+"""Who runs the runs: processes of this machine, or a Dask or Ray cluster that somebody keeps.
+
+All three take a function and its argument and give a future of `concurrent.futures`; results do not depend on which.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from threading import Thread
+from typing import Any, Final, Protocol, TypeVar
+
+from batchsched.errors import InvalidInput, Unreachable
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+DASK: Final = ("tcp", "tls", "ws", "wss", "ucx")
+RAY: Final = "ray"
+PATIENCE: Final = "30s"
+"""How long a cluster may take to answer at all."""
+
+
+class Workers(Protocol):
+    """Runs functions elsewhere."""
+
+    def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
+        """Begin soon; the function, its argument and its result can be pickled."""
+        ...
+
+
+@contextmanager
+def workers(address: str | None, processes: int) -> Iterator[Workers]:
+    """Yield workers.
+
+    Args:
+      address: `tcp://host:port` of a Dask scheduler, `ray://host:port` of a Ray one; None: processes of our own.
+      processes: how many, without an address.
+
+    Raises:
+      InvalidInput: an address of another kind, or what it needs is not installed.
+      Unreachable: nobody answers there.
+    """
+    if address is None:
+        with _processes(processes) as pool:
+            yield pool
+        return
+    kind = address.partition("://")[0]
+    if kind in DASK:
+        with _dask(address) as cluster:
+            yield cluster
+    elif kind == RAY:
+        with _ray(address) as cluster:
+            yield cluster
+    else:
+        raise InvalidInput(
+            f"expected tcp://HOST:PORT of a Dask scheduler or ray://HOST:PORT, found {address!r}",
+            object="--address",
+        )
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Executor]:
+    pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_end_with_parent)
+    try:
+        yield pool
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Leave when the process that began this one is gone: it may be killed without a chance to say so."""
+    import signal
+
+    # Ctrl-C is for the parent, who ends the others; they would all print where they were.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+
+        def mourn() -> None:
+            parent.join()
+            os._exit(1)
+
+        Thread(target=mourn, daemon=True).start()
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Workers]:
+    try:
+        import distributed
+    except ImportError as error:
+        raise InvalidInput(
+            "Dask is not installed here; pip install 'batchsched[dask]'", object="--address"
+        ) from error
+    try:
+        client: Any = _untyped(distributed).Client(address, timeout=PATIENCE, set_as_default=False)
+    except OSError as error:
+        raise Unreachable(f"no Dask scheduler answers at {address}: {error}") from error
+    with client:
+        yield client.get_executor(pure=False)
+
+
+def _untyped(module: Any) -> Any:
+    """Return a module as one whose functions promise nothing: distributed's are half annotated."""
+    return module
+
+
+@contextmanager
+def _ray(address: str) -> Iterator[Workers]:
+    try:
+        import ray
+    except ImportError as error:
+        raise InvalidInput(
+            "Ray is not installed here; pip install 'batchsched[ray]'", object="--address"
+        ) from error
+    try:
+        ray.init(address, log_to_driver=False)
+    except (ConnectionError, RuntimeError) as error:
+        raise Unreachable(f"no Ray cluster answers at {address}: {error}") from error
+    try:
+        yield _Ray(ray)
+    finally:
+        ray.shutdown()
+
+
+class _Ray:
+    """Ray's tasks as futures."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+
+    def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
+        made: Future[R] = self._ray.remote(function).remote(argument).future()
+        return made

@@ -1,0 +1,33 @@
+"""A sweep so slow that it can be killed in the middle: `python -m tests.lab.sweeping SCENARIO DIR`."""
+
+import sys
+import time
+from pathlib import Path
+
+from batchsched.lab.plan import plan
+from batchsched.lab.scenario import load
+from batchsched.lab.sweep import play, sweep
+from batchsched.lab.workers import workers
+
+
+class Slow:
+    """Workers that rest before every run but the first."""
+
+    def __init__(self, crew):
+        self._crew = crew
+        self._begun = 0
+
+    def submit(self, _, run, /):
+        self._begun += 1
+        return self._crew.submit(play if self._begun == 1 else rested, run)
+
+
+def rested(run):
+    """Make a run, an hour from now."""
+    time.sleep(3600)
+    return play(run)
+
+
+if __name__ == "__main__":
+    with workers(None, 2) as crew:
+        sweep(plan(load(Path(sys.argv[1]))), Path(sys.argv[2]), Slow(crew))

@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.lab.fairness import measure, water_filled
+from batchsched.model.queue import Queue
+from batchsched.sim.result import QueueSeries, RunResult, Series
+
+GPU = "nvidia.com/gpu"
+
+
+def queue(name, **spec):
+    return Queue.model_validate({"metadata": {"name": name}, "spec": spec})
+
+
+def result(rows, total=100):
+    """A run of which queues tell (time, queue, held, wanted) in GPUs."""
+    times, queues, held, wanted = zip(*rows, strict=True)
+    told = QueueSeries((GPU,), times, queues, tuple((one,) for one in held), tuple((one,) for one in wanted))
+    series = Series((0,), {GPU: (0,)}, {GPU: (total,)}, (0,), (0,))
+    return RunResult("w", "p", (), series, sessions=1, queues=told)
+
+
+def fair(rows, *queues, total=100):
+    made = measure(result(rows, total), queues)
+    return dict(zip(made.queues, made.fair[-1].round(6).tolist(), strict=True))
+
+
+def test_without_guarantees_equals_get_equal_shares_of_what_they_want():
+    """The example of max-min fairness: demands 20, 26, 40 and 50 of 100 get 20, 26, 27 and 27.
+
+    Source: Keshav, An Engineering Approach to Computer Networking, 1997, section 9.2.
+    """
+    rows = [(0, "a", 0, 20), (0, "b", 0, 26), (0, "c", 0, 40), (0, "d", 0, 50)]
+    assert fair(rows) == {"a": 0.2, "b": 0.26, "c": 0.27, "d": 0.27}
+
+
+def test_surplus_goes_by_weight_to_those_who_want_more():
+    rows = [(0, "a", 0, 100), (0, "b", 0, 100), (0, "c", 0, 10)]
+    assert fair(rows, queue("a", weight=2.0), queue("b")) == {"a": 0.6, "b": 0.3, "c": 0.1}
+
+
+def test_guarantees_come_first_and_what_is_not_wanted_of_them_is_shared():
+    guaranteed = [
+        queue("a", guarantee={GPU: 50}),
+        queue("b", guarantee={GPU: 30}),
+        queue("c", guarantee={GPU: 20}),
+    ]
+    everyone = [(0, "a", 0, 100), (0, "b", 0, 100), (0, "c", 0, 100)]
+    assert fair(everyone, *guaranteed) == {"a": 0.5, "b": 0.3, "c": 0.2}
+    idle = [(0, "a", 0, 10), (0, "b", 0, 100), (0, "c", 0, 100)]
+    assert fair(idle, *guaranteed) == {"a": 0.1, "b": 0.5, "c": 0.4}
+
+
+def test_a_guarantee_that_is_not_lent_stays_unused():
+    queues = [queue("a", guarantee={GPU: 50}, lendingLimit={GPU: 20}), queue("b")]
+    assert fair([(0, "a", 0, 0), (0, "b", 0, 100)], *queues) == {"a": 0.0, "b": 0.7}
+
+
+def test_limits_and_borrowing_limits_bound_a_share():
+    queues = [queue("a", limit={GPU: 30}), queue("b", guarantee={GPU: 10}, borrowingLimit={GPU: 5})]
+    rows = [(0, "a", 0, 100), (0, "b", 0, 100), (0, "c", 0, 100)]
+    assert fair(rows, *queues) == {"a": 0.3, "b": 0.15, "c": 0.55}
+
+
+def test_guarantees_beyond_the_cluster_are_met_in_part():
+    queues = [queue("a", guarantee={GPU: 150}), queue("b", guarantee={GPU: 50})]
+    assert fair([(0, "a", 0, 200), (0, "b", 0, 200)], *queues) == {"a": 0.75, "b": 0.25}
+
+
+def test_shares_are_handed_down_the_tree():
+    queues = [queue("left"), queue("right"), queue("a", parent="left"), queue("b", parent="left", weight=3.0)]
+    rows = [(0, "a", 0, 100), (0, "b", 0, 100), (0, "right", 0, 100)]
+    assert fair(rows, *queues) == {"a": 0.125, "b": 0.375, "right": 0.5}
+
+
+def test_who_has_no_weight_gets_nothing_of_the_surplus():
+    assert fair([(0, "a", 0, 50), (0, "b", 0, 50)], queue("a", weight=0.0), queue("b")) == {
+        "a": 0.0,
+        "b": 0.5,
+    }
+
+
+def test_the_error_is_what_queues_miss_of_what_is_theirs():
+    """Σ max(0, fair share - held): who holds more than that makes up for nobody."""
+    rows = [(0, "a", 80, 100), (0, "b", 20, 100), (10, "b", 0, 0), (20, "a", 80, 80)]
+    made = measure(result(rows), ())
+    assert made.times.tolist() == [0, 10, 20]
+    assert made.error.tolist() == pytest.approx([0.3, 0.2, 0.0])
+
+
+def test_jains_index_is_one_for_equal_parts_and_one_nth_for_one_of_n():
+    rows = [
+        (0, "a", 50, 100),
+        (0, "b", 50, 100),
+        (1, "a", 100, 100),
+        (1, "b", 0, 100),
+        (2, "b", 0, 0),
+        (3, "a", 0, 0),
+    ]
+    assert measure(result(rows), ()).jain.tolist() == pytest.approx([1.0, 0.5, 1.0, 1.0])
+
+
+def test_the_gpus_that_are_asked_for_most_are_measured():
+    told = QueueSeries(("amd.com/gpu", "cpu", GPU), (0,), ("a",), ((1, 9000, 2),), ((1, 9000, 8),))
+    total = {"amd.com/gpu": (8,), "cpu": (64000,), GPU: (8,)}
+    made = RunResult(
+        "w", "p", (), Series((0,), dict.fromkeys(total, (0,)), total, (0,), (0,)), 1, queues=told
+    )
+    assert (measure(made, ()).resource, measure(made, ()).held.tolist()) == (GPU, [[0.25]])
+    assert measure(made, (), "cpu").held.tolist() == [[0.140625]]
+    assert measure(made, (), "absent").fair.tolist() == [[0.0]]
+
+
+def test_nothing_that_happened_is_fair():
+    made = measure(RunResult("w", "p", (), Series((), {}, {}, (), ()), 0), ())
+    assert made.error.shape == made.jain.shape == (0,)
+
+
+@pytest.mark.properties
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 50), st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0])), min_size=1, max_size=6
+    ),
+    st.integers(0, 120),
+)
+def test_water_filling_uses_all_it_may_and_nobody_envies(drawn, budget):
+    caps, weights = np.array([[float(cap) for cap, _ in drawn]]), np.array([weight for _, weight in drawn])
+    poured = water_filled(caps, weights, np.array([float(budget)]))[0]
+    assert (poured >= 0).all()
+    assert (poured <= caps[0] + 1e-9).all()
+    wanted = caps[0][weights > 0].sum()
+    assert poured.sum() == pytest.approx(min(budget, wanted))
+    heavy = weights > 0
+    level = (poured[heavy] / weights[heavy]).max(initial=0.0)
+    # Whoever is not full stands at the level that nobody is above.
+    thirsty = poured[heavy] < caps[0][heavy] - 1e-9
+    assert (poured[heavy] / weights[heavy])[thirsty] == pytest.approx(level)

@@ -1,0 +1,70 @@
+from math import isnan
+
+import pytest
+
+from batchsched.lab.fairness import measure
+from batchsched.lab.measures import MEASURES
+from batchsched.lab.pairs import Mean, by_policy, compared, difference_text
+from batchsched.lab.results import Outcome
+from batchsched.sim.result import RunResult, Series
+
+
+def outcome(policy, seed, wait, used=0.5):
+    measures = {one.key: 0.0 for one in MEASURES} | {"meanWait": wait, "utilisation": used}
+    result = RunResult("w", policy, (), Series((), {}, {}, (), ()), 0)
+    return Outcome(f"{policy}{seed}", seed, result, measure(result, ()), measures, 0.0)
+
+
+def of(policy, *waits, used=0.5):
+    return tuple(outcome(policy, seed, float(wait), used) for seed, wait in enumerate(waits))
+
+
+def one(found, key):
+    return next(part for part in found if part.measure.key == key)
+
+
+def test_a_mean_has_students_interval_and_one_value_has_none():
+    mean = Mean.of([1.0, 2.0, 3.0])
+    assert (mean.value, mean.count) == (2.0, 3)
+    assert mean.half_width == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
+    assert isnan(Mean.of([1.0]).half_width)
+
+
+def test_what_seeds_share_cancels():
+    found = one(compared(of("a", 10, 100, 1000), of("b", 9, 99, 999)), "meanWait")
+    assert (found.difference.value, found.difference.half_width, found.verdict) == (-1.0, 0.0, "better")
+    assert found.base.value == 370
+
+
+@pytest.mark.parametrize(
+    "other, verdict", [((10, 20, 30), "same"), ((11, 21, 31), "worse"), ((0, 40, 20), "unclear")]
+)
+def test_a_verdict_needs_an_interval_without_zero(other, verdict):
+    assert one(compared(of("a", 10, 20, 30), of("b", *other)), "meanWait").verdict == verdict
+
+
+def test_more_of_what_is_better_when_higher_is_better():
+    found = compared(of("a", 1, 2, used=0.5), of("b", 1, 2, used=0.6))
+    assert one(found, "utilisation").verdict == "better"
+
+
+def test_a_single_pair_decides_nothing():
+    assert one(compared(of("a", 10), of("b", 1)), "meanWait").verdict == "unclear"
+
+
+def test_only_what_both_have_is_compared():
+    assert one(compared(of("a", 10, 20, 30), of("b", 10, 20)), "meanWait").difference.count == 2
+    assert compared(of("a", 1), ()) == ()
+
+
+def test_policies_keep_their_order():
+    assert list(by_policy([*of("z", 1), *of("a", 1), *of("z", 2)])) == ["z", "a"]
+
+
+@pytest.mark.parametrize(
+    "other, text",
+    [((8, 18), "-2.0 s ± 0 s"), ((10, 20), "same"), ((12, 24), "+3.0 s ± 13 s")],
+    ids=["less", "same", "more"],
+)
+def test_differences_read_with_their_interval(other, text):
+    assert difference_text(one(compared(of("a", 10, 20), of("b", *other)), "meanWait")) == text

@@ -1,0 +1,75 @@
+import pytest
+
+from batchsched.errors import InvalidInput
+from batchsched.lab.plan import plan
+from batchsched.lab.scenario import load
+from tests.lab.scenarios import scenario, written
+
+
+def keys(made):
+    return [run.key for run in plan(made)]
+
+
+def test_every_workload_is_run_under_every_policy_with_every_seed():
+    made = [(run.workload.name, run.policy, run.seed) for run in plan(scenario())]
+    assert made == [("drawn", "fcfs", 0), ("drawn", "fcfs", 1), ("drawn", "sjf", 0), ("drawn", "sjf", 1)]
+
+
+def test_keys_are_the_same_each_time_and_different_for_each_run():
+    assert keys(scenario()) == keys(scenario())
+    assert len(set(keys(scenario()))) == 4
+
+
+def test_a_name_is_no_part_of_a_key():
+    renamed = scenario(policies=[{"name": "first", "profile": {"policy": {"name": "fcfs"}}}])
+    assert keys(renamed) == keys(scenario())[:2]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cluster": {"nodes": 5}},
+        {"queues": []},
+        {"profile": {"selection": "ordered"}},
+        {"sessionInterval": 5},
+        {"resource": "cpu"},
+        {"workloads": [{"name": "drawn", "generate": {"gangs": 21}}]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_whatever_a_result_follows_from_is_part_of_its_key(change):
+    assert set(keys(scenario(**change))).isdisjoint(keys(scenario()))
+
+
+def test_the_content_of_a_trace_is_part_of_its_key_and_its_place_is_not(tmp_path):
+    rows = "; MaxProcs: 4\n1 0 -1 10 2 -1 -1 2 10 -1\n"
+    found = []
+    for folder, text in (("one", rows), ("two", rows), ("three", rows + "2 5 -1 10 2 -1 -1 2 10 -1\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "t.swf").write_text(text)
+        workloads = [{"name": "t", "swf": {"trace": "t.swf"}}]
+        found.append(keys(load(written(tmp_path / folder / "s.yaml", workloads=workloads))))
+    assert found[0] == found[1]
+    assert set(found[2]).isdisjoint(found[0])
+
+
+def test_a_policy_may_change_queues_all_of_them_or_one():
+    policies = [{"name": "p", "queues": {"*": {"weight": 2.0}, "b": {"weight": 3.0, "parent": "a"}}}]
+    run = plan(scenario(policies=policies))[0]
+    laid = {queue.name: queue.spec for queue in run.laid_out(())}
+    assert (laid["a"].weight, laid["b"].weight, laid["b"].parent) == (2.0, 3.0, "a")
+    assert laid["a"].guarantee == {"nvidia.com/gpu": "16"}
+
+
+@pytest.mark.parametrize(
+    "queues, complaint", [({"c": {"weight": 1.0}}, "no queue 'c'"), ({"a": {"wait": 1}}, "queue a: wait")]
+)
+def test_a_change_of_queues_that_cannot_be_made_names_policy_and_queue(queues, complaint):
+    run = plan(scenario(policies=[{"name": "p", "queues": queues}]))[0]
+    with pytest.raises(InvalidInput, match=f"policy p: .*{complaint}"):
+        run.laid_out(())
+
+
+def test_a_profile_that_cannot_be_used_names_its_policy():
+    with pytest.raises(InvalidInput, match=r"policy p: profile\.polcy"):
+        plan(scenario(policies=[{"name": "p", "profile": {"polcy": {}}}]))

@@ -1,0 +1,104 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from batchsched.errors import InvalidInput
+from batchsched.lab.plan import plan
+from batchsched.lab.scenario import Window, load
+from batchsched.lab.sources import windowed, workload
+from tests.lab.scenarios import scenario, written
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SWF = "; MaxProcs: 4\n" + "".join(f"{at} {at * 5} -1 10 2 -1 -1 2 10 -1\n" for at in range(1, 9))
+PHILLY = "timestamp,duration,num_gpus,cluster\n" + "".join(
+    f"2017-10-0{day} 00:00:00,60,1,{cluster}\n" for day, cluster in enumerate("abcab", start=1)
+)
+
+
+def made(tmp_path, source, **more):
+    tmp_path.joinpath("t.swf").write_text(SWF)
+    tmp_path.joinpath("p.csv").write_text(PHILLY)
+    path = written(tmp_path / "s.yaml", workloads=[{"name": "w", **source}], queues=[], **more)
+    return [workload(run) for run in plan(load(path)) if run.policy == "fcfs"]
+
+
+def test_a_trace_without_a_window_is_the_same_for_every_seed(tmp_path):
+    one, two = made(tmp_path, {"swf": {"trace": "t.swf"}})
+    assert one == two
+    assert (len(one.arrivals), len(one.cluster.nodes), one.name) == (8, 4, "w")
+
+
+def test_a_window_is_drawn_from_the_seed_unless_it_is_stated(tmp_path):
+    drawn = made(tmp_path, {"swf": {"trace": "t.swf", "jobs": 3}}, seeds=6)
+    assert {len(one.arrivals) for one in drawn} == {3}
+    assert len({one.arrivals[0].at for one in drawn}) > 1
+    stated = made(tmp_path, {"swf": {"trace": "t.swf", "jobs": 3, "start": 2}})
+    assert [[arrival.at for arrival in one.arrivals] for one in stated] == [[15, 20, 25]] * 2
+
+
+def test_a_trace_without_processors_has_to_be_told_them(tmp_path):
+    tmp_path.joinpath("bare.swf").write_text("1 0 -1 10 2 -1 -1 2 10 -1\n")
+    with pytest.raises(InvalidInput, match="say processors"):
+        made(tmp_path, {"swf": {"trace": "bare.swf"}})
+    assert len(made(tmp_path, {"swf": {"trace": "bare.swf", "processors": 3}})[0].cluster.nodes) == 3
+
+
+def test_each_virtual_cluster_is_a_queue_unless_teams_are_stated(tmp_path):
+    one, _ = made(tmp_path, {"philly": {"trace": "p.csv"}})
+    assert [arrival.queue for arrival in one.arrivals] == ["vc-a", "vc-b", "vc-c", "vc-a", "vc-b"]
+    one, _ = made(tmp_path, {"philly": {"trace": "p.csv", "teams": {"x": ["a"], "y": ["*"]}}})
+    assert [arrival.queue for arrival in one.arrivals] == ["x", "y", "y", "x", "y"]
+    assert [queue.name for queue in one.cluster.queues] == ["x", "y"]
+    one, _ = made(tmp_path, {"philly": {"trace": "p.csv", "teams": {"x": ["a", "c"]}}})
+    assert [arrival.queue for arrival in one.arrivals] == ["x", "x", "x"]
+
+
+def test_a_period_may_have_a_zone_or_none(tmp_path):
+    for last in ("2017-10-03T00:00:00Z", "2017-10-03T00:00:00"):
+        source = {"philly": {"trace": "p.csv", "first": "2017-10-02T00:00:00Z", "last": last}}
+        assert len(made(tmp_path, source)[0].arrivals) == 2
+
+
+def test_generated_gangs_belong_to_the_stated_queues(tmp_path):
+    one, two = made(tmp_path, {"generate": {"gangs": 40, "shares": {"a": 3, "b": 1}}})
+    assert {arrival.queue for arrival in one.arrivals} == {"a", "b"}
+    assert one.arrivals != two.arrivals
+
+
+def test_nodes_fail_where_the_cluster_says_so(tmp_path):
+    failures = {"nodes": 4, "failures": {"hoursBetween": 20}}
+    (one, _) = made(tmp_path, {"generate": {"gangs": 20}}, cluster=failures)
+    assert one.outages
+
+
+def test_manifests_and_recorded_sessions_bring_their_own_cluster(tmp_path):
+    from typer.testing import CliRunner
+
+    from batchsched.cli.app import app
+
+    session = tmp_path / "monday.json.gz"
+    files = [str(EXAMPLES / "cluster.yaml"), str(EXAMPLES / "jobs.yaml")]
+    assert CliRunner().invoke(app, ["record", *files, "--to", str(session)]).exit_code in (0, 3)
+    (given, _) = made(tmp_path, {"manifests": {"files": files}})
+    (recorded, _) = made(tmp_path, {"session": {"file": "monday.json.gz"}})
+    assert given.cluster.nodes == recorded.cluster.nodes
+    assert {one.key for one in given.arrivals} == {one.key for one in recorded.arrivals}
+
+
+def test_queues_of_the_scenario_take_the_place_of_the_workloads(tmp_path):
+    path = written(tmp_path / "s.yaml", queues=[{"metadata": {"name": "a"}, "spec": {"weight": 2.0}}])
+    cluster = workload(plan(load(path))[0]).cluster
+    assert {queue.name: queue.spec.weight for queue in cluster.queues} == {"a": 2.0, "b": 1.0}
+
+
+@pytest.mark.parametrize(
+    "window, complaint", [(Window(start=9), "no job is left from row 9"), (Window(jobs=9), "shorter")]
+)
+def test_a_window_behind_the_end_is_refused(window, complaint):
+    with pytest.raises(InvalidInput, match=complaint):
+        windowed(range(8), window, 0)
+
+
+def test_the_scenario_of_tests_is_one():
+    assert json.loads(scenario().model_dump_json())["name"] == "small"

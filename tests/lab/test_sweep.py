@@ -1,0 +1,142 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+
+import psutil
+import pytest
+
+from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.lab.plan import plan
+from batchsched.lab.results import outcomes, place_of, write_plan
+from batchsched.lab.sweep import missing, play, sweep
+from batchsched.lab.workers import workers
+from tests.lab.scenarios import scenario, written
+
+PATIENCE = 120
+
+
+class Here:
+    """Runs at once, in this process."""
+
+    def submit(self, function, argument, /):
+        future: Future[bytes] = Future()
+        try:
+            future.set_result(function(argument))
+        except InvalidInput as error:
+            future.set_exception(error)
+        return future
+
+
+def swept(folder, crew, **more):
+    runs = plan(scenario(**more))
+    write_plan(folder, scenario(**more), runs)
+    made = sweep(runs, folder, crew)
+    return made, numbers(folder)
+
+
+def numbers(folder):
+    """What came out, but for how long it took."""
+    return [(one.workload, one.policy, one.seed, one.measures, one.result) for one in outcomes(folder)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return swept(tmp_path_factory.mktemp("alone"), Here())[1]
+
+
+def test_a_sweep_makes_what_is_missing_and_nothing_else(tmp_path, alone):
+    assert swept(tmp_path, Here()) == (4, alone)
+    first = place_of(tmp_path, plan(scenario())[0].key)
+    first.unlink()
+    told = []
+    assert sweep(plan(scenario()), tmp_path, Here(), lambda *both: told.append(both)) == 1
+    assert told == [(3, 4), (4, 4)]
+    assert numbers(tmp_path) == alone
+
+
+def test_equal_runs_are_made_once(tmp_path):
+    policies = [{"name": name, "profile": {"policy": {"name": "fcfs"}}} for name in ("one", "two")]
+    made, found = swept(tmp_path, Here(), policies=policies, seeds=1)
+    assert made == 1
+    assert [policy for _, policy, *_ in found] == ["one", "two"]
+
+
+def test_results_do_not_depend_on_the_number_of_processes(tmp_path, alone):
+    with workers(None, 2) as crew:
+        assert swept(tmp_path, crew)[1] == alone
+
+
+def test_a_run_that_cannot_be_made_says_why_and_those_that_finished_stay(tmp_path):
+    policies = [{"name": "good"}, {"name": "bad", "profile": {"policy": {"name": "nonsense"}}}]
+    with pytest.raises(InvalidInput, match="nonsense"):
+        swept(tmp_path, Here(), policies=policies, seeds=1)
+    assert len(missing(plan(scenario(policies=policies[:1], seeds=1)), tmp_path)) == 0
+
+
+def die(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_is_told_of_and_no_defect(tmp_path, monkeypatch):
+    monkeypatch.setattr("batchsched.lab.sweep.play", die)
+    with pytest.raises(UnusableInput, match="was killed"), workers(None, 1) as crew:
+        sweep(plan(scenario(seeds=1)), tmp_path, crew)
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_no_finished_run_is_lost(tmp_path, alone):
+    """A real SIGKILL of the command while its workers run: they go with it, what is finished stays as it is."""
+    path = written(tmp_path / "s.yaml")
+    folder = tmp_path / "results"
+    command = [sys.executable, "-m", "tests.lab.sweeping", str(path), str(folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        until(lambda: list(folder.glob("runs/*.parquet")))
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert children
+    until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in children))
+    finished = {one: one.stat().st_mtime_ns for one in folder.glob("runs/*.parquet")}
+    runs = plan(scenario())
+    left = missing(runs, folder)
+    assert 0 < len(left) < 4
+    assert sweep(runs, folder, Here()) == len(left)
+    assert {one: one.stat().st_mtime_ns for one in finished} == finished
+    write_plan(folder, scenario(), runs)
+    assert numbers(folder) == alone
+
+
+@pytest.mark.slow
+def test_a_local_dask_cluster_gives_equal_numbers(tmp_path, alone):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", scheduler_port=0
+        ) as cluster,
+        workers(cluster.scheduler_address, 1) as crew,
+    ):
+        assert swept(tmp_path, crew) == (4, alone)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    "BATCHSCHED_RAY" not in os.environ, reason="no Ray cluster: set BATCHSCHED_RAY to its address"
+)
+def test_a_ray_cluster_gives_equal_numbers(tmp_path, alone):
+    with workers(os.environ["BATCHSCHED_RAY"], 1) as crew:
+        assert swept(tmp_path, crew) == (4, alone)
+
+
+def until(happened):
+    end = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_result_is_the_content_of_a_file():
+    assert play(plan(scenario(seeds=1))[0])[:4] == b"PAR1"

@@ -1,0 +1,89 @@
+import sys
+from concurrent.futures import Future
+from types import ModuleType
+
+import psutil
+import pytest
+
+from batchsched.errors import InvalidInput, Unreachable
+from batchsched.lab.workers import workers
+
+
+def test_processes_of_our_own_give_futures_and_are_gone_in_the_end():
+    with workers(None, 2) as crew:
+        assert [one.result() for one in [crew.submit(abs, -1), crew.submit(abs, -2)]] == [1, 2]
+    assert [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())] == []
+
+
+def test_workers_are_ended_when_the_work_is_given_up():
+    def interrupted(crew):
+        assert crew.submit(abs, -1).result() == 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), workers(None, 1) as crew:
+        interrupted(crew)
+    assert [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())] == []
+
+
+@pytest.mark.parametrize("address", ["http://x:1", "localhost:8786", ""])
+def test_an_address_of_another_kind_is_refused(address):
+    with pytest.raises(InvalidInput, match="Dask scheduler or ray"), workers(address, 1):
+        pass
+
+
+@pytest.mark.parametrize("module, address", [("distributed", "tcp://h:1"), ("ray", "ray://h:1")])
+def test_what_is_not_installed_is_named_with_the_extra_that_has_it(monkeypatch, module, address):
+    monkeypatch.setitem(sys.modules, module, None)
+    extra = "dask" if module == "distributed" else "ray"
+    with pytest.raises(InvalidInput, match=rf"batchsched\[{extra}\]"), workers(address, 1):
+        pass
+
+
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
+    monkeypatch.setattr("batchsched.lab.workers.PATIENCE", "1s")
+    answer = r"no Dask scheduler answers at tcp://127\.0\.0\.1:1"
+    with pytest.raises(Unreachable, match=answer), workers("tcp://127.0.0.1:1", 1):
+        pass
+
+
+class Rays(ModuleType):
+    """As much of Ray as is used: what is remote runs at once."""
+
+    def __init__(self, refuses=False):
+        super().__init__("ray")
+        self.told = []
+        self._refuses = refuses
+
+    def init(self, address, **_):
+        if self._refuses:
+            raise ConnectionError("nobody")
+        self.told.append(address)
+
+    def shutdown(self):
+        self.told.append("shutdown")
+
+    def remote(self, function):
+        class Remote:
+            def remote(self, argument):
+                return self
+
+            def future(self):
+                made: Future[int] = Future()
+                made.set_result(function(-3))
+                return made
+
+        return Remote()
+
+
+def test_rays_tasks_become_futures(monkeypatch):
+    rays = Rays()
+    monkeypatch.setitem(sys.modules, "ray", rays)
+    with workers("ray://head:10001", 1) as crew:
+        assert crew.submit(abs, -3).result() == 3
+    assert rays.told == ["ray://head:10001", "shutdown"]
+
+
+def test_a_ray_cluster_that_does_not_answer_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", Rays(refuses=True))
+    with pytest.raises(Unreachable, match="no Ray cluster"), workers("ray://head:1", 1):
+        pass
