@@ -15,7 +15,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full controlplane conformance lint format bench docs docs-serve generate pin clean distclean
+.PHONY: help setup demo test test-full controlplane conformance oracle lint format bench docs docs-serve generate pin clean distclean
 
 help: ## say what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ controlplane: $(READY) ## build kube-apiserver, etcd and kwok, which tests run a
 
 conformance: $(READY) ## compare with recorded answers of kube-scheduler (CASES=DIR for other files than our own)
 	@$(BIN)/python -m tests.conformance $(CASES)
+
+oracle: $(READY) ## ask kube-scheduler's own plugins about random cases, and compare (ARGS="--count 1000 --areas spread")
+	@$(BIN)/python -m tests.conformance.oracle $(ARGS)
 
 lint: $(READY) ## ruff, mypy --strict, import contracts
 	@$(BIN)/ruff check

@@ -22,7 +22,7 @@ from batchsched.framework.points import Landing, Reach
 from batchsched.framework.prefiltering import Prefiltering
 from batchsched.framework.scan import Scan, nobody
 from batchsched.framework.scoring import Scoring
-from batchsched.framework.standing import Standing
+from batchsched.framework.standing import Judged, Standing
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import (
     SUCCESS,
@@ -203,9 +203,16 @@ class Pipeline:
             name = self._names[plugin]
             if name in state.skip_filter:
                 continue
-            judged = standing.judge(
-                plugin, self._reach[plugin], table, partial(self._filter, plugin, pod, state)
-            )
+            asked = partial(self._filter, plugin, pod, state)
+            try:
+                judged = standing.judge(plugin, self._reach[plugin], table, asked)
+            except PluginError:
+                # In kube-scheduler a node that was refused before is not asked about, and breaks nothing.
+                if fits.all():
+                    raise
+                left = np.flatnonzero(fits).astype(np.int32)
+                verdict = asked(table.some(left)).among(left, count) if len(left) else Verdict.accept(count)
+                judged = Judged.of(verdict, table.generation)
             if not judged.everyone:
                 refused_by[fits & ~judged.fits] = len(verdicts)
                 fits &= judged.fits

@@ -113,6 +113,13 @@ class Verdict:
         """Return the sentences for the j-th of the nodes."""
         return tuple(self.reasons[k] for k in np.flatnonzero(self.refused[:, node]))
 
+    def among(self, nodes: IndexArray, count: int) -> "Verdict":
+        """Return the same answer about n of `count` nodes as one about all of these; the others fit."""
+        refused, unresolvable = np.zeros((len(self.reasons), count), np.bool_), np.zeros(count, np.bool_)
+        refused[:, nodes] = self.refused
+        unresolvable[nodes] = self.unresolvable
+        return Verdict(self.reasons, refused, unresolvable)
+
     @classmethod
     def accept(cls, count: int) -> "Verdict":
         """All of `count` nodes fit."""

@@ -163,19 +163,21 @@ def scored(one: Asked) -> dict[str, Any]:
 
 
 def refused(one: Asked) -> dict[str, Any]:
-    """Return the sentences, and what preemption found where that was recorded."""
+    """Return the sentences, and what preemption found where that was recorded; an error's words are not compared."""
     fit_error = one.scan.fit_error()
+    stated = one.case.expected.preemption
     try:
         answer = make_room(one.handle)
         said = message(answer.status)
     except PluginError as error:
+        if stated is not None and stated.code == Code.ERROR:
+            return {**recorded(one.case), "fitError": fit_error}
         answer, said = None, error.problem
     found: dict[str, Any] = {
         "feasible": [],
         "fitError": fit_error,
         "fitErrorFull": f"{fit_error} {said}" if said else fit_error,
     }
-    stated = one.case.expected.preemption
     if stated is None or answer is None:
         return found
     rooms, rejected = searched(one)

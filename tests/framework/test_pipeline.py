@@ -187,6 +187,31 @@ def test_verdict_of_the_wrong_shape_is_breakage(answer):
         scan(Odd("odd"))
 
 
+class Refuses(Named):
+    """A Filter that refuses the nodes it was told."""
+
+    def filter(self, pod, nodes, state):
+        return Verdict.refuse(np.isin(nodes.indexes, self.answer), "no", unresolvable=False)
+
+
+class Breaks(Named):
+    """A Filter that cannot judge the nodes it was told."""
+
+    def filter(self, pod, nodes, state):
+        if np.isin(nodes.indexes, self.answer).any():
+            raise KeyError("x")
+        return Verdict.refuse(nodes.indexes == 2, "odd", unresolvable=True)
+
+
+def test_plugin_that_breaks_over_nodes_refused_before_breaks_nothing():
+    # runtime/framework.go, `RunFilterPlugins` ends at the first refusal of a node.
+    found = scan(Refuses("a", answer=[0]), Breaks("b", answer=[0]))
+    assert [found.reasons_at(at) for at in range(3)] == [("no",), (), ("odd",)]
+    assert not scan(Refuses("a", answer=[0, 1, 2]), Breaks("b", answer=[0])).fits.any()
+    with pytest.raises(PluginError, match="plugin b failed in Filter: KeyError: 'x'"):
+        scan(Refuses("a", answer=[0]), Breaks("b", answer=[1]))
+
+
 def test_plugin_that_raises_is_named_with_its_point_and_the_cause_is_kept():
     with pytest.raises(PluginError, match="plugin a failed in PreFilter: KeyError: 'x'") as caught:
         scan(PreFilters("a", answer=KeyError("x")))

@@ -1,0 +1,93 @@
+"""`make oracle`: random cases asked of kube-scheduler's own plugins and of ours, and compared.
+
+Its plugins run in a small Go program beside the modules of the control plane (tests/controlplane/kubernetes/oracle),
+pinned to the version that the cases were recorded from. What it answers is in the format of the recorded cases.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from batchsched.errors import PluginError
+from tests.conformance import command, runner
+from tests.conformance.draw import AREAS, case
+from tests.controlplane import build
+
+_AT_ONCE: Final = 200
+
+
+def answers(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ask kube-scheduler's plugins; the answers stand in the order of the cases.
+
+    Raises:
+      NoGo: there is no Go to build the program with.
+      CalledProcessError: the program does not build, or refuses a case.
+    """
+    text = json.dumps(cases).encode()
+    done = subprocess.run([str(build.program("oracle"))], input=text, stdout=subprocess.PIPE, check=True)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def recorded(seeds: range, areas: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Draw cases, and yield them with what is expected of them."""
+    for start in range(seeds.start, seeds.stop, _AT_ONCE):
+        drawn = [case(seed, areas) for seed in range(start, min(start + _AT_ONCE, seeds.stop))]
+        for one, expected in zip(drawn, answers(drawn), strict=True):
+            yield {**one, "expected": expected}
+
+
+def differences(stated: dict[str, Any]) -> list[str]:
+    """Return what differs in a case, in words. Where the original errs, ours has to; what is said is not compared."""
+    try:
+        found = list(command.differences(msgspec.convert(stated, runner.Case), whole=True))
+    except PluginError as error:
+        return [] if stated["expected"].get("error") else [f"{stated['name']} {error}"]
+    return [*found, "ours answers, recorded is an error"] if stated["expected"].get("error") else found
+
+
+def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
+    """Compare random cases; return 1 when anything differs."""
+    parser = argparse.ArgumentParser(prog="make oracle", description=__doc__)
+    parser.add_argument("--count", type=int, default=200, help="how many cases")
+    parser.add_argument("--seed", type=int, default=1, help="the first one's")
+    parser.add_argument("--areas", default="", help=f"of these alone: {', '.join(AREAS)}")
+    parser.add_argument("--keep", type=Path, help="a folder for the cases that differ")
+    asked = parser.parse_args(arguments)
+    areas = tuple(filter(None, asked.areas.split(",")))
+    if unknown := sorted(set(areas) - set(AREAS)):
+        parser.error(f"no such area: {', '.join(unknown)}; there are {', '.join(AREAS)}")
+    if asked.keep is not None:
+        asked.keep.mkdir(parents=True, exist_ok=True)
+    outcomes: Counter[str] = Counter()
+    for stated in recorded(range(asked.seed, asked.seed + asked.count), areas):
+        outcomes[outcome(stated["expected"])] += 1
+        found = differences(stated)
+        if found:
+            outcomes["differ"] += 1
+            print(f"[{stated['note']}] {found[0]}", file=out, flush=True)
+            if asked.keep is not None:
+                (asked.keep / f"{stated['name']}.json").write_text(json.dumps([stated]))
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
+    print(f"{asked.count} cases: {counts}; {outcomes['differ']} differ", file=out)
+    return 1 if outcomes["differ"] else 0
+
+
+def outcome(expected: dict[str, Any]) -> str:
+    """Name what came of a case."""
+    if expected.get("error"):
+        return "in error"
+    if expected["feasible"]:
+        return "placed"
+    return "nominated" if (expected.get("preemption") or {}).get("nominatedNode") else "refused"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""A small fixed draw, asked of kube-scheduler's own plugins; and what says that something differs."""
+
+import io
+import json
+
+import pytest
+
+from tests.conformance import oracle
+from tests.conformance.draw import AREAS, case
+from tests.controlplane import build
+
+needs_oracle = pytest.mark.skipif(
+    build.find("oracle") is None and not build.required(), reason="`make oracle` builds it"
+)
+
+
+def test_a_case_follows_from_its_seed_and_its_areas():
+    assert case(7) == case(7)
+    assert case(7, ("spread",)) == case(7, ("spread",))
+    assert case(7) != case(8)
+
+
+@pytest.mark.parametrize("area", sorted(AREAS))
+def test_every_area_draws_what_an_api_server_could_store(area):
+    drawn = case(3, (area,))
+    assert json.loads(json.dumps(drawn)) == drawn
+    assert drawn["note"] == area
+
+
+@needs_oracle
+def test_the_original_says_the_same_of_random_cases(tmp_path):
+    out = io.StringIO()
+    wrong = oracle.main(["--count", "150", "--seed", "1", "--keep", str(tmp_path)], out)
+    assert (wrong, list(tmp_path.iterdir())) == (0, []), out.getvalue()
+
+
+@needs_oracle
+def test_what_differs_is_named_and_kept_as_a_case(tmp_path, monkeypatch):
+    def doubting(cases):
+        return [{**one, "total": [0] * len(one.get("total", ()))} for one in asked(cases)]
+
+    asked = oracle.answers
+    monkeypatch.setattr(oracle, "answers", doubting)
+    out = io.StringIO()
+    assert (
+        oracle.main(["--count", "1", "--seed", "2", "--areas", "images", "--keep", str(tmp_path)], out) == 1
+    )
+    assert "[images] drawn-2 total: ours" in out.getvalue()
+    assert json.loads((tmp_path / "drawn-2.json").read_text())[0]["expected"]["total"][0] == 0
