@@ -73,7 +73,8 @@ class Groups:
             return group
         # Whoever writes its status has to name the object that is in the API.
         known = {"uid": written.metadata.uid, "generation": written.metadata.generation}
-        return group.model_copy(update={"metadata": group.metadata.model_copy(update=known)})
+        meta = group.metadata.model_copy(update=known)
+        return group.model_copy(update={"metadata": meta, "status": written.status})
 
 
 class StatedGroups:

@@ -23,7 +23,7 @@ class Observed(Cache):
         self._gangs: dict[str, dict[str, bool]] = {}
         self._statuses: dict[tuple[str, str], tuple[str, BaseModel | None]] = {}
         self.changed: set[str] = set()
-        """Gangs of which a pod ended, or an ended one is gone, since somebody emptied this set."""
+        """Gangs of which a pod ended, an ended one is gone, or a binding was confirmed, since somebody emptied this."""
 
     def ends(self, gang: str) -> tuple[int, int]:
         """Return how many pods of a gang, `namespace/name`, succeeded, and how many failed."""
@@ -36,12 +36,19 @@ class Observed(Cache):
     def status(self, field: str, key: str, uid: str) -> Status:
         """Return the status of a custom resource as the API showed it last, {} where it has none."""
         seen, status = self._statuses.get((field, key), ("", None))
-        return {} if status is None or seen != uid else status.model_dump(by_alias=True, exclude_none=True)
+        if status is None or seen != uid:
+            return {}
+        return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     @override
     def put(self, found: Any, version: str | None = None) -> None:
         self._see(found)
+        assumed = isinstance(found, Pod) and self.is_assumed(found.key)
         super().put(found, version)
+        if assumed and not self.is_assumed(
+            found.key
+        ):  # no change to a session: it counted on its node already
+            self.changed.add(_gang(found))
 
     @override
     def remove(self, gone: Any) -> None:
