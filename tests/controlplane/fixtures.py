@@ -52,8 +52,11 @@ def proxy(plane: ControlPlane) -> Iterator[Proxy]:
         yield between
 
 
-def start(home: Path) -> ControlPlane:
-    """Return a control plane to start; without its programs the test is skipped, or fails where they are required."""
+def start(home: Path, *arguments: str) -> ControlPlane:
+    """Return a control plane to start, its API server with more arguments.
+
+    Without its programs the test is skipped, or fails where they are required.
+    """
     missing = [name for name in _NEEDED if build.find(name) is None]
     if missing:
         reason = (
@@ -62,7 +65,7 @@ def start(home: Path) -> ControlPlane:
         if build.required():
             pytest.fail(reason)
         pytest.skip(reason)
-    return ControlPlane(home)
+    return ControlPlane(home, arguments)
 
 
 @dataclass(frozen=True, slots=True)

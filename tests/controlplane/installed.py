@@ -1,5 +1,6 @@
 """batchsched's rights as `deploy/` installs them: tests run it as its own ServiceAccount, and no more."""
 
+import functools
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -20,14 +21,15 @@ _PLURALS: Final = {
 }
 
 
+@functools.cache
 def service_account(plane: ControlPlane) -> str:
-    """Install the ServiceAccount with its roles, where they are not there yet, and return a token of it."""
+    """Install the ServiceAccount with its roles, where they are not there yet, and return a token of it for a day."""
     _make(plane, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     rendered = subprocess.run([program("kubectl"), "kustomize", str(BASE)], capture_output=True, check=True)
     for manifest in yaml.safe_load_all(rendered.stdout):
         if manifest["kind"] in _PLURALS:
             _make(plane, _PLURALS[manifest["kind"]].format(namespace=NAMESPACE), manifest)
-    return plane.token_of(NAMESPACE, "batchsched")
+    return plane.token_of(NAMESPACE, "batchsched", 86_400)
 
 
 def _make(plane: ControlPlane, path: str, manifest: dict[str, object]) -> None:

@@ -19,6 +19,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.controlplane import audit
 from tests.controlplane.build import program
 
 ADMIN: Final = "admin-of-the-tests"
@@ -207,6 +208,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount,DefaultTolerationSeconds,TaintNodesByCondition",
             "--max-requests-inflight=20000",
             "--max-mutating-requests-inflight=20000",
+            *audit.flags(self.home),
             *self._arguments,
         )
         self._await("kube-apiserver", self._ready)

@@ -14,7 +14,9 @@ from typing import Any
 
 import yaml
 
+from tests.controlplane import audit
 from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.installed import NAMESPACE, service_account
 from tests.controlplane.objects import pod, pod_group
 from tests.controlplane.plane import Api, ApiFault, ControlPlane
 
@@ -27,11 +29,13 @@ CONFIG = {
 }
 """Terms short enough for tests; and nothing is served, since several run on one machine."""
 LEASE_SECONDS = 7.0
+LEASE = f"{NAMESPACE}/batchsched"
+"""The only one that the rights of `deploy/` allow."""
 
 
 @dataclass(slots=True)
 class Scheduler:
-    """One process.
+    """One process, which may do what the ServiceAccount of `deploy/` may do.
 
     Args:
       plane: the control plane.
@@ -59,7 +63,7 @@ class Scheduler:
             str(Path(sys.executable).with_name("batchsched")),
             "run",
             "--kubeconfig",
-            str(self.plane.kubeconfig()),
+            str(self.plane.kubeconfig(service_account(self.plane))),
         )
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -95,8 +99,10 @@ class Scheduler:
 
 @contextmanager
 def running(*schedulers: Scheduler) -> Iterator[None]:
-    """Run some; whatever is left of them at the end is killed, and their logs shown."""
+    """Run some; whatever is left of them at the end is killed, and their logs shown. No call may be forbidden."""
     with ExitStack() as stack:
+        for home in {one.plane.home for one in schedulers}:
+            stack.enter_context(audit.nothing_forbidden(home))
         for one in schedulers:
             one.start()
             stack.callback(_stop, one)
@@ -176,10 +182,16 @@ def never(true: Any, seconds: float = 2.0) -> None:
         time.sleep(0.05)
 
 
-def leader(api: Api, lease: str, schedulers: Iterable[Scheduler]) -> Scheduler | None:
+def lease_path() -> str:
+    """The Lease."""
+    namespace, name = LEASE.split("/")
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+
+
+def leader(api: Api, schedulers: Iterable[Scheduler]) -> Scheduler | None:
     """Which of them holds the Lease."""
     try:
-        found = api.get(f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{lease}")
+        found = api.get(lease_path())
     except ApiFault:
         return None
     holder = found["spec"].get("holderIdentity") or ""

@@ -3,89 +3,15 @@
 import pytest
 
 from tests.controlplane.fixtures import Namespace, eventually, start
-from tests.controlplane.objects import pod
-from tests.controlplane.plane import ApiFault, ControlPlane
+from tests.controlplane.plane import ControlPlane
+from tests.e2e.owners import TEMPLATE, install, job, make, members
 from tests.e2e.running import Scheduler, all_bound, apply_crds, bound, never, pods, running
 
 pytestmark = pytest.mark.usefixtures("scheduler")
 
-TEMPLATE = {
-    "spec": {
-        "schedulerName": "batchsched",
-        "restartPolicy": "Never",
-        "containers": [{"name": "main", "image": "none"}],
-    }
-}
 POD_GROUPS = "scheduling.batchsched.dev/v1alpha1"
 LABEL = "scheduling.batchsched.dev/pod-group"
 GANGS = ("--feature-gates=GenericWorkload=true,GangScheduling=true",)
-
-
-def install(api, group, version, kind):
-    """Make a CRD that takes anything, and wait until it is served."""
-    plural = kind.lower() + "s"
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-        },
-        "spec": {
-            "group": group,
-            "names": names,
-            "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": anything},
-                }
-            ],
-        },
-    }
-    try:
-        api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-    except ApiFault as fault:
-        if fault.status != 409:
-            raise
-
-    def served():
-        try:
-            return api.get(f"/apis/{group}/{version}/{plural}")
-        except ApiFault:
-            return None
-
-    eventually(served)
-
-
-def make(namespace, api_version, kind, name, owner=None, **spec):
-    """Make an object, owned by another one where told."""
-    meta = {"name": name, **({"ownerReferences": [reference(owner)]} if owner else {})}
-    body = {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
-    return namespace.api.create(namespace.path(kind.lower() + "s", group=api_version), body)
-
-
-def reference(owner):
-    meta = owner["metadata"]
-    ref = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
-    return {**ref, "name": meta["name"], "uid": meta["uid"]}
-
-
-def job(namespace, name, parallelism, owner=None, **spec):
-    spec = {"completionMode": "Indexed", "completions": parallelism, "template": TEMPLATE, **spec}
-    return make(namespace, "batch/v1", "Job", name, owner, parallelism=parallelism, **spec)
-
-
-def members(namespace, owner, numbers, labels=None):
-    """Make pods as an owner's controller would."""
-    for number in numbers:
-        one = pod(f"{owner['metadata']['name']}-{number}", labels=labels)
-        one["metadata"]["ownerReferences"] = [reference(owner)]
-        namespace.api.create(namespace.path("pods"), one)
 
 
 def groups(namespace):

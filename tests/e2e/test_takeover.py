@@ -6,14 +6,26 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import pytest
 
 from tests.controlplane.fixtures import Namespace, eventually
-from tests.controlplane.plane import ControlPlane
-from tests.e2e.running import LEASE_SECONDS, Scheduler, all_bound, bound, group, leader, make, pods, running
+from tests.controlplane.plane import ApiFault, ControlPlane
+from tests.e2e.running import (
+    LEASE,
+    LEASE_SECONDS,
+    Scheduler,
+    all_bound,
+    bound,
+    group,
+    leader,
+    lease_path,
+    make,
+    pods,
+    running,
+)
 
 ROUNDS = int(os.environ.get("BATCHSCHED_TAKEOVERS", "3"))
 """`make soak` takes over more often."""
@@ -26,14 +38,12 @@ pytestmark = pytest.mark.usefixtures("crds")
 class Pair:
     """Two schedulers for one Lease; whoever ends is started again."""
 
-    def __init__(self, plane: ControlPlane, lease: str) -> None:
+    def __init__(self, plane: ControlPlane, name: str) -> None:
         self.plane = plane
-        self.lease = lease
-        arguments = ("--lease", f"kube-system/{lease}")
-        self.schedulers = tuple(Scheduler(plane, arguments, f"{lease}-{at}") for at in range(2))
+        self.schedulers = tuple(Scheduler(plane, ("--lease", LEASE), f"{name}-{at}") for at in range(2))
 
     def leader(self) -> Scheduler:
-        found: Scheduler = eventually(lambda: leader(self.plane.admin, self.lease, self.schedulers), 30)
+        found: Scheduler = eventually(lambda: leader(self.plane.admin, self.schedulers), 30)
         return found
 
     def ready(self) -> Scheduler:
@@ -46,8 +56,10 @@ class Pair:
 
 
 @contextmanager
-def pair(plane: ControlPlane, lease: str) -> Iterator[Pair]:
-    made = Pair(plane, lease)
+def pair(plane: ControlPlane, name: str) -> Iterator[Pair]:
+    made = Pair(plane, name)
+    with suppress(ApiFault):  # whoever was killed in another test does not lead
+        plane.admin.delete(lease_path())
     with running(*made.schedulers):
         yield made
 

@@ -1,0 +1,80 @@
+"""What batchsched asked of the API server, and what it was refused, as the API server itself wrote it down."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+USER: Final = "system:serviceaccount:batchsched-system:batchsched"
+"""Whose calls are written down; nobody else's."""
+_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": [USER]}, {"level": "None"}],
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Right:
+    """What a rule of a role gives, and a call needs.
+
+    Args:
+      group: of the API, "" for the core.
+      resource: with its subresource, such as `pods/binding`.
+      verb: as RBAC knows it.
+    """
+
+    group: str
+    resource: str
+    verb: str
+
+
+def flags(home: Path) -> tuple[str, ...]:
+    """Return what kube-apiserver is to be told, so that it writes the log of `home`."""
+    policy = home / "audit-policy.yaml"
+    policy.write_text(yaml.safe_dump(_POLICY))
+    return (f"--audit-policy-file={policy}", f"--audit-log-path={_log(home)}")
+
+
+def used(home: Path) -> set[Right]:
+    """Return the rights that were used since the control plane began."""
+    return {_right(one["objectRef"], one["verb"]) for one in _calls(home, 0) if "objectRef" in one}
+
+
+@contextmanager
+def nothing_forbidden(home: Path) -> Iterator[None]:
+    """See that nothing is refused meanwhile for want of a right."""
+    log = _log(home)
+    begun = log.stat().st_size if log.exists() else 0
+    yield
+    refused = {f"{one['verb']} {one['requestURI']}" for one in _calls(home, begun) if _is_forbidden(one)}
+    assert not refused, f"forbidden: {', '.join(sorted(refused))}"
+
+
+def _log(home: Path) -> Path:
+    return home / "audit.log"
+
+
+def _calls(home: Path, begun: int) -> Iterator[dict[str, Any]]:
+    log = _log(home)
+    if log.exists():
+        with log.open("rb") as lines:
+            lines.seek(begun)
+            for line in lines:
+                if line.endswith(b"\n"):
+                    yield json.loads(line)
+
+
+def _is_forbidden(call: dict[str, Any]) -> bool:
+    """Tell a missing right from other refusals with status 403, such as a namespace that is going away."""
+    return bool(call.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid")
+
+
+def _right(about: dict[str, str], verb: str) -> Right:
+    resource, sub = about["resource"], about.get("subresource")
+    return Right(about.get("apiGroup", ""), f"{resource}/{sub}" if sub else resource, verb)

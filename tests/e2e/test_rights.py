@@ -1,0 +1,183 @@
+"""The rights of `deploy/` are what batchsched uses: all of it, and nothing else.
+
+One scheduler is made to do everything that it can do; the API server writes down what it asks for. Each right that
+a role gives was used then. So whoever takes one away makes a call of this test forbidden, and the test fails.
+"""
+
+import itertools
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from batchsched.model.foreign import FOREIGN
+from batchsched.service.grouper.rules import OWNERS
+from tests.controlplane import audit
+from tests.controlplane.audit import Right
+from tests.controlplane.build import program
+from tests.controlplane.fixtures import Namespace, eventually, start
+from tests.controlplane.installed import BASE
+from tests.controlplane.plane import ControlPlane
+from tests.e2e.owners import install, job, members
+from tests.e2e.running import LEASE, all_bound, apply_crds, bound, group, pods
+from tests.e2e.serving import Served, serving
+
+GANGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
+OURS = "scheduling.batchsched.dev/v1alpha1"
+LABEL = "scheduling.batchsched.dev/pod-group"
+BUILT_IN = {"batch", "apps", "scheduling.k8s.io"}
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane with every kind that batchsched knows."""
+    with start(tmp_path_factory.mktemp("rights"), *GANGS) as plane:
+        plane.start_kwok()
+        apply_crds(plane.admin)
+        kinds = {(one.group, one.name): one.api_version for one in (*OWNERS[::-1], *FOREIGN)}
+        for (where, kind), api_version in kinds.items():
+            if where not in BUILT_IN:
+                install(plane.admin, where, api_version.partition("/")[2], kind)
+        yield plane
+
+
+def test_every_right_is_used_and_no_other_is_needed(everything, tmp_path):
+    everything.admin.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
+    namespace = Namespace(everything.admin, "team")
+    served = Served(everything, "rights", tmp_path / "batchsched.yaml", ("--lease", LEASE))
+    with serving(served):
+        assert served.metrics
+        namespace.nodes(2, cpu=4)
+        bind_a_gang_of_a_queue(namespace)
+        be_refused_twice(namespace)
+        roll_back(namespace)
+        use_volumes(namespace)
+        follow_an_owner(namespace)
+        assert served.scheduler.end() == 0
+    used, given = audit.used(everything.home), granted()
+    assert given - used == set(), "rights that nobody needs"
+    assert used - given == set(), "rights that others gave"
+
+
+def granted() -> set[Right]:
+    """What the roles of batchsched give."""
+    said = subprocess.run([program("kubectl"), "kustomize", str(BASE)], capture_output=True, check=True)
+    roles = [
+        one
+        for one in yaml.safe_load_all(said.stdout)
+        if one["kind"] in ("Role", "ClusterRole") and one["metadata"]["name"] == "batchsched"
+    ]
+    return {
+        Right(*right)
+        for role in roles
+        for rule in role["rules"]
+        for right in itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"])
+    }
+
+
+def bind_a_gang_of_a_queue(namespace: Namespace) -> None:
+    queue = {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": "research"}, "spec": {}}
+    namespace.api.create(f"/apis/{OURS}/queues", queue)
+    group(namespace, "bert", 2, queue="research")
+    namespace.pods(2, prefix="bert", gang="bert")
+    all_bound(namespace, "bert", 2, 60)
+
+
+def be_refused_twice(namespace: Namespace) -> None:
+    """An Event that repeats is patched, when its series ends or when we leave."""
+    namespace.pod("large", cpu=64)
+    refused = {"reason": "Unschedulable", "status": "False"}
+    eventually(lambda: refused.items() <= condition(namespace, "large").items(), 60)
+    for cpu in ("5", "6"):
+        namespace.api.merge("/api/v1/nodes/node-0/status", {"status": {"allocatable": {"cpu": cpu}}})
+        time.sleep(2.5)  # as long as it backs off
+
+
+def condition(namespace: Namespace, name: str) -> dict[str, str]:
+    """A pod's condition PodScheduled."""
+    stated = namespace.get(name)["status"].get("conditions", ())
+    return next((one for one in stated if one["type"] == "PodScheduled"), {})
+
+
+def roll_back(namespace: Namespace) -> None:
+    """A gang that cannot be completed is given up, and its pods are evicted."""
+    group(namespace, "half", 2, scheduleTimeoutSeconds=1)
+    namespace.pods(2, prefix="half", gang="half", spec={"nodeSelector": {"nowhere": "yes"}})
+    namespace.bind("half-0", "node-1")
+    eventually(lambda: "half-0" not in pods(namespace), 60)
+
+
+def use_volumes(namespace: Namespace) -> None:
+    """A claim gets a volume that is there, another one is provisioned; we are the controllers of both."""
+    for name, provisioner in (("local", "kubernetes.io/no-provisioner"), ("dynamic", "example.com/csi")):
+        namespace.api.create(
+            "/apis/storage.k8s.io/v1/storageclasses",
+            {
+                "metadata": {"name": name},
+                "provisioner": provisioner,
+                "volumeBindingMode": "WaitForFirstConsumer",
+            },
+        )
+        claim = {
+            "metadata": {"name": name},
+            "spec": {
+                "storageClassName": name,
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        namespace.api.create(namespace.path("persistentvolumeclaims"), claim)
+    volume(namespace, "local")
+    for name in ("local", "dynamic"):
+        mounted = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+        namespace.pod(f"with-{name}", spec={"volumes": [mounted]}, cpu="10m")
+    eventually(lambda: "claimRef" in namespace.api.get("/api/v1/persistentvolumes/local")["spec"], 60)
+    bind_claim(namespace, "local")
+    selected = "volume.kubernetes.io/selected-node"
+    path = namespace.path("persistentvolumeclaims", "dynamic")
+    eventually(lambda: selected in namespace.api.get(path)["metadata"].get("annotations", {}), 60)
+    volume(namespace, "dynamic", claimRef={"namespace": namespace.name, "name": "dynamic"})
+    bind_claim(namespace, "dynamic")
+    eventually(lambda: {"with-local", "with-dynamic"} <= bound(namespace).keys(), 60)
+
+
+def volume(namespace: Namespace, name: str, **spec: object) -> None:
+    """Make a volume that is on every node."""
+    somewhere = {"key": "kubernetes.io/hostname", "operator": "Exists"}
+    whole = {
+        "storageClassName": name,
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "local": {"path": "/data"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [somewhere]}]}},
+        **spec,
+    }
+    namespace.api.create("/api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": whole})
+    namespace.api.merge(f"/api/v1/persistentvolumes/{name}/status", {"status": {"phase": "Available"}})
+
+
+def bind_claim(namespace: Namespace, name: str) -> None:
+    """Say that a claim has its volume, as the controller of volumes would."""
+    path = namespace.path("persistentvolumeclaims", name)
+    namespace.api.merge(path, {"spec": {"volumeName": name}})
+    namespace.api.merge(f"{path}/status", {"status": {"phase": "Bound"}})
+
+
+def follow_an_owner(namespace: Namespace) -> None:
+    """A Job's PodGroup is made, follows the Job, and goes when the Job is suspended."""
+    members(namespace, job(namespace, "train", 2), [0])
+    eventually(lambda: sizes(namespace) == [2], 60)
+    eventually(lambda: LABEL in pods(namespace)["train-0"]["metadata"].get("labels", {}), 60)
+    path = namespace.path("jobs", "train", group="batch/v1")
+    namespace.api.merge(path, {"spec": {"parallelism": 3, "completions": 3}})
+    eventually(lambda: sizes(namespace) == [3], 60)
+    namespace.api.merge(path, {"spec": {"suspend": True}})
+    eventually(lambda: not sizes(namespace), 60)
+
+
+def sizes(namespace: Namespace) -> list[int]:
+    """The minMember of each PodGroup that the pod grouper made."""
+    made = namespace.api.get(namespace.path("podgroups", group=OURS))["items"]
+    return [one["spec"]["minMember"] for one in made if one["metadata"].get("ownerReferences")]
