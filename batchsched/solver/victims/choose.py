@@ -1,0 +1,205 @@
+"""The door: who has to leave for a gang. The greedies, the model in every domain, and the last word on the final set.
+
+Shapes: D domains, N nodes, U units.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from batchsched.solver.engine.cpsat import Effort
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import NONE, BoolArray, IntArray
+from batchsched.solver.victims.greedy import GREEDIES, bring_back, least_cost
+from batchsched.solver.victims.ground import Ground, Terms, placed
+from batchsched.solver.victims.model import VictimModel
+from batchsched.solver.victims.problem import VictimProblem, VictimSet
+from batchsched.solver.worth import needs
+
+
+@dataclass(frozen=True, slots=True)
+class VictimBudget:
+    """How much may be spent on the victims of one gang.
+
+    Args:
+      deterministic: CP-SAT's deterministic time over all its calls.
+      rounds: how often the model's answer may turn out to be impossible to place, in each domain.
+      gap: stop when the set is proved to cost no more than so much too much, relatively.
+      guard_seconds: a loose wall-clock guard.
+      exact: False: the greedies alone.
+    """
+
+    deterministic: float = 4.0
+    rounds: int = 4
+    gap: float = 1e-3
+    guard_seconds: float = 30.0
+    exact: bool = True
+
+
+def choose(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> VictimSet | None:
+    """Find the least costly set of units that makes room for the gang's minimum.
+
+    The set costs no more than that of the best greedy, and nobody is in it who could stay. Where no set is found after
+    which the gang has a place the answer is None: then nobody is to leave.
+
+    Raises:
+      SolverFault: OR-Tools calls a model invalid.
+    """
+    if not problem.wanted.allowed[0] or not needs(problem.wanted)[0]:
+        return None
+    nobody = np.zeros(problem.units, np.bool_)
+    room = None if problem.cuts else placed(problem, nobody)
+    if room is not None:
+        return _victims(problem, nobody, room)
+    search = _Search(budget, seed)
+    ranked = sorted(
+        ((least_cost(terms), number, terms) for number, terms in enumerate(cases(problem))),
+        key=lambda case: case[:2],
+    )
+    for least, _, terms in ranked:
+        if search.best is None or least < search.best.cost:
+            search.greedy(terms)
+    greedy = search.best.cost if search.best is not None else -1
+    bounds = [search.exact(terms, least) for least, _, terms in ranked] if budget.exact else [0]
+    best = search.best
+    if best is None:
+        return None
+    packing = _settled(best)
+    answer = _victims(problem, best.gone, packing)
+    return replace(
+        answer,
+        bound=min([answer.cost, *bounds]),
+        stage="exact" if greedy < 0 or best.cost < greedy else "greedy",
+        greedy=greedy,
+        guard=search.guard,
+    )
+
+
+def cases(problem: VictimProblem) -> Iterator[Terms]:
+    """One problem for each domain of the gang's required level, or the only one; none where nothing can help."""
+    for case in _domains(problem):
+        terms = Terms.of(case)
+        if terms.suffices(terms.most):
+            yield terms
+
+
+def _domains(problem: VictimProblem) -> Iterator[VictimProblem]:
+    wanted = problem.wanted
+    level = int(wanted.required[0])
+    if level == NONE:
+        yield problem
+        return
+    at = wanted.levels[level]
+    pinned = int(wanted.pinned[0])
+    domains = [pinned] if pinned != NONE else np.unique(at[at >= 0]).tolist()
+    for domain in domains:
+        yield replace(problem, wanted=replace(wanted, mask=wanted.mask & (at == domain)))
+
+
+class _Search:
+    """The best set so far, and what is left of the budget."""
+
+    def __init__(self, budget: VictimBudget, seed: int) -> None:
+        self._budget = budget
+        self._left = budget.deterministic
+        self._seed = seed
+        self.best: Ground | None = None
+        self.guard = False
+        self._known: dict[int, Ground] = {}
+
+    def greedy(self, terms: Terms) -> None:
+        """Try the greedies."""
+        for one in GREEDIES:
+            ground = one(terms)
+            if ground is None:
+                continue
+            bring_back(ground)
+            known = self._known.get(id(terms))
+            if known is None or ground.cost < known.cost:
+                self._known[id(terms)] = ground
+            self._keep(ground)
+
+    def _keep(self, ground: Ground) -> None:
+        if self.best is None or ground.cost < self.best.cost:
+            self.best = ground
+
+    def exact(self, terms: Terms, least: float) -> int:
+        """Ask the model for something cheaper; returns what no set costs less than, the best so far at most."""
+        most = int(terms.problem.cost.sum()) + 1
+        bound = int(least)
+        if self.best is not None and least >= self.best.cost:
+            return self.best.cost
+        model: VictimModel | None = None
+        cut = bool(terms.problem.cuts)
+        for _ in range(self._budget.rounds):
+            if self._left <= 0:
+                return bound
+            model = model or VictimModel(terms)
+            below = self.best.cost if self.best is not None else most
+            effort = Effort(self._left, self._budget.guard_seconds, self._budget.gap, self._seed, light=True)
+            answer = model.solve(self._known.get(id(terms)), below, effort)
+            self._left -= answer.deterministic_used
+            self.guard |= answer.guard
+            if not cut:  # cuts say what the greedy's hand cannot place: no bound may rest on them
+                bound = max(bound, below if answer.infeasible else -answer.bound)
+            if answer.values is None:
+                return bound
+            gone = answer.values[: terms.problem.units] > 0
+            if self._fits(terms, gone):
+                return bound
+            model.cut(gone)
+            cut = True
+        return bound
+
+    def _fits(self, terms: Terms, gone: BoolArray) -> bool:
+        ground = Ground(terms)
+        if not ground.leave(np.flatnonzero(gone).tolist()) or not ground.enough():
+            return False
+        bring_back(ground)
+        self._keep(ground)
+        return True
+
+
+def _settled(ground: Ground) -> Packing:
+    """Place the gang, and let whoever is in nobody's way there stay; the ground follows."""
+    problem = ground.problem
+    packing = placed(problem, ground.gone)
+    assert packing is not None  # a ground is the best only when it is enough
+    if len(problem.wanted.quota_gangs):  # whom only a quota drives out is not seen on the nodes
+        return packing
+    classes, nodes, counts = packing.room.triples()
+    asked = np.zeros_like(problem.free)
+    np.add.at(asked, nodes, problem.wanted.demand[classes] * counts[:, np.newaxis])
+    free = problem.free.copy()
+    leaving = ground.gone[problem.unit]
+    np.add.at(free, problem.node[leaving], problem.freed[leaving])
+    gone = np.flatnonzero(ground.gone)
+    left = gone[np.argsort(-problem.cost[gone], kind="stable")].tolist()
+    while True:
+        idle = next((unit for unit in left if _idle(ground, unit, free, asked)), None)
+        if idle is None:
+            return packing
+        left.remove(idle)
+        ground.restore(idle)
+        if ground.wanting:
+            ground.leave([idle])
+            continue
+        mine = problem.unit == idle
+        free[problem.node[mine]] -= problem.freed[mine]
+
+
+def _idle(ground: Ground, unit: int, free: IntArray, asked: IntArray) -> bool:
+    """Whether a unit that has left could still be where it was: what is placed asks for no more than is left."""
+    if ground.needed(unit):
+        return False
+    problem = ground.problem
+    mine = problem.unit == unit
+    at = problem.node[mine]
+    return bool(((asked[at] == 0) | (free[at] - problem.freed[mine] >= asked[at])).all())
+
+
+def _victims(problem: VictimProblem, gone: BoolArray, packing: Packing) -> VictimSet:
+    classes, nodes, counts = packing.room.triples()
+    units = np.flatnonzero(gone).astype(np.int32)
+    return VictimSet(units, int(problem.cost[gone].sum()), 0, classes, nodes, counts)

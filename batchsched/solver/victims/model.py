@@ -1,0 +1,235 @@
+"""The CP-SAT model of victims: a boolean for each unit that may leave, counts of pods for nodes or sets of them.
+
+For a pod class on a node with room for `now` pods as it is, for `most` when everybody leaves it, and for m when all
+but a unit leave it:  x ≤ m + (most - m)·v  for each unit there. Where every m is `now` these rows say all there is to
+say, and nodes with equal numbers and the same units become one variable; elsewhere the resources are counted too.
+It may allow too much (several classes, rules of plugins); who asks places the gang for certain, and cuts.
+
+Source: measured in the design's notes on the session solver (pairwise rows, linearization 2, hinted by a greedy).
+
+Shapes: B bonds, C classes, F shares of units on sites, K entries of limits, R resources, S sites, U units, V variables.
+"""
+
+import numpy as np
+
+from batchsched.solver.engine.cpsat import Answer, Effort, maximise
+from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
+from batchsched.solver.victims.ground import ABUNDANT, Ground, Terms
+
+
+class VictimModel:
+    """The model of one problem; solving again after a cut writes only the cut."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._model = LinearModel()
+        units = terms.problem.units
+        self._leave = self._model.add_variables(np.zeros(units, np.int64), np.ones(units, np.int64))
+        self._cells = [self._cells_of(c) for c in range(len(terms.count))]
+        self._wanting: dict[int, int] = {}
+        self._pairwise()
+        self._capacity()
+        self._demand()
+        self._bonds_and_limits()
+        self._quotas()
+        for cut in terms.problem.cuts:
+            self.cut(np.isin(np.arange(units), cut))
+        self._cutoff: int | None = None
+
+    def solve(self, hint: Ground | None, below: int, effort: Effort) -> Answer:
+        """Find the least costly set of units that costs less than `below`; its first U values say who leaves."""
+        cost = self._terms.problem.cost
+        if self._cutoff is None:
+            self._cutoff = self._model.add_row(self._leave, cost, upper=below - 1)
+        self._model.set_row(self._cutoff, 0, below - 1)
+        objective = np.zeros(self._model.variables, np.int64)
+        objective[: len(cost)] = -cost
+        return maximise(self._model, objective, effort, hint=None if hint is None else self._values(hint))
+
+    def cut(self, gone: BoolArray) -> None:
+        """Forbid a set of units [U], and less than it: somebody else has to leave."""
+        staying = np.flatnonzero(~gone)
+        self._model.add_row(self._leave[staying], np.ones(len(staying), np.int64), lower=1)
+
+    def _cells_of(self, klass: int) -> "_Cells":
+        return _Cells(self._terms, klass, self._model)
+
+    def _pairwise(self) -> None:
+        """Rows x - (most - m)·v <= m, for each cell and each unit that holds pods back there."""
+        for cells in self._cells:
+            step = cells.most - cells.without
+            some = np.flatnonzero(step > 0)
+            width = cells.size[cells.cell[some]]
+            columns = np.stack([cells.x[cells.cell[some]], self._leave[cells.unit[some]]], 1)
+            factors = np.stack([np.ones(len(some), np.int64), -step[some] * width], 1)
+            self._model.add_rows(
+                np.arange(len(some) + 1) * 2,
+                columns.ravel(),
+                factors.ravel(),
+                np.full(len(some), -HIGHEST),
+                cells.without[some] * width,
+            )
+
+    def _capacity(self) -> None:
+        """Σ demand·x <= free + Σ freed·v, resource by resource, on the sites where rows by pairs do not suffice."""
+        terms, several = self._terms, len(self._terms.count) > 1
+        wanted = terms.problem.wanted
+        loose = np.ones(len(terms.sites), np.bool_)
+        if not several:
+            loose = ~self._cells[0].merged
+        free = terms.problem.free[terms.sites]
+        order = np.argsort(terms.site, kind="stable")
+        edges = np.searchsorted(terms.site[order], np.arange(len(terms.sites) + 1))
+        for site in np.flatnonzero(loose).tolist():
+            shares = order[edges[site] : edges[site + 1]]
+            for r in np.flatnonzero((wanted.demand > 0).any(axis=0)).tolist():
+                self._one_capacity(site, r, shares, int(free[site, r]))
+
+    def _one_capacity(self, site: int, r: int, shares: IntArray, free: int) -> None:
+        terms = self._terms
+        columns, factors = [], []
+        for c, cells in enumerate(self._cells):
+            demand = int(terms.problem.wanted.demand[c, r])
+            if demand and cells.of_site[site] >= 0:
+                columns.append(int(cells.x[cells.of_site[site]]))
+                factors.append(demand)
+        if not columns:
+            return
+        freed = terms.freed[shares, r]
+        columns += self._leave[terms.unit[shares[freed > 0]]].tolist()
+        factors += (-freed[freed > 0]).tolist()
+        if free < 0:  # only who wants the node has to pay what it is overcommitted by
+            columns.append(self._wants(site))
+            factors.append(-free)
+            free = 0
+        divisor = int(np.gcd.reduce(np.array(factors, np.int64)))
+        self._model.add_row(np.array(columns), np.array(factors, np.int64) // divisor, upper=free // divisor)
+
+    def _wants(self, site: int) -> int:
+        """The boolean without which no pod goes to a site."""
+        known = self._wanting.get(site)
+        if known is None:
+            known = int(self._model.add_variables(np.zeros(1, np.int64), np.ones(1, np.int64))[0])
+            self._wanting[site] = known
+            for c, cells in enumerate(self._cells):
+                if cells.of_site[site] >= 0:
+                    pair = np.array([cells.x[cells.of_site[site]], known])
+                    self._model.add_row(pair, np.array([1, -self._terms.most[c, site]]), upper=0)
+        return known
+
+    def _demand(self) -> None:
+        """As many pods as the gang, and each of its subgroups, needs; no more of a class than there are."""
+        terms = self._terms
+        wanted = terms.problem.wanted
+        xs = [cells.x for cells in self._cells]
+        for c, x in enumerate(xs):
+            self._model.add_row(
+                x, np.ones(len(x), np.int64), lower=int(terms.count[c]) if terms.rigid else 0,
+                upper=HIGHEST if terms.rigid else int(terms.count[c]),
+            )  # fmt: skip
+        if terms.rigid:
+            return
+        every = np.concatenate(xs)
+        self._model.add_row(every, np.ones(len(every), np.int64), lower=terms.minimum)
+        for s, least in enumerate(wanted.sub_need.tolist()):
+            mine = [xs[c] for c in np.flatnonzero(wanted.subgroup == s).tolist()]
+            if least and mine:
+                some = np.concatenate(mine)
+                self._model.add_row(some, np.ones(len(some), np.int64), lower=int(least))
+
+    def _bonds_and_limits(self) -> None:
+        problem = self._terms.problem
+        for unit, other in zip(problem.bond_unit.tolist(), problem.bond_with.tolist(), strict=True):
+            self._model.add_row(self._leave[[unit, other]], np.array([1, -1]), upper=0)
+        for row, most in enumerate(problem.limit.tolist()):
+            mine = problem.limit_row == row
+            if mine.any():
+                self._model.add_row(
+                    self._leave[problem.limit_unit[mine]], problem.limit_amount[mine], upper=most
+                )
+
+    def _quotas(self) -> None:
+        """What a gang that needs all its pods lacks in its quotas has to be freed there."""
+        problem = self._terms.problem
+        wanted = problem.wanted
+        if not len(wanted.quota_gangs) or not self._terms.rigid:
+            return
+        asked, held = self._terms.count @ wanted.demand, problem.total()
+        for q in np.flatnonzero(wanted.quota_member[:, 0]).tolist():
+            inside = problem.quota_unit[q]
+            for r in np.flatnonzero((asked > 0) & (problem.quota_left[q] < UNLIMITED)).tolist():
+                lack = int(asked[r] - problem.quota_left[q, r])
+                self._free_at_least(np.flatnonzero(inside & (held[:, r] > 0)), held[:, r], lack)
+            if wanted.fresh[0]:
+                ends = np.flatnonzero(inside & problem.ends)
+                self._free_at_least(ends, problem.ends.astype(np.int64), int(1 - problem.gangs_left[q]))
+
+    def _free_at_least(self, units: IntArray, amounts: IntArray, lack: int) -> None:
+        if lack > 0:
+            self._model.add_row(self._leave[units], amounts[units], lower=lack)
+
+    def _values(self, ground: Ground) -> IntArray:
+        values = np.zeros(self._model.variables, np.int64)
+        values[: len(ground.gone)] = ground.gone
+        for c, cells in enumerate(self._cells):
+            fit = np.bincount(
+                cells.of_site[cells.of_site >= 0],
+                ground.fit[c][cells.of_site >= 0],
+                len(cells.x),
+            ).astype(np.int64)
+            running = np.cumsum(fit)
+            left = np.maximum(0, self._terms.count[c] - (running - fit))
+            values[cells.x] = np.minimum(fit, left)
+        for site, wants in self._wanting.items():
+            cells_there = [cells.x[cells.of_site[site]] for cells in self._cells if cells.of_site[site] >= 0]
+            values[wants] = int(values[cells_there].any())
+        return values
+
+
+class _Cells:
+    """The counts of one class: a variable for each site, or for sites that are alike.
+
+    Attributes:
+      x: [X] the variables; size: [X] how many sites each stands for.
+      of_site: [S] the cell of a site, -1 for none.
+      cell, unit, without, most: [E] for each cell and unit there, what one of its sites takes at most while the unit
+        stays, and when nobody does.
+      merged: [S] sites about which rows by pairs say everything.
+    """
+
+    def __init__(self, terms: Terms, klass: int, model: LinearModel) -> None:
+        now, most = terms.now[klass], terms.most[klass]
+        loose_shares = terms.without[klass] > now[terms.site]
+        loose = np.bincount(terms.site[loose_shares], minlength=len(terms.sites)) > 0
+        self.merged = ~loose & (len(terms.count) == 1)
+        order = np.lexsort((terms.unit, terms.site))
+        edges = np.searchsorted(terms.site[order], np.arange(len(now) + 1)).tolist()
+        known: dict[object, int] = {}
+        self.of_site = np.full(len(now), NONE, np.int64)
+        sizes: list[int] = []
+        first: list[int] = []
+        for site in np.flatnonzero(most > 0).tolist():
+            shares = order[edges[site] : edges[site + 1]]
+            key: object = site
+            if self.merged[site]:
+                key = (int(now[site]), int(most[site]), terms.unit[shares].tobytes())
+            cell = known.setdefault(key, len(known))
+            if cell == len(sizes):
+                sizes.append(0)
+                first.append(site)
+            sizes[cell] += 1
+            self.of_site[site] = cell
+        self.size = np.array(sizes, np.int64)
+        most_of = most[first] if first else np.zeros(0, np.int64)
+        upper = np.minimum(most_of * self.size, terms.count[klass])
+        self.x = model.add_variables(np.zeros(len(sizes), np.int64), np.minimum(upper, ABUNDANT))
+        shares = (
+            np.concatenate([order[edges[site] : edges[site + 1]] for site in first])
+            if first
+            else np.zeros(0, np.int64)
+        )
+        self.cell = self.of_site[terms.site[shares]]
+        self.unit = terms.unit[shares]
+        self.without = terms.without[klass, shares]
+        self.most = most[terms.site[shares]]

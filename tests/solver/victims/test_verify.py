@@ -1,0 +1,97 @@
+"""The checker of victims: silent on sound answers, and it catches each kind of planted fault."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from batchsched.solver.victims.choose import VictimBudget, choose
+from batchsched.solver.victims.problem import VictimProblem, VictimSet
+from batchsched.solver.victims.verify import verify
+from tests.solver.victims.instances import victims_of
+
+LEVELS = [[0, 0, 1, 1]]
+
+
+def sound() -> tuple[VictimProblem, VictimSet]:
+    """A gang of two in one rack, for which two of four units leave; the third is the first one's surplus."""
+    units = [(2, {0: [8]}), (1, {1: [8]}), (9, {2: [8]}), (9, {3: [8]})]
+    problem = victims_of(
+        [[0]] * 4,
+        {"pods": 2, "demand": [8], "required": 0},
+        units,
+        levels=LEVELS,
+        bond_unit=np.array([0], np.int32),
+        bond_with=np.array([1], np.int32),
+        limit=np.array([2]),
+        limit_row=np.zeros(4, np.int32),
+        limit_unit=np.arange(4, dtype=np.int32),
+        limit_amount=np.ones(4, np.int64),
+    )
+    answer = choose(problem, VictimBudget())
+    assert answer is not None
+    return problem, answer
+
+
+def test_a_sound_answer_has_no_fault():
+    assert verify(*sound()) == ()
+
+
+def changed(answer: VictimSet, **fields) -> VictimSet:
+    arrays = {"units", "classes", "nodes", "counts"}
+    return replace(
+        answer,
+        **{name: np.array(value, np.int32) if name in arrays else value for name, value in fields.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    "fields, said",
+    [
+        ({"units": [1, 0]}, "not in order"),
+        ({"units": [0, 9]}, "does not exist"),
+        ({"cost": 2}, "the answer says 2"),
+        ({"bound": 4}, "above the cost"),
+        ({"greedy": 2}, "a greedy's 2"),
+        ({"units": [0], "cost": 2}, "unit 0 leaves and unit 1 does not"),
+        ({"units": [0, 1, 2], "cost": 12}, "limit 0 allows 2"),
+        ({"units": [0, 1, 2], "cost": 12}, "does without its room"),
+        ({"counts": [1, 0]}, "not positive"),
+        ({"counts": [1, 2]}, "2 pods and 3 are placed"),
+        ({"classes": [0], "nodes": [0], "counts": [1]}, "needs 2 pods and 1 are placed"),
+        ({"nodes": [0, 2]}, "lies in domains [0, 1]"),
+        ({"nodes": [2, 3]}, "node 2 has 0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_planted_fault_is_named(fields, said):
+    problem, answer = sound()
+    assert any(said in fault for fault in verify(problem, changed(answer, **fields)))
+
+
+def test_a_node_that_the_mask_refuses_is_named():
+    problem, answer = sound()
+    mask = problem.wanted.mask.copy()
+    mask[0, 0] = False
+    other = replace(problem, wanted=replace(problem.wanted, mask=mask))
+    assert any("its mask refuses" in fault for fault in verify(other, answer))
+
+
+def test_a_cut_that_is_not_kept_is_named():
+    problem, answer = sound()
+    other = replace(problem, cuts=(answer.units,))
+    assert any("cut 0" in fault for fault in verify(other, answer))
+
+
+def test_a_quota_that_is_not_kept_is_named():
+    problem, answer = sound()
+    wanted = replace(problem.wanted, quota_member=np.ones((1, 1), np.bool_))
+    wanted = replace(wanted, quota_free=np.zeros((1, 1), np.int64), quota_gangs=np.zeros(1, np.int64))
+    other = replace(
+        problem,
+        wanted=wanted,
+        quota_left=np.array([[8]]),
+        gangs_left=np.array([0]),
+        quota_unit=np.zeros((1, 4), np.bool_),
+    )
+    assert {fault[:7] for fault in verify(other, answer)} == {"quota 0"}
