@@ -7,6 +7,11 @@ ARGS ?=
 # The least coverage, branches counted, that all the tests together must reach.
 FLOOR ?= 85
 BENCH ?=
+# How long and how large the soak is.
+KILLS ?= 200
+SECONDS ?= 3600
+NODES ?= 5000
+PODS ?= 50000
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +20,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full controlplane conformance oracle lint format bench docs docs-serve generate pin clean distclean
+.PHONY: help setup demo test test-full soak controlplane conformance oracle lint format bench docs docs-serve generate pin clean distclean
 
 help: ## say what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -44,6 +49,9 @@ test: lint docs controlplane ## lint, docs, then every test with branch coverage
 
 test-full: ## the same, each property with at least 500 examples, freshly drawn
 	@HYPOTHESIS_PROFILE=full $(MAKE) --no-print-directory test
+
+soak: controlplane ## kill leaders, then churn (KILLS=200 SECONDS=3600 NODES=5000 PODS=50000, ARGS for more)
+	@$(BIN)/python -m tests.soak --kills $(KILLS) --seconds $(SECONDS) --nodes $(NODES) --pods $(PODS) $(ARGS)
 
 controlplane: $(READY) ## build kube-apiserver, etcd and kwok, which tests run against (once, minutes)
 	@$(BIN)/python -m tests.controlplane.build

@@ -31,7 +31,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-_PASSED_ON: Final = ("Authorization", "Content-Type", "Accept", "User-Agent")
+_PASSED_ON: Final = ("Authorization", "Content-Type", "Accept", "Accept-Encoding", "User-Agent")
 
 
 class Ending(Enum):
@@ -185,6 +185,8 @@ class Proxy:
     url: str = field(default="", init=False)
     seen: list[Exchange] = field(default_factory=list, init=False)
     """Every request so far."""
+    passed: list[Exchange] = field(default_factory=list, init=False)
+    """Those that went on to the API server, and when they did."""
     rules: list[Rule] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Self:
@@ -244,6 +246,7 @@ class Proxy:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=trust),
             auto_decompress=False,
+            skip_auto_headers=("Accept-Encoding",),  # what the client did not ask for it cannot read
             timeout=aiohttp.ClientTimeout(total=None),
         )
         self._runner = web.ServerRunner(
@@ -292,6 +295,7 @@ class Proxy:
             return await self._end(request, Ending.RESET)
 
     async def _pass(self, request: web.BaseRequest, body: bytes, fault: Fault) -> web.StreamResponse:
+        self.passed.append(Exchange(request.method, request.path_qs, time.monotonic()))
         headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
         url = URL(self.server + request.raw_path, encoded=True)
         async with self._session.request(request.method, url, data=body or None, headers=headers) as answer:

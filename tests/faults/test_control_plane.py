@@ -1,0 +1,96 @@
+"""A bad control plane: the API server ends and comes back, and etcd stands still for longer than a Lease lasts."""
+
+import itertools
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from batchsched.model.custom import API_VERSION as GROUPS
+from tests.controlplane.fixtures import Namespace, eventually, start
+from tests.controlplane.plane import ApiFault, ControlPlane
+from tests.faults.load import Load
+from tests.faults.replicas import LEASE, Replicas, pair, running
+from tests.faults.witness import Witness
+
+CPUS = 16
+PODS = 60
+TAKES = 120.0
+NUMBERS = itertools.count(1)
+PAUSE = float(os.environ.get("BATCHSCHED_PAUSE", "7"))
+"""Seconds for which etcd stands still: longer than the Leases of these tests. `make soak` takes 20."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane that may be broken."""
+    with start(tmp_path_factory.mktemp("broken")) as plane:
+        plane.install_definitions()
+        yield plane
+
+
+@pytest.fixture
+def busy(broken: ControlPlane) -> Iterator[tuple[Replicas, Load, Witness]]:
+    """Two replicas, and work for them."""
+    name = f"busy-{next(NUMBERS)}"
+    broken.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    namespace = Namespace(broken.admin, name)
+    namespace.nodes(2 * PODS // CPUS + 1, prefix=name, cpu=CPUS)
+    load = Load(namespace, random.Random(8))
+    with Witness(broken.admin, CPUS).watching() as witness, running(*pair(broken, name)) as replicas:
+        replicas.ready()
+        yield replicas, load, witness
+
+
+def test_all_is_bound_whole_after_the_api_server_was_killed_and_came_back(broken, busy, record_property):
+    replicas, load, witness = busy
+    first, second = load.batch(PODS), load.batch(PODS)
+    load.submit(first)
+    eventually(lambda: witness.bound(load.namespace.name, first.pods), TAKES)
+    broken.kill("kube-apiserver", signal.SIGKILL)
+    time.sleep(1)
+    broken.start_apiserver()
+    eventually(lambda: serves(broken, load.namespace.path("podgroups", group=GROUPS)), TAKES)
+    recovered(replicas, load, witness, [first, second], record_property)
+
+
+def test_all_is_bound_whole_after_etcd_stood_still(broken, busy, record_property):
+    """Requests hang meanwhile, and the Lease is lost."""
+    replicas, load, witness = busy
+    first, second = load.batch(PODS), load.batch(PODS)
+    led = lease_holder(broken)
+    load.submit(first)
+    eventually(lambda: witness.bound(load.namespace.name, first.pods), TAKES)
+    with broken.paused("etcd"):
+        time.sleep(PAUSE)
+    recovered(replicas, load, witness, [first, second], record_property)
+    print(f"led by {led}, then by {lease_holder(broken)}")
+
+
+def recovered(replicas, load, witness, batches, record_property):
+    """Submit more work, and wait until everything is bound."""
+    begun = time.monotonic()
+    load.submit(batches[-1])
+    eventually(lambda: replicas.tend() and all(load.whole(one, witness) for one in batches), TAKES)
+    took = time.monotonic() - begun
+    print(f"all bound after {took:.2f} s")
+    record_property("recovery_seconds", took)
+    assert load.half(batches, witness) == {}
+    assert [name for one in batches for name in load.lost(one, witness)] == []
+
+
+def serves(plane, path):
+    """Whether a kind of ours is served already: the API server comes up before what is installed in it."""
+    try:
+        return plane.admin.get(path)
+    except ApiFault:
+        return None
+
+
+def lease_holder(plane):
+    return plane.admin.get(LEASE)["spec"].get("holderIdentity")

@@ -1,0 +1,22 @@
+"""kill -9 at any moment: the next leader finishes what the last one began, and nobody is lost or bound twice."""
+
+import pytest
+
+from tests.faults.kills import CPUS, Rounds, table
+from tests.faults.replicas import Terms, pair, running
+from tests.faults.witness import Witness
+
+TERMS = Terms()
+
+
+@pytest.mark.slow
+def test_gangs_are_whole_whenever_leaders_are_killed(plane, namespace):
+    with (
+        Witness(plane.admin, CPUS).watching() as witness,
+        running(*pair(plane, "killed", TERMS)) as replicas,
+    ):
+        rounds = Rounds(replicas, namespace, witness, seed=5)
+        while sum(one.kills for one in rounds.done) < 10:
+            print(rounds.run())
+    print("\n".join(table(rounds.done)))
+    assert all(one.resumed is None or one.resumed < 60 for one in rounds.done)

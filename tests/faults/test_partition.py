@@ -1,0 +1,101 @@
+"""Two replicas, and between one of them and the API server a network that lets nothing through: never do both write."""
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.proxy import Ending, Exchange, Proxy, lost
+from tests.faults.load import Load
+from tests.faults.replicas import Replica, Replicas, Terms, running
+from tests.faults.witness import Witness
+
+CPUS = 16
+PODS = 80
+TAKES = 120.0
+TERMS = Terms()
+
+pytestmark = pytest.mark.slow
+
+
+class Apart:
+    """Two replicas, each behind a network of its own."""
+
+    def __init__(
+        self, plane: ControlPlane, namespace: Namespace, proxies: tuple[Proxy, Proxy], witness: Witness
+    ):
+        self.plane = plane
+        self.proxies = proxies
+        self.witness = witness
+        self.load = Load(namespace, random.Random(9))
+        self.pair = tuple(Replica(plane, f"apart-{at}", proxy.url, TERMS) for at, proxy in enumerate(proxies))
+        self.replicas = Replicas(plane, self.pair)
+        namespace.nodes(3 * PODS // CPUS, cpu=CPUS)
+
+    def whole(self, *batches) -> bool:
+        return self.replicas.tend() and all(self.load.whole(one, self.witness) for one in batches)
+
+    def led(self) -> tuple[Proxy, Proxy]:
+        """Wait until one leads; returns its network, and that of the other."""
+        lead = self.replicas.ready()
+        own, other = self.proxies if lead is self.pair[0] else reversed(self.proxies)
+        return own, other
+
+
+@pytest.fixture
+def apart(plane: ControlPlane, namespace: Namespace) -> Iterator[Apart]:
+    with (
+        Proxy(plane.server, plane.certificate) as left,
+        Proxy(plane.server, plane.certificate) as right,
+        Witness(plane.admin, CPUS).watching() as witness,
+    ):
+        made = Apart(plane, namespace, (left, right), witness)
+        with running(*made.pair):
+            yield made
+
+
+def binds(proxy: Proxy, since: float) -> list[Exchange]:
+    """The bindings that reached the API server through a network after a moment."""
+    return [one for one in list(proxy.passed) if one.path.endswith("/binding") and one.at > since]
+
+
+def test_whoever_is_cut_off_stops_before_the_other_begins(apart, record_property):
+    own, other = apart.led()
+    first, second = apart.load.batch(PODS), apart.load.batch(PODS)
+    with apart.load.submitting(first, 1.0):
+        eventually(lambda: binds(own, 0.0), TAKES)
+        with own.partitioned():
+            begun = time.monotonic()
+            eventually(lambda: binds(other, begun) and apart.whole(first), TAKES)
+            taken = time.monotonic() - begun
+            apart.load.submit(second)
+        # What the other one waited for so long goes through now, if it still waits.
+        eventually(lambda: apart.whole(first, second), TAKES)
+    time.sleep(1.0)
+    print(f"cut off for {taken:.2f} s, until all was bound by the other one")
+    record_property("recovery_seconds", taken)
+    assert binds(own, binds(other, begun)[0].at) == []
+    assert apart.load.half([first, second], apart.witness) == {}
+    assert apart.load.lost(first, apart.witness) + apart.load.lost(second, apart.witness) == []
+
+
+def test_whoever_hears_no_answers_stops_before_the_other_begins(apart, record_property):
+    """Its binds are carried out for a while, and it cannot know which."""
+    own, other = apart.led()
+    batch = apart.load.batch(PODS)
+    with apart.load.submitting(batch, 1.0):
+        eventually(lambda: binds(own, 0.0), TAKES)
+        begun = time.monotonic()
+        own.on(lost(Ending.STALL), watch=False)
+        eventually(lambda: apart.whole(batch), TAKES)
+    eventually(lambda: apart.replicas.tend() and apart.replicas.leader() in apart.pair, TAKES)
+    taken = time.monotonic() - begun
+    record_property("recovery_seconds", taken)
+    print(f"all bound {taken:.2f} s after the answers ceased, {len(binds(own, begun))} of them unheard")
+    later = binds(other, begun)
+    assert not later or binds(own, later[0].at) == []
+    assert apart.load.half([batch], apart.witness) == {}
+    assert apart.load.lost(batch, apart.witness) == []

@@ -1,0 +1,148 @@
+"""One leader that is kept busy: jobs come and go at a steady rate on a full cluster, and nothing of it may leak."""
+
+import random
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import psutil
+
+from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.plane import ControlPlane
+from tests.faults.load import Batch, Load
+from tests.faults.replicas import Replica, running
+from tests.faults.witness import Witness
+
+SHARE: Final = 0.005
+"""Of the pods, which share comes and goes together."""
+EVERY: Final = 10.0
+"""Seconds between two samples."""
+WARM_UP: Final = 0.2
+"""The share of the samples that nothing is said of: caches fill, and the allocator settles."""
+GROWTH: Final = 0.05
+"""By which the memory of the last third may be above that of the first."""
+PATIENCE: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large the cluster is."""
+
+    nodes: int
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The scheduler at one moment: MiB of resident memory, open files, threads, CPU seconds, and binds until then."""
+
+    seconds: float
+    rss: float
+    files: int
+    threads: int
+    cpu: float
+    binds: int
+
+
+@dataclass
+class Churn:
+    """Fills a cluster, and replaces its jobs one batch after another.
+
+    Args:
+      plane: the control plane.
+      namespace: for the pods.
+      size: of the cluster.
+      seed: of the load.
+    """
+
+    plane: ControlPlane
+    namespace: Namespace
+    size: Size
+    seed: int
+    samples: list[Sample] = field(default_factory=list)
+    took: list[float] = field(default_factory=list)
+    """Seconds from the first pod of a batch until all of them were bound."""
+
+    def run(self, seconds: float) -> Iterator[Sample]:
+        """Fill the cluster, and yield a sample now and then for so long.
+
+        Raises:
+          AssertionError: an invariant does not hold.
+        """
+        batch = max(10, int(self.size.pods * SHARE))
+        room = -(-(self.size.pods + batch) // self.size.nodes)
+        with ThreadPoolExecutor(8) as some:
+            list(some.map(lambda at: self.namespace.nodes(1, f"node-{at}", cpu=room), range(self.size.nodes)))
+        load = Load(self.namespace, random.Random(self.seed))
+        scheduler = Replica(self.plane, "soak-busy")
+        with Witness(self.plane.admin, room).watching() as witness, running(scheduler):
+            alive: deque[Batch] = deque()
+            while sum(len(one.pods) for one in alive) < self.size.pods:
+                alive.append(
+                    self._submit(load, witness, 10 * batch if self.size.pods > 20 * batch else batch)
+                )
+            begun = last = time.monotonic()
+            self.took.clear()
+            while time.monotonic() - begun < seconds:
+                load.remove(alive.popleft())
+                alive.append(self._submit(load, witness, batch))
+                assert not witness.complaints, "; ".join(witness.complaints)
+                assert scheduler.runs, "the scheduler has ended"
+                if time.monotonic() - last >= EVERY:
+                    last = time.monotonic()
+                    self.samples.append(_sample(scheduler.pid, last - begun, len(witness.binds)))
+                    yield self.samples[-1]
+            half = load.half(alive, witness)
+            lost = [name for one in alive for name in load.lost(one, witness)]
+            assert not half, f"half bound: {half}"
+            assert not lost, f"lost: {lost}"
+        assert self.grown() <= GROWTH, "memory grows"
+
+    def grown(self) -> float:
+        """By which share the memory of the last third of the samples is above that of the first."""
+        kept = self.samples[int(len(self.samples) * WARM_UP) :]
+        if len(kept) < 6:
+            return 0.0
+        third = len(kept) // 3
+        first, last = (statistics.median(one.rss for one in part) for part in (kept[:third], kept[-third:]))
+        return last / first - 1
+
+    def summary(self) -> Iterator[str]:
+        """Say what came of it, in lines for people."""
+        if not self.samples:
+            return
+        last = self.samples[-1]
+        took = sorted(self.took)
+        yield (
+            f"churn on {self.size.nodes} nodes with {self.size.pods} pods for {last.seconds:.0f} s: {last.binds} binds"
+        )
+        yield (
+            f"memory {self.samples[0].rss:.0f} to {last.rss:.0f} MiB, peak {max(one.rss for one in self.samples):.0f}; "
+            f"the last third is {100 * self.grown():+.1f} % above the first"
+        )
+        yield f"open files {self.samples[0].files} to {last.files}, threads {self.samples[0].threads} to {last.threads}"
+        yield f"a batch was bound after {took[len(took) // 2]:.2f} s (median of {len(took)}), {took[-1]:.2f} s at worst"
+
+    def _submit(self, load: Load, witness: Witness, pods: int) -> Batch:
+        batch, begun = load.batch(pods), time.monotonic()
+        load.submit(batch)
+        eventually(lambda: load.whole(batch, witness), PATIENCE)
+        self.took.append(time.monotonic() - begun)
+        return batch
+
+
+def _sample(pid: int, seconds: float, binds: int) -> Sample:
+    process = psutil.Process(pid)
+    times = process.cpu_times()
+    return Sample(
+        seconds=seconds,
+        rss=process.memory_info().rss / 2**20,
+        files=process.num_fds(),
+        threads=process.num_threads(),
+        cpu=times.user + times.system,
+        binds=binds,
+    )
