@@ -1,6 +1,7 @@
 """The yardstick of fairness: who held how much, and what each was entitled to at that moment.
 
-Every policy is measured with the same one, whatever it divides by itself. The demand-capped fair share of a queue:
+Every policy is measured with the same one, whatever it divides by itself; it shares no code with what it measures, and
+works on all moments at once. The demand-capped fair share of a queue:
 first its guarantee, as far as it wants that much; then the surplus goes to siblings by weight, nobody getting more than
 wanted (water-filling), from the root downwards. Of it follow
 
@@ -12,7 +13,7 @@ Source: Armada's scheduler simulator, for the error; Jain, Chiu and Hawe, A Quan
 Discrimination for Resource Allocation in Shared Computer Systems, DEC-TR-301, 1984, for the index.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +25,9 @@ from batchsched.model.queue import Queue
 from batchsched.sim.result import RunResult
 
 _EPSILON: Final = 1e-12
+_ROOT: Final = ""
+_OWN: Final = "/"
+"""Behind the name of a queue with children: the row of its own gangs. No queue's name has it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,75 +120,106 @@ def _capacity(result: RunResult, resource: str, times: Floats) -> Floats:
 
 
 class _Tree:
-    """Queues under their parents, and what they may have of one resource."""
+    """Queues under their parents, and what they may have of one resource at T moments.
+
+    What a queue with children wants for its own gangs stands beside the children, with weight 1. A queue that states no
+    guarantee has what its children's come to; children whose guarantees come to more than their parent's have
+    each a part of theirs.
+    """
 
     def __init__(self, queues: Sequence[Queue], names: Sequence[str], resource: str) -> None:
-        self._columns = {name: at for at, name in enumerate(names)}
         self._resource = resource
-        self._queues = {queue.name: queue for queue in queues}
-        self._children: dict[str | None, list[str]] = {}
-        for queue in queues:
-            parent = queue.spec.parent if queue.spec.parent in self._queues else None
-            self._children.setdefault(parent, []).append(queue.name)
-        self._children.setdefault(None, []).extend(name for name in names if name not in self._queues)
+        self._specs = {queue.name: queue.spec for queue in queues}
+        below: dict[str, list[str]] = {}
+        for name in sorted({*self._specs, *names}):
+            below.setdefault(self._parent(name), []).append(name)
+        self._rows = [_ROOT]
+        """Parents before their children, the root first."""
+        self._children: list[list[int]] = []
+        self._column: dict[int, int] = {}
+        """Of the demand, by the row in which a queue's own gangs stand."""
+        columns = {name: at for at, name in enumerate(names)}
+        for name in self._rows:
+            mine = [*below.get(name, ()), *([f"{name}{_OWN}"] if name in below and name in columns else ())]
+            self._children.append([len(self._rows) + at for at in range(len(mine))])
+            self._rows.extend(mine)
+        for row, name in enumerate(self._rows):
+            queue = name.removesuffix(_OWN)
+            if queue in columns and (queue != name or not self._children[row]):
+                self._column[row] = columns[queue]
 
     def divide(self, wanted: Floats, capacity: Floats) -> Floats:
         """[T, Q] fair shares in base units, of [T, Q] demands and [T] capacities."""
+        guarantee = self._guarantees(capacity)
+        floor, ceiling = self._bounds(wanted, guarantee)
+        share = floor.copy()
+        share[:, 0] = capacity
         fair = np.zeros_like(wanted)
-        demands: dict[str, Floats] = {}
-        for name in self._children[None]:
-            self._demand(name, wanted, demands)
-        self._hand_down(None, capacity, demands, fair)
+        for row, children in enumerate(self._children):
+            if children:
+                surplus = np.maximum(0.0, share[:, row] - floor[:, children].sum(axis=1))
+                weights = np.array([self._weight(child) for child in children])
+                share[:, children] += _by_weight(ceiling[:, children] - floor[:, children], weights, surplus)
+            if row in self._column:
+                at = self._column[row]
+                # A guarantee that is not lent is kept without being wanted: nobody misses that.
+                fair[:, at] = np.minimum(share[:, row], wanted[:, at])
         return fair
 
-    def _demand(self, name: str, wanted: Floats, demands: dict[str, Floats]) -> None:
-        own = self._own(name, wanted)
-        for child in self._children.get(name, ()):
-            self._demand(child, wanted, demands)
-            own = own + demands[child]
-        demands[name] = np.minimum(own, self._amount(name, "limit", np.inf))
+    def _guarantees(self, capacity: Floats) -> Floats:
+        """[T, rows] guarantees within limits, scaled where those of children come to more than the parent's."""
+        limit = self._amounts("limit", np.inf)
+        stated = self._amounts("guarantee", np.nan)
+        summed = np.zeros(len(stated))
+        for row in reversed(range(len(stated))):
+            backed = sum(min(summed[child], limit[child]) for child in self._children[row])
+            summed[row] = backed if np.isnan(stated[row]) else stated[row]
+        found = np.repeat(np.minimum(summed, limit)[None, :], len(capacity), axis=0)
+        found[:, 0] = capacity
+        for row, children in enumerate(self._children):
+            claimed = found[:, children].sum(axis=1)
+            part = np.minimum(1.0, found[:, row] / np.maximum(claimed, _EPSILON))
+            found[:, children] *= part[:, None]
+        return found
 
-    def _own(self, name: str, wanted: Floats) -> Floats:
-        at = self._columns.get(name)
-        nothing: Floats = np.zeros(len(wanted))
-        return nothing if at is None else wanted[:, at]
+    def _bounds(self, wanted: Floats, guarantee: Floats) -> tuple[Floats, Floats]:
+        """[T, rows] what each has before surplus is divided, and the most that it can use."""
+        limit, lending = self._amounts("limit", np.inf), self._amounts("lending_limit", np.inf)
+        most = np.minimum(limit, guarantee + self._amounts("borrowing_limit", np.inf))
+        floor, ceiling, kept = np.zeros((3, *guarantee.shape))
+        for row in reversed(range(1, len(self._rows))):
+            children = self._children[row]
+            wants = wanted[:, self._column[row]] if row in self._column else ceiling[:, children].sum(axis=1)
+            lent = np.maximum(0.0, guarantee[:, row] - kept[:, children].sum(axis=1))
+            kept[:, row] = np.maximum(0.0, lent - lending[row])
+            least = np.maximum(np.maximum(wants, kept[:, row]), floor[:, children].sum(axis=1))
+            floor[:, row] = np.minimum(guarantee[:, row], least)
+            ceiling[:, row] = np.maximum(np.minimum(wants, most[:, row]), floor[:, row])
+        return floor, ceiling
 
-    def _hand_down(
-        self, parent: str | None, budget: Floats, demands: Mapping[str, Floats], fair: Floats
-    ) -> None:
-        names = self._children.get(parent, [])
-        if not names:
-            return
-        wants = np.stack([demands[name] for name in names], axis=1)
-        guarantee = np.array([self._amount(name, "guarantee", 0.0) for name in names])
-        lending = np.array([self._amount(name, "lending_limit", np.inf) for name in names])
-        borrowing = np.array([self._amount(name, "borrowing_limit", np.inf) for name in names])
-        weights = np.array([self._weight(name) for name in names])
-        # Guarantees that add up to more than there is are met in part, all in the same one.
-        scale = np.minimum(1.0, budget / max(guarantee.sum(), _EPSILON))
-        promised = guarantee[None, :] * scale[:, None]
-        wants = np.minimum(wants, promised + borrowing[None, :])
-        base = np.minimum(wants, promised)
-        kept = np.maximum(base, np.minimum(promised, np.maximum(0.0, guarantee - lending)[None, :]))
-        shares = base + water_filled(wants - base, weights, budget - kept.sum(axis=1))
-        for at, name in enumerate(names):
-            column = self._columns.get(name)
-            below = shares[:, at]
-            if column is not None:
-                # What is left of a queue's share when its children have theirs is for its own gangs.
-                deeper = sum((demands[child] for child in self._children.get(name, ())), np.zeros(len(below)))
-                fair[:, column] = np.maximum(0.0, below - deeper)
-                below = below - fair[:, column]
-            self._hand_down(name, below, demands, fair)
+    def _amounts(self, field: str, default: float) -> Floats:
+        """[rows] what queues state."""
+        found = np.full(len(self._rows), default)
+        for row, name in enumerate(self._rows):
+            if name in self._specs:
+                found[row] = in_base_units(getattr(self._specs[name], field)).get(self._resource, default)
+        return found
 
-    def _amount(self, name: str, field: str, default: float) -> float:
-        queue = self._queues.get(name)
-        stated = in_base_units(getattr(queue.spec, field)) if queue is not None else {}
-        return float(stated.get(self._resource, default))
+    def _parent(self, name: str) -> str:
+        parent = self._specs[name].parent if name in self._specs else None
+        return parent if parent in self._specs else _ROOT
 
-    def _weight(self, name: str) -> float:
-        queue = self._queues.get(name)
-        return queue.spec.weight if queue is not None else 1.0
+    def _weight(self, row: int) -> float:
+        spec = self._specs.get(self._rows[row])
+        return spec.weight if spec is not None else 1.0
+
+
+def _by_weight(caps: Floats, weights: Floats, budget: Floats) -> Floats:
+    """Divide among those with a weight; what they leave, among those without in equal parts."""
+    poured = water_filled(caps, weights, budget)
+    if (weights > 0).all():
+        return poured
+    return poured + water_filled(caps, np.where(weights > 0, 0.0, 1.0), budget - poured.sum(axis=1))
 
 
 def water_filled(caps: Floats, weights: Floats, budget: Floats) -> Floats:

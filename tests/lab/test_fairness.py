@@ -5,6 +5,10 @@ from hypothesis import strategies as st
 
 from batchsched.lab.fairness import measure, water_filled
 from batchsched.model.queue import Queue
+from batchsched.ordering.entitlements import entitlements
+from batchsched.ordering.fairness.registry import make
+from batchsched.ordering.layout import Capacity, Load, lay_out, policies_of
+from batchsched.ordering.tree import QueueTree
 from batchsched.sim.result import QueueSeries, RunResult, Series
 
 GPU = "nvidia.com/gpu"
@@ -75,11 +79,21 @@ def test_shares_are_handed_down_the_tree():
     assert fair(rows, *queues) == {"a": 0.125, "b": 0.375, "right": 0.5}
 
 
-def test_who_has_no_weight_gets_nothing_of_the_surplus():
-    assert fair([(0, "a", 0, 50), (0, "b", 0, 50)], queue("a", weight=0.0), queue("b")) == {
-        "a": 0.0,
-        "b": 0.5,
-    }
+def test_who_has_no_weight_gets_what_the_others_leave():
+    queues = [queue("a", weight=0.0), queue("b")]
+    assert fair([(0, "a", 0, 70), (0, "b", 0, 50)], *queues) == {"a": 0.5, "b": 0.5}
+    assert fair([(0, "a", 0, 70), (0, "b", 0, 150)], *queues) == {"a": 0.0, "b": 1.0}
+
+
+def test_gangs_of_a_queue_with_children_stand_beside_them():
+    queues = [queue("top"), queue("a", parent="top"), queue("b")]
+    rows = [(0, "top", 0, 100), (0, "a", 0, 100), (0, "b", 0, 100)]
+    assert fair(rows, *queues) == {"top": 0.25, "a": 0.25, "b": 0.5}
+
+
+def test_a_queue_without_a_guarantee_has_that_of_its_children():
+    queues = [queue("top"), queue("a", parent="top", guarantee={GPU: 80}), queue("b")]
+    assert fair([(0, "a", 0, 100), (0, "b", 0, 100)], *queues) == {"a": 0.9, "b": 0.1}
 
 
 def test_the_error_is_what_queues_miss_of_what_is_theirs():
@@ -137,3 +151,49 @@ def test_water_filling_uses_all_it_may_and_nobody_envies(drawn, budget):
     # Whoever is not full stands at the level that nobody is above.
     thirsty = poured[heavy] < caps[0][heavy] - 1e-9
     assert (poured[heavy] / weights[heavy])[thirsty] == pytest.approx(level)
+
+
+_THOUSANDS = (1000).__mul__
+
+
+@st.composite
+def trees(draw):
+    """Queues of a random tree with random settings, and what each wants."""
+    count = draw(st.integers(1, 6))
+    amount = st.one_of(st.none(), st.integers(0, 60).map(_THOUSANDS))
+    queues, wanted = [], {}
+    for at in range(count):
+        settings = {
+            "weight": draw(st.sampled_from([0.0, 1.0, 2.0, 3.0])),
+            "parent": draw(st.sampled_from([None, *(f"q{one}" for one in range(at))])),
+        }
+        guarantee, limit = draw(amount), draw(amount)
+        if limit is not None:
+            settings["limit"] = {GPU: limit}
+        if guarantee is not None:
+            guarantee = guarantee if limit is None else min(guarantee, limit)
+            settings["guarantee"] = {GPU: guarantee}
+            lending = draw(amount)
+            if lending is not None:
+                settings["lendingLimit"] = {GPU: min(lending, guarantee)}
+        borrowing = draw(amount)
+        if borrowing is not None:
+            settings["borrowingLimit"] = {GPU: borrowing}
+        queues.append(queue(f"q{at}", **settings))
+        wanted[f"q{at}"] = _THOUSANDS(draw(st.integers(0, 80)))
+    return queues, wanted
+
+
+@pytest.mark.properties
+@given(trees(), st.integers(1, 150).map(_THOUSANDS))
+def test_the_yardstick_agrees_with_the_entitlements_that_sessions_work_with(tree, total):
+    """Another implementation of the same definition, but that it counts in whole devices."""
+    queues, wanted = tree
+    made = measure(result([(0, name, 0, amount) for name, amount in wanted.items()], total), queues)
+    request = {name: np.array([amount], np.int64) for name, amount in wanted.items()}
+    capacity = Capacity((GPU,), np.array([total], np.int64), np.array([True]))
+    shares = lay_out(QueueTree(queues), capacity, Load({}, request))
+    entitled = entitlements(shares, policies_of(shares, make("drf", {}), {}))
+    for name, fair in zip(made.queues, made.fair[0] * total, strict=True):
+        # A device or two on each level of the tree may go to one queue or another: of thousands.
+        assert abs(min(entitled.fair[shares.home(name), 0], wanted[name]) - fair) <= 12.0
