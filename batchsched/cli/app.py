@@ -6,7 +6,20 @@ from collections.abc import Callable, Iterable
 
 import typer
 
-from batchsched.cli import decide, demo, explain, install, lab, record, replay, run, schema, simulate, version
+from batchsched.cli import (
+    decide,
+    demo,
+    explain,
+    install,
+    lab,
+    record,
+    replay,
+    run,
+    schema,
+    simulate,
+    version,
+    what_if,
+)
 
 
 def told(command: Callable[..., object]) -> str:
@@ -40,6 +53,7 @@ app.command(help=told(replay.replay), epilog=replay.EXAMPLES)(replay.replay)
 app.command(help=told(schema.schema), epilog=schema.EXAMPLES)(schema.schema)
 app.add_typer(_group(simulate.COMMANDS), name="simulate", help=simulate.HELP)
 app.add_typer(_group(lab.COMMANDS), name="lab", help=lab.HELP)
+app.command(name="what-if", help=told(what_if.what_if), epilog=what_if.EXAMPLES)(what_if.what_if)
 app.command(help=told(run.run), epilog=run.EXAMPLES)(run.run)
 app.command(help=told(install.install), epilog=install.EXAMPLES)(install.install)
 app.command(help=told(demo.demo), epilog=demo.EXAMPLES)(demo.demo)

@@ -1,33 +1,60 @@
 """`batchsched explain`: why a PodGroup is placed, or is not."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed
+from batchsched.cli.options import (
+    Config,
+    Context,
+    Format,
+    Kubeconfig,
+    Now,
+    Output,
+    ProfileName,
+    Seed,
+    existing,
+)
 
 if TYPE_CHECKING:
     from batchsched.cli.session import Session
 
 EXAMPLES = """Examples:
 
+batchsched explain podgroup/bert -n team-a
+
 batchsched explain examples/ --pod-group research/long-context
 
 batchsched explain cluster.json.gz --pod-group team-a/bert -o json
 """
+_LIVE = frozenset({"podgroup", "podgroups", "pg", "pod", "pods", "po"})
 
 
 def explain(
-    files: Files,
-    pod_group: Annotated[
-        str,
-        typer.Option(
-            "--pod-group",
-            metavar="NS/NAME",
-            help="The PodGroup; for a pod without one, the pod.",
+    subject: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="podgroup/NAME|FILE...",
+            help="A PodGroup, or a pod (pod/NAME), of the cluster; or files, as decide reads them, of whose "
+            "PodGroups one is explained.",
             show_default=False,
         ),
     ],
+    pod_group: Annotated[
+        str | None,
+        typer.Option(
+            "--pod-group",
+            metavar="NS/NAME",
+            help="The PodGroup of the files; for a pod without one, the pod.",
+            show_default=False,
+        ),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="Of a PodGroup of the cluster.")
+    ] = "default",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     config: Config = None,
     profile: ProfileName = None,
     seed: Seed = 0,
@@ -40,16 +67,31 @@ def explain(
     refused for which reason, and the room in each domain of the topology once everything else is placed.
     """
     from batchsched.cli.explanation import explained, print_explanation
+    from batchsched.cli.live import Place, live_session
     from batchsched.cli.printing import print_data
     from batchsched.cli.session import run_session
 
-    session = run_session(files, config, profile, seed, now)
-    found = explained(session, _key(pod_group, session))
+    named = _named(subject, namespace)
+    if named:
+        session = live_session(Place(kubeconfig, context, config, profile), seed)
+    elif pod_group is None:
+        raise typer.BadParameter("files need --pod-group NS/NAME, the one to explain")
+    else:
+        session = run_session(existing([Path(one) for one in subject]), config, profile, seed, now)
+    found = explained(session, _key(named or pod_group or "", session))
     if output is Output.TABLE:
         print_explanation(found)
     else:
         print_data(found, output)
     raise typer.Exit(session.exit_code)
+
+
+def _named(subject: list[str], namespace: str) -> str:
+    """Return the PodGroup of the cluster that is meant, "" where files are."""
+    kind, _, name = subject[0].partition("/")
+    if len(subject) > 1 or kind.lower() not in _LIVE or not name or Path(subject[0]).exists():
+        return ""
+    return name if "/" in name else f"{namespace}/{name}"
 
 
 def _key(stated: str, session: "Session") -> str:

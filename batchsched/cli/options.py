@@ -104,3 +104,15 @@ Now = Annotated[
     ),
 ]
 Format = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="The cluster; without it KUBECONFIG, the cluster we run in, or ~/.kube/config.",
+        exists=True,
+    ),
+]
+Context = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="A context of the kubeconfig.")
+]

@@ -71,9 +71,9 @@ def run_session(
             decision, answers = timed(reading.snapshot, profile, moment, seed, stopwatch)
         finally:
             stopwatch.close()
-    _tell([f"set aside: {sentence(one)}" for one in decision.set_aside])
+    tell([f"set aside: {sentence(one)}" for one in decision.set_aside])
     unused = without_effect(reading.snapshot.queues)
-    _tell([f"warning: {warning}" for warning in (*reading.warnings, *([unused] if unused else []))])
+    tell([f"warning: {warning}" for warning in (*reading.warnings, *([unused] if unused else []))])
     return Session(reading.snapshot, profile, moment, seed, decision, answers, stopwatch.calls)
 
 
@@ -94,7 +94,7 @@ def profile_of(config: Path | None, name: str | None) -> Profile:
         *warnings,
         *([f"{config}: not installed, and passed over: {', '.join(absent)}"] if absent else []),
     ]
-    _tell([f"warning: {line}" for line in lines])
+    tell([f"warning: {line}" for line in lines])
     return profile
 
 
@@ -147,7 +147,8 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _tell(lines: Sequence[str]) -> None:
+def tell(lines: Sequence[str]) -> None:
+    """Write lines to standard error, not too many of them."""
     for line in lines[:_MOST_SHOWN]:
         print(line, file=sys.stderr)
     if len(lines) > _MOST_SHOWN:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from batchsched.errors import UnusableInput
 from batchsched.kube.connection import Connection
+from batchsched.kube.reflector import Reflector
 from batchsched.model.decision import SetAside
 from batchsched.ports.clock import Clock
 from batchsched.service.wiring import Service
@@ -12,6 +13,10 @@ from batchsched.settings.schema import Profile
 
 PATIENCE = 120.0
 """Seconds that listing a whole cluster may take."""
+TRIES = 2
+"""Failures of a list after which no other is waited for."""
+LOOK = 0.02
+"""Seconds between two looks at whether all is there."""
 
 
 async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]) -> Service:
@@ -24,14 +29,21 @@ async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]
     following = asyncio.create_task(service.follow(), name="look")
     try:
         async with asyncio.timeout(PATIENCE):
-            await service.synced()
+            while silent := [one for one in service.reflectors if not one.synced.is_set()]:
+                # Whoever may not list something will not be let a moment later: nobody is to wait for that.
+                if all(one.failures >= TRIES for one in silent):
+                    raise UnusableInput(f"the cluster does not list {_names(silent)}")
+                await clock.sleep(LOOK)
     except TimeoutError as error:
-        silent = ", ".join(one.resource.plural for one in service.reflectors if not one.synced.is_set())
-        raise UnusableInput(f"the cluster did not list {silent} within {PATIENCE:g} s") from error
+        raise UnusableInput(f"the cluster did not list {_names(silent)} within {PATIENCE:g} s") from error
     finally:
         following.cancel()
         await asyncio.wait([following])
     return service
+
+
+def _names(reflectors: Sequence[Reflector]) -> str:
+    return ", ".join(sorted(one.resource.plural for one in reflectors))
 
 
 def set_aside(service: Service) -> tuple[SetAside, ...]:

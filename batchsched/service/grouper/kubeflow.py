@@ -7,7 +7,6 @@ from batchsched.service.grouper.shape import (
     PodsOf,
     Shape,
     count,
-    labels_of,
     mapping,
     spec_of,
     status_of,
@@ -50,7 +49,7 @@ def _training_job(manifest: Manifest, field: str) -> Shape | None:
         pods = count(replicas[name].get("replicas"), 1)
         left = max(0, pods - done.get(name, 0))
         needed = min(_needed(spec, name, pods), left)
-        parts.append(PodsOf(name, pods, needed, labels_of(replicas[name].get("template")), pods - left))
+        parts.append(PodsOf(name, pods, needed, mapping(replicas[name].get("template")), pods - left))
     return Shape(tuple(parts), ROLES, wishes=_wishes(run)) if parts else None
 
 

@@ -7,7 +7,6 @@ from batchsched.service.grouper.shape import (
     PodsOf,
     Shape,
     count,
-    labels_of,
     listed,
     mapping,
     spec_of,
@@ -34,13 +33,13 @@ def ray_job(manifest: Manifest) -> Shape | None:
 def _cluster(spec: Manifest) -> Shape | None:
     if spec.get("suspend") is True or not mapping(spec.get("headGroupSpec")):
         return None
-    parts = [PodsOf(HEAD, 1, 1, labels_of(mapping(spec["headGroupSpec"]).get("template")))]
+    parts = [PodsOf(HEAD, 1, 1, mapping(mapping(spec["headGroupSpec"]).get("template")))]
     for group in listed(spec.get("workerGroupSpecs")):
         if group.get("suspend") is True:
             continue
         least = count(group.get("minReplicas"))
         wanted = max(least, count(group.get("replicas"), least))
         hosts = count(group.get("numOfHosts"), 1)
-        labels = labels_of(group.get("template"))
-        parts.append(PodsOf(text(group.get("groupName")), wanted * hosts, least * hosts, labels))
+        template = mapping(group.get("template"))
+        parts.append(PodsOf(text(group.get("groupName")), wanted * hosts, least * hosts, template))
     return Shape(tuple(parts), (GROUP,))

@@ -19,15 +19,20 @@ class PodsOf:
       name: of the part, as its pods name it in a label.
       pods: that it makes.
       minimum: that are needed together; no more than `pods`.
-      labels: that its pods get.
+      template: of its pods.
       gone: pods that have done their work and do not come again.
     """
 
     name: str
     pods: int
     minimum: int
-    labels: Manifest = field(default_factory=dict)
+    template: Manifest = field(default_factory=dict)
     gone: int = 0
+
+    @property
+    def labels(self) -> Manifest:
+        """The labels that its pods get from the template."""
+        return mapping(mapping(self.template.get("metadata")).get("labels"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,3 @@ def spec_of(manifest: Manifest) -> Manifest:
 def status_of(manifest: Manifest) -> Manifest:
     """Return the status of an object."""
     return mapping(manifest.get("status"))
-
-
-def labels_of(template: object) -> Manifest:
-    """Return the labels of a pod template."""
-    return mapping(mapping(mapping(template).get("metadata")).get("labels"))

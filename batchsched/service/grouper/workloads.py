@@ -7,7 +7,6 @@ from batchsched.service.grouper.shape import (
     PodsOf,
     Shape,
     count,
-    labels_of,
     listed,
     mapping,
     spec_of,
@@ -36,7 +35,7 @@ def job(manifest: Manifest) -> Shape | None:
     else:
         left = pods if not succeeded else 1
     needed = max(0, min(pods, left))
-    return Shape((PodsOf("", pods, needed, labels_of(spec.get("template")), pods - needed),))
+    return Shape((PodsOf("", pods, needed, mapping(spec.get("template")), pods - needed),))
 
 
 def _pods_of_job(spec: Manifest) -> int:
@@ -70,8 +69,8 @@ def jobset(manifest: Manifest) -> Shape | None:
         each = _pods_of_job(made)
         later = (in_order and at > 0) or bool(listed(one.get("dependsOn")))
         left = max(0, jobs - done.get(name, 0)) * each
-        labels = labels_of(made.get("template"))
-        parts.append(PodsOf(name, jobs * each, 0 if later else left, labels, jobs * each - left))
+        pods = mapping(made.get("template"))
+        parts.append(PodsOf(name, jobs * each, 0 if later else left, pods, jobs * each - left))
     return Shape(tuple(parts), (REPLICATED_JOB,)) if parts else None
 
 
@@ -86,9 +85,9 @@ def leader_worker_set(manifest: Manifest) -> Shape | None:
     size = count(template.get("size"), 1)
     annotations = mapping(mapping(manifest.get("metadata")).get("annotations"))
     leader_first = spec.get("startupPolicy") == "LeaderReady" or EXCLUSIVE in annotations
-    labels = labels_of(template.get("leaderTemplate")) or labels_of(template.get("workerTemplate"))
+    pods = mapping(template.get("leaderTemplate")) or mapping(template.get("workerTemplate"))
     needed = min(size, 1) if leader_first else size
-    return Shape((PodsOf("", size, needed, labels),), gang_label=GROUP_INDEX)
+    return Shape((PodsOf("", size, needed, pods),), gang_label=GROUP_INDEX)
 
 
 def stateful_set(manifest: Manifest) -> Shape | None:
@@ -97,4 +96,4 @@ def stateful_set(manifest: Manifest) -> Shape | None:
     if spec.get("podManagementPolicy") != "Parallel":
         return None
     replicas = count(spec.get("replicas"), 1)
-    return Shape((PodsOf("", replicas, replicas, labels_of(spec.get("template"))),))
+    return Shape((PodsOf("", replicas, replicas, mapping(spec.get("template"))),))

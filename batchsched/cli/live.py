@@ -1,0 +1,87 @@
+"""Commands that look at a running cluster: they list it, and write nothing."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchsched.cli.session import Session, profile_of, tell, timed
+from batchsched.cli.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from batchsched.service.wiring import Service
+    from batchsched.settings.schema import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which cluster, and how it is scheduled.
+
+    Args:
+      kubeconfig, context: the cluster.
+      config, profile: how.
+    """
+
+    kubeconfig: Path | None
+    context: str | None
+    config: Path | None
+    profile: str | None
+
+
+def live_session(place: Place, seed: int) -> Session:
+    """Decide one session over a cluster as it is.
+
+    Raises:
+      UnusableInput: there is no cluster to talk to, or it does not say what is there.
+      InvalidInput: the configuration cannot be used.
+    """
+    profile = profile_of(place.config, place.profile)
+    return decided(asyncio.run(_look(place, profile)), profile, time.time(), seed)
+
+
+def what_if_sessions(place: Place, files: Sequence[Path], seed: int) -> tuple[Session, Session, list[str]]:
+    """Decide a session without and one with the objects of files; returns both, and what the files bring.
+
+    Raises:
+      UnusableInput: as `live_session`, or there is nothing to schedule in the files.
+      InvalidInput: the configuration, or an object, cannot be used.
+    """
+    from batchsched.service.supposed import Supposed
+
+    profile = profile_of(place.config, place.profile)
+    service = asyncio.run(_look(place, profile))
+    now = time.time()
+    before = decided(service, profile, now, seed)
+    supposed = Supposed(service, profile.scheduler_name, now)
+    supposed.put(files)
+    tell([f"warning: {line}" for line in supposed.warnings])
+    return before, decided(service, profile, now, seed), supposed.gangs()
+
+
+def decided(service: "Service", profile: "Profile", now: float, seed: int) -> Session:
+    """Decide a session over what was looked at."""
+    from dataclasses import replace
+
+    from batchsched.service.live import set_aside
+
+    snapshot = service.cache.snapshot()
+    snapshot = replace(snapshot, set_aside=(*snapshot.set_aside, *set_aside(service)))
+    stopwatch = Stopwatch()
+    try:
+        decision, answers = timed(snapshot, profile, now, seed, stopwatch)
+    finally:
+        stopwatch.close()
+    return Session(snapshot, profile, now, seed, decision, answers, stopwatch.calls)
+
+
+async def _look(place: Place, profile: "Profile") -> "Service":
+    from batchsched.kube.clock import SystemClock
+    from batchsched.kube.connection import Connection
+    from batchsched.kube.credentials import Credentials
+    from batchsched.service.live import look
+
+    clock = SystemClock()
+    async with Connection(Credentials(place.kubeconfig, place.context), clock) as connection:
+        return await look(connection, clock, [profile])
