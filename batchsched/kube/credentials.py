@@ -67,6 +67,14 @@ class Credentials:
         told = _SERVICE_ACCOUNT / "namespace"
         return told.read_text().strip() if self._in_cluster and told.exists() else "default"
 
+    @property
+    def preferred_namespace(self) -> str:
+        """The namespace of the context, or that we run in: the one that `kubectl` would take."""
+        if self._in_cluster:
+            return self.namespace
+        context = self._chosen(self._stated())
+        return str(context.get("namespace") or "default")
+
     def load(self, *, anew: bool = False) -> Identity:
         """Return what is valid now; `anew` also asks an exec plugin again (the server said 401).
 
@@ -123,15 +131,23 @@ class Credentials:
         """Yield what the kubeconfigs say of the user of the context, and where it is said."""
         if self._in_cluster:
             return
-        found = [(path, yaml.safe_load(path.read_text()) or {}) for path in self._paths() if path.exists()]
+        found = self._stated()
+        name = self._chosen(found).get("user")
+        for path, file in found:
+            for user in file.get("users") or ():
+                if name is not None and user["name"] == name:
+                    yield path, user.get("user") or {}
+
+    def _stated(self) -> list[tuple[Path, Mapping[str, Any]]]:
+        return [(path, yaml.safe_load(path.read_text()) or {}) for path in self._paths() if path.exists()]
+
+    def _chosen(self, found: list[tuple[Path, Mapping[str, Any]]]) -> Mapping[str, Any]:
+        """Return the context, {} where there is none."""
         wanted = self._context or next(
             (one["current-context"] for _, one in found if one.get("current-context")), ""
         )
         contexts = [one for _, file in found for one in file.get("contexts") or () if one["name"] == wanted]
-        for path, file in found:
-            for user in file.get("users") or ():
-                if contexts and user["name"] == contexts[0]["context"].get("user"):
-                    yield path, user.get("user") or {}
+        return (contexts[0].get("context") or {}) if contexts else {}
 
     def _files(self, now: client.Configuration) -> tuple[tuple[str, float], ...]:
         """Return the files behind a configuration, and when each was written."""

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from batchsched.cli import exit_code
 from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.plane import ControlPlane
 from tests.e2e.running import Scheduler, all_bound, group, make, pods
 
 pytestmark = pytest.mark.usefixtures("scheduler")
@@ -82,6 +84,17 @@ def test_events_are_in_the_words_of_kube_scheduler(namespace):
     assert (done["type"], done["action"]) == ("Normal", "Binding")
     assert done["note"] == f"Successfully assigned {namespace.name}/bert-1 to {node}"
     eventually(lambda: "GangScheduled" in events(namespace, "bert"), SOON)
+
+
+def test_gangs_are_listed_with_why_they_wait(plane: ControlPlane, namespace, capsys):
+    namespace.nodes(1, cpu=1)
+    namespace.gang("bert", 2, cpu=1)
+    eventually(lambda: scheduled(status(namespace, "bert")).get("reason") == "InsufficientResources", SOON)
+    asked = ["get", "pg", "-n", namespace.name, "-o", "wide", "--kubeconfig", str(plane.kubeconfig())]
+    assert exit_code(asked) == 0
+    titles, line = capsys.readouterr().out.splitlines()
+    assert titles.startswith("NAME   PHASE     MIN   PLACED   RUNNING   QUEUE     AGE")
+    assert "InsufficientResources: " in line
 
 
 def test_queues_say_what_they_hold_and_who_waits(namespace):

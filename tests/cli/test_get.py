@@ -1,0 +1,153 @@
+"""`batchsched get` with a kubectl user's habits, against a server that answers what it is told."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from typing_extensions import override
+
+GROUPS = "/apis/scheduling.batchsched.dev/v1alpha1"
+BERT = {"metadata": {"name": "bert", "namespace": "team"}, "spec": {"minMember": 2}}
+
+
+class Api(ThreadingHTTPServer):
+    """Answers by path."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: dict[str, Any] = {}
+        self.asked: list[str] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Api
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        self.server.asked.append(self.path)
+        found = self.server.answers.get(path)
+        status = 200
+        if found is None:
+            status = 404
+            found = {"kind": "Status", "reason": "NotFound", "message": f"{path} not found", "code": 404}
+        body = json.dumps(found).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    server = Api()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def get(api, command, tmp_path: Path):
+    config = tmp_path / "kubeconfig"
+    user = {"name": "u", "user": {"token": "t"}}
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{api.server_port}"}}
+    contexts = [
+        {"name": name, "context": {"cluster": "c", "user": "u", **more}}
+        for name, more in (("here", {"namespace": "team"}), ("plain", {}))
+    ]
+    stated = {"clusters": [cluster], "users": [user], "contexts": contexts, "current-context": "here"}
+    config.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config"} | stated))
+    return lambda *arguments: command("get", *arguments, "--kubeconfig", config)
+
+
+def listed(*items: Any) -> Any:
+    return {"kind": "PodGroupList", "apiVersion": "scheduling.batchsched.dev/v1alpha1", "items": list(items)}
+
+
+def test_gangs_of_the_contexts_namespace_are_listed(api, get):
+    api.answers[f"{GROUPS}/namespaces/team/podgroups"] = listed(BERT)
+    for name in ("podgroups", "podgroup", "pg", "PodGroups"):
+        result = get(name)
+        assert result.code == 0
+        assert result.out.splitlines()[0].split() == [
+            "NAME",
+            "PHASE",
+            "MIN",
+            "PLACED",
+            "RUNNING",
+            "QUEUE",
+            "AGE",
+        ]
+        assert result.out.splitlines()[1].startswith("bert   <unknown>   2 ")
+
+
+def test_namespace_may_be_stated_and_all_of_them_asked_for(api, get):
+    api.answers[f"{GROUPS}/namespaces/other/podgroups"] = listed()
+    api.answers[f"{GROUPS}/namespaces/default/podgroups"] = listed()
+    api.answers[f"{GROUPS}/podgroups"] = listed(BERT)
+    assert get("pg", "-n", "other").err == "No podgroups found in other namespace.\n"
+    assert get("pg", "--context", "plain").err == "No podgroups found in default namespace.\n"
+    assert get("pg", "-A").out.splitlines()[1].split()[:2] == ["team", "bert"]
+
+
+def test_one_or_several_may_be_named(api, get):
+    api.answers[f"{GROUPS}/namespaces/team/podgroups/bert"] = BERT | {"kind": "PodGroup"}
+    assert len(get("pg", "bert").out.splitlines()) == 2
+    assert get("pg", "bert", "-o", "json").data["kind"] == "PodGroup"
+    assert [one["metadata"]["name"] for one in get("pg", "bert", "bert", "-o", "json").data["items"]] == [
+        "bert"
+    ] * 2
+
+
+def test_name_that_is_not_there_is_an_error(get):
+    result = get("pg", "absent")
+    assert result.code == 1
+    assert "not found" in result.err
+    assert not result.out
+
+
+def test_data_are_as_the_server_has_them(api, get):
+    api.answers[f"{GROUPS}/namespaces/team/podgroups"] = listed(BERT)
+    assert get("pg", "-o", "json").data["items"] == [BERT]
+    assert yaml.safe_load(get("pg", "-o", "yaml").out)["items"] == [BERT]
+
+
+def test_queues_live_in_no_namespace(api, get):
+    queue = {"metadata": {"name": "ml"}, "spec": {"parent": "research"}}
+    api.answers[f"{GROUPS}/queues"] = listed(queue) | {"kind": "QueueList"}
+    for more in ((), ("-n", "other"), ("-A",)):
+        assert get("bq", *more).out.splitlines()[1].split()[:2] == ["ml", "research"]
+
+
+def test_labels_are_asked_of_the_server(api, get):
+    api.answers[f"{GROUPS}/namespaces/team/podgroups"] = listed()
+    get("pg", "-l", "app=bert")
+    assert api.asked[-1].endswith("?labelSelector=app%3Dbert")
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (("pods",), "no kind 'pods'"),
+        (("pg", "bert", "-A"), "one namespace only"),
+        (("pg", "bert", "-l", "a=b"), "leave one of them out"),
+    ],
+    ids=["kind", "everywhere", "selector"],
+)
+def test_what_makes_no_sense_is_refused(get, arguments, complaint):
+    result = get(*arguments)
+    assert result.code == 2
+    assert complaint in " ".join(result.err.replace("│", " ").split())
