@@ -85,4 +85,7 @@ class DominantShare(FairShare):
 def shares_of(siblings: Siblings, usage: IntArray) -> FloatArray:
     """[S] dominant resource shares, in thousandths, were this the usage [S, R]."""
     borrowed = np.maximum(0, usage - siblings.guarantee)
-    return per_weight(_THOUSAND * dominant(borrowed, siblings.lendable, siblings.weighed), siblings.weight)
+    # As in Kueue, a resource of which nobody lends anything is passed over, but for queues of weight 0.
+    lent = siblings.weighed & (siblings.lendable > 0)
+    share = per_weight(_THOUSAND * dominant(borrowed, siblings.lendable, lent), siblings.weight)
+    return np.where((siblings.weight <= 0) & (borrowed[:, siblings.weighed] > 0).any(axis=1), np.inf, share)

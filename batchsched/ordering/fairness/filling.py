@@ -50,8 +50,7 @@ def _rise(
     wanted: FloatArray, left: FloatArray, pace: FloatArray, start: FloatArray, part: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
     """Return [S] parts when everybody is sated or stopped, and [R] the resources that are spent."""
-    part = part.copy()
-    begun = part
+    begun, part = part, part.copy()
     rising: BoolArray = np.asarray(wanted.any(axis=1))
     gone = np.zeros(wanted.shape[1])
     open_: BoolArray = np.asarray(wanted.any(axis=0))

@@ -6,7 +6,7 @@ from typing_extensions import override
 from batchsched.ordering import batch
 from batchsched.ordering.fairness.policy import FairShare
 from batchsched.ordering.fairness.siblings import Siblings
-from batchsched.ordering.policy import FloatArray, IntArray
+from batchsched.ordering.policy import FloatArray, IntArray, Policy
 
 
 class Priority(FairShare):
@@ -22,7 +22,7 @@ class Priority(FairShare):
     """
 
     name = "priority"
-    gangs = batch.Priority()
+    gangs: Policy | None = batch.Priority()
 
     @override
     def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:

@@ -33,9 +33,9 @@ def cluster(**amounts: int) -> Capacity:
 def shares_of(
     queues: Sequence[Queue],
     capacity: Capacity,
-    usage: Mapping[str, Sequence[int]] | None = None,
-    waits: Mapping[str, Sequence[int]] | None = None,
-    history: Mapping[str, Sequence[float]] | None = None,
+    usage: Mapping[str, Any] | None = None,
+    waits: Mapping[str, Any] | None = None,
+    history: Mapping[str, Any] | None = None,
 ) -> Shares:
     """The tree as arrays; `waits` comes on top of `usage`."""
     zero = np.zeros(len(capacity.resources), np.int64)
