@@ -3,6 +3,7 @@
 networkx holds the tree and finds its cycles; what the session needs often is read off once, by name.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,34 +14,32 @@ from pydantic.alias_generators import to_camel
 from batchsched.errors import InvalidInput
 from batchsched.model.custom import in_base_units
 from batchsched.model.podgroup import DEFAULT_QUEUE
-from batchsched.model.queue import Queue
+from batchsched.model.queue import Queue, QueueSpec
 
-WITHOUT_EFFECT: Final = (
-    "weight",
-    "priority",
-    "guarantee",
-    "lending_limit",
-    "borrowing_limit",
-    "user_limits",
-    "reclaim_min_runtime_seconds",
-    "policy",
-)
-"""Settings of a Queue that are validated, and set aside while queues have no entitlements."""
+ENTITLING: Final = frozenset({"guarantee", "weight", "priority", "policy"})
+"""Settings of a Queue by which capacity is divided; without any of them queues are entitled to nothing."""
+WITHOUT_EFFECT: Final = ("reclaim_min_runtime_seconds",)
+"""Settings of a Queue that are validated, and set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """What one queue allows in its subtree.
+    """What one queue allows in its subtree, to all or to one user; or what it allows to others.
 
     Args:
       name: of the queue.
       resources: limits in base units; a resource that is not named has none.
       pod_groups: how many PodGroups may run, or None.
+      user: who is limited, "" for everybody together.
+      kept: of the guarantees of which queues this keeps what they do not lend: it holds for everybody outside
+        their subtrees; none for a limit on the queue itself.
     """
 
     name: str
     resources: Mapping[str, int]
-    pod_groups: int | None
+    pod_groups: int | None = None
+    user: str = ""
+    kept: tuple[str, ...] = ()
 
 
 class QueueTree:
@@ -49,7 +48,7 @@ class QueueTree:
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = {queue.name: queue for queue in queues}
         self._limits = {
-            name: QueueLimit(name, in_base_units(queue.spec.limit), queue.spec.max_running_pod_groups)
+            name: QueueLimit(name, _at_most(queue.spec), queue.spec.max_running_pod_groups)
             for name, queue in self._queues.items()
         }
         for name, queue in self._queues.items():
@@ -59,6 +58,11 @@ class QueueTree:
                 )
         if cycles(self._queues.values()):
             raise InvalidInput("the queues form a cycle", object="Queue", field="spec.parent")
+
+    @property
+    def entitles(self) -> bool:
+        """True when some queue states what divides capacity between queues."""
+        return any(ENTITLING & queue.spec.model_fields_set for queue in self._queues.values())
 
     @property
     def queues(self) -> Mapping[str, Queue]:
@@ -79,13 +83,55 @@ class QueueTree:
             at = queue.spec.parent if queue else None
         return tuple(chain)
 
-    def limits(self) -> tuple[QueueLimit, ...]:
-        """Return the queues that limit anything, by name."""
+    def limits(self, users: Iterable[tuple[str, str]] = ()) -> tuple[QueueLimit, ...]:
+        """Return all that queues limit, by name.
+
+        Args:
+          users: (queue, user) of whoever has pods or wants them.
+        """
+        plain = (one for one in self._limits.values() if one.resources or one.pod_groups is not None)
         return tuple(
-            limit
-            for _, limit in sorted(self._limits.items())
-            if limit.resources or limit.pod_groups is not None
+            sorted(
+                (*plain, *self._of_users(users), *self._of_others()),
+                key=lambda one: (one.name, one.kept, one.user),
+            )
         )
+
+    def _of_users(self, users: Iterable[tuple[str, str]]) -> Iterable[QueueLimit]:
+        if not any(queue.spec.user_limits for queue in self._queues.values()):
+            return
+        above = {(name, user) for queue, user in users if user for name in self.ancestry(queue)}
+        for name, user in sorted(above):
+            queue = self._queues.get(name)
+            if queue is not None and queue.spec.user_limits:
+                yield QueueLimit(name, in_base_units(queue.spec.user_limits), user=user)
+
+    def _of_others(self) -> Iterable[QueueLimit]:
+        kept = {name: found for name, queue in sorted(self._queues.items()) if (found := _kept(queue.spec))}
+        for name, amounts in kept.items():
+            yield QueueLimit(name, amounts, kept=(name,))
+        highest = tuple(name for name in kept if not kept.keys() & set(self.ancestry(name)[1:]))
+        if len(highest) > 1:
+            together: Counter[str] = Counter()
+            for name in highest:
+                together.update(kept[name])
+            yield QueueLimit(", ".join(highest), together, kept=highest)
+
+
+def _at_most(spec: QueueSpec) -> dict[str, int]:
+    """By resource, what a queue may use: its limit, and no more above its guarantee than it may borrow."""
+    most, guarantee = dict(in_base_units(spec.limit)), in_base_units(spec.guarantee)
+    for resource, borrowed in in_base_units(spec.borrowing_limit).items():
+        bound = guarantee.get(resource, 0) + borrowed
+        most[resource] = min(most.get(resource, bound), bound)
+    return most
+
+
+def _kept(spec: QueueSpec) -> dict[str, int]:
+    """By resource, how much of its guarantee a queue does not lend, where that is something."""
+    guarantee = in_base_units(spec.guarantee)
+    lending = in_base_units(spec.lending_limit)
+    return {one: guarantee[one] - lent for one, lent in lending.items() if lent < guarantee[one]}
 
 
 def cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
@@ -108,6 +154,5 @@ def without_effect(queues: Iterable[Queue]) -> str:
     if not stated:
         return ""
     return (
-        f"these settings of queues are checked and have no effect yet: {', '.join(stated)}; "
-        "limit and maxRunningPodGroups count"
+        f"these settings of queues are checked and have no effect yet: {', '.join(stated)}; the others count"
     )

@@ -41,9 +41,12 @@ class Line:
         """Return the line without some gangs."""
         if not identities:
             return self
-        kept = [at for at, one in enumerate(self.members) if one.identity not in identities]
+        return self.at([at for at, one in enumerate(self.members) if one.identity not in identities])
+
+    def at(self, places: list[int]) -> "Line":
+        """Return the gangs at these places, in this order."""
         return Line(
-            [self.members[at] for at in kept], self.needs[kept], self.estimates[kept], self.room[kept]
+            [self.members[at] for at in places], self.needs[places], self.estimates[places], self.room[places]
         )
 
 

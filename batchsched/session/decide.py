@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -33,9 +34,10 @@ from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.session.admission import Admission, without_pods
 from batchsched.session.backlog import Line
 from batchsched.session.diagnosis import Diagnosis, permit_refusal
+from batchsched.session.entitled import Turns
 from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.frame import Frame
-from batchsched.session.gang import Gang, Members
+from batchsched.session.gang import Entitled, Gang, Members
 from batchsched.session.held import revisit
 from batchsched.session.joint import Joint, Outcome, with_gang
 from batchsched.session.levels import Levels
@@ -46,9 +48,6 @@ from batchsched.session.quotas import quotas, spend
 from batchsched.session.survey import Survey
 from batchsched.session.walk import Walk, Walked
 from batchsched.settings.schema import Profile
-
-ALL = "all"
-"""The share of every tier while queues have no entitlements."""
 
 
 def decide(
@@ -87,8 +86,8 @@ class Draft:
     reservations: list[Reservation] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     nominated: list[tuple[Pod, int]] = field(default_factory=list)
-    objective: dict[int, float] = field(default_factory=dict)
-    bound: dict[int, float] = field(default_factory=dict)
+    objective: dict[tuple[Entitled, int], float] = field(default_factory=dict)
+    bound: dict[tuple[Entitled, int], float] = field(default_factory=dict)
     tiers: tuple[TierAccount, ...] = ()
     gap: float = 0.0
     guard: bool = False
@@ -101,19 +100,21 @@ class Draft:
         """
         problem = formulation.problem
         wanted = np.bincount(
-            problem.tier[problem.gang], problem.weight * problem.count, minlength=len(formulation.priorities)
+            problem.tier[problem.gang], problem.weight * problem.count, minlength=len(formulation.tiers)
         )
         bound = np.maximum(wanted, outcome.objective) if self.bound else outcome.bound
-        for tier, priority in enumerate(formulation.priorities):
-            self.objective[priority] = self.objective.get(priority, 0.0) + float(outcome.objective[tier])
-            self.bound[priority] = self.bound.get(priority, 0.0) + float(bound[tier])
+        for tier, name in enumerate(formulation.tiers):
+            self.objective[name] = self.objective.get(name, 0.0) + float(outcome.objective[tier])
+            self.bound[name] = self.bound.get(name, 0.0) + float(bound[tier])
         self.guard |= outcome.solution.guard
 
     def close(self) -> None:
         """Turn the values into the account."""
         self.tiers = tuple(
-            TierAccount(share=ALL, priority=one, objective=self.objective[one], bound=self.bound[one])
-            for one in sorted(self.bound, reverse=True)
+            TierAccount(
+                share=one[0].share, priority=one[1], objective=self.objective[one], bound=self.bound[one]
+            )
+            for one in sorted(self.bound, key=lambda one: (one[0], -one[1]))
         )
         total = sum(self.bound.values())
         self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
@@ -137,6 +138,7 @@ class Sessions:
         self.held: tuple[HeldGang, ...] = snapshot.held
         self._rest = frozenset(snapshot.resting)
         self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
+        self._turns = Turns(self.frame, self._policy, profile.scheduler_name)
         self._levels = Levels(snapshot, self.frame.table)
         self._admission = Admission.of(self.frame, self._levels, snapshot)
 
@@ -171,11 +173,13 @@ class Sessions:
             if not self.frame.table.nodes:
                 draft.refusals += [_no_nodes(one) for one in waiting]
             elif not self.profile.solver.enabled:
-                self._podwise(walk, draft, waiting, now, seed)
+                self._podwise(
+                    walk, draft, self._turns.arranged(line, self._admission, now).members, now, seed
+                )
             elif self.profile.selection == "ordered":
-                self._ordered(walk, draft, line, now, brief)
+                self._ordered(walk, draft, self._turns.arranged(line, self._admission, now), now, brief)
             else:
-                self._joint(walk, draft, waiting, seed, listener)
+                self._joint(walk, draft, waiting, now, (seed, listener))
             self._heed(walk, draft)
             walk.keep()
             return self._decision(draft, brief)
@@ -209,16 +213,34 @@ class Sessions:
         return self._spent(scene, draft.walked)
 
     def _joint(
-        self, walk: Walk, draft: Draft, waiting: Sequence[Members], seed: int, telemetry: Telemetry
+        self,
+        walk: Walk,
+        draft: Draft,
+        waiting: Sequence[Members],
+        now: float,
+        context: tuple[int, Telemetry],
     ) -> None:
         """Select by weight: all gangs of a window at once, window after window."""
-        with telemetry.stage("admit"):
-            gangs = self._admitted(draft, waiting)
+        with context[1].stage("admit"):
+            gangs = self._turns.of(self._admitted(draft, waiting), now)
+            gangs.sort(key=lambda gang: gang.tier)
         scene = self._scene(draft)
-        window = self.profile.session_window
-        for first in range(0, len(gangs), window):
-            scene = self._window(walk, draft, scene, gangs[first : first + window], (seed, telemetry))
+        for some in self._batches(gangs):
+            there = {one.gang.members.identity for one in draft.walked}
+            chosen = [one for one in some if not one.follows or one.members.identity in there]
+            scene = self._window(walk, draft, scene, chosen, context)
         draft.close()
+
+    def _batches(self, gangs: Sequence[Gang]) -> Iterable[Sequence[Gang]]:
+        """Cut gangs into windows; where surplus follows its gang, each share is one, since it has to see it placed."""
+        parts: Iterable[Iterable[Gang]] = [gangs]
+        if any(gang.follows for gang in gangs):
+            parts = (some for _, some in groupby(gangs, key=lambda gang: gang.tier[:2]))
+        window = self.profile.session_window
+        for part in parts:
+            members = list(part)
+            for first in range(0, len(members), window):
+                yield members[first : first + window]
 
     def _window(
         self, walk: Walk, draft: Draft, scene: Scene, gangs: Sequence[Gang], context: tuple[int, Telemetry]
@@ -258,9 +280,9 @@ class Sessions:
         return replace(scene, quotas=left)
 
     def _admitted(self, draft: Draft, waiting: Sequence[Members]) -> list[Gang]:
-        """Admit gangs: half bound ones, then the highest priority first, and in the policy's order within it."""
+        """Admit gangs, in the policy's order."""
         gangs: list[Gang] = []
-        for members in sorted(waiting, key=lambda one: self.frame.gang(one).tier):
+        for members in waiting:
             admitted = self._admission.gang(members)
             if isinstance(admitted, Refusal):
                 draft.refusals.append(admitted)
@@ -322,6 +344,7 @@ class Sessions:
             reservations=tuple(draft.reservations),
             set_aside=(
                 *self.frame.snapshot.set_aside,
+                *self._turns.set_aside,
                 *self.frame.broken.values(),
                 *_gone_without(self.frame.pipeline),
             ),

@@ -10,7 +10,7 @@ from batchsched.framework.constrain import Batch, Candidate
 from batchsched.framework.podclass import PodClass
 from batchsched.model.pod import SUB_GROUP_LABEL
 from batchsched.session.frame import Frame
-from batchsched.session.gang import Gang, GangPart, Members
+from batchsched.session.gang import Entitled, Gang, GangPart, Members
 from batchsched.session.levels import LevelChoice, Levels
 from batchsched.session.quotas import Quotas
 from batchsched.session.rows import rows_of
@@ -31,7 +31,7 @@ class Formulation:
       problem: the arrays.
       gangs: by gang number.
       parts: by class number, (gang number, part).
-      priorities: by tier; gangs that are half bound have tiers of their own, above the others.
+      tiers: (share, priority) by tier; gangs that are half bound have tiers of their own, above the others.
       quotas: by quota number.
       failures: which plugin broke in Constrain, by the number of the gang over which it did.
       gathered: gangs that a plugin's rule keeps in one domain of a node label, by number.
@@ -40,7 +40,7 @@ class Formulation:
     problem: Problem
     gangs: tuple[Gang, ...]
     parts: tuple[tuple[int, GangPart], ...]
-    priorities: tuple[int, ...]
+    tiers: tuple[tuple[Entitled, int], ...]
     quotas: Quotas
     failures: dict[int, str] = field(default_factory=dict)
     gathered: dict[int, str] = field(default_factory=dict)
@@ -140,7 +140,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         used_sub=_ints([one[1] for one in used + subs.used]),
         used_level=_ints([one[2] for one in used + subs.used]),
         used_domain=_ints([one[3] for one in used + subs.used]),
-        quota_member=scene.quotas.members(frame, [gang.queue for gang in gangs]),
+        quota_member=scene.quotas.members(frame, [gang.members.owner for gang in gangs]),
         quota_free=scene.quotas.free,
         quota_gangs=scene.quotas.gangs,
         partitions=tuple(batch.partitions),
@@ -149,8 +149,8 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         ordered=scene.profile.selection == "ordered",
         spread=scene.profile.placement == "spread",
     )
-    priorities = tuple(-least for _, least in tiers)
-    return Formulation(problem, tuple(gangs), parts, priorities, scene.quotas, failures, gathered)
+    named = tuple((share, -least) for _, share, least in tiers)
+    return Formulation(problem, tuple(gangs), parts, named, scene.quotas, failures, gathered)
 
 
 def lasting_problem(scene: Scene, gang: Gang) -> Problem:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
@@ -11,12 +12,26 @@ from batchsched.framework.podclass import PodClass
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.model.decision import Refusal
 from batchsched.model.meta import seconds
-from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
+from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, USER_LABEL, Pod
 from batchsched.model.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
 from batchsched.solver.problem import Problem
 
 ALONE: Final = "pod/"
 """The prefix of the identity of a pod that is a gang of one."""
+
+
+class Entitled(IntEnum):
+    """What a gang is entitled to by its queue, the strongest first; ALL while queues have no entitlements."""
+
+    ALL = 0
+    GUARANTEE = 1
+    FAIR = 2
+    BORROWING = 3
+
+    @property
+    def share(self) -> str:
+        """The share of a tier, as a decision names it."""
+        return self.name.lower()
 
 
 @dataclass(slots=True)
@@ -63,6 +78,20 @@ class Members:
         for pod in (*self.pending.values(), *(pod for pod, _ in self.bound.values())):
             return pod.labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
         return DEFAULT_QUEUE
+
+    @property
+    def user(self) -> str:
+        """Whose it is: the label of the PodGroup, else that of a pod; "" where nobody says."""
+        if self.group is not None and USER_LABEL in (self.group.metadata.labels or {}):
+            return self.group.metadata.labels[USER_LABEL]
+        for pod in (*self.pending.values(), *(pod for pod, _ in self.bound.values())):
+            return pod.labels.get(USER_LABEL, "")
+        return ""
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Against whom it counts: (queue, user)."""
+        return self.queue, self.user
 
     @property
     def minimum(self) -> int:
@@ -157,6 +186,8 @@ class Gang:
       parts: its classes, the largest request first.
       share: Σ dominant share over the pods that wait.
       needs: [R] what its first `need` pods ask for together, the smallest ones: less than this never suffices.
+      entitled: inside what of its queue's it stands in this session.
+      follows: it is surplus of a gang of the same session, and comes when that has its place.
     """
 
     members: Members
@@ -168,6 +199,8 @@ class Gang:
     parts: tuple[GangPart, ...]
     share: float
     needs: IntArray
+    entitled: Entitled = Entitled.ALL
+    follows: bool = False
 
     @property
     def key(self) -> str:
@@ -175,9 +208,9 @@ class Gang:
         return self.members.key
 
     @property
-    def tier(self) -> tuple[bool, int]:
-        """What comes first: half bound gangs, whose places are lost until they are whole; then priority."""
-        return not self.members.stranded, -self.priority
+    def tier(self) -> tuple[bool, Entitled, int]:
+        """What comes first: half bound gangs, whose places are lost until they are whole; then share and priority."""
+        return not self.members.stranded, self.entitled, -self.priority
 
     @property
     def size(self) -> int:
@@ -194,8 +227,8 @@ class Gang:
 
     @property
     def fresh(self) -> bool:
-        """True while no member is bound."""
-        return not self.members.bound
+        """True while no member has a place."""
+        return not self.members.bound and not self.follows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -98,7 +98,7 @@ class Joint:
     ) -> Outcome:
         formulation = self._formulation
         walked = self._walk_in_order(walk, shares_of(formulation, solution), first)
-        objective = np.zeros(len(formulation.priorities))
+        objective = np.zeros(len(formulation.tiers))
         weights = _weight_by_class(formulation)
         for number, one in walked.items():
             objective[formulation.problem.tier[number]] += _worth(weights, number, one)

@@ -153,7 +153,7 @@ class Podwise:
 
     def _try(self, gang: Gang, fence: Fence) -> Trial:
         trial = Trial(Walked(gang), fence, np.zeros(len(self._frame.table.resources), np.int64))
-        trial.queue = self._quotas.lacking(self._frame, gang.queue, trial.used, int(gang.fresh))
+        trial.queue = self._quotas.lacking(self._frame, gang.members.owner, trial.used, int(gang.fresh))
         if trial.queue:
             return trial
         try:
@@ -170,7 +170,7 @@ class Podwise:
         """Place one pod on the node of the highest score, the first of them; tell whether it has one."""
         frame = self._frame
         used = trial.used + part.pod_class.requests
-        over = self._quotas.lacking(frame, trial.walked.gang.queue, used, 0)
+        over = self._quotas.lacking(frame, trial.walked.gang.members.owner, used, 0)
         if over:
             trial.queue = over
             return False

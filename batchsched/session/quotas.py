@@ -1,5 +1,6 @@
 """What queues still allow: limits less what runs, at every ancestor."""
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,13 +11,17 @@ from batchsched.session.frame import Frame
 from batchsched.session.walk import Walked
 from batchsched.solver.problem import UNLIMITED, IntArray
 
+Owner = tuple[str, str]
+"""Against whom a gang counts: its queue, and its user or ""."""
+BoolArray = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quotas:
-    """The queues that limit anything, with what is left.
+    """All that queues limit, with what is left.
 
     Args:
-      limits: Q queues.
+      limits: Q limits.
       free: [Q, R] what may still be used, UNLIMITED where nothing is set.
       gangs: [Q] PodGroups that may still start, UNLIMITED where nothing is set.
       over: [Q, R] what was used beyond a limit as the session began: a limit can be lowered below it.
@@ -29,48 +34,39 @@ class Quotas:
     over: IntArray
     over_gangs: IntArray
 
-    def members(self, frame: Frame, queues: list[str]) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
-        """[Q, G] which of the gangs' queues lie in the subtree of each limiting queue."""
-        chains = {name: frozenset(frame.queues.ancestry(name)) for name in set(queues)}
-        rows = [[limit.name in chains[name] for name in queues] for limit in self.limits]
-        return np.array(rows, np.bool_).reshape(len(self.limits), len(queues))
+    def members(self, frame: Frame, owners: Sequence[Owner]) -> BoolArray:
+        """[Q, G] which gangs each limit is about, by the (queue, user) of the gangs."""
+        chains = {queue: frozenset(frame.queues.ancestry(queue)) for queue, _ in set(owners)}
+        rows = [[_is_about(limit, chains[queue], user) for queue, user in owners] for limit in self.limits]
+        return np.array(rows, np.bool_).reshape(len(self.limits), len(owners))
 
-    def lacking(self, frame: Frame, queue: str, requests: IntArray, gangs: int) -> str:
-        """Return the name of a queue that does not allow more requests [R] and gangs in `queue`, "" when all do."""
+    def lacking(self, frame: Frame, owner: Owner, requests: IntArray, gangs: int) -> str:
+        """Return the name of a queue that does not allow an owner more requests [R] and gangs, "" when all do."""
         if not self.limits:
             return ""
-        member = self.members(frame, [queue])[:, 0]
+        member = self.members(frame, [owner])[:, 0]
         over = ((requests > self.free) & (requests > 0)).any(axis=1) | (gangs > self.gangs)
         return next((self.limits[at].name for at in np.flatnonzero(over & member)), "")
 
 
 def quotas(frame: Frame, scheduler_name: str) -> Quotas:
-    """Measure what every limiting queue still allows; only pods that are ours count against queues."""
-    limits = frame.queues.limits()
-    resources = len(frame.table.resources)
-    free = np.full((len(limits), resources), UNLIMITED, np.int64)
+    """Measure what every limit still allows; only pods that are ours count against queues."""
+    limits = frame.queues.limits(members.owner for members in frame.gangs.values())
+    free = np.full((len(limits), len(frame.table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
     if not limits:
         return Quotas(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs))
-    rows = {limit.name: at for at, limit in enumerate(limits)}
     for at, limit in enumerate(limits):
         for resource, amount in limit.resources.items():
             if resource in frame.table.column:
                 free[at, frame.table.column[resource]] = amount
         if limit.pod_groups is not None:
             gangs[at] = limit.pod_groups
-    used = np.zeros_like(free)
-    running = np.zeros_like(gangs)
-    for members in frame.gangs.values():
-        ours = [pod for pod, _ in members.bound.values() if _ours(pod, scheduler_name)]
-        if not ours:
-            continue
-        above = [rows[name] for name in frame.queues.ancestry(members.queue) if name in rows]
-        if above:
-            running[above] += 1
-            for vector, _ in (frame.vectors(pod) for pod in ours):
-                used[above] += vector
+    used, running = _used(frame, limits, scheduler_name)
     left = np.where(free < UNLIMITED, free - used, free)
+    kept = [at for at, limit in enumerate(limits) if limit.kept]
+    if kept:
+        left[kept] = _beside(frame, limits, left, kept)
     left_gangs = np.where(gangs < UNLIMITED, gangs - running, gangs)
     return Quotas(
         limits,
@@ -81,11 +77,57 @@ def quotas(frame: Frame, scheduler_name: str) -> Quotas:
     )
 
 
+def _used(frame: Frame, limits: Sequence[QueueLimit], scheduler_name: str) -> tuple[IntArray, IntArray]:
+    """[Q, R] what pods in the subtrees hold, and [Q] how many gangs they are."""
+    used = np.zeros((len(limits), len(frame.table.resources)), np.int64)
+    running = np.zeros(len(limits), np.int64)
+    about: dict[Owner, list[int]] = {}
+    for members in frame.gangs.values():
+        ours = [pod for pod, _ in members.bound.values() if is_ours(pod, scheduler_name)]
+        if not ours:
+            continue
+        owner = members.owner
+        if owner not in about:
+            chain = frozenset(frame.queues.ancestry(owner[0]))
+            about[owner] = [
+                at for at, one in enumerate(limits) if _is_about(one, chain, owner[1]) != bool(one.kept)
+            ]
+        above = about[owner]
+        if above:
+            running[above] += 1
+            for vector, _ in (frame.vectors(pod) for pod in ours):
+                used[above] += vector
+    return used, running
+
+
+def _beside(frame: Frame, limits: Sequence[QueueLimit], left: IntArray, kept: Sequence[int]) -> IntArray:
+    """[K, R] what everybody else may still use beside what queues keep for themselves.
+
+    Args:
+      frame: the tables.
+      limits: Q limits.
+      left: [Q, R] of what queues keep, what they do not use yet.
+      kept: the K limits that keep something.
+    """
+    there = np.maximum(0, frame.free()).sum(axis=0)
+    unused = {limits[at].name: np.where(left[at] < UNLIMITED, np.maximum(0, left[at]), 0) for at in kept}
+    beside = [there - sum(unused[name] for name in limits[at].kept) for at in kept]
+    stated = left[kept] < UNLIMITED
+    return np.where(stated, np.maximum(0, beside), UNLIMITED)
+
+
+def _is_about(limit: QueueLimit, chain: Set[str], user: str) -> bool:
+    """Tell whether a limit is about gangs of a queue, given with its ancestors, and of a user."""
+    if limit.kept:
+        return chain.isdisjoint(limit.kept)
+    return limit.name in chain and limit.user in ("", user)
+
+
 def spend(quotas: Quotas, frame: Frame, walked: Walked) -> Quotas:
     """Return what queues still allow after a gang was placed."""
     if not quotas.limits:
         return quotas
-    member = quotas.members(frame, [walked.gang.queue])[:, 0]
+    member = quotas.members(frame, [walked.gang.members.owner])[:, 0]
     used = np.sum([frame.vectors(placed.pod)[0] for placed in walked.placed], axis=0)
     free = np.where(
         (quotas.free < UNLIMITED) & member[:, np.newaxis], np.maximum(0, quotas.free - used), quotas.free
@@ -95,7 +137,8 @@ def spend(quotas: Quotas, frame: Frame, walked: Walked) -> Quotas:
     return replace(quotas, free=free, gangs=gangs)
 
 
-def _ours(pod: Pod, scheduler_name: str) -> bool:
+def is_ours(pod: Pod, scheduler_name: str) -> bool:
+    """Tell whether a pod counts against queues: it is scheduled here, or its labels say where it belongs."""
     return (
         pod.spec.scheduler_name == scheduler_name
         or POD_GROUP_LABEL in pod.labels

@@ -63,7 +63,10 @@ class Wording:
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
 
     def _quota(self, evidence: Evidence) -> str:
-        name = self._formulation.quotas.limits[evidence.quota].name
+        limit = self._formulation.quotas.limits[evidence.quota]
+        name = f"{limit.name} for user {limit.user}" if limit.user else limit.name
+        if limit.kept:
+            return f"what {name} does not lend is kept free; missing beside it: {self._amounts(self.missing(evidence))}"
         if evidence.missing_gangs:
             return f"queue {name} runs as many PodGroups as maxRunningPodGroups allows"
         return f"the limit of queue {name} is short of {self._amounts(self.missing(evidence))}"

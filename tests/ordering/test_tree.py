@@ -63,10 +63,10 @@ def test_several_cycles_are_all_found():
 def test_settings_without_effect_are_named_in_one_sentence():
     some = (
         queue("a", guarantee={"cpu": "1"}, policy={"name": "drf"}, limit={"cpu": "1"}),
-        queue("b", borrowingLimit={"cpu": "1"}),
+        queue("b", reclaimMinRuntimeSeconds=60),
     )
     assert without_effect(some) == (
-        "these settings of queues are checked and have no effect yet: a guarantee, a policy, b borrowingLimit; "
-        "limit and maxRunningPodGroups count"
+        "these settings of queues are checked and have no effect yet: b reclaimMinRuntimeSeconds; "
+        "the others count"
     )
     assert without_effect(TREE) == ""

@@ -38,10 +38,15 @@ def counts_of(formulation: Formulation, decision: Decision) -> dict[tuple[int, i
     return counts
 
 
+def priorities(formulation: Formulation) -> list[int]:
+    """The priorities of a formulation, the highest first."""
+    return sorted({priority for _, priority in formulation.tiers}, reverse=True)
+
+
 def by_priority(formulation: Formulation, tiers: Iterable[float]) -> list[float]:
     """The values of tiers as a decision states them: half bound gangs beside the others of their priority."""
-    found = dict.fromkeys(sorted(set(formulation.priorities), reverse=True), 0.0)
-    for priority, value in zip(formulation.priorities, tiers, strict=True):
+    found = dict.fromkeys(priorities(formulation), 0.0)
+    for (_, priority), value in zip(formulation.tiers, tiers, strict=True):
         found[priority] += value
     return list(found.values())
 
@@ -52,9 +57,7 @@ def test_tiers_gangs_and_preferred_levels_reach_the_optimum(cluster: Snapshot):
     best = brute(formulation.problem)
     decision = schedule(cluster, EXACT)
     reached = [tier.objective for tier in decision.solver.tiers]
-    assert [tier.priority for tier in decision.solver.tiers] == sorted(
-        set(formulation.priorities), reverse=True
-    )
+    assert [tier.priority for tier in decision.solver.tiers] == priorities(formulation)
     assert reached == pytest.approx(by_priority(formulation, best.tiers), rel=1e-9, abs=1e-12)
     assert [tier.bound for tier in decision.solver.tiers] == pytest.approx(reached, rel=1e-9, abs=1e-12)
     counts = counts_of(formulation, decision)

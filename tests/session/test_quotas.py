@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
+import pytest
 
-from batchsched.model.pod import QUEUE_LABEL
+from batchsched.model.pod import QUEUE_LABEL, USER_LABEL
 from batchsched.model.snapshot import Snapshot
 from batchsched.session.quotas import Quotas, quotas, spend
 from batchsched.session.walk import Placed, Walked
 from batchsched.solver.problem import UNLIMITED
 from tests.session.clusters import on
-from tests.session.scenario import GPU, cluster, gang, group, nodes, pod, queue
+from tests.session.scenario import GPU, cluster, gang, group, nodes, pod, queue, schedule
 from tests.session.scenes import Inside, inside
 
 TREE = (
@@ -78,14 +79,48 @@ def test_lacking_names_a_queue_that_is_in_the_way():
     frame, found = there.scene.frame, there.scene.quotas
     gpus = np.zeros(len(frame.table.resources), np.int64)
     gpus[frame.table.column[GPU]] = 1
-    assert found.lacking(frame, "free", gpus, 1) == ""
-    assert found.lacking(frame, "free", 2 * gpus, 0) == "org"
-    assert found.lacking(frame, "default", 9 * gpus, 9) == ""
-    assert replace(found, gangs=np.zeros_like(found.gangs)).lacking(frame, "team", 0 * gpus, 1) == "org"
+    assert found.lacking(frame, ("free", ""), gpus, 1) == ""
+    assert found.lacking(frame, ("free", ""), 2 * gpus, 0) == "org"
+    assert found.lacking(frame, ("default", ""), 9 * gpus, 9) == ""
+    assert replace(found, gangs=np.zeros_like(found.gangs)).lacking(frame, ("team", ""), 0 * gpus, 1) == "org"
 
 
 def test_without_limits_nothing_is_measured():
     there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
     found = quotas(there.scene.frame, "batchsched")
     assert found.limits == ()
-    assert found.lacking(there.scene.frame, "default", found.free.sum(axis=0), 1) == ""
+    assert found.lacking(there.scene.frame, ("default", ""), found.free.sum(axis=0), 1) == ""
+
+
+def test_a_queue_borrows_no_more_than_its_borrowing_limit_above_its_guarantee():
+    queues = (queue("a", guarantee={GPU: "2"}, borrowingLimit={GPU: "1"}),)
+    decision = schedule(
+        cluster(nodes(1, gpu=8), *(gang(f"a{at}", 1, queue="a") for at in range(6)), queues=queues)
+    )
+    assert len(decision.assignments) == 3
+
+
+@pytest.mark.parametrize("asked", [8, 1])
+def test_what_queues_do_not_lend_stays_free_for_them(asked):
+    queues = (
+        queue("a", guarantee={GPU: "3"}, lendingLimit={GPU: "1"}),
+        queue("b", guarantee={GPU: "3"}, lendingLimit={GPU: "1"}),
+        queue("c"),
+    )
+    takers = (gang(f"c{at}", 1, queue="c") for at in range(8))
+    decision = schedule(cluster(nodes(1, gpu=9), *takers, gang("b", asked, 1, queue="b"), queues=queues))
+    of_c = sum(one.pod.startswith("c") for one in decision.assignments)
+    assert (of_c, len(decision.assignments) - of_c) == ({8: 2, 1: 5}[asked], {8: 5, 1: 1}[asked])
+
+
+def test_each_user_has_a_limit_of_its_own_in_a_queue_and_below():
+    queues = (queue("a", userLimits={GPU: "2"}), queue("team", parent="a"))
+    pods = tuple(
+        pod(f"{user}-{at}", gpu=1, labels={USER_LABEL: user, QUEUE_LABEL: "team"})
+        for user in ("ann", "bob")
+        for at in range(3)
+    )
+    decision = schedule(cluster(nodes(1, gpu=8), pods=pods, queues=queues))
+    assert sorted(one.pod[:3] for one in decision.assignments) == ["ann", "ann", "bob", "bob"]
+    assert {one.reason for one in decision.refusals} == {"QueueLimit"}
+    assert "a for user ann" in next(one.message for one in decision.refusals if "ann" in one.pod_group)

@@ -1,0 +1,139 @@
+"""Whose turn it is, and what each waiting gang is entitled to, as a session begins.
+
+Queues take turns down the tree: at every queue the child goes next whose gang stands inside its guarantee, else one
+inside its fair share, else one that borrows; among those of one kind the queue's priority decides, then its policy.
+Each turn counts as if the gang had been placed, so that entitlements move with what is asked. What comes out is an
+order and, for each gang, the share of its tier.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from batchsched.errors import InvalidInput
+from batchsched.framework.status import IntArray
+from batchsched.model.decision import SetAside
+from batchsched.ordering.entitlements import entitlements
+from batchsched.ordering.fairness import registry
+from batchsched.ordering.fairness.policy import FairnessPolicy
+from batchsched.ordering.layout import Capacity, Load, lay_out, policies_of
+from batchsched.ordering.policy import Policy
+from batchsched.ordering.shares import Shares
+from batchsched.ordering.tree import QueueTree
+from batchsched.session.admission import Admission
+from batchsched.session.backlog import Line
+from batchsched.session.frame import Frame
+from batchsched.session.gang import Gang
+from batchsched.session.quotas import is_ours
+from batchsched.session.turns import Orders, Round, Standing, total_of
+
+
+class QueuePolicies:
+    """The policies that the queues of a tree state, made once.
+
+    Args:
+      tree: the queues.
+    """
+
+    def __init__(self, tree: QueueTree) -> None:
+        self._default = registry.make(registry.DEFAULT, {})
+        self._chosen: dict[str, FairnessPolicy] = {}
+        self.set_aside: tuple[SetAside, ...] = ()
+        """Policies that cannot be made: their queues have their parent's."""
+        for name, queue in sorted(tree.queues.items()):
+            choice = queue.spec.policy
+            if choice is None:
+                continue
+            try:
+                self._chosen[name] = registry.make(choice.name, choice.args)
+            except InvalidInput as error:
+                field = (
+                    f"spec.{error.field}"
+                    if error.field.startswith("policy")
+                    else f"spec.policy.{error.field}"
+                )
+                self.set_aside += (SetAside("", f"Queue {name}", field, error.message),)
+
+    def of(self, shares: Shares) -> tuple[FairnessPolicy, ...]:
+        """Return the policy of every row."""
+        return policies_of(shares, self._default, self._chosen)
+
+
+def standing_of(
+    frame: Frame, policies: QueuePolicies, gangs: Sequence[Gang], scheduler_name: str
+) -> Standing:
+    """Measure what queues have and want, and what that entitles them to.
+
+    Args:
+      frame: the tables; held gangs have their places on them already.
+      policies: of the queues.
+      gangs: who waits.
+      scheduler_name: ours; only pods that are ours count against queues.
+    """
+    usage = usage_by_queue(frame, scheduler_name)
+    request = {name: amount.copy() for name, amount in usage.items()}
+    for gang in gangs:
+        asked = request.setdefault(gang.queue, np.zeros(len(frame.table.resources), np.int64))
+        asked += total_of(gang)
+    capacity = Capacity(frame.table.resources, frame.table.allocatable.sum(axis=0), frame.weighed)
+    shares = lay_out(frame.queues, capacity, Load(usage, request))
+    chosen = policies.of(shares)
+    return Standing(shares, entitlements(shares, chosen), chosen)
+
+
+def usage_by_queue(frame: Frame, scheduler_name: str) -> dict[str, IntArray]:
+    """By queue, [R] what its own pods hold on nodes."""
+    usage: dict[str, IntArray] = {}
+    for members in frame.running.values():
+        ours = [pod for pod, node in members.bound.values() if node >= 0 and is_ours(pod, scheduler_name)]
+        if ours:
+            held = usage.setdefault(members.queue, np.zeros(len(frame.table.resources), np.int64))
+            for pod in ours:
+                held += frame.vectors(pod)[0]
+    return usage
+
+
+class Turns:
+    """Who is next among the gangs that wait; while no queue is entitled to anything, that is left as it is.
+
+    Args:
+      frame: the tables, of which the queues stay.
+      policy: the profile's, for queues that state no order of their own.
+      scheduler_name: ours.
+    """
+
+    def __init__(self, frame: Frame, policy: Policy, scheduler_name: str) -> None:
+        self._frame = frame
+        self._policy = policy
+        self._scheduler_name = scheduler_name
+        self.policies = QueuePolicies(frame.queues) if frame.queues.entitles else None
+
+    @property
+    def set_aside(self) -> tuple[SetAside, ...]:
+        """Policies of queues that cannot be made."""
+        return self.policies.set_aside if self.policies is not None else ()
+
+    def standing(self, gangs: Sequence[Gang]) -> Standing | None:
+        """Return what queues are entitled to while these gangs wait, None when to nothing in particular."""
+        if self.policies is None:
+            return None
+        return standing_of(self._frame, self.policies, gangs, self._scheduler_name)
+
+    def of(self, gangs: Sequence[Gang], now: float) -> list[Gang]:
+        """Return gangs in the order of their queues' turns, each with what it is entitled to; half bound ones first."""
+        standing = self.standing(gangs)
+        if standing is None:
+            return list(gangs)
+        ordered = list(Round(standing, gangs, Orders(gangs, self._policy, now)))
+        return sorted(ordered, key=lambda gang: not gang.members.stranded)
+
+    def arranged(self, line: Line, admission: Admission, now: float) -> Line:
+        """Return a line in the order of turns; who is not admitted takes none, and stands behind."""
+        if self.policies is None:
+            return line
+        admitted = (admission.gang(members) for members in line.members)
+        turns = self.of([one for one in admitted if isinstance(one, Gang) and one.parts], now)
+        place = {gang.members.identity: at for at, gang in enumerate(turns)}
+        last = len(place)
+        order = sorted(range(len(line.members)), key=lambda at: place.get(line.members[at].identity, last))
+        return line.at(order)
