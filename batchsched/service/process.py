@@ -67,6 +67,7 @@ class Process:
             # What was listed stays: looking through it again and again for garbage would cost seconds.
             gc.collect()
             gc.freeze()
+            _LOG.info("following the cluster")
             if self.lease is not None and not leaving.done():
                 await _first(leaving, follow, asyncio.create_task(self.lease.acquire(), name="acquire"))
                 await self.clock.sleep(SETTLING)

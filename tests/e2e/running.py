@@ -47,7 +47,7 @@ class Scheduler:
     arguments: Sequence[str] = ()
     name: str = "scheduler"
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
-    since: float = field(init=False, default=0.0)
+    _begins: int = field(init=False, default=0)
 
     @property
     def log(self) -> Path:
@@ -58,7 +58,7 @@ class Scheduler:
         """Start it, and do not wait."""
         config = self.plane.home / "batchsched.yaml"
         config.write_text(yaml.safe_dump(CONFIG))
-        self.since = time.monotonic()
+        self._begins = self.log.stat().st_size if self.log.exists() else 0
         command = (
             str(Path(sys.executable).with_name("batchsched")),
             "run",
@@ -87,9 +87,16 @@ class Scheduler:
         return self.process.pid
 
     @property
+    def said(self) -> str:
+        """What it has logged since it was started last."""
+        with self.log.open("rb") as log:
+            log.seek(self._begins)
+            return log.read().decode(errors="replace")
+
+    @property
     def follows(self) -> bool:
-        """Whether it has been up for long enough to know the cluster."""
-        return time.monotonic() - self.since > 3.0
+        """Whether it knows the cluster."""
+        return self.runs and "following the cluster" in self.said
 
     @property
     def runs(self) -> bool:
