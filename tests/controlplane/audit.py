@@ -1,6 +1,7 @@
 """What batchsched asked of the API server, and what it was refused, as the API server itself wrote it down."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,6 +57,17 @@ def nothing_forbidden(home: Path) -> Iterator[None]:
     assert not refused, f"forbidden: {', '.join(sorted(refused))}"
 
 
+@contextmanager
+def nothing_bound_twice(home: Path) -> Iterator[None]:
+    """See that meanwhile no binding of a pod is taken for a second time."""
+    log = _log(home)
+    begun = log.stat().st_size if log.exists() else 0
+    yield
+    taken = Counter(one["requestURI"] for one in _calls(home, begun) if _is_taken_binding(one))
+    twice = sorted(path for path, times in taken.items() if times > 1)
+    assert not twice, f"bound twice: {', '.join(twice)}"
+
+
 def _log(home: Path) -> Path:
     return home / "audit.log"
 
@@ -73,6 +85,11 @@ def _calls(home: Path, begun: int) -> Iterator[dict[str, Any]]:
 def _is_forbidden(call: dict[str, Any]) -> bool:
     """Tell a missing right from other refusals with status 403, such as a namespace that is going away."""
     return bool(call.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid")
+
+
+def _is_taken_binding(call: dict[str, Any]) -> bool:
+    about, status = call.get("objectRef", {}), call.get("responseStatus", {})
+    return bool(about.get("subresource") == "binding" and 200 <= status.get("code", 0) < 300)
 
 
 def _right(about: dict[str, str], verb: str) -> Right:

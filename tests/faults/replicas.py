@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,14 @@ from typing import Final
 import urllib3
 import yaml
 
+from tests.controlplane import audit
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.installed import NAMESPACE, service_account
 from tests.controlplane.plane import ApiFault, ControlPlane
 
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/batchsched"
 PROGRAM: Final = (str(Path(sys.executable).with_name("batchsched")),)
+_ROOT: Final = Path(__file__).parents[2]
 _UP: Final = 3.0
 """Seconds after which a replica that waits knows the cluster."""
 
@@ -73,6 +75,7 @@ class Replica:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                cwd=_ROOT,
                 env={key: value for key, value in os.environ.items() if "proxy" not in key.lower()},
             )
 
@@ -148,18 +151,21 @@ class Replicas:
 
 @contextmanager
 def running(*replicas: Replica) -> Iterator[Replicas]:
-    """Run some for one Lease that nobody holds; whatever is left of them is killed, and their logs shown."""
+    """Run some for one Lease that nobody holds; whatever is left of them is killed, and their logs shown.
+
+    Meanwhile no binding may be taken twice, says the audit log of the API server, and nothing may be forbidden.
+    """
     plane = replicas[0].plane
     service_account(plane)
     with suppress(ApiFault):  # whoever was killed in another test does not lead
         plane.admin.delete(LEASE)
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(audit.nothing_bound_twice(plane.home))
+        stack.enter_context(audit.nothing_forbidden(plane.home))
         for one in replicas:
             one.start()
+            stack.callback(_stop, one)
         yield Replicas(plane, replicas)
-    finally:
-        for one in replicas:
-            _stop(one)
 
 
 def pair(plane: ControlPlane, name: str, terms: Terms | None = None) -> tuple[Replica, Replica]:
