@@ -19,6 +19,7 @@ PAGES: dict[str, str] = {
     "crds/topologies.yaml": "batchsched.manifests.crd:topologies",
     "docs/reference/cli.md": "batchsched.cli.page:page",
     "docs/reference/configuration.md": "batchsched.settings.page:page",
+    "docs/reference/events.md": "batchsched.service.reports.page:page",
     "docs/reference/gang-life.md": "batchsched.model.life:page",
     "docs/reference/metrics.md": "batchsched.service.metrics:page",
     "docs/reference/plugins.md": "batchsched.framework.page:plugins",

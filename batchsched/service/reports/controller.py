@@ -210,6 +210,8 @@ class StatusController:
         message = self._verdicts.get(identity_of(pod).removeprefix(ALONE)).message
         if not message or pod.node or pod.terminating or self._written.get(place) == message:
             return None
+        if pod.spec.scheduling_gates:  # the API server says so itself, in this condition
+            return None
         return Change(place, resources.PODS, status.of_pod(pod, message, now), None, message)
 
     async def _send(self, change: "Change") -> None:

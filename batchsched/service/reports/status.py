@@ -17,11 +17,19 @@ Conditions = Sequence[Json]
 SCHEDULED: Final = "Scheduled"
 ACTIVE: Final = "Active"
 CONDITION_REASONS: Final = {
-    "Scheduled": "True: the minimum has its places",
-    "Pending": "False: no session has looked at it yet",
-    "Held": "False: a Permit plugin holds it; the message says which, and until when",
+    SCHEDULED: ("True", "the minimum has its places"),
+    "Pending": ("False", "no session has looked at it yet"),
+    "Held": ("False", "a Permit plugin holds it; the message says which, and until when"),
 }
-"""Reasons of the condition `Scheduled` besides those of a refusal."""
+"""Reasons of the condition `Scheduled` besides those of a refusal: its status, and what it means."""
+QUEUE_REASONS: Final = {
+    ACTIVE: ("True", "it has its place in the tree"),
+    "Misplaced": (
+        "False",
+        "its parent is absent, or the tree has a cycle here; gangs in it are refused, `QueueNotFound`",
+    ),
+}
+"""Reasons of the condition `Active` of a queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,7 @@ def _scheduled(group: PodGroup, state: State, numbers: Numbers, verdict: Verdict
         return False, "NotEnoughPods", f"{exist} of the {least} pods that it needs exist"
     if verdict.refusal is not None:
         return False, verdict.refusal.reason, sentence(verdict.refusal)
-    return False, "Pending", "no session has looked at it yet"
+    return False, "Pending", CONDITION_REASONS["Pending"][1]
 
 
 def of_pod(pod: Pod, message: str, now: float) -> Json:
@@ -114,7 +122,7 @@ def of_pod(pod: Pod, message: str, now: float) -> Json:
 def of_queue(queue: Queue, held: Held, before: Conditions, now: float) -> Json:
     """Return the status of a Queue as it is written; before: the conditions that it has."""
     misplaced = held.misplaced
-    said = (False, "Misplaced", misplaced) if misplaced else (True, ACTIVE, "it has its place in the tree")
+    said = (False, "Misplaced", misplaced) if misplaced else (True, ACTIVE, QUEUE_REASONS[ACTIVE][1])
     condition = _condition(said, before, queue.metadata.generation, now, ACTIVE)
     amounts = {name: show(name, amount) for name, amount in sorted(held.allocated.items()) if amount > 0}
     return {"allocated": amounts, "pending": held.pending, "conditions": _with(condition, before)}

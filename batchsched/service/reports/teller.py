@@ -98,6 +98,8 @@ class Teller:
         if refusal is None:
             return
         for pod in entity.pods.values():
+            if pod.spec.scheduling_gates:  # nobody tried it
+                continue
             about = reference(PODS, pod.namespace, pod.name, pod.metadata.uid)
             self.recorder.note(Fact(about, FAILED, "Scheduling", verdict.message, warning=True))
         group = self._cache.get(GROUPS, entity.identity)

@@ -8,11 +8,14 @@ from typing_extensions import override
 
 from batchsched.cache.cache import Cache
 from batchsched.errors import BindFailed
+from batchsched.model.pod import SchedulingGate
+from batchsched.model.snapshot import Snapshot
 from batchsched.service.reports.observed import Observed
+from batchsched.service.reports.page import EVENTS
 from batchsched.service.reports.teller import Teller
 from tests.service.reports.office import Desk, known
 from tests.service.town import Town
-from tests.session.scenario import alone, cluster, gang, node, nodes, pod
+from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod
 
 
 class Reported(Town):
@@ -45,7 +48,15 @@ class Reported(Town):
             await asyncio.sleep(0)
             self.clock.turn(0.02)
         await ending
-        return self.desk.of("/events")
+        found = self.desk.of("/events")
+        for one in found:
+            known = EVENTS[one["reason"]]
+            assert (one["regarding"]["kind"], one["type"], one["action"]) == (
+                known.about,
+                known.type,
+                known.action,
+            )
+        return found
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +111,14 @@ async def test_binding_that_fails_is_told_in_the_words_of_kube_scheduler():
     note = told(await town.events(), "solo-0")["FailedScheduling"]
     assert note.startswith("binding rejected: ")
     assert "the server says no" in note
+
+
+async def test_pod_with_gates_is_not_told_that_it_failed():
+    gated = pod("bert-1", group="bert", gpu=1, spec={"scheduling_gates": (SchedulingGate(name="quota"),)})
+    waits = pod("bert-0", group="bert", gpu=1)
+    town = Reported(cluster(nodes(1, gpu=2), Snapshot(pods=(waits, gated), pod_groups=(group("bert", 2),))))
+    await town.turn()
+    assert {one["regarding"]["name"] for one in await town.events()} <= {"bert-0", "bert"}
 
 
 async def test_eviction_is_told_to_the_victim():
