@@ -208,7 +208,8 @@ class Standing:
 
     def settled(self, feasible: IndexArray) -> IndexArray:
         """[n] Return the nodes that fit: the very array of the last time where they are the same."""
-        if not np.array_equal(self._feasible, feasible):
+        known = self._feasible
+        if len(known) != len(feasible) or not np.logical_and.reduce(known == feasible):
             self._feasible = feasible
         return self._feasible
 
