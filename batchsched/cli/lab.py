@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
-from batchsched.cli.options import Format, Output
+from batchsched.cli.options import Format, Output, writable
 
 HELP = "Try policies on many workloads and seeds, in parallel and resumable; compare and tune them."
 
@@ -66,26 +66,42 @@ Address = Annotated[
 ]
 
 
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Where the HTML report goes; default: report.html in the folder of results.",
+        dir_okay=False,
+        callback=writable,
+        show_default=False,
+    ),
+]
+
+
 def run(
     scenario: ScenarioFile,
     to: To = None,
     change: Changes = [],  # noqa: B006 - typer copies it
     processes: Processes = None,
     address: Address = None,
+    report: Report = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Run every workload of a scenario under every policy with every seed.
+    """Run every workload of a scenario under every policy with every seed, and write a report.
 
     Each finished run is a Parquet file in the folder. Killed and started again, the command makes what is missing.
     """
-    from batchsched.cli.laboratory import print_outcomes, swept
+    from batchsched.cli.laboratory import print_outcomes, swept, write_report
     from batchsched.lab.results import outcomes
     from batchsched.lab.scenario import load
 
     chosen = load(scenario, pairs(change))
     folder = to or Path(f"{chosen.name}-results")
     swept(chosen, folder, processes or os.cpu_count() or 1, address)
-    print_outcomes(chosen.name, outcomes(folder), output)
+    found = outcomes(folder)
+    write_report(report or folder / "report.html", chosen.name, found)
+    print_outcomes(chosen.name, found, output)
 
 
 def pairs(stated: list[str]) -> list[tuple[str, Any]]:

@@ -52,6 +52,18 @@ def swept(scenario: "Scenario", folder: Path, processes: int, address: str | Non
     print(f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{found}", file=sys.stderr)
 
 
+def write_report(path: Path, name: str, found: Sequence["Outcome"]) -> None:
+    """Write the HTML report, and say on standard error where it is.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
+    from batchsched.lab.findings import write
+
+    write(path, name, found)
+    print(f"report: {path}", file=sys.stderr)
+
+
 def print_outcomes(name: str, found: Sequence["Outcome"], output: Output) -> None:
     """Print the means of each policy, workload by workload, and how each differs from the first."""
     from batchsched.lab.pairs import by_policy, compared
@@ -111,7 +123,7 @@ def difference_data(one: "Compared") -> dict[str, Any]:
 def _print_policies(title: str, policies: dict[str, tuple["Outcome", ...]]) -> None:
     from batchsched.cli.printing import add_row, console, table
     from batchsched.cli.trials import blocks
-    from batchsched.lab.pairs import compared, difference_text
+    from batchsched.lab.pairs import compared, difference_text, of_interest
 
     names = list(policies)
     base = policies[names[0]]
@@ -123,7 +135,7 @@ def _print_policies(title: str, policies: dict[str, tuple["Outcome", ...]]) -> N
         ]
         for name, column in zip(names, columns, strict=True)
     ]
-    shown = [at for at, one in enumerate(columns[0]) if any(column[at].other.value for column in columns)]
+    shown = {measure.title for measure in of_interest(columns)}
     out = console()
     titles = [one.measure.title for one in columns[0]]
     widths = [
@@ -135,7 +147,7 @@ def _print_policies(title: str, policies: dict[str, tuple["Outcome", ...]]) -> N
     for block in blocks(widths, out.width - max(map(len, titles))):
         made = table(heading, "", *(names[at] for at in block))
         for row, text in enumerate(titles):
-            if row in shown:
+            if text in shown:
                 add_row(made, text, *(cells[at][row] for at in block))
         out.print(made)
         heading = ""

@@ -1,14 +1,23 @@
-"""Wait and bounded slowdown by gang size, as boxes per policy."""
+"""Wait and bounded slowdown by gang size and by queue, as boxes per policy."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from batchsched.lab.figure import Figure, axis, clock_axis
 from batchsched.lab.theme import series
 from batchsched.lab.trial import Floats, Trial
 
+_WAITS: Final = "Time from submission to start; waits below 1 s are drawn at 1 s."
+_WAIT: Final = {"yaxis": clock_axis("wait (log scale)")}
+_SLOWDOWNS: Final = (
+    "Time from submission to end, divided by the run time or 10 s, whichever is longer; 1 is no wait at all."
+)
+_SLOWDOWN: Final = {"yaxis": axis("bounded slowdown (×, log scale)", type="log", dtick=1)}
+_MARKS: Final = " Box: quartiles and median; whiskers: 5th and 95th percentile; point: the worst gang."
 # The whiskers stand at these percentiles; a point marks the worst.
 _FENCES = (5.0, 25.0, 50.0, 75.0, 95.0)
 
@@ -32,65 +41,92 @@ def size_class(units: int, bounds: Sequence[int]) -> str:
 def wait_by_size(trials: Sequence[Trial]) -> Figure:
     """Draw how long gangs of each size waited."""
     return _boxes(
-        trials,
-        lambda trial: np.maximum(trial.wait, 1.0),
-        "Wait by gang size",
-        "Time from submission to start; waits below 1 s are drawn at 1 s.",
-        clock_axis("wait (log scale)"),
-        "wait",
+        trials, _waits, _sizes(trials), Figure("wait-by-size", "Wait by gang size", _WAITS, (), _WAIT)
     )
 
 
 def slowdown_by_size(trials: Sequence[Trial]) -> Figure:
     """Draw the bounded slowdown of gangs of each size."""
+    figure = Figure("slowdown-by-size", "Bounded slowdown by gang size", _SLOWDOWNS, (), _SLOWDOWN)
+    return _boxes(trials, lambda trial: trial.slowdown, _sizes(trials), figure)
+
+
+def wait_by_queue(trials: Sequence[Trial]) -> Figure:
+    """Draw how long gangs of each queue waited."""
     return _boxes(
-        trials,
-        lambda trial: trial.slowdown,
-        "Bounded slowdown by gang size",
-        "Time from submission to end, divided by the run time or 10 s, whichever is longer; 1 is no wait at all.",
-        axis("bounded slowdown (×, log scale)", type="log", dtick=1),
-        "slowdown",
+        trials, _waits, _queues(trials), Figure("wait-by-queue", "Wait by queue", _WAITS, (), _WAIT)
+    )
+
+
+def slowdown_by_queue(trials: Sequence[Trial]) -> Figure:
+    """Draw the bounded slowdown of gangs of each queue."""
+    figure = Figure("slowdown-by-queue", "Bounded slowdown by queue", _SLOWDOWNS, (), _SLOWDOWN)
+    return _boxes(trials, lambda trial: trial.slowdown, _queues(trials), figure)
+
+
+def _waits(trial: Trial) -> Floats:
+    return np.maximum(trial.wait, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Classes:
+    """Into what gangs are sorted: names along the axis, and the place of each gang of a trial."""
+
+    title: str
+    names: tuple[str, ...]
+    of: Callable[[Trial], NDArray[np.int64]]
+
+
+def _sizes(trials: Sequence[Trial]) -> _Classes:
+    bounds = size_bounds(trials)
+    unit = trials[0].unit if trials else "pods"
+    return _Classes(
+        f"gang size ({unit})",
+        tuple(size_class(bound, bounds) for bound in bounds),
+        lambda trial: np.searchsorted(np.asarray(bounds), trial.units),
+    )
+
+
+def _queues(trials: Sequence[Trial]) -> _Classes:
+    names = sorted({gang.queue for trial in trials for gang in trial.gangs})
+    place = {name: at for at, name in enumerate(names)}
+    return _Classes(
+        "queue",
+        tuple(names),
+        lambda trial: np.array([place[gang.queue] for gang in trial.gangs], dtype=np.int64),
     )
 
 
 def _boxes(
-    trials: Sequence[Trial],
-    values: Callable[[Trial], Floats],
-    title: str,
-    caption: str,
-    y_axis: dict[str, Any],
-    key: str,
+    trials: Sequence[Trial], values: Callable[[Trial], Floats], classes: _Classes, figure: Figure
 ) -> Figure:
-    bounds = size_bounds(trials)
-    unit = trials[0].unit if trials else "pods"
-    data = [_box(trial, index, values(trial), bounds) for index, trial in enumerate(trials)]
-    order = {
-        size_class(bound, bounds): None
-        for bound in bounds
-        if any(size_class(bound, bounds) in box["x"] for box in data)
-    }
+    """Add one box a policy and class to a figure that has its heading and its y axis."""
+    data = [_box(trial, index, values(trial), classes) for index, trial in enumerate(trials)]
+    order = [name for name in classes.names if any(name in box["x"] for box in data)]
     layout = {
-        "xaxis": axis(
-            f"gang size ({unit})", type="category", categoryorder="array", categoryarray=list(order)
-        ),
-        "yaxis": y_axis,
+        "xaxis": axis(classes.title, type="category", categoryorder="array", categoryarray=order),
         "boxmode": "group",
         "boxgap": 0.3,
         "boxgroupgap": 0.15,
     }
-    marks = " Box: quartiles and median; whiskers: 5th and 95th percentile; point: the worst gang."
-    return Figure(f"{key}-by-size", title, caption + marks, tuple(data), layout, 420)
+    return replace(
+        figure,
+        caption=figure.caption + _MARKS,
+        data=tuple(data),
+        layout={**figure.layout, **layout},
+        height=420,
+    )
 
 
-def _box(trial: Trial, index: int, values: Floats, bounds: Sequence[int]) -> dict[str, Any]:
-    """Summarise each size class; the samples stay out of the page."""
-    edges = np.searchsorted(np.asarray(bounds), trial.units)
+def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[str, Any]:
+    """Summarise each class; the samples stay out of the page."""
+    places = classes.of(trial)
     known = ~np.isnan(values)
-    sizes, rows, worst = [], [], []
-    for at, bound in enumerate(bounds):
-        mine = values[known & (edges == at)]
+    names, rows, worst = [], [], []
+    for at, name in enumerate(classes.names):
+        mine = values[known & (places == at)]
         if len(mine):
-            sizes.append(size_class(bound, bounds))
+            names.append(name)
             rows.append([float(f"{value:.5g}") for value in np.percentile(mine, _FENCES)])
             worst.append([float(f"{mine.max():.5g}")])
     low, first, middle, third, high = (
@@ -99,7 +135,7 @@ def _box(trial: Trial, index: int, values: Floats, bounds: Sequence[int]) -> dic
     return {
         "type": "box",
         "name": trial.policy,
-        "x": sizes,
+        "x": names,
         "lowerfence": low,
         "q1": first,
         "median": middle,

@@ -89,3 +89,9 @@ def difference_text(one: Compared) -> str:
     text = sign + one.measure.show(abs(one.difference.value))
     width = one.difference.half_width
     return text if isnan(width) else f"{text} ± {one.measure.show(width)}"
+
+
+def of_interest(policies: Sequence[Sequence[Compared]]) -> tuple[Measure, ...]:
+    """Return the measures that are not nothing under every policy."""
+    told = {one.measure.key for found in policies for one in found if one.other.value}
+    return tuple(measure for measure in MEASURES if measure.key in told)

@@ -1,29 +1,26 @@
 """The report of a simulation: one HTML file that needs nothing else, not even a network."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from jinja2 import Environment, StrictUndefined
-from plotly.offline import get_plotlyjs
-
-from batchsched import __version__
 from batchsched.lab.distributions import slowdown_by_size, wait_by_size
-from batchsched.lab.figure import Figure, duration, frame
+from batchsched.lab.document import Cell, Document, Line, Section, Table, filled
+from batchsched.lab.figure import duration
 from batchsched.lab.gantt import gantts
-from batchsched.lab.summary import FOOTNOTE, bars, metrics, table
-from batchsched.lab.theme import DARK, LIGHT
+from batchsched.lab.summary import FOOTNOTE, Row, bars, metrics, table
 from batchsched.lab.timelines import queue_length, resource_label, utilisation
 from batchsched.lab.trial import Trial, resources, trials
 from batchsched.model.node import Node
 from batchsched.model.quantity import show
 from batchsched.sim.result import RunResult
 
-TEMPLATE = "report.html.j2"
-_MOST_RESOURCES = 2
+_MOST_RESOURCES: Final = 2
+_NOTE: Final = (
+    "The best of a column is bold. Waits, slowdowns and makespan are of gangs that ended; the makespan ends with the "
+    "last of them."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,49 +54,39 @@ def render(results: Sequence[RunResult], about: About) -> str:
     runs = trials(results)
     used = resources(runs)
     columns = metrics(used[0] if used else "cpu")
-    sections = _sections(runs, used, about.nodes)
-    side_by_side = tuple(bars(runs, metric) for metric in columns)
-    drawn = [*side_by_side, *(figure for section in sections for figure in section.figures)]
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = page.from_string(files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8"))
-    return template.render(
+    return Document(
         title=f"batchsched: {about.workload}",
         facts=_facts(runs, results, about),
-        columns=columns,
-        rows=table(runs, columns),
-        footnote=FOOTNOTE,
-        bars=side_by_side,
-        sections=sections,
-        plotly=get_plotlyjs(),
-        data=_json(
-            {
-                "themes": {"light": LIGHT, "dark": DARK},
-                "frame": frame(),
-                "figures": {
-                    figure.key: {"data": figure.data, "layout": {**figure.layout, "height": figure.height}}
-                    for figure in drawn
-                },
-            }
+        tables=(
+            Table(
+                title="",
+                head="Policy",
+                columns=tuple(metric.title for metric in columns),
+                lines=tuple(
+                    Line(row.policy, tuple(Cell(*pair) for pair in _told(row)))
+                    for row in table(runs, columns)
+                ),
+                note=f"{_NOTE} {FOOTNOTE}",
+            ),
         ),
-    )
+        bars=Section("Policies side by side", tuple(bars(runs, metric) for metric in columns)),
+        sections=_sections(runs, used, about.nodes),
+    ).render()
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Figures that belong together."""
-
-    title: str
-    figures: tuple[Figure, ...]
+def _told(row: Row) -> tuple[tuple[str, str, bool], ...]:
+    return tuple((text, "", best) for text, best in zip(row.texts, row.best, strict=True))
 
 
 def _sections(runs: Sequence[Trial], used: Sequence[str], nodes: Sequence[Node]) -> tuple[Section, ...]:
     lines = tuple(utilisation(runs, resource) for resource in used[:_MOST_RESOURCES])
-    sections = (
-        Section("Over time", (*lines, queue_length(runs))),
-        Section("By gang size", (wait_by_size(runs), slowdown_by_size(runs))),
-        Section("Gangs on nodes", gantts(runs, nodes)),
+    return filled(
+        (
+            Section("Over time", (*lines, queue_length(runs))),
+            Section("By gang size", (wait_by_size(runs), slowdown_by_size(runs))),
+            Section("Gangs on nodes", gantts(runs, nodes)),
+        )
     )
-    return tuple(section for section in sections if section.figures)
 
 
 def _facts(runs: Sequence[Trial], results: Sequence[RunResult], about: About) -> tuple[tuple[str, str], ...]:
@@ -112,7 +99,6 @@ def _facts(runs: Sequence[Trial], results: Sequence[RunResult], about: About) ->
         ("Sessions", ", ".join(f"{result.sessions:,}" for result in results)),
         *about.facts,
         ("Seed", str(about.seed)),
-        ("Version", f"batchsched {__version__}"),
     )
 
 
@@ -129,9 +115,3 @@ def cluster(nodes: Sequence[Node]) -> str:
         if totals[name] and (name in ("cpu", "memory") or name.endswith("/gpu"))
     ]
     return ", ".join([f"{len(nodes):,} {'node' if len(nodes) == 1 else 'nodes'}", *parts])
-
-
-def _json(value: Any) -> str:
-    """Write JSON that can stand in a script element: nothing in it can close the element."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -15,6 +15,7 @@ from multiprocessing import active_children, get_context
 from threading import current_thread, main_thread
 
 from batchsched.model.snapshot import Snapshot
+from batchsched.ordering.usage import Past
 from batchsched.session.follow import Follower
 from batchsched.settings.schema import Profile
 from batchsched.sim.generator import Recipe, generate
@@ -52,7 +53,12 @@ def simulate(
     Raises:
       InvalidInput: the profile names a plugin or a policy that does not exist, or arguments that it refuses.
     """
-    return run(workload, partial(_follow, profile=profile), settings, progress)
+    return run(
+        workload,
+        partial(_follow, profile=profile, past=Past({}, profile.usage_half_life_seconds)),
+        settings,
+        progress,
+    )
 
 
 def simulate_all(
@@ -114,8 +120,8 @@ def generated(recipe: Recipe, seed: int, failures: tuple[float, float] | None = 
     return replace(made, outages=outages)
 
 
-def _follow(snapshot: Snapshot, profile: Profile) -> Follower:
-    return Follower(snapshot, profile)
+def _follow(snapshot: Snapshot, profile: Profile, past: Past) -> Follower:
+    return Follower(snapshot, profile, past=past)
 
 
 def window_of(profile: Profile) -> int | None:

@@ -1,7 +1,7 @@
 """The figures by which policies are compared, as a table and as bars."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Final
 
@@ -116,18 +116,53 @@ def _rows(
 def bars(trials: Sequence[Trial], metric: Metric) -> Figure:
     """Draw one metric, one bar a policy."""
     values = [metric.value(trial) for trial in trials]
+    return bar_chart(
+        Figure(f"bars-{metric.key}", metric.title, f"{metric.better} is better", (), {}),
+        [trial.policy for trial in trials],
+        values,
+        [metric.show(value) for value in values],
+    )
+
+
+def bar_chart(
+    figure: Figure,
+    policies: Sequence[str],
+    values: Sequence[float],
+    texts: Sequence[str],
+    errors: Sequence[float] = (),
+) -> Figure:
+    """Add one bar a policy to a figure that has its heading.
+
+    Args:
+      figure: the figure.
+      policies: names.
+      values: how long the bars are.
+      texts: what is written beside them.
+      errors: half widths of the intervals around the values; () for none.
+    """
     top = max(values, default=0.0)
     bar = {
         "type": "bar",
         "orientation": "h",
-        "y": [trial.policy for trial in trials],
-        "x": values,
-        "text": [metric.show(value) for value in values],
+        "y": list(policies),
+        "x": list(values),
+        "text": list(texts),
         "textposition": "outside",
         "cliponaxis": False,
-        "marker": {"color": [series(index) for index in range(len(trials))]},
+        "marker": {"color": [series(index) for index in range(len(policies))]},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }
+    if errors:
+        bar["error_x"] = {
+            "type": "data",
+            "array": list(errors),
+            "color": "$muted",
+            "thickness": 1,
+            "width": 3,
+        }
+        # Beside the bar, the interval would run through it.
+        bar |= {"textposition": "none"}
+        top = max(value + error for value, error in zip(values, errors, strict=True))
     layout = {
         "xaxis": axis(
             "", showticklabels=False, showgrid=False, range=[0, top * 1.6 or 1], ticks="", fixedrange=True
@@ -135,9 +170,9 @@ def bars(trials: Sequence[Trial], metric: Metric) -> Figure:
         "yaxis": axis(
             "",
             autorange="reversed",
-            tickvals=[trial.policy for trial in trials],
+            tickvals=list(policies),
             # A policy's arguments go on a line of their own, which leaves the bars some room.
-            ticktext=[trial.policy.replace(":", ":<br>") for trial in trials],
+            ticktext=[name.replace(":", ":<br>") for name in policies],
             ticksuffix=" ",
             fixedrange=True,
             showgrid=False,
@@ -147,14 +182,19 @@ def bars(trials: Sequence[Trial], metric: Metric) -> Figure:
         "bargap": 0.35,
         "margin": {"l": 8, "r": 8, "t": 6, "b": 6},
     }
-    return Figure(
-        f"bars-{metric.key}",
-        metric.title,
-        f"{metric.better} is better",
-        (bar,),
-        layout,
-        height=30 + 34 * len(trials),
-    )
+    if errors:
+        layout["annotations"] = [
+            {
+                "x": value + error,
+                "y": name,
+                "text": f" {text}",
+                "xanchor": "left",
+                "showarrow": False,
+                "font": {"color": "$ink"},
+            }
+            for name, value, error, text in zip(policies, values, errors, texts, strict=True)
+        ]
+    return replace(figure, data=(bar,), layout=layout, height=30 + 34 * len(policies))
 
 
 def _is_best(metric: Metric, value: float, rivals: Sequence[float]) -> bool:

@@ -149,11 +149,9 @@ def test_the_report_opens_offline_in_light_and_dark(chromium, tmp_path, results,
         assert complaints == []
 
 
-def background(page):
+def background(page, key="queue-length"):
     """The colour behind a plot, as drawn."""
-    return page.evaluate(
-        "getComputedStyle(document.querySelector('#queue-length .main-svg')).backgroundColor"
-    )
+    return page.evaluate(f"getComputedStyle(document.querySelector('#{key} .main-svg')).backgroundColor")
 
 
 def plots(page):
