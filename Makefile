@@ -7,8 +7,10 @@ ARGS ?=
 # The least coverage, branches counted, that all the tests together must reach.
 FLOOR ?= 85
 BENCH ?=
+IMAGE ?= batchsched:0.1.0
 # How long and how large the soak is.
 KILLS ?= 200
+STORM ?= 600
 SECONDS ?= 3600
 NODES ?= 5000
 PODS ?= 50000
@@ -20,7 +22,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full soak controlplane conformance oracle lint format bench docs docs-serve generate pin clean distclean
+.PHONY: help setup demo test test-full soak controlplane image conformance oracle lint format bench docs docs-serve generate pin clean distclean
 
 help: ## say what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -50,11 +52,19 @@ test: lint docs controlplane ## lint, docs, then every test with branch coverage
 test-full: ## the same, each property with at least 500 examples, freshly drawn
 	@HYPOTHESIS_PROFILE=full $(MAKE) --no-print-directory test
 
-soak: controlplane ## kill leaders, then churn (KILLS=200 SECONDS=3600 NODES=5000 PODS=50000, ARGS for more)
-	@$(BIN)/python -m tests.soak --kills $(KILLS) --seconds $(SECONDS) --nodes $(NODES) --pods $(PODS) $(ARGS)
+soak: controlplane ## kills, bad network, churn (KILLS=200 STORM=600 SECONDS=3600 NODES=5000 PODS=50000)
+	@$(BIN)/python -m tests.soak --kills $(KILLS) --storm $(STORM) --seconds $(SECONDS) --nodes $(NODES) --pods $(PODS) $(ARGS)
 
 controlplane: $(READY) ## build kube-apiserver, etcd and kwok, which tests run against (once, minutes)
 	@$(BIN)/python -m tests.controlplane.build
+
+image: ## build the container image, where docker or podman is (IMAGE=batchsched:0.1.0)
+	@for engine in docker podman; do \
+	  if $$engine info >/dev/null 2>&1; then \
+	    exec $$engine build --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) --tag $(IMAGE) --file deploy/Dockerfile .; \
+	  fi; \
+	done; \
+	echo "no container engine answers (docker or podman): no image was built" >&2; exit 1
 
 conformance: $(READY) ## compare with recorded answers of kube-scheduler (CASES=DIR for other files than our own)
 	@$(BIN)/python -m tests.conformance $(CASES)
@@ -62,11 +72,12 @@ conformance: $(READY) ## compare with recorded answers of kube-scheduler (CASES=
 oracle: $(READY) ## ask kube-scheduler's own plugins about random cases, and compare (ARGS="--count 1000 --areas spread")
 	@$(BIN)/python -m tests.conformance.oracle $(ARGS)
 
-lint: $(READY) ## ruff, mypy --strict, import contracts
+lint: $(READY) ## ruff, mypy --strict, import contracts, the Dockerfile
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/dockerfile-doctor --severity warning --no-color --quiet deploy/Dockerfile
 
 format: $(READY) ## let ruff write what it can
 	@$(BIN)/ruff check --fix-only
