@@ -92,10 +92,12 @@ class StatusController:
             if self._cache.get(GROUPS, key) is not None:
                 self._wishes[GROUPS, key] = None
             if self._verdicts.get(key).message:
-                for identity in (key, ALONE + key):
-                    standing = self._tally.gangs.get(identity)
-                    if standing is not None:
-                        self._pods.update(dict.fromkeys((PODS, pod) for pod in standing.waiting))
+                self._pods.update(dict.fromkeys((PODS, pod) for pod in self.waiting(key)))
+
+    def waiting(self, key: str) -> list[str]:
+        """Return the pods of a gang that waited when we looked last."""
+        found = (self._tally.gangs.get(identity) for identity in (key, ALONE + key))
+        return [pod for standing in found if standing is not None for pod in standing.waiting]
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -132,9 +134,7 @@ class StatusController:
     def _look(self) -> None:
         touched = self._tally.sync() | self._cache.changed
         self._cache.changed = set()
-        now = self._clock.now()
-        ripe = self._verdicts.ripe(self._cache.size("nodes"), now)
-        self.wish({key.removeprefix(ALONE) for key in touched} | ripe)
+        self.wish({key.removeprefix(ALONE) for key in touched})
         monotonic = self._clock.monotonic()
         if monotonic - self._overview_at >= OVERVIEW:
             self._overview_at = monotonic

@@ -7,7 +7,7 @@ from batchsched.model.decision import REASONS
 from batchsched.service.reports.controller import MOST, PERIOD
 from batchsched.service.reports.recorder import ENDS, REFRESH
 from batchsched.service.reports.status import CONDITION_REASONS, QUEUE_REASONS
-from batchsched.service.reports.verdicts import AGAIN, LONGEST
+from batchsched.service.reports.verdicts import AGAIN, ARRIVING, LONGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ ends when it was not repeated for {ENDS / 60:g} minutes.
 _SENTENCES: Final = f"""
 Sessions may count otherwise from one second to the next ("12 cpu short", "11 cpu short"). A sentence about a gang
 stands for {AGAIN:g} seconds before another one with the same reason takes its place, twice as long each time it
-changes, up to {LONGEST:g} seconds; another reason waits a tenth of that. The last word always comes through.
+changes, up to {LONGEST:g} seconds; another reason waits a tenth of that. The last word always comes through. While a
+gang is being made nobody is told for {ARRIVING:g} seconds that pods, or the PodGroup, are missing.
 
 ## Conditions
 
@@ -111,7 +112,7 @@ _NUMBERS: Final = """
 | `phase` | PodGroup | where it is in [its life](gang-life.md) |
 | `placed` | PodGroup | pods that have a node and have not ended; those that are being bound count |
 | `running`, `succeeded`, `failed` | PodGroup | pods that run, and that ended |
-| `queuePosition` | PodGroup | while it waits: 1 is the first of its queue, by priority, then by age; looked at every 5 s |
+| `queuePosition` | PodGroup | while it waits: 1 is the first of its queue, by priority, then by age; every 5 s |
 | `estimatedStartTime` | PodGroup | while it waits and places are kept for it: when they become free |
 | `allocated`, `pending` | Queue | what its pods have, and how many gangs wait, with the queues below it |
 """

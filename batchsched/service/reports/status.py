@@ -99,7 +99,7 @@ def of_group(group: PodGroup, numbers: Numbers, verdict: Verdict, before: Condit
 def _scheduled(group: PodGroup, state: State, numbers: Numbers, verdict: Verdict) -> tuple[bool, str, str]:
     least = group.min_member
     if state not in (State.PENDING, State.HELD):
-        return True, SCHEDULED, f"the {least} pods that it needs at least have their places"
+        return True, SCHEDULED, f"its minimum of {least} has its places"
     if verdict.waiting is not None:
         return False, "Held", f"plugin {verdict.waiting.plugin} holds it, until {verdict.waiting.until}"
     exist = numbers.waiting + numbers.placed + numbers.succeeded

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from batchsched.cache.cache import PODS
 from batchsched.cache.feed import GROUPS
-from batchsched.kube.resources import PODS
+from batchsched.kube.resources import PODS as RESOURCE
 from batchsched.kube.writer import Writer
 from batchsched.model.decision import Decision
 from batchsched.model.foreign import is_foreign
@@ -24,6 +25,8 @@ from batchsched.session.scheduling_queue.entity import Entity
 
 _LOG: Final = logging.getLogger(__name__)
 FAILED: Final = "FailedScheduling"
+LOOKS: Final = 1.0
+"""Seconds between two looks at what was held back."""
 
 
 class Teller:
@@ -57,7 +60,7 @@ class Teller:
 
     def told(self, pod: Pod, node: str, problem: str) -> None:
         """Hear of a bind; a `binder.Told`."""
-        about = reference(PODS, pod.namespace, pod.name, pod.metadata.uid)
+        about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
         if problem:
             note = f"binding rejected: {problem}"
             self.recorder.note(Fact(about, FAILED, "Scheduling", note, warning=True))
@@ -67,7 +70,7 @@ class Teller:
 
     def evicted(self, pod: Pod, reason: str, message: str) -> None:
         """Hear of an eviction; a `disruption.Evicted`."""
-        about = reference(PODS, pod.namespace, pod.name, pod.metadata.uid)
+        about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
         self.recorder.once(Fact(about, reason, "Preempting", message))
 
     def heard(self, planner: Planner, decision: Decision, took: float) -> None:
@@ -85,28 +88,41 @@ class Teller:
         )
         self.status.wish(changed)
         for key, entity in present.items():
-            self._refused(key, entity)
+            self._refused(key, entity.pods.values())
 
     def _surplus(self, entity: Entity) -> bool:
         """Tell whether pods of the last cycle wait beyond their gang's minimum, if nobody refused it."""
         left = sum(pod.key in entity.pods for pod in entity.popped)
         return left > 0 and (left < len(entity.popped) or self.status.complete(entity.identity))
 
-    def _refused(self, key: str, entity: Entity) -> None:
+    def _refused(self, key: str, pods: Iterable[Pod]) -> None:
         verdict = self._verdicts.get(key)
         refusal = verdict.refusal
         if refusal is None:
             return
-        for pod in entity.pods.values():
+        for pod in pods:
             if pod.spec.scheduling_gates:  # nobody tried it
                 continue
-            about = reference(PODS, pod.namespace, pod.name, pod.metadata.uid)
+            about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
             self.recorder.note(Fact(about, FAILED, "Scheduling", verdict.message, warning=True))
-        group = self._cache.get(GROUPS, entity.identity)
+        group = self._cache.get(GROUPS, key)
         if group is not None and not is_foreign(group) and refusal.reason != SURPLUS:
             about = reference(POD_GROUPS, group.namespace, group.name, group.metadata.uid)
             note = f"{refusal.reason}: {sentence(refusal)}"
             self.recorder.note(Fact(about, "GangRefused", "Scheduling", note, warning=True))
+
+    def ripen(self) -> None:
+        """Tell what was held back, and may be told now."""
+        ripe = self._verdicts.ripe(self._cache.size("nodes"), self._clock.now())
+        self.status.wish(ripe)
+        for key in ripe:
+            known = (self._cache.get(PODS, pod) for pod in self.status.waiting(key))
+            self._refused(key, [pod for pod in known if pod is not None and not pod.node])
+
+    async def _ripen(self) -> None:
+        while True:
+            await self._clock.sleep(LOOKS)
+            self.ripen()
 
     def begin(self) -> None:
         """Begin to tell."""
@@ -135,6 +151,7 @@ class Teller:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.recorder.run(), name="events")
             tasks.create_task(self.status.run(), name="status")
+            tasks.create_task(self._ripen(), name="verdicts")
 
 
 def _key(entity: Entity) -> str:

@@ -16,6 +16,9 @@ LONGEST: Final = 320.0
 """Seconds for which one stands that has changed often."""
 OTHERWISE: Final = 0.1
 """The part of that time for which it stands against another reason: that is news."""
+ARRIVING: Final = 5.0
+"""Seconds for which nobody is told what is missing of a gang that is being made: it is on its way."""
+_ARRIVING: Final = frozenset({"NotEnoughPods", "PodGroupNotFound"})
 SURPLUS: Final = "Surplus"
 """Why pods wait whose gang has its minimum; in no decision, since the gang is not refused."""
 
@@ -27,6 +30,7 @@ class Verdict:
     Args:
       refusal: why it was refused, as it is told; None where it was not.
       latest: the newest refusal, which may be told later.
+      first: seconds since 1970 at which it was refused first.
       message: what is told to its pods.
       waiting: who holds it at Permit.
       profile: the scheduler name of those who hold it.
@@ -37,6 +41,7 @@ class Verdict:
 
     refusal: Refusal | None = None
     latest: Refusal | None = None
+    first: float = 0.0
     message: str = ""
     waiting: Waiting | None = None
     profile: str = ""
@@ -49,7 +54,7 @@ class Verdict:
         if self.latest is None or self.latest == self.refusal:
             return False
         if self.refusal is None:
-            return True
+            return self.latest.reason not in _ARRIVING or not 0 <= now - self.first < ARRIVING
         same = self.latest.reason == self.refusal.reason
         age = now - self.since
         return not 0 <= age < self.stands * (1.0 if same else OTHERWISE)  # also when the clock was set back
@@ -117,6 +122,8 @@ class Verdicts:
         refused |= {key: beyond_minimum(key) for key in surplus if key not in refused}
         for key, refusal in refused.items():
             known = self._known.setdefault(key, Verdict())
+            if known.latest is None:
+                known.first = now
             known.latest = refusal
             start = starts.get(key, "")
             if known.start != start:

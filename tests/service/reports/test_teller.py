@@ -13,6 +13,7 @@ from batchsched.model.snapshot import Snapshot
 from batchsched.service.reports.observed import Observed
 from batchsched.service.reports.page import EVENTS
 from batchsched.service.reports.teller import Teller
+from batchsched.service.reports.verdicts import ARRIVING
 from tests.service.reports.office import Desk, known
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod
@@ -93,6 +94,19 @@ async def test_refusal_is_told_to_the_pods_and_to_their_pod_group():
             "0/1 nodes are available: PodGroup team/bert: "
         )
     assert told(found, "bert")["GangRefused"].startswith("InsufficientResources: ")
+
+
+async def test_what_was_held_back_is_told_later_though_no_session_is_decided():
+    town = Reported(cluster(nodes(1, gpu=1), gang("bert", 1, 2)))
+    await town.turn()
+    await town.teller.status.turn()
+    town.teller.ripen()
+    assert not town.teller.recorder.waiting
+    town.clock.turn(ARRIVING)
+    town.teller.ripen()
+    found = await town.events()
+    assert told(found, "bert")["GangRefused"].startswith("NotEnoughPods: 1 of the 2 pods")
+    assert "NotEnoughPods" not in told(found, "bert-0")["FailedScheduling"]
 
 
 async def test_pods_beyond_the_minimum_are_told_that_there_is_no_room():

@@ -3,8 +3,10 @@
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from batchsched.model.decision import Decision, Refusal, Reservation, Waiting
-from batchsched.service.reports.verdicts import AGAIN, LONGEST, Verdicts, failed_scheduling
+from batchsched.service.reports.verdicts import AGAIN, ARRIVING, LONGEST, Verdicts, failed_scheduling
 
 GANG = "team/bert"
 
@@ -31,6 +33,21 @@ def test_same_refusal_is_no_news():
     verdicts = Verdicts()
     hear(verdicts, refusal())
     assert hear(verdicts, refusal(), now=1000.0) == set()
+
+
+@pytest.mark.parametrize("reason", ["NotEnoughPods", "PodGroupNotFound"])
+def test_gang_that_is_being_made_is_told_of_only_when_nothing_comes(reason):
+    verdicts = Verdicts()
+    assert hear(verdicts, refusal("1 of 3", reason)) == set()
+    assert hear(verdicts, refusal("2 of 3", reason), now=1.0) == set()
+    assert verdicts.ripe(3, ARRIVING) == {GANG}
+    assert "2 of 3" in verdicts.get(GANG).message
+
+
+def test_first_word_on_a_gang_that_came_whole_meanwhile_is_told_at_once():
+    verdicts = Verdicts()
+    hear(verdicts, refusal("1 of 3", "NotEnoughPods"))
+    assert hear(verdicts, refusal(), now=1.0) == {GANG}
 
 
 def test_another_count_waits_and_comes_through_in_the_end():
