@@ -1,4 +1,4 @@
-"""Kill leaders again and again, then keep one busy for as long as told, and say what came of it.
+"""Kill leaders again and again, let a bad network rage, then keep one leader busy, and say what came of it.
 
 What it prints at the end stands in docs/resilience.md. Its exit code is 1 when an invariant did not hold: a gang left
 half bound, a pod bound twice or lost, a node given more than it has, memory that only grows.
@@ -20,6 +20,7 @@ from tests.faults.kills import CPUS, Rounds, table
 from tests.faults.replicas import Terms, pair, running
 from tests.faults.witness import Witness
 from tests.soak.churn import Churn, Size
+from tests.soak.storm import Storm
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str]) -> int:
         try:
             if options.kills:
                 _kill(plane, options)
+            if options.storm:
+                _storm(plane, options)
             if options.seconds:
                 _churn(plane, options)
         except AssertionError as error:
@@ -47,6 +50,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="leaders to kill (200)")
     parser.add_argument("--batch", type=int, default=150, help="pods of a round of kills (150)")
+    parser.add_argument("--storm", type=float, default=600, help="seconds of bad network (600)")
     parser.add_argument("--seconds", type=float, default=3600, help="of churn under one leader (3600)")
     parser.add_argument("--nodes", type=int, default=5000, help="in the churn (5000)")
     parser.add_argument(
@@ -83,6 +87,22 @@ def _kill(plane: ControlPlane, options: argparse.Namespace) -> None:
             print(f"kills, with a Lease of {terms.duration} s, {options.batch} pods in each round:")
             print("\n".join(table(rounds.done)), flush=True)
             print(f"{len(witness.binds)} binds seen, {time.monotonic() - began:.0f} s", flush=True)
+    _clear(namespace)
+
+
+def _storm(plane: ControlPlane, options: argparse.Namespace) -> None:
+    namespace = _namespace(plane, "storm")
+    storm = Storm(plane, namespace, options.seed)
+    try:
+        for gust in storm.run(options.storm):
+            print(f"{time.strftime('%H:%M:%S')} {gust}", flush=True)
+            _record(options.record, {"kind": "gust", **asdict(gust)})
+    finally:
+        print("\n".join(storm.summary()), flush=True)
+    _clear(namespace)
+
+
+def _clear(namespace: Namespace) -> None:
     for path in (namespace.path("pods"), "/api/v1/nodes"):
         namespace.api.delete(path)
 
