@@ -97,16 +97,16 @@ def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, found: F
         if volume is None:
             found.refused[3] |= sound
             return
-        reachable = _reachable_bound(volume, nodes)
+        reachable = _reachable_bound(volume, nodes, sound)
         found.refused[0] |= sound & ~reachable
         sound &= reachable
 
 
-def _reachable_bound(volume: PersistentVolume, nodes: Nodes) -> BoolArray:
+def _reachable_bound(volume: PersistentVolume, nodes: Nodes, asked: BoolArray) -> BoolArray:
     """[n] the nodes that a bound volume's affinity selects; in its driver's words on nodes that have migrated its kind.
 
     Raises:
-      PluginError: there are such nodes, and the volume cannot be put into those words.
+      PluginError: there are such nodes among those `asked` about, and the volume cannot be put into those words.
     """
     reachable = _reachable(volume, nodes)
     kind = kind_of(volume.spec)
@@ -117,6 +117,8 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes) -> BoolArray:
     if not migrated.any():
         return reachable
     if volume_handle(volume) is None:
+        if not (migrated & asked).any():
+            return reachable
         raise PluginError("VolumeBinding", "Filter", f"could not translate pv {volume.metadata.name}")
     there: BoolArray = np.where(migrated, _selected(translated(volume, kind), nodes), reachable)
     return there

@@ -1,5 +1,7 @@
 import msgspec
+import pytest
 
+from batchsched.errors import PluginError
 from batchsched.framework.storage import storage_of
 from batchsched.model.csi import CSIDriver, CSIStorageCapacity
 from batchsched.plugins.volume_binding.claims import claims_of
@@ -11,7 +13,7 @@ from batchsched.plugins.volume_binding.search import (
     search,
 )
 from tests.plugins.cluster import node
-from tests.plugins.storage import DRIVER, ZONE, claim, claiming, storage_class, stored, volume
+from tests.plugins.storage import DRIVER, ZONE, claim, claiming, csi_node, storage_class, stored, volume
 
 NODES = [node("a", labels={ZONE: "a"}), node("b", labels={ZONE: "b"})]
 STATIC = storage_class(provisioner="kubernetes.io/no-provisioner")
@@ -59,6 +61,35 @@ def test_a_bound_volume_that_is_gone_refuses_the_nodes_that_nothing_else_did():
     objects = claim("c", "v"), claim("d", "gone"), volume("v", zones="a")
     assert reasons(claiming("x", "c", "d"), *objects) == [(VOLUME_MISSING,), (NODE_CONFLICT,)]
     assert reasons(claiming("x", "d", "c"), *objects) == [(VOLUME_MISSING,), (VOLUME_MISSING,)]
+
+
+GCE = "kubernetes.io/gce-pd"
+GCE_ZONE = "topology.gke.io/zone"
+DISK = {"pdName": "d"}
+
+
+def test_a_nodes_driver_keeps_the_zone_of_a_migrated_volume_under_a_label_of_its_own():
+    # volume/scheduling/scheduler_binder.go, `tryTranslatePVToCSI`: where the node's annotation names the plugin.
+    made = stored(
+        [*NODES, node("c", labels={ZONE: "b", GCE_ZONE: "a"})],
+        claim("c", "v"),
+        volume("v", zones="a", gcePersistentDisk=DISK),
+        csi_node("a", migrated=GCE),
+        csi_node("c", migrated=GCE),
+    )
+    claims = claims_of(claiming("x", "c"), storage_of(made))
+    assert claims is not None
+    verdict = search(claims, made.all()).verdict()
+    assert [verdict.reasons_at(at) for at in range(3)] == [(NODE_CONFLICT,), (NODE_CONFLICT,), ()]
+
+
+def test_a_migrated_volume_without_a_name_breaks_the_pod_only_where_it_is_come_to():
+    # `checkBoundClaims` ends at the first claim that a node cannot serve.
+    odd = volume("v", labels={ZONE: "x__y"}, gcePersistentDisk=DISK)
+    objects = claim("c", "v"), claim("d", "gone"), odd, csi_node("a", migrated=GCE)
+    assert reasons(claiming("x", "d", "c"), *objects) == [(VOLUME_MISSING,), (VOLUME_MISSING,)]
+    with pytest.raises(PluginError, match="could not translate pv v"):
+        reasons(claiming("x", "c", "d"), *objects)
 
 
 def test_a_volume_knows_labels_and_no_names():
