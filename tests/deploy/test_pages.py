@@ -1,0 +1,56 @@
+"""What the pages for operators say of names: each is there, and each that is there is said."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from batchsched.model import foreign
+from batchsched.service.grouper import rules
+
+ROOT = Path(__file__).parents[2]
+MIGRATING = (ROOT / "docs" / "migrating.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "spec", [foreign.CoschedulingSpec, foreign.VolcanoSpec, foreign.KaiSpec], ids=lambda spec: spec.__name__
+)
+def test_every_field_of_others_that_is_read_is_on_the_page_of_migrating(spec):
+    for field in msgspec.structs.fields(spec):
+        assert re.search(rf"\b{field.encode_name}\b", MIGRATING), field.encode_name
+
+
+def test_every_mark_of_others_by_which_pods_join_is_on_the_page_of_migrating():
+    marks = [foreign.COSCHEDULING_LABEL, *foreign.VOLCANO_ANNOTATIONS, foreign.VOLCANO_TASK]
+    marks += [foreign.KAI_ANNOTATION, foreign.KAI_SUB_GROUP, foreign.KAI_QUEUE]
+    for mark in marks:
+        assert f"`{mark}`" in MIGRATING
+
+
+def test_every_kind_of_others_that_is_read_is_on_the_page_of_migrating():
+    for kind in foreign.FOREIGN:
+        group, version = kind.api_version.split("/")
+        assert f"`{group}" in MIGRATING
+        assert version in MIGRATING
+
+
+@pytest.mark.parametrize("mark", [rules.PRIORITY_CLASS, rules.REQUIRED, rules.PREFERRED])
+def test_annotations_that_kueue_has_too_are_on_the_page_of_migrating(mark):
+    assert f"`{mark}`" in MIGRATING
+
+
+def test_every_alert_is_on_the_page_of_operations():
+    found = yaml.safe_load((ROOT / "deploy" / "helm" / "batchsched" / "files" / "rules.yaml").read_text())
+    alerts = {rule["alert"] for group in found["groups"] for rule in group["rules"]}
+    assert alerts == set(re.findall(r"^\| `(Batchsched\w+)`", OPERATIONS, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", ["operations", "quick-start", "migrating"])
+def test_every_metric_that_is_named_exists(page):
+    metrics = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    named = re.findall(r"`((?:batchsched|scheduler|rest_client|leader_election)_[a-z_]+)", text)
+    assert not [name for name in named if f"`{name}`" not in metrics]
