@@ -27,6 +27,8 @@ _KEEPALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "
 _TROUBLE: Final = (aiohttp.ClientError, TimeoutError, OSError)
 NO_ANSWER: Final = "<error>"
 """Stands for the status of an answer that never came, as in client-go's metrics."""
+_OPENING = 20.0
+"""Seconds within which a watch has to begin: the API server answers at once, when nothing has happened too."""
 _HIDDEN: Final = 300
 """Characters of an answer that is no Status object (a proxy's page, say) that are worth repeating."""
 
@@ -136,7 +138,9 @@ class Connection:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
         used = self._identity
         try:
-            async with self._open("GET", path, query, (None, JSON), timeout) as answer:
+            async with asyncio.timeout(_OPENING):
+                opened = await self._open("GET", path, query, (None, JSON), timeout)
+            async with opened as answer:
                 if answer.status != 200:
                     refusal = await _refusal(answer)
                     if refusal.status == 401:

@@ -163,6 +163,17 @@ async def test_a_watch_that_is_silent_too_long_counts_as_dead(plane, proxy, name
             await watched(connection, silence=0.3)
 
 
+async def test_a_watch_that_does_not_begin_counts_as_dead_long_before_one_that_is_quiet(
+    plane, proxy, monkeypatch
+):
+    monkeypatch.setattr("batchsched.kube.connection._OPENING", 0.3)
+    proxy.on(hung())
+    async with opened(plane, proxy) as connection:
+        with pytest.raises(Unreachable, match="deadline"):
+            async with asyncio.timeout(30):
+                await anext(connection.lines(PODS, {"watch": "true"}, silence=90))
+
+
 async def test_a_watch_that_is_refused_is_not_read_as_events(plane, proxy):
     proxy.on(page(502))
     async with opened(plane, proxy) as connection:
