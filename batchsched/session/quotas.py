@@ -1,6 +1,6 @@
 """What queues still allow: limits less what runs, at every ancestor."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ class Quotas:
       gangs: [Q] PodGroups that may still start, UNLIMITED where nothing is set.
       over: [Q, R] what was used beyond a limit as the session began: a limit can be lowered below it.
       over_gangs: [Q] PodGroups that ran beyond maxRunningPodGroups.
+      finder: finds the limits that are about a gang.
     """
 
     limits: tuple[QueueLimit, ...]
@@ -33,20 +34,23 @@ class Quotas:
     gangs: IntArray
     over: IntArray
     over_gangs: IntArray
+    finder: "Finder"
 
     def members(self, frame: Frame, owners: Sequence[Owner]) -> BoolArray:
         """[Q, G] which gangs each limit is about, by the (queue, user) of the gangs."""
-        chains = {queue: frozenset(frame.queues.ancestry(queue)) for queue, _ in set(owners)}
-        rows = [[_is_about(limit, chains[queue], user) for queue, user in owners] for limit in self.limits]
-        return np.array(rows, np.bool_).reshape(len(self.limits), len(owners))
+        about = {owner: self.finder.rows(frame, owner) for owner in set(owners)}
+        member = np.zeros((len(self.limits), len(owners)), np.bool_)
+        for at, owner in enumerate(owners):
+            member[about[owner], at] = True
+        return member
 
     def lacking(self, frame: Frame, owner: Owner, requests: IntArray, gangs: int) -> str:
         """Return the name of a queue that does not allow an owner more requests [R] and gangs, "" when all do."""
         if not self.limits:
             return ""
-        member = self.members(frame, [owner])[:, 0]
-        over = ((requests > self.free) & (requests > 0)).any(axis=1) | (gangs > self.gangs)
-        return next((self.limits[at].name for at in np.flatnonzero(over & member)), "")
+        about = self.finder.rows(frame, owner)
+        over = ((requests > self.free[about]) & (requests > 0)).any(axis=1) | (gangs > self.gangs[about])
+        return next((self.limits[about[at]].name for at in np.flatnonzero(over)), "")
 
 
 def quotas(frame: Frame, scheduler_name: str) -> Quotas:
@@ -54,15 +58,16 @@ def quotas(frame: Frame, scheduler_name: str) -> Quotas:
     limits = frame.queues.limits(members.owner for members in frame.gangs.values())
     free = np.full((len(limits), len(frame.table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
+    finder = Finder(limits)
     if not limits:
-        return Quotas(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs))
+        return Quotas(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs), finder)
     for at, limit in enumerate(limits):
         for resource, amount in limit.resources.items():
             if resource in frame.table.column:
                 free[at, frame.table.column[resource]] = amount
         if limit.pod_groups is not None:
             gangs[at] = limit.pod_groups
-    used, running = _used(frame, limits, scheduler_name)
+    used, running = _used(frame, finder, scheduler_name)
     left = np.where(free < UNLIMITED, free - used, free)
     kept = [at for at, limit in enumerate(limits) if limit.kept]
     if kept:
@@ -74,25 +79,19 @@ def quotas(frame: Frame, scheduler_name: str) -> Quotas:
         np.maximum(0, left_gangs),
         np.maximum(0, -left),
         np.maximum(0, -left_gangs),
+        finder,
     )
 
 
-def _used(frame: Frame, limits: Sequence[QueueLimit], scheduler_name: str) -> tuple[IntArray, IntArray]:
+def _used(frame: Frame, finder: "Finder", scheduler_name: str) -> tuple[IntArray, IntArray]:
     """[Q, R] what pods in the subtrees hold, and [Q] how many gangs they are."""
-    used = np.zeros((len(limits), len(frame.table.resources)), np.int64)
-    running = np.zeros(len(limits), np.int64)
-    about: dict[Owner, list[int]] = {}
+    used = np.zeros((len(finder.limits), len(frame.table.resources)), np.int64)
+    running = np.zeros(len(finder.limits), np.int64)
     for members in frame.gangs.values():
         ours = [pod for pod, _ in members.bound.values() if is_ours(pod, scheduler_name)]
         if not ours:
             continue
-        owner = members.owner
-        if owner not in about:
-            chain = frozenset(frame.queues.ancestry(owner[0]))
-            about[owner] = [
-                at for at, one in enumerate(limits) if _is_about(one, chain, owner[1]) != bool(one.kept)
-            ]
-        above = about[owner]
+        above = finder.inside(frame, members.owner)
         if above:
             running[above] += 1
             for vector, _ in (frame.vectors(pod) for pod in ours):
@@ -116,24 +115,54 @@ def _beside(frame: Frame, limits: Sequence[QueueLimit], left: IntArray, kept: Se
     return np.where(stated, np.maximum(0, beside), UNLIMITED)
 
 
-def _is_about(limit: QueueLimit, chain: Set[str], user: str) -> bool:
-    """Tell whether a limit is about gangs of a queue, given with its ancestors, and of a user."""
-    if limit.kept:
-        return chain.isdisjoint(limit.kept)
-    return limit.name in chain and limit.user in ("", user)
+class Finder:
+    """Finds the limits that are about a gang.
+
+    Args:
+      limits: Q limits.
+    """
+
+    def __init__(self, limits: Sequence[QueueLimit]) -> None:
+        self.limits = limits
+        self._plain: dict[str, list[int]] = {}
+        self._kept = [at for at, limit in enumerate(limits) if limit.kept]
+        self._found: dict[Owner, list[int]] = {}
+        for at, limit in enumerate(limits):
+            if not limit.kept:
+                self._plain.setdefault(limit.name, []).append(at)
+
+    def rows(self, frame: Frame, owner: Owner) -> list[int]:
+        """Return the numbers of the limits that gangs of an owner count against."""
+        known = self._found.get(owner)
+        if known is None:
+            chain = frame.queues.ancestry(owner[0])
+            kept = [at for at in self._kept if set(self.limits[at].kept).isdisjoint(chain)]
+            known = self._found[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
+        return known
+
+    def inside(self, frame: Frame, owner: Owner) -> list[int]:
+        """Return the numbers of the limits that measure what gangs of an owner hold, kept guarantees included."""
+        chain = frame.queues.ancestry(owner[0])
+        kept = [at for at in self._kept if not set(self.limits[at].kept).isdisjoint(chain)]
+        return self._of_queues(chain, owner[1]) + kept
+
+    def _of_queues(self, chain: Sequence[str], user: str) -> list[int]:
+        return [
+            at for name in chain for at in self._plain.get(name, ()) if self.limits[at].user in ("", user)
+        ]
 
 
 def spend(quotas: Quotas, frame: Frame, walked: Walked) -> Quotas:
     """Return what queues still allow after a gang was placed."""
     if not quotas.limits:
         return quotas
-    member = quotas.members(frame, [walked.gang.members.owner])[:, 0]
+    about = quotas.finder.rows(frame, walked.gang.members.owner)
     used = np.sum([frame.vectors(placed.pod)[0] for placed in walked.placed], axis=0)
-    free = np.where(
-        (quotas.free < UNLIMITED) & member[:, np.newaxis], np.maximum(0, quotas.free - used), quotas.free
-    )
+    free, gangs = quotas.free.copy(), quotas.gangs.copy()
+    limited = free[about] < UNLIMITED
+    free[about] = np.where(limited, np.maximum(0, free[about] - used), free[about])
     fresh = int(walked.gang.fresh)
-    gangs = np.where((quotas.gangs < UNLIMITED) & member, np.maximum(0, quotas.gangs - fresh), quotas.gangs)
+    gangs[about] = np.where(gangs[about] < UNLIMITED, np.maximum(0, gangs[about] - fresh), gangs[about])
     return replace(quotas, free=free, gangs=gangs)
 
 

@@ -1,0 +1,129 @@
+"""A session with 1,000 queues in four levels: 5,000 nodes, 2,000 gangs that wait."""
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from batchsched.manifests.reading import read
+from batchsched.model.decision import Decision
+from batchsched.model.snapshot import Snapshot
+from batchsched.session.decide import Sessions
+from batchsched.settings.schema import Profile
+from bench.solver.instances import generate
+from bench.solver.manifests import items
+
+LEVELS: Final = (0.008, 0.04, 0.16)
+"""What part of all queues stands on each level but the last, the widest first."""
+NOW: Final = 1767225600.0
+
+
+class Stages:
+    """Notes how long stages take; a listener of `decide`."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def stage(self, name: str) -> "Stage":
+        """Begin a stage."""
+        return Stage(self.seconds, name)
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Progress is of no interest here."""
+
+    def call(self, plugin: str, point: str) -> "Stage":
+        """Calls of plugins are of no interest here."""
+        return Stage({}, "")
+
+
+class Stage:
+    """Adds up what passes between its beginning and its end."""
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self._seconds, self._name = seconds, name
+
+    def __enter__(self) -> None:
+        self._begun = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        took = time.perf_counter() - self._begun
+        self._seconds[self._name] = self._seconds.get(self._name, 0.0) + took
+
+
+def tree(count: int, gpus: int, draw: random.Random) -> list[dict[str, Any]]:
+    """Return queues in four levels; guarantees of siblings come to half of what their parent has."""
+    widths = [max(1, round(part * count)) for part in LEVELS]
+    widths.append(count - sum(widths))
+    found, above = [], [("", gpus)]
+    for depth, width in enumerate(widths):
+        level = []
+        for at in range(width):
+            parent, has = above[at % len(above)]
+            share = max(1, has * len(above) // width // 2)
+            spec: dict[str, Any] = {
+                "weight": draw.choice((1.0, 1.0, 2.0, 4.0)),
+                "guarantee": {"nvidia.com/gpu": str(share)},
+                "limit": {"nvidia.com/gpu": str(share * 8)},
+            }
+            name = f"q{depth}-{at:04d}"
+            found.append(
+                {
+                    "apiVersion": "scheduling.batchsched.dev/v1alpha1",
+                    "kind": "Queue",
+                    "metadata": {"name": name},
+                    "spec": spec | ({"parent": parent} if parent else {}),
+                }
+            )
+            level.append((name, share))
+        above = level
+    return found
+
+
+def snapshot(nodes: int, gangs: int, queues: int, seed: int) -> Snapshot:
+    """Draw a cluster of the solver's bench, and give its gangs to the last level of a queue tree."""
+    draw = random.Random(seed)
+    instance = generate(nodes, gangs, seed)
+    gpus = sum(node.type.gpu for node in instance.nodes)
+    made = tree(queues, gpus, draw)
+    leaves = [
+        one["metadata"]["name"] for one in made if one["metadata"]["name"].startswith(f"q{len(LEVELS)}-")
+    ]
+    objects = [one for one in items(instance) if one["kind"] != "Queue"]
+    for one in objects:
+        if one["kind"] == "PodGroup":
+            one["spec"]["queue"] = draw.choice(leaves)  # type: ignore[index]
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "cluster.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects + made}))
+        return read([str(path)]).snapshot
+
+
+def main(arguments: list[str]) -> int:
+    """Decide one session a seed, and say what it took."""
+    parser = argparse.ArgumentParser(prog="queues", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--gangs", type=int, default=2000)
+    parser.add_argument("--queues", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    chosen = parser.parse_args(arguments)
+    for seed in chosen.seeds:
+        there = snapshot(chosen.nodes, chosen.gangs, chosen.queues, seed)
+        sessions = Sessions(there, Profile())
+        stages, begun, cpu = Stages(), time.perf_counter(), time.process_time()
+        decision = sessions.decide(NOW, seed, telemetry=stages)
+        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+        print(_line(seed, there, decision, took, spent))
+        print("  " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in stages.seconds.items()))
+    return 0
+
+
+def _line(seed: int, there: Snapshot, decision: Decision, took: float, spent: float) -> str:
+    placed = len({one.pod.rpartition("-")[0] for one in decision.assignments})
+    shares = sorted({tier.share for tier in decision.solver.tiers})
+    return (
+        f"seed {seed}: {len(there.queues)} queues, {len(there.pod_groups)} gangs, {len(there.pods)} pods: {took:.2f} s "
+        f"({spent:.2f} s CPU); {placed} gangs of some pods placed, gap {decision.solver.gap:.2%}; {', '.join(shares)}"
+    )
