@@ -16,7 +16,7 @@ from batchsched.session.quotas import Quotas
 from batchsched.session.rows import rows_of
 from batchsched.session.survey import Survey
 from batchsched.settings.schema import Profile
-from batchsched.solver.problem import NONE, IndexArray, Problem
+from batchsched.solver.problem import ALL_NODES, NONE, IndexArray, Problem, Row
 
 DAY = 86400.0
 AGE_BONUS = 0.5
@@ -99,6 +99,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
         ]
     )
     rows, failures = rows_of(frame, batch)
+    rows += _precedence(gangs)
     gathered: dict[int, str] = {}
     for number, key in batch.gathered.items():
         if choices[number].required == NONE and gangs[number].fresh:
@@ -151,6 +152,25 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
     )
     named = tuple((share, -least) for _, share, least in tiers)
     return Formulation(problem, tuple(gangs), parts, named, scene.quotas, failures, gathered)
+
+
+def _precedence(gangs: Sequence[Gang]) -> tuple[Row, ...]:
+    """A row for each gang that starts only after another of the session: y_behind - y_ahead <= 0."""
+    numbers = {gang.members.identity: number for number, gang in enumerate(gangs) if gang.need}
+    return tuple(
+        Row(
+            partition=ALL_NODES,
+            classes=_ints([]),
+            coefficients=np.zeros(0, np.int64),
+            right=np.zeros(1, np.int64),
+            gangs=_ints([number, numbers[gang.behind]]),
+            gang_coefficients=np.array([[1, -1]], np.int64),
+            plugin="strict-fifo",
+            reason=f"{gang.behind} comes first",
+        )
+        for number, gang in enumerate(gangs)
+        if gang.need and gang.behind in numbers
+    )
 
 
 def lasting_problem(scene: Scene, gang: Gang) -> Problem:

@@ -188,6 +188,7 @@ class Gang:
       needs: [R] what its first `need` pods ask for together, the smallest ones: less than this never suffices.
       entitled: inside what of its queue's it stands in this session.
       follows: it is surplus of a gang of the same session, and comes when that has its place.
+      behind: the identity of the gang that must start before it, "" for none: their queue is strict.
     """
 
     members: Members
@@ -201,6 +202,7 @@ class Gang:
     needs: IntArray
     entitled: Entitled = Entitled.ALL
     follows: bool = False
+    behind: str = ""
 
     @property
     def key(self) -> str:

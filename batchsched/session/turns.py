@@ -94,6 +94,8 @@ class Round:
             for row, (begin, end) in enumerate(self._spans)
             if begin < end
         }
+        self._strict = _strict(shares, standing.policies)
+        self._ahead: dict[int, Gang] = {}
         for row in reversed(range(count)):
             self._renew(row)
 
@@ -112,12 +114,23 @@ class Round:
         while self._parent[path[-1]] > 0:
             path.append(self._parent[path[-1]])
         gang = replace(gang, entitled=self._what_for(np.array(path), asked_by(gang)))
+        if self._strict[row] >= 0:
+            gang = self._in_line(self._strict[row], gang)
         gang, rest = self._cut(np.array(path), gang)
         if rest is not None:
             self._lines[row].append((head, rest))
         self._usage[path] += total_of(gang)
         for one in (*path, 0):
             self._renew(one)
+        return gang
+
+    def _in_line(self, row: int, gang: Gang) -> Gang:
+        """Put a gang behind the one before it in a strict subtree: it starts after that, in no better share."""
+        ahead = self._ahead.get(row)
+        if ahead is not None:
+            gang = replace(gang, behind=ahead.members.identity, entitled=max(gang.entitled, ahead.entitled))
+        if gang.need:
+            self._ahead[row] = gang
         return gang
 
     def _what_for(self, path: IntArray, needs: IntArray) -> Entitled:
@@ -182,6 +195,8 @@ class Round:
         waiting = np.flatnonzero(np.isfinite(self._head[below]))
         if len(waiting) < 2:
             return int(below.start + (waiting[0] if len(waiting) else 0))
+        if self._policies[row].strict:
+            return int(below.start + np.argmin(self._head[below]))
         siblings, candidate = self._siblings[row], self._candidate[below]
         stage = np.where(self._guaranteed(below, candidate), 0, np.where(self._fair(below, candidate), 1, 2))
         key = self._policies[row].key(siblings, candidate)
@@ -189,6 +204,15 @@ class Round:
             (self._head[below], key, -siblings.priority, stage, ~np.isfinite(self._head[below]))
         )
         return int(below.start + places[0])
+
+
+def _strict(shares: Shares, policies: Sequence[FairnessPolicy]) -> list[int]:
+    """By row, the highest row above whose subtree is strict, -1 for none."""
+    found = [-1] * len(shares)
+    for row, parent in enumerate(shares.parent.tolist()):
+        inherited = found[parent] if row else -1
+        found[row] = inherited if inherited >= 0 else row if policies[row].strict else -1
+    return found
 
 
 def _lines(

@@ -92,3 +92,20 @@ def test_a_policy_that_cannot_be_made_is_named_and_the_parents_holds():
     decision = schedule(cluster(nodes(1, gpu=4), *gangs("a", 4), *gangs("b", 4), queues=queues))
     assert [(one.object, one.field) for one in decision.set_aside] == [("Queue a", "spec.policy.name")]
     assert running(decision, "a") == 2
+
+
+def test_a_strict_queue_starts_nobody_before_the_gang_that_came_first():
+    queues = (queue("a", weight=1.0, policy={"name": "strict-fifo"}), queue("b", weight=1.0))
+    first = gang("a-first", 5, queue="a", age=60)
+    snapshot = cluster(nodes(1, gpu=4), first, *gangs("a", 2), *gangs("b", 2), queues=queues)
+    decision = schedule(snapshot)
+    assert (running(decision, "a"), running(decision, "b")) == (0, 2)
+    plain = replace(snapshot, queues=(queue("a", weight=1.0), queue("b", weight=1.0)))
+    assert running(schedule(plain), "a") == 2
+
+
+def test_a_strict_queue_goes_in_order_as_far_as_there_is_room():
+    queues = (queue("a", weight=1.0, policy={"name": "strict-fifo"}),)
+    line = [gang(f"a{number}", size, queue="a", age=60 - number) for number, size in enumerate((2, 2, 3, 1))]
+    decision = schedule(cluster(nodes(1, gpu=5), *line, queues=queues))
+    assert {one.pod.partition("-")[0] for one in decision.assignments} == {"a0", "a1"}
