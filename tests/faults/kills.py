@@ -30,7 +30,7 @@ class Kill:
       number: of the round.
       moment: when the leader was killed, for people.
       kills: how many leaders were.
-      half: gangs of which some pods, but too few, were bound when the last one was.
+      half: gangs of which some pods, but too few, were bound then.
       resumed: seconds from the last kill to the next bind, None when everything was bound by then.
       whole: seconds from the last kill until everything was bound.
     """
@@ -86,10 +86,11 @@ class Rounds:
             lead.end(signal.SIGKILL)
             killed = time.monotonic()
             lead.start()
+            half = self._half(batch)
         if self._draw.random() < TWICE:
             self._again()
             killed, kills = time.monotonic(), 2
-        half = len(self._load.half([batch], self.witness))
+            half += self._half(batch)
         eventually(lambda: self.replicas.tend() and self._load.whole(batch, self.witness), PATIENCE)
         over = time.monotonic()
         resumed = self.witness.resumed(killed)
@@ -115,6 +116,11 @@ class Rounds:
         wanted = self._draw.randint(1, len(batch.pods) - 1)
         eventually(lambda: self.witness.bound(self.namespace.name, batch.pods) >= wanted, PATIENCE)
         return f"after {wanted} of {len(batch.pods)} binds"
+
+    def _half(self, batch: Batch) -> int:
+        """How many gangs are half bound, when the last binds have been seen."""
+        time.sleep(0.1)
+        return len(self._load.half([batch], self.witness))
 
     def _again(self) -> None:
         """Kill whoever leads next, as it takes up what is left."""
