@@ -12,6 +12,7 @@ from batchsched.model.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.model.queue import Queue
 from batchsched.model.requests import requests
 from batchsched.session.gang import ALONE, identity_of
+from batchsched.session.quotas import is_ours
 
 QUEUES: Final = "queues"
 RUNNING: Final = "Running"
@@ -121,6 +122,8 @@ class Tally:
                 standing.waiting.add(change.key)
 
     def _use(self, queue: str, pod: Pod, sign: int) -> None:
+        if not any(is_ours(pod, name) for name in self._cache.scheduler_names):
+            return
         usage = self.usage.setdefault(queue, Counter())
         for resource, amount in requests(pod).items():
             usage[resource] += sign * amount

@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from batchsched.service.reports.observed import Observed
 from batchsched.service.reports.tally import Tally
@@ -103,6 +104,14 @@ def test_gang_is_counted_where_its_pod_group_says():
     cache.put(pod("bert-2", group="bert", on="n0", uid="u2"))
     tally.sync()
     assert tally.pending["ml"] == 0
+
+
+def test_pods_of_others_count_against_no_queue():
+    cache = Observed(["batchsched"])
+    cache.put(node("n0"))
+    theirs = pod("theirs", on="n0")
+    cache.put(replace(theirs, spec=replace(theirs.spec, scheduler_name="default-scheduler")))
+    assert not fresh(cache).usage
 
 
 def test_queues_without_a_place_in_the_tree_are_known():
