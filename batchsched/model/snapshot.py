@@ -47,12 +47,28 @@ class HeldGang:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueUsage:
+    """What a queue used lately of one resource.
+
+    Args:
+      queue: its name; what queues below it used is left out.
+      resource: of which.
+      amount: decayed mean, in base units.
+    """
+
+    queue: str
+    resource: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A cluster at one moment. Objects are in the order in which they were given; it may matter for ties only.
 
     `pods` are all pods that have not finished, bound and pending. `held` are gangs that wait at Permit since an
     earlier session. `resting` are the identities of gangs (`namespace/name`, and `pod/` before it for a pod alone) that
-    do not take part, since nothing can have helped them after they were refused.
+    do not take part, since nothing can have helped them after they were refused. `usage` is what queues used lately,
+    decayed up to now; no policy that looks at it, no usage.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -76,4 +92,5 @@ class Snapshot:
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     held: tuple[HeldGang, ...] = ()
     resting: tuple[str, ...] = ()
+    usage: tuple[QueueUsage, ...] = ()
     set_aside: tuple[SetAside, ...] = ()

@@ -5,15 +5,22 @@ So U has the unit of usage, a queue that always uses u has U = u, and after one 
 samples with the same usage come to the same as one: how often is sampled does not matter.
 
     decayed(usage, current, elapsed, half_life) -> usage       {queue: {resource: amount}}
+    Past(usage, half_life)                                     the same, from session to session
 
 Source: Kueue, KEP-4136 (admission fair sharing).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+from batchsched.model.snapshot import QueueUsage
 
 Usage = Mapping[str, Mapping[str, float]]
 """By queue, by resource, in base units."""
+Current = Mapping[str, Mapping[str, int]]
+"""What is used at one moment."""
+BLIND: Final = 300.0
+"""Seconds for which usage counts at most after it was last seen."""
 _FORGOTTEN: Final = 1e-6
 """Amounts below it are dropped: a millionth of a device or of a milli-CPU."""
 
@@ -23,9 +30,7 @@ def kept(elapsed: float, half_life: float) -> float:
     return 0.5 ** (max(0.0, elapsed) / half_life) if half_life > 0 else 0.0
 
 
-def decayed(
-    usage: Usage, current: Mapping[str, Mapping[str, int]], elapsed: float, half_life: float
-) -> dict[str, dict[str, float]]:
+def decayed(usage: Usage, current: Current, elapsed: float, half_life: float) -> dict[str, dict[str, float]]:
     """Return decayed usage with one more sample.
 
     Args:
@@ -46,3 +51,60 @@ def decayed(
         if amounts:
             found[queue] = amounts
     return found
+
+
+def by_queue(listed: Iterable[QueueUsage]) -> dict[str, dict[str, float]]:
+    """Return usage as a snapshot lists it by queue and resource."""
+    found: dict[str, dict[str, float]] = {}
+    for one in listed:
+        found.setdefault(one.queue, {})[one.resource] = one.amount
+    return found
+
+
+def listed(usage: Usage) -> tuple[QueueUsage, ...]:
+    """Return usage as a snapshot lists it."""
+    return tuple(
+        QueueUsage(queue, resource, amount)
+        for queue, amounts in sorted(usage.items())
+        for resource, amount in sorted(amounts.items())
+    )
+
+
+class Past:
+    """Decayed usage as sessions go by.
+
+    Between two sessions nobody looks. What was held after the one and is there at the other was used all the time;
+    what is gone by then counts for `BLIND` seconds at most.
+
+    Args:
+      usage: as of the first session.
+      half_life: seconds after which usage counts half.
+    """
+
+    def __init__(self, usage: Usage, half_life: float) -> None:
+        self.usage: Usage = usage
+        self._half_life = half_life
+        self._held: Current = {}
+        self._at: float | None = None
+
+    def advance(self, now: float, present: Current) -> Usage:
+        """Go on to another moment, at which this is used; returns decayed usage as of then."""
+        if self._at is not None and now > self._at:
+            elapsed = now - self._at
+            blind = min(elapsed, BLIND)
+            stayed = {
+                queue: {
+                    resource: min(amount, present.get(queue, {}).get(resource, 0))
+                    for resource, amount in held.items()
+                }
+                for queue, held in self._held.items()
+            }
+            seen = decayed(self.usage, self._held, blind, self._half_life)
+            self.usage = decayed(seen, stayed, elapsed - blind, self._half_life)
+            self._held = present
+        self._at = now if self._at is None else max(self._at, now)
+        return self.usage
+
+    def hold(self, current: Current) -> None:
+        """Take in what is used from the last moment on."""
+        self._held = current

@@ -20,7 +20,7 @@ from batchsched.errors import InvalidInput, RecordTampered
 from batchsched.manifests.write import from_json, to_json
 from batchsched.model.complaint import complaints
 from batchsched.model.decision import Decision, SetAside
-from batchsched.model.snapshot import HeldGang, Snapshot
+from batchsched.model.snapshot import HeldGang, QueueUsage, Snapshot
 from batchsched.record.answers import NOTHING, Answers
 from batchsched.settings.schema import Profile
 
@@ -60,6 +60,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     decision: Decision
     answers: Answers = NOTHING
     resting: tuple[str, ...] = ()
+    usage: tuple[QueueUsage, ...] = ()
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -85,6 +86,7 @@ def encode(record: Record) -> tuple[bytes, str]:
         decision=record.decision,
         answers=record.answers,
         resting=record.snapshot.resting,
+        usage=record.snapshot.usage,
     )
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
@@ -131,7 +133,13 @@ def read(path: Path) -> Record:
         first = complaints(error, Profile)[0]
         raise InvalidInput(first.message, file=file, object="profile", field=first.field) from error
     snapshot = from_json(bytes(session.manifests), file)
-    snapshot = replace(snapshot, held=session.held, resting=session.resting, set_aside=session.set_aside)
+    snapshot = replace(
+        snapshot,
+        held=session.held,
+        resting=session.resting,
+        usage=session.usage,
+        set_aside=session.set_aside,
+    )
     return Record(
         snapshot,
         profile,

@@ -18,6 +18,7 @@ from batchsched.model.decision import Decision, Refusal
 from batchsched.model.meta import seconds
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.ordering.usage import Past, listed
 from batchsched.service import queueing
 from batchsched.service.world import Asked, World
 from batchsched.session.follow import Follower
@@ -79,6 +80,7 @@ class Planner:
         self._cache = cache
         self._seed = seed
         self._leaving = leaving
+        self._past = Past({}, profile.usage_half_life_seconds)
         self._told = 0
         self._window = profile.session_window
         self._feed = Feed(cache, self._follower)
@@ -90,7 +92,7 @@ class Planner:
         return SchedulingQueue({self.profile.scheduler_name: self.pipeline})
 
     def _follower(self, snapshot: Snapshot) -> Follower:
-        self._scheduler = Follower(snapshot, self.profile, self.pipeline, brief=False)
+        self._scheduler = Follower(snapshot, self.profile, self.pipeline, past=self._past, brief=False)
         return self._scheduler
 
     @property
@@ -149,7 +151,7 @@ class Planner:
         taking_part = frozenset(one for one in self._in_flight if one not in self._leaving)
         asked = None
         if self.recording or world.minded:
-            asked = Asked(self._recorded(taking_part), now, self._seed)
+            asked = Asked(self._recorded(taking_part, now), now, self._seed)
         self.asked = asked if self.recording else None
         return lambda: world.decide(
             lambda: scheduler.decide(now, self._seed, taking_part, world.telemetry), asked
@@ -158,13 +160,14 @@ class Planner:
     def renewed(self) -> "Planner":
         """Return a planner that starts afresh, without the plugins that hung."""
         made = Planner(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
-        made.recording = self.recording
+        made.recording, made._past = self.recording, self._past
         return made
 
-    def _recorded(self, taking_part: frozenset[str]) -> Snapshot:
+    def _recorded(self, taking_part: frozenset[str], now: float) -> Snapshot:
         snapshot = self._cache.snapshot()
         waiting = {identity_of(pod) for pod in snapshot.pods if not pod.node}
-        return replace(snapshot, held=self.held, resting=tuple(sorted(waiting - taking_part)))
+        resting = tuple(sorted(waiting - taking_part))
+        return replace(snapshot, held=self.held, resting=resting, usage=listed(self._scheduler.usage(now)))
 
     def finish(self, decision: Decision, now: float) -> list[Placement]:
         """Take in a decision; returns who is to be bound."""

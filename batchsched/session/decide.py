@@ -29,6 +29,7 @@ from batchsched.model.snapshot import HeldGang, Snapshot
 from batchsched.ordering import policy as policies
 from batchsched.ordering.known import POLICIES
 from batchsched.ordering.policy import RoomPolicy
+from batchsched.ordering.usage import Past, Usage
 from batchsched.ports.outside import NOBODY, Outside
 from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.session.admission import Admission, without_pods
@@ -132,13 +133,14 @@ class Sessions:
         profile: Profile,
         pipeline: Pipeline | None = None,
         outside: Outside = NOBODY,
+        past: Past | None = None,
     ) -> None:
         self.profile = profile
         self.frame = Frame(snapshot, pipeline or standard().pipeline(profile, outside))
         self.held: tuple[HeldGang, ...] = snapshot.held
         self._rest = frozenset(snapshot.resting)
         self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
-        self._turns = Turns(self.frame, self._policy, profile.scheduler_name)
+        self._turns = Turns(self.frame, self._policy, profile, past)
         self._levels = Levels(snapshot, self.frame.table)
         self._admission = Admission.of(self.frame, self._levels, snapshot)
 
@@ -166,6 +168,7 @@ class Sessions:
         self.frame.refresh()
         self.frame.pipeline.extenders.begin()
         self.frame.pipeline.timings = Timings(telemetry, seed)
+        self._turns.usage(now)
         with Walk(self.frame, now) as walk:
             busy = self._revisit_held(walk, draft, now)
             line = self.frame.backlog.order(self._policy, now).without(busy | self._resting(among))
@@ -182,7 +185,13 @@ class Sessions:
                 self._joint(walk, draft, waiting, now, (seed, listener))
             self._heed(walk, draft)
             walk.keep()
-            return self._decision(draft, brief)
+            decision = self._decision(draft, brief)
+        self._turns.remember(draft.walked)
+        return decision
+
+    def usage(self, now: float) -> Usage:
+        """Return what queues used lately, decayed up to now; nothing while no policy asks for it."""
+        return self._turns.usage(now)
 
     def _resting(self, among: Set[str] | None) -> frozenset[str]:
         return self._rest if among is None else frozenset(self.frame.gangs.keys() - among)

@@ -6,7 +6,7 @@ Each turn counts as if the gang had been placed, so that entitlements move with 
 order and, for each gang, the share of its tier.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -17,15 +17,18 @@ from batchsched.ordering.entitlements import entitlements
 from batchsched.ordering.fairness import registry
 from batchsched.ordering.fairness.policy import FairnessPolicy
 from batchsched.ordering.layout import Capacity, Load, lay_out, policies_of
-from batchsched.ordering.policy import Policy
+from batchsched.ordering.policy import FloatArray, Policy
 from batchsched.ordering.shares import Shares
 from batchsched.ordering.tree import QueueTree
+from batchsched.ordering.usage import Past, Usage, by_queue
 from batchsched.session.admission import Admission
 from batchsched.session.backlog import Line
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang
 from batchsched.session.quotas import is_ours
 from batchsched.session.turns import Orders, Round, Standing, total_of
+from batchsched.session.walk import Walked
+from batchsched.settings.schema import PolicySettings, Profile
 
 
 class QueuePolicies:
@@ -33,10 +36,15 @@ class QueuePolicies:
 
     Args:
       tree: the queues.
+      default: the profile's, for queues without a parent.
+
+    Raises:
+      InvalidInput: the profile's policy cannot be made.
     """
 
-    def __init__(self, tree: QueueTree) -> None:
-        self._default = registry.make(registry.DEFAULT, {})
+    def __init__(self, tree: QueueTree, default: PolicySettings | None = None) -> None:
+        chosen = default or PolicySettings(name=registry.DEFAULT)
+        self._default = registry.make(chosen.name, chosen.args)
         self._chosen: dict[str, FairnessPolicy] = {}
         self.set_aside: tuple[SetAside, ...] = ()
         """Policies that cannot be made: their queues have their parent's."""
@@ -54,13 +62,18 @@ class QueuePolicies:
                 )
                 self.set_aside += (SetAside("", f"Queue {name}", field, error.message),)
 
+    @property
+    def remember(self) -> bool:
+        """True when one of them looks at what was used lately."""
+        return any(policy.remembers for policy in (self._default, *self._chosen.values()))
+
     def of(self, shares: Shares) -> tuple[FairnessPolicy, ...]:
         """Return the policy of every row."""
         return policies_of(shares, self._default, self._chosen)
 
 
 def standing_of(
-    frame: Frame, policies: QueuePolicies, gangs: Sequence[Gang], scheduler_name: str
+    frame: Frame, policies: QueuePolicies, gangs: Sequence[Gang], scheduler_name: str, past: Usage
 ) -> Standing:
     """Measure what queues have and want, and what that entitles them to.
 
@@ -69,6 +82,7 @@ def standing_of(
       policies: of the queues.
       gangs: who waits.
       scheduler_name: ours; only pods that are ours count against queues.
+      past: decayed usage by queue.
     """
     usage = usage_by_queue(frame, scheduler_name)
     request = {name: amount.copy() for name, amount in usage.items()}
@@ -76,7 +90,7 @@ def standing_of(
         asked = request.setdefault(gang.queue, np.zeros(len(frame.table.resources), np.int64))
         asked += total_of(gang)
     capacity = Capacity(frame.table.resources, frame.table.allocatable.sum(axis=0), frame.weighed)
-    shares = lay_out(frame.queues, capacity, Load(usage, request))
+    shares = lay_out(frame.queues, capacity, Load(usage, request, _as_arrays(frame, past)))
     chosen = policies.of(shares)
     return Standing(shares, entitlements(shares, chosen), chosen)
 
@@ -93,31 +107,68 @@ def usage_by_queue(frame: Frame, scheduler_name: str) -> dict[str, IntArray]:
     return usage
 
 
+def _as_arrays(frame: Frame, past: Usage) -> dict[str, FloatArray]:
+    """By queue, [R] decayed usage; what no node offers any more is left out."""
+    column = frame.table.column
+    found: dict[str, FloatArray] = {}
+    for queue, amounts in past.items():
+        found[queue] = np.zeros(len(column))
+        for resource, amount in amounts.items():
+            if resource in column:
+                found[queue][column[resource]] = amount
+    return found
+
+
 class Turns:
     """Who is next among the gangs that wait; while no queue is entitled to anything, that is left as it is.
 
     Args:
       frame: the tables, of which the queues stay.
       policy: the profile's, for queues that state no order of their own.
-      scheduler_name: ours.
+      profile: how to schedule.
+      past: what queues used until now, None for what the frame's snapshot says.
     """
 
-    def __init__(self, frame: Frame, policy: Policy, scheduler_name: str) -> None:
+    def __init__(self, frame: Frame, policy: Policy, profile: Profile, past: Past | None = None) -> None:
         self._frame = frame
         self._policy = policy
-        self._scheduler_name = scheduler_name
-        self.policies = QueuePolicies(frame.queues) if frame.queues.entitles else None
+        self._scheduler_name = profile.scheduler_name
+        entitles = frame.queues.entitles or profile.queue_policy is not None
+        self.policies = QueuePolicies(frame.queues, profile.queue_policy) if entitles else None
+        self._past = past or Past(by_queue(frame.snapshot.usage), profile.usage_half_life_seconds)
+        self._remembers = self.policies is not None and self.policies.remember
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
         """Policies of queues that cannot be made."""
         return self.policies.set_aside if self.policies is not None else ()
 
+    def usage(self, now: float) -> Usage:
+        """Return decayed usage as of now, nothing when no policy asks for it."""
+        return self._past.advance(now, self._held(())) if self._remembers else {}
+
+    def remember(self, walked: Iterable[Walked]) -> None:
+        """Take in what is used when a session ends: what ran, and what it placed."""
+        if self._remembers:
+            self._past.hold(self._held(walked))
+
+    def _held(self, walked: Iterable[Walked]) -> dict[str, dict[str, int]]:
+        held = usage_by_queue(self._frame, self._scheduler_name)
+        for one in walked:
+            mine = held.setdefault(one.gang.queue, np.zeros(len(self._frame.table.resources), np.int64))
+            for placed in one.placed:
+                mine += self._frame.vectors(placed.pod)[0]
+        names = self._frame.table.resources
+        return {
+            queue: {names[at]: int(amounts[at]) for at in np.flatnonzero(amounts)}
+            for queue, amounts in held.items()
+        }
+
     def standing(self, gangs: Sequence[Gang]) -> Standing | None:
         """Return what queues are entitled to while these gangs wait, None when to nothing in particular."""
         if self.policies is None:
             return None
-        return standing_of(self._frame, self.policies, gangs, self._scheduler_name)
+        return standing_of(self._frame, self.policies, gangs, self._scheduler_name, self._past.usage)
 
     def of(self, gangs: Sequence[Gang], now: float) -> list[Gang]:
         """Return gangs in the order of their queues' turns, each with what it is entitled to; half bound ones first."""

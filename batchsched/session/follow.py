@@ -8,6 +8,7 @@ from batchsched.model.decision import Decision
 from batchsched.model.pod import Pod
 from batchsched.model.podgroup import PodGroup
 from batchsched.model.snapshot import HeldGang, Snapshot
+from batchsched.ordering.usage import Past, Usage
 from batchsched.ports.telemetry import Telemetry
 from batchsched.session.decide import Sessions
 from batchsched.settings.schema import Profile
@@ -20,6 +21,7 @@ class Follower:
       snapshot: the cluster as it stands.
       profile: how to schedule.
       pipeline: the profile's plugins, where they are made already.
+      past: what queues used until now, None for what the snapshot says; whoever follows on from another takes its own.
       brief: leave out refusals that say only that a gang has to wait: a simulator asks thousands of times.
 
     Raises:
@@ -27,9 +29,15 @@ class Follower:
     """
 
     def __init__(
-        self, snapshot: Snapshot, profile: Profile, pipeline: Pipeline | None = None, *, brief: bool = True
+        self,
+        snapshot: Snapshot,
+        profile: Profile,
+        pipeline: Pipeline | None = None,
+        *,
+        past: Past | None = None,
+        brief: bool = True,
     ) -> None:
-        self._sessions = Sessions(snapshot, profile, pipeline)
+        self._sessions = Sessions(snapshot, profile, pipeline, past=past)
         self._brief = brief
         self._frame = self._sessions.frame
 
@@ -65,6 +73,10 @@ class Follower:
     ) -> Decision:
         """Decide the next session; gangs that are not `among` rest."""
         return self._sessions.decide(now, seed, telemetry=telemetry, brief=self._brief, among=among)
+
+    def usage(self, now: float) -> Usage:
+        """Return what queues used lately, decayed up to now; nothing while no policy asks for it."""
+        return self._sessions.usage(now)
 
     @property
     def table(self) -> NodeTable:

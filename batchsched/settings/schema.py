@@ -81,6 +81,17 @@ class Profile(Part):
         "and the solver only places.",
     )
     policy: PolicySettings = Field(default=PolicySettings(), description="Who is next.")
+    queue_policy: PolicySettings | None = Field(
+        default=None,
+        description="How queues without a parent share the cluster, and all below them that state no policy of their "
+        "own. Without it: drf, as soon as any queue states a guarantee, a weight, a priority or a policy.",
+    )
+    usage_half_life_seconds: float = Field(
+        default=7 * 86400.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds after which what a queue used counts half, for policies that look at the past.",
+    )
     backfill: Literal["none", "easy"] = Field(
         default="none",
         description="easy: the head that does not fit gets a reservation, and gangs behind it may start if they "

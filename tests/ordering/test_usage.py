@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.ordering.usage import decayed, kept
+from batchsched.ordering.usage import BLIND, Past, by_queue, decayed, kept, listed
 
 WEEK = 7 * 86400.0
 
@@ -42,3 +42,41 @@ def test_no_time_changes_nothing_and_no_half_life_remembers_nothing():
 
 def test_what_is_next_to_nothing_is_forgotten():
     assert decayed({"a": {"cpu": 1.0}, "b": {"cpu": 1e9}}, {}, 30 * 3600.0, 3600.0).keys() == {"b"}
+
+
+def test_past_counts_what_was_held_from_session_to_session():
+    past = Past({}, 3600.0)
+    assert past.advance(0.0, {}) == {}
+    past.hold({"a": {"cpu": 1000}})
+    assert past.advance(3600.0, {"a": {"cpu": 1000}})["a"]["cpu"] == pytest.approx(500)
+    assert past.advance(3600.0, {})["a"]["cpu"] == pytest.approx(500)
+
+
+def test_what_is_gone_at_the_next_session_counts_for_no_longer_than_nobody_looks():
+    past = Past({}, 3600.0)
+    past.advance(0.0, {})
+    past.hold({"a": {"cpu": 1000}})
+    late = past.advance(30 * 86400.0, {})
+    assert late == {}
+    past = Past({}, 3600.0)
+    past.advance(0.0, {})
+    past.hold({"a": {"cpu": 1000}})
+    soon = past.advance(BLIND, {})["a"]["cpu"]
+    assert soon == pytest.approx(1000 * (1 - 0.5 ** (BLIND / 3600)))
+
+
+def test_past_goes_on_from_what_it_was_told_and_never_back():
+    past = Past({"a": {"cpu": 8.0}}, 3600.0)
+    assert past.advance(5000.0, {})["a"]["cpu"] == 8.0
+    assert past.advance(4000.0, {})["a"]["cpu"] == 8.0
+    assert past.advance(5000.0 + 3600.0, {})["a"]["cpu"] == pytest.approx(4.0)
+
+
+def test_usage_is_listed_as_snapshots_keep_it():
+    usage = {"b": {"cpu": 1.5}, "a": {"memory": 2.0, "cpu": 1.0}}
+    assert [(one.queue, one.resource) for one in listed(usage)] == [
+        ("a", "cpu"),
+        ("a", "memory"),
+        ("b", "cpu"),
+    ]
+    assert by_queue(listed(usage)) == usage

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from batchsched.errors import InvalidInput, RecordTampered
 from batchsched.model.decision import Assignment, Decision, SetAside, SolverAccount, TierAccount
-from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.model.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
 from batchsched.record.file import Record, read, write
 from batchsched.settings.schema import Profile
 from tests.manifests.snapshots import SNAPSHOTS
@@ -40,7 +40,10 @@ def test_session_survives_its_file(tmp_path_factory, snapshot, now, seed):
 
 def test_held_gangs_who_rests_and_set_aside_objects_are_kept(tmp_path):
     aside = SetAside(file="f", object="Pod a/p", field="spec", message="m")
-    kept = record(Snapshot(held=(HELD,), resting=("team/bert", "pod/team/x"), set_aside=(aside,)))
+    usage = (QueueUsage("team", "cpu", 1234.5),)
+    kept = record(
+        Snapshot(held=(HELD,), resting=("team/bert", "pod/team/x"), usage=usage, set_aside=(aside,))
+    )
     write(tmp_path / "session", kept)
     assert read(tmp_path / "session").snapshot == kept.snapshot
 

@@ -45,6 +45,7 @@ class DecayedUsage(FairShare):
     """
 
     name = "decayed-usage"
+    remembers = True
     Args: ClassVar[type[DecayedUsageArgs]] = DecayedUsageArgs
 
     def __init__(self, args: DecayedUsageArgs | None = None) -> None:

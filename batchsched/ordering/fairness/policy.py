@@ -24,12 +24,14 @@ class FairnessPolicy(Protocol):
       strict: the first gang that does not fit holds back all behind it in the subtree.
       pooled: the surplus is one pool: what `divide` grants may come to more than the surplus, and only the parent's
         own share bounds the siblings together.
+      remembers: it looks at decayed usage, which is kept only for policies that do.
       gangs: the order of the PodGroups in these queues; None leaves it to the profile.
     """
 
     name: str
     strict: bool
     pooled: bool
+    remembers: bool
     gangs: Policy | None
 
     def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:
@@ -55,6 +57,7 @@ class FairShare:
     name = ""
     strict = False
     pooled = False
+    remembers = False
     gangs: Policy | None = None
 
     def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:

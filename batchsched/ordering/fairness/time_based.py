@@ -47,6 +47,7 @@ class TimeBased(FairShare):
     """
 
     name = "time-based"
+    remembers = True
     Args: ClassVar[type[TimeBasedArgs]] = TimeBasedArgs
 
     def __init__(self, args: TimeBasedArgs | None = None) -> None:

@@ -1,0 +1,58 @@
+"""What queues used lately decides between them, from session to session and from a recorded snapshot alike."""
+
+from dataclasses import replace
+
+import pytest
+
+from batchsched.model.snapshot import QueueUsage, Snapshot
+from batchsched.ordering.usage import listed
+from batchsched.session.decide import decide
+from batchsched.session.follow import Follower
+from tests.session.scenario import GPU, NOW, cluster, gang, nodes, profile, queue, schedule
+
+POLICY = {"name": "decayed-usage"}
+HOUR = 3600.0
+
+
+def two_teams(*used: QueueUsage, count: int = 4) -> Snapshot:
+    """Two queues that state nothing, each with gangs that want the whole node."""
+    waiting = [
+        gang(f"{of}{number}", 8, queue=of, age=count - number) for number in range(count) for of in "ab"
+    ]
+    return replace(cluster(nodes(1, gpu=8), *waiting, queues=(queue("a"), queue("b"))), usage=used)
+
+
+def started(decision) -> set[str]:
+    return {one.pod[0] for one in decision.assignments}
+
+
+@pytest.mark.parametrize("selection", ["weight", "ordered"])
+@pytest.mark.parametrize("policy", ["decayed-usage", "time-based"])
+def test_queue_that_used_less_lately_goes_first(policy, selection):
+    chosen = profile(queuePolicy={"name": policy}, selection=selection)
+    assert started(schedule(two_teams(QueueUsage("a", GPU, 6.0)), chosen)) == {"b"}
+    assert started(schedule(two_teams(QueueUsage("b", GPU, 6.0)), chosen)) == {"a"}
+
+
+def test_equal_queues_take_turns_and_replay_repeats_every_one():
+    chosen = profile(queuePolicy=POLICY, selection="ordered", usageHalfLifeSeconds=10 * HOUR)
+    snapshot = two_teams()
+    follower = Follower(snapshot, chosen, brief=False)
+    pods = {one.key: one for one in snapshot.pods}
+    turns: list[str] = []
+    for hour in range(6):
+        now = NOW + hour * HOUR
+        as_recorded = replace(snapshot, pods=tuple(pods.values()), usage=listed(follower.usage(now)))
+        decision = follower.decide(now, 0)
+        assert decide(as_recorded, chosen, now, 0) == decision
+        turns += started(decision)
+        ended = [pods.pop(f"{one.namespace}/{one.pod}") for one in decision.assignments]
+        follower.remove_pods(ended)
+    assert len(turns) == 6
+    assert abs(turns.count("a") - turns.count("b")) <= 1
+
+
+def test_without_a_policy_that_looks_at_it_no_past_is_kept():
+    follower = Follower(two_teams(), profile())
+    follower.decide(NOW, 0)
+    assert follower.usage(NOW + HOUR) == {}
