@@ -11,19 +11,20 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import msgspec
 
 from batchsched.errors import PluginError
-from tests.conformance import command, runner
+from tests.conformance import arrivals, command, runner
 from tests.conformance.draw import AREAS, case
+from tests.conformance.draw.cluster import Json
 from tests.controlplane import build
 
 _AT_ONCE: Final = 200
 
 
-def answers(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def answers(cases: Sequence[Json]) -> list[Json]:
     """Ask kube-scheduler's plugins; the answers stand in the order of the cases.
 
     Raises:
@@ -32,11 +33,11 @@ def answers(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     text = json.dumps(cases).encode()
     done = subprocess.run([str(build.program("oracle"))], input=text, stdout=subprocess.PIPE, check=True)
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+    found: list[Json] = json.loads(done.stdout)
     return found
 
 
-def recorded(seeds: range, areas: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def recorded(seeds: range, areas: tuple[str, ...]) -> Iterator[Json]:
     """Draw cases, and yield them with what is expected of them."""
     for start in range(seeds.start, seeds.stop, _AT_ONCE):
         drawn = [case(seed, areas) for seed in range(start, min(start + _AT_ONCE, seeds.stop))]
@@ -44,7 +45,7 @@ def recorded(seeds: range, areas: tuple[str, ...]) -> Iterator[dict[str, Any]]:
             yield {**one, "expected": expected}
 
 
-def differences(stated: dict[str, Any]) -> list[str]:
+def differences(stated: Json) -> list[str]:
     """Return what differs in a case, in words. Where the original errs, ours has to; what is said is not compared."""
     try:
         found = list(command.differences(msgspec.convert(stated, runner.Case), whole=True))
@@ -59,6 +60,9 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
     parser.add_argument("--count", type=int, default=200, help="how many cases")
     parser.add_argument("--seed", type=int, default=1, help="the first one's")
     parser.add_argument("--areas", default="", help=f"of these alone: {', '.join(AREAS)}")
+    parser.add_argument(
+        "--several", action="store_true", help="several pods each, one after the other through decide"
+    )
     parser.add_argument("--keep", type=Path, help="a folder for the cases that differ")
     asked = parser.parse_args(arguments)
     areas = tuple(filter(None, asked.areas.split(",")))
@@ -67,20 +71,36 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
     if asked.keep is not None:
         asked.keep.mkdir(parents=True, exist_ok=True)
     outcomes: Counter[str] = Counter()
-    for stated in recorded(range(asked.seed, asked.seed + asked.count), areas):
+    wrong = 0
+    seeds = range(asked.seed, asked.seed + asked.count)
+    for stated, found in (arrived if asked.several else compared)(seeds, areas):
         outcomes[outcome(stated["expected"])] += 1
-        found = differences(stated)
         if found:
-            outcomes["differ"] += 1
-            print(f"[{stated['note']}] {found[0]}", file=out, flush=True)
+            wrong += 1
+            print(f"[{stated['note']}] {found}", file=out, flush=True)
             if asked.keep is not None:
-                (asked.keep / f"{stated['name']}.json").write_text(json.dumps([stated]))
+                name = f"{stated['name']}-{stated['pod']['metadata']['name']}.json"
+                (asked.keep / name).write_text(json.dumps([stated]))
     counts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
-    print(f"{asked.count} cases: {counts}; {outcomes['differ']} differ", file=out)
-    return 1 if outcomes["differ"] else 0
+    print(f"{outcomes.total()} cases: {counts}; {wrong} differ", file=out)
+    return 1 if wrong else 0
 
 
-def outcome(expected: dict[str, Any]) -> str:
+def compared(seeds: range, areas: tuple[str, ...]) -> Iterator[tuple[Json, str]]:
+    """Yield cases with their answers, and what differs first, "" for nothing."""
+    for stated in recorded(seeds, areas):
+        yield stated, next(iter(differences(stated)), "")
+
+
+def arrived(seeds: range, areas: tuple[str, ...]) -> Iterator[tuple[Json, str]]:
+    """The same, of pods that wait together: a case for each of them, as it comes."""
+    for seed in seeds:
+        waiting = list(arrivals.arrivals(seed, areas))
+        for one, expected in zip(waiting, answers([one.drawn for one in waiting]), strict=True):
+            yield {**one.drawn, "expected": expected}, one.difference(expected)
+
+
+def outcome(expected: Json) -> str:
     """Name what came of a case."""
     if expected.get("error"):
         return "in error"

@@ -35,6 +35,12 @@ def test_the_original_says_the_same_of_random_cases(tmp_path):
 
 
 @needs_oracle
+def test_the_original_says_the_same_of_pods_that_wait_together():
+    out = io.StringIO()
+    assert oracle.main(["--several", "--count", "12"], out) == 0, out.getvalue()
+
+
+@needs_oracle
 def test_what_differs_is_named_and_kept_as_a_case(tmp_path, monkeypatch):
     def doubting(cases):
         return [{**one, "total": [0] * len(one.get("total", ()))} for one in asked(cases)]
@@ -46,4 +52,4 @@ def test_what_differs_is_named_and_kept_as_a_case(tmp_path, monkeypatch):
         oracle.main(["--count", "1", "--seed", "2", "--areas", "images", "--keep", str(tmp_path)], out) == 1
     )
     assert "[images] drawn-2 total: ours" in out.getvalue()
-    assert json.loads((tmp_path / "drawn-2.json").read_text())[0]["expected"]["total"][0] == 0
+    assert json.loads((tmp_path / "drawn-2-incoming.json").read_text())[0]["expected"]["total"][0] == 0
