@@ -1,6 +1,7 @@
 """The checker of victims: silent on sound answers, and it catches each kind of planted fault."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,10 +40,10 @@ def test_a_sound_answer_has_no_fault():
 
 def changed(answer: VictimSet, **fields) -> VictimSet:
     arrays = {"units", "classes", "nodes", "counts"}
-    return replace(
-        answer,
-        **{name: np.array(value, np.int32) if name in arrays else value for name, value in fields.items()},
-    )
+    made: dict[str, Any] = {
+        name: np.array(value, np.int32) if name in arrays else value for name, value in fields.items()
+    }
+    return replace(answer, **made)
 
 
 @pytest.mark.parametrize(
