@@ -84,7 +84,7 @@ class Supposed:
         if kind.type is Pod:
             self._ours(manifest)
         intake = self.service.intakes[kind.field]
-        intake.changed(msgspec.json.encode(manifest))
+        intake.seen(msgspec.json.encode(manifest))
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         refused = intake.set_aside.get(key)
         if refused is not None:

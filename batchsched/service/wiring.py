@@ -99,7 +99,7 @@ class Service:
         for kind, resource in resources():
             intake = Intake(kind, self.grouper.store(kind), decoder, self.alarm.ring)
             self.intakes[kind.field] = intake
-            self.reflectors.append(Reflector(self.connection, resource, intake, self.clock))
+            self.reflectors.append(Reflector(self.connection, resource, intake, self.clock, read=intake.read))
         self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
 
     async def follow(self) -> None:
@@ -122,12 +122,12 @@ class Service:
         told, evicted = both(self.told, teller.told), both(self.evicted, teller.evicted)
         cycles = BindingCycles(binder, self.cache, self.clock, told, self.alarm.ring)
         stranded = Stranded(self.cache, self.connection, self.writer, cycles.busy, evicted)
-        expiry = Expiry(self.cache, self._read, self.intakes["pods"].changed)
+        expiry = Expiry(self.cache, self._read, self.intakes["pods"].seen)
         disruptions = Disruptions(
             self.cache,
             self.writer,
             self.clock,
-            self.intakes["pods"].changed,
+            self.intakes["pods"].seen,
             self.alarm.ring,
             evicted,
         )

@@ -82,7 +82,7 @@ def job(
 
 
 def members(
-    namespace: Namespace, owner: Manifest, numbers: Iterable[int], labels: dict[str, str] | None = None
+    namespace: Namespace, owner: Manifest, numbers: Iterable[int | str], labels: dict[str, str] | None = None
 ) -> None:
     """Make pods as an owner's controller would."""
     for number in numbers:

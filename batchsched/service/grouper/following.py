@@ -54,7 +54,7 @@ class Grouper:
         """Yield what follows owners and the PodGroups of others; kinds that are not there cost a look now and then."""
         for number, kind in _TRANSLATED:
             intake = Intake(kind, OtherGroups(self.groups, number), decoder, self.changed)
-            yield Reflector(connection, resource(kind), intake, clock)
+            yield Reflector(connection, resource(kind), intake, clock, read=intake.read)
         for owner in OWNERS:
             place = Resource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
             sink = OwnerSink(self.members.owners, self.changed)

@@ -63,8 +63,9 @@ class Groups:
             self._cache.put(group)
         else:
             known = self._cache.get("pod_groups", key)
-            if known is not None:
-                self._cache.remove(known)
+            if known is not None:  # not for good: another source may show it again, as it was
+                nameless = known.metadata.model_copy(update={"uid": ""})
+                self._cache.remove(known.model_copy(update={"metadata": nameless}))
 
     def _counting(self, key: str) -> PodGroup | None:
         group = next((one[key] for one in self._sources if key in one), None)
