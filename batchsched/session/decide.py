@@ -1,10 +1,8 @@
 """`decide`: a snapshot in, a decision out. Everything else in batchsched is a shell around it."""
 
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import groupby
-
-import numpy as np
 
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.registry import standard
@@ -14,13 +12,10 @@ from batchsched.framework.watched import left_out
 from batchsched.model.decision import (
     Assignment,
     Decision,
-    Eviction,
     Nomination,
     Refusal,
-    Reservation,
     SetAside,
     SolverAccount,
-    TierAccount,
     Waiting,
 )
 from batchsched.model.meta import timestamp
@@ -34,11 +29,12 @@ from batchsched.ports.outside import NOBODY, Outside
 from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.session.admission import Admission, without_pods
 from batchsched.session.backlog import Line
-from batchsched.session.diagnosis import Diagnosis, permit_refusal
+from batchsched.session.diagnosis import Diagnosis, out_of_turn, permit_refusal
+from batchsched.session.draft import Draft
 from batchsched.session.entitled import Turns
 from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.frame import Frame
-from batchsched.session.gang import Entitled, Gang, Members
+from batchsched.session.gang import Gang, Members
 from batchsched.session.held import revisit
 from batchsched.session.joint import Joint, Outcome, with_gang
 from batchsched.session.levels import Levels
@@ -75,50 +71,6 @@ def decide(
       InvalidInput: the profile names a plugin or a policy that does not exist, or arguments that it refuses.
     """
     return Sessions(snapshot, profile, outside=outside).decide(now, seed, telemetry=telemetry)
-
-
-@dataclass(slots=True)
-class Draft:
-    """A decision in the making; a brief one leaves out why gangs have to wait."""
-
-    brief: bool = False
-    walked: list[Walked] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    reservations: list[Reservation] = field(default_factory=list)
-    evictions: list[Eviction] = field(default_factory=list)
-    nominated: list[tuple[Pod, int]] = field(default_factory=list)
-    objective: dict[tuple[Entitled, int], float] = field(default_factory=dict)
-    bound: dict[tuple[Entitled, int], float] = field(default_factory=dict)
-    tiers: tuple[TierAccount, ...] = ()
-    gap: float = 0.0
-    guard: bool = False
-
-    def account(self, formulation: Formulation, outcome: Outcome) -> None:
-        """Add a window's values to its tiers.
-
-        The bound of the first window holds for its gangs alone: what later ones want in all is added to it, unless
-        they got it.
-        """
-        problem = formulation.problem
-        wanted = np.bincount(
-            problem.tier[problem.gang], problem.weight * problem.count, minlength=len(formulation.tiers)
-        )
-        bound = np.maximum(wanted, outcome.objective) if self.bound else outcome.bound
-        for tier, name in enumerate(formulation.tiers):
-            self.objective[name] = self.objective.get(name, 0.0) + float(outcome.objective[tier])
-            self.bound[name] = self.bound.get(name, 0.0) + float(bound[tier])
-        self.guard |= outcome.solution.guard
-
-    def close(self) -> None:
-        """Turn the values into the account."""
-        self.tiers = tuple(
-            TierAccount(
-                share=one[0].share, priority=one[1], objective=self.objective[one], bound=self.bound[one]
-            )
-            for one in sorted(self.bound, key=lambda one: (one[0], -one[1]))
-        )
-        total = sum(self.bound.values())
-        self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
 
 
 class Sessions:
@@ -234,11 +186,22 @@ class Sessions:
             gangs = self._turns.of(self._admitted(draft, waiting), now)
             gangs.sort(key=lambda gang: gang.tier)
         scene = self._scene(draft)
+        known = {gang.members.identity: gang for gang in gangs}
         for some in self._batches(gangs):
-            there = {one.gang.members.identity for one in draft.walked}
-            chosen = [one for one in some if not one.follows or one.members.identity in there]
-            scene = self._window(walk, draft, scene, chosen, context)
+            scene = self._window(walk, draft, scene, self._in_time(draft, some, known), context)
         draft.close()
+
+    def _in_time(self, draft: Draft, some: Sequence[Gang], known: Mapping[str, Gang]) -> list[Gang]:
+        """Leave out surplus whose gang has no place, and who is behind somebody whom an earlier window refused."""
+        there = {one.gang.members.identity for one in draft.walked}
+        here, chosen = set(there), list[Gang]()
+        for gang in some:
+            if gang.behind and gang.behind not in here:
+                draft.refusals.append(out_of_turn(gang.members, known[gang.behind]))
+            elif not gang.follows or gang.members.identity in there:
+                chosen.append(gang)
+                here.add(gang.members.identity)
+        return chosen
 
     def _batches(self, gangs: Sequence[Gang]) -> Iterable[Sequence[Gang]]:
         """Cut gangs into windows; where surplus follows its gang, each share is one, since it has to see it placed."""

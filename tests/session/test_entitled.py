@@ -94,12 +94,14 @@ def test_a_policy_that_cannot_be_made_is_named_and_the_parents_holds():
     assert running(decision, "a") == 2
 
 
-def test_a_strict_queue_starts_nobody_before_the_gang_that_came_first():
+@pytest.mark.parametrize("window", [500, 1])
+def test_a_strict_queue_starts_nobody_before_the_gang_that_came_first(window):
     queues = (queue("a", weight=1.0, policy={"name": "strict-fifo"}), queue("b", weight=1.0))
     first = gang("a-first", 5, queue="a", age=60)
     snapshot = cluster(nodes(1, gpu=4), first, *gangs("a", 2), *gangs("b", 2), queues=queues)
-    decision = schedule(snapshot)
+    decision = schedule(snapshot, profile(sessionWindow=window))
     assert (running(decision, "a"), running(decision, "b")) == (0, 2)
+    assert {one.pod_group for one in decision.refusals} == {"team/a-first", "team/a0", "team/a1"}
     plain = replace(snapshot, queues=(queue("a", weight=1.0), queue("b", weight=1.0)))
     assert running(schedule(plain), "a") == 2
 

@@ -1,0 +1,56 @@
+"""The draft: a decision in the making, with the values that its tiers reached and could at most have reached."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from batchsched.model.decision import Eviction, Refusal, Reservation, TierAccount
+from batchsched.model.pod import Pod
+from batchsched.session.formulation import Formulation
+from batchsched.session.gang import Entitled
+from batchsched.session.joint import Outcome
+from batchsched.session.walk import Walked
+
+
+@dataclass(slots=True)
+class Draft:
+    """A decision in the making; a brief one leaves out why gangs have to wait."""
+
+    brief: bool = False
+    walked: list[Walked] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    nominated: list[tuple[Pod, int]] = field(default_factory=list)
+    objective: dict[tuple[Entitled, int], float] = field(default_factory=dict)
+    bound: dict[tuple[Entitled, int], float] = field(default_factory=dict)
+    tiers: tuple[TierAccount, ...] = ()
+    gap: float = 0.0
+    guard: bool = False
+
+    def account(self, formulation: Formulation, outcome: Outcome) -> None:
+        """Add a window's values to its tiers.
+
+        The bound of the first window holds for its gangs alone: what later ones want in all is added to it, unless
+        they got it.
+        """
+        problem = formulation.problem
+        wanted = np.bincount(
+            problem.tier[problem.gang], problem.weight * problem.count, minlength=len(formulation.tiers)
+        )
+        bound = np.maximum(wanted, outcome.objective) if self.bound else outcome.bound
+        for tier, name in enumerate(formulation.tiers):
+            self.objective[name] = self.objective.get(name, 0.0) + float(outcome.objective[tier])
+            self.bound[name] = self.bound.get(name, 0.0) + float(bound[tier])
+        self.guard |= outcome.solution.guard
+
+    def close(self) -> None:
+        """Turn the values into the account."""
+        self.tiers = tuple(
+            TierAccount(
+                share=one[0].share, priority=one[1], objective=self.objective[one], bound=self.bound[one]
+            )
+            for one in sorted(self.bound, key=lambda one: (one[0], -one[1]))
+        )
+        total = sum(self.bound.values())
+        self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
