@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from batchsched import __version__
-from batchsched.model.decision import Decision
+from batchsched.model.decision import Decision, Refusal
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import Snapshot
 from batchsched.ports.clock import Clock
@@ -18,10 +18,12 @@ from batchsched.service.metrics import Metrics
 from batchsched.service.planner import Planner
 from batchsched.service.sessions import Session, Sessions
 from batchsched.service.wiring import Service
+from batchsched.session.gang import ALONE
 from batchsched.settings.schema import Profile
 
 _LOG: Final = logging.getLogger("batchsched.service")
 _DIGITS: Final = 6
+_MOST: Final = 20_000
 
 
 class Observation:
@@ -38,6 +40,8 @@ class Observation:
         self.metrics.build.labels(__version__).set(1)
         self.counting = Counting(self.metrics)
         self.sessions = Sessions(kept)
+        self.refusals: dict[str, Refusal] = {}
+        """What was said last of each gang that was refused, by name."""
         self._clock = clock
         self._lease = lease
         self._timed: dict[str, Timed] = {}
@@ -59,6 +63,7 @@ class Observation:
         begun = self._clock.now() - took
         self._number += 1
         self.counting.decided(profile.scheduler_name, planner.taking_part, begun, decision, took)
+        self._remember(planner, decision)
         self.metrics.set_aside.set(len(decision.set_aside))
         asked = planner.asked
         if asked is not None:
@@ -70,6 +75,13 @@ class Observation:
                 )
             )
         _tell(self._number, profile, decision, took)
+
+    def _remember(self, planner: Planner, decision: Decision) -> None:
+        for entity in planner.taking_part:
+            self.refusals.pop(entity.identity.removeprefix(ALONE), None)
+        if len(self.refusals) > _MOST:  # most of them are of gangs that are gone
+            self.refusals.clear()
+        self.refusals.update((one.pod_group, one) for one in decision.refusals)
 
     def told(self, pod: Pod, node: str, problem: str) -> None:
         """Hear of a binding; a `binder.Told`."""
@@ -83,13 +95,17 @@ class Observation:
         """Hear of an eviction; a `disruption.Evicted`."""
         say(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
-    async def text(self, service: Service, gauges: Gauges) -> bytes:
-        """Bring everything up to date, and write it as Prometheus reads it."""
-        snapshot = service.cache.snapshot()
+    async def usage(self, service: Service, snapshot: Snapshot) -> Usage:
+        """Return what pods request by queue; of one snapshot it is added up once."""
         known, used = self._used
         if known is not snapshot:
             used = await asyncio.to_thread(usage, snapshot, service.cache.scheduler_names)
             self._used = snapshot, used
+        return used
+
+    async def text(self, service: Service, gauges: Gauges) -> bytes:
+        """Bring everything up to date, and write it as Prometheus reads it."""
+        used = await self.usage(service, service.cache.snapshot())
         self.metrics.leader.labels(self._lease).set(service.leads)
         gauges.read(service.planners, used, self._clock.monotonic())
         return await asyncio.to_thread(self.metrics.text)

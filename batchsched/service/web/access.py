@@ -4,6 +4,7 @@ Source: the delegated authentication and authorisation of kube-scheduler (apiser
 and DelegatingAuthorizationOptions): answers are kept for ten seconds, and whoever shows no token is anonymous.
 """
 
+import base64
 import hashlib
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final, TypeVar
@@ -86,6 +87,11 @@ class Access:
             judged = await self._may(user, verb, path)
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
             return _refusal(500, "InternalError", f"the API server did not say who may: {error}")
+        if not judged.allowed and user == ANONYMOUS and "text/html" in request.headers.get("Accept", ""):
+            # A browser shows no bearer token of its own; asked like this it asks its user for one.
+            refusal = _refusal(401, "Unauthorized", "Unauthorized: give a token as the password")
+            refusal.headers["WWW-Authenticate"] = 'Basic realm="batchsched: a token as the password"'
+            return refusal
         if not judged.allowed:
             why = f": {judged.reason}" if judged.reason else ""
             return _refusal(
@@ -94,7 +100,7 @@ class Access:
         return await handler(request)
 
     async def user(self, authorization: str) -> User | None:
-        """Return whose token it is; None: nobody's.
+        """Return whose token it is, a bearer's or the password of somebody at a browser; None: nobody's.
 
         Raises:
           ApiError, Unreachable: the API server did not say.
@@ -103,7 +109,11 @@ class Access:
         token = token.strip()
         if not authorization:
             return ANONYMOUS
-        if scheme.lower() != "bearer" or not token:
+        if scheme.lower() == "basic":
+            token = _password(token)
+        elif scheme.lower() != "bearer":
+            return None
+        if not token:
             return None
         digest = hashlib.sha256(token.encode()).digest()  # no token is kept
         reviewed = await self._asked(("token", digest), REVIEWS, {"token": token}, _Review)
@@ -133,6 +143,14 @@ class Access:
             self._kept.clear()
         self._kept[key] = (now + KEPT, answer)
         return answer
+
+
+def _password(credentials: str) -> str:
+    """Return the password of HTTP's basic authentication, "" where there is none."""
+    try:
+        return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def _refusal(code: int, reason: str, message: str) -> web.Response:

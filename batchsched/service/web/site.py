@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from batchsched.service.gauges import Gauges
 from batchsched.service.observation import Observation
-from batchsched.service.web import checks
+from batchsched.service.web import checks, page
 from batchsched.service.web.access import Access
 from batchsched.service.web.certificate import KeyPair, own, stated
 from batchsched.service.web.debug import Debug
@@ -65,6 +65,7 @@ class Site:
             *checks.routes("healthz", alive),
             *checks.routes("livez", alive),
             *checks.routes("readyz", {**alive, "informer-sync": self._unsynced}),
+            web.get(page.PATH, page.Page(self._service, self._observation).answer),
             web.get("/metrics", self._metrics),
             web.get("/configz", self._configz),
             *Debug(self._service, self._observation.sessions).routes(),

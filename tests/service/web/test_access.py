@@ -1,5 +1,6 @@
 """Only whoever the cluster lets read a path gets it: asked of a real API server, as kube-scheduler asks."""
 
+import base64
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -104,3 +105,16 @@ async def test_nobody_is_let_in_while_the_api_server_does_not_say_who_may(plane,
         proxy.on(lost(), path="reviews")
         assert (await ask(client, "/metrics", ADMIN))[0] == 500
         assert (await ask(client, "/livez"))[0] == 200
+
+
+async def test_somebody_at_a_browser_is_asked_for_a_token_and_gives_it_as_the_password(plane):
+    async with server(plane) as client:
+        async with client.get("/metrics", headers={"Accept": "text/html,*/*"}, ssl=False) as answer:
+            assert answer.status == 401
+            assert answer.headers["WWW-Authenticate"].startswith("Basic ")
+        for password, status in ((ADMIN, 200), ("nobodys", 401), ("", 401)):
+            shown = {"Authorization": "Basic " + base64.b64encode(f"whoever:{password}".encode()).decode()}
+            async with client.get("/metrics", headers=shown, ssl=False) as answer:
+                assert answer.status == status
+        async with client.get("/metrics", headers={"Authorization": "Basic no-base-64"}, ssl=False) as answer:
+            assert answer.status == 401
