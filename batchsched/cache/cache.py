@@ -232,18 +232,6 @@ class Cache:
         """Return what changed after a generation, one change an object; None when that is too long ago."""
         return self._journal.since(since)
 
-    def serve(self, scheduler_names: Iterable[str]) -> frozenset[str]:
-        """Let the waiting pods of other schedulers count from now on, and forget those that do no more.
-
-        Returns:
-          The names that are new: their waiting pods were passed over so far, and have to be told again.
-        """
-        before, self.scheduler_names = self.scheduler_names, frozenset(scheduler_names)
-        pods = self._shelves[PODS]
-        for key in [key for key in pods if not pods.get(key).counts(self.scheduler_names)]:
-            self._drop(PODS, key)
-        return self.scheduler_names - before
-
     def size(self, field: str) -> int:
         """Return how many objects a field of Snapshot holds."""
         return len(self._shelves[field])
