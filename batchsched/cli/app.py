@@ -13,6 +13,7 @@ from batchsched.cli import (
     get,
     install,
     lab,
+    queues,
     record,
     replay,
     run,
@@ -57,6 +58,7 @@ app.add_typer(_group(lab.COMMANDS), name="lab", help=lab.HELP)
 app.command(name="what-if", help=told(what_if.what_if), epilog=what_if.EXAMPLES)(what_if.what_if)
 app.command(help=told(run.run), epilog=run.EXAMPLES)(run.run)
 app.command(help=told(get.get), epilog=get.EXAMPLES)(get.get)
+app.command(help=told(queues.queues), epilog=queues.EXAMPLES)(queues.queues)
 app.command(help=told(install.install), epilog=install.EXAMPLES)(install.install)
 app.command(help=told(demo.demo), epilog=demo.EXAMPLES)(demo.demo)
 app.command(help=told(version.version))(version.version)

@@ -1,10 +1,12 @@
 """Status, conditions and Events on a real API server: what users see of their gangs."""
 
+import json
 from typing import Any
 
 import pytest
 
 from batchsched.cli import exit_code
+from batchsched.cli.queues import EXPLAIN
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.running import Scheduler, all_bound, group, make, pods
@@ -97,7 +99,7 @@ def test_gangs_are_listed_with_why_they_wait(plane: ControlPlane, namespace, cap
     assert "InsufficientResources: " in line
 
 
-def test_queues_say_what_they_hold_and_who_waits(namespace):
+def test_queues_say_what_they_hold_and_who_waits(plane: ControlPlane, namespace, capsys):
     api, name = namespace.api, namespace.name
     for child, parent in ((name, {}), (f"{name}-child", {"parent": name})):
         made = {"apiVersion": API, "kind": "Queue", "metadata": {"name": child}, "spec": parent}
@@ -114,6 +116,11 @@ def test_queues_say_what_they_hold_and_who_waits(namespace):
             return bool(found.get("allocated", {}).get("cpu") == "2" and found.get("pending") == 1)
 
         eventually(shows, SOON)
+    asked = ["queues", EXPLAIN, name, "-o", "json", "--kubeconfig", str(plane.kubeconfig())]
+    assert exit_code(asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["queue"]["allocated"] == {"cpu": 2000}
+    assert [one["refusal"]["reason"] for one in found["waiting"]] == ["NoFeasibleNode"]
     for queue in (f"{name}-child", name):
         api.delete(f"/apis/{API}/queues/{queue}")
 
