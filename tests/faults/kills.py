@@ -19,7 +19,7 @@ TWICE: Final = 0.25
 """In so many rounds the next leader is killed too, soon after it took over."""
 SPAN: Final = 1.5
 """Seconds over which the pods of a round come."""
-PATIENCE: Final = 120.0
+PATIENCE: Final = 180.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ TERMS = Terms()
 
 
 @pytest.mark.slow
-def test_gangs_are_whole_whenever_leaders_are_killed(plane, namespace):
+def test_gangs_are_whole_whenever_leaders_are_killed(plane, namespace, record_property):
     with (
         Witness(plane.admin, CPUS).watching() as witness,
         running(*pair(plane, "killed", TERMS)) as replicas,
@@ -19,4 +19,4 @@ def test_gangs_are_whole_whenever_leaders_are_killed(plane, namespace):
         while sum(one.kills for one in rounds.done) < 10:
             print(rounds.run())
     print("\n".join(table(rounds.done)))
-    assert all(one.resumed is None or one.resumed < 60 for one in rounds.done)
+    record_property("recovery_seconds", max(one.whole for one in rounds.done))
