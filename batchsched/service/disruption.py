@@ -74,8 +74,6 @@ class Disruptions:
 
     def _wanted(self, planner: Planner, decision: Decision) -> list[tuple[Pod, str]]:
         """Return the pods whose nomination changes, and the node, "" for none."""
-        if planner.profile.solver.enabled:  # only sessions without the solver nominate
-            return []
         held = {one.pod for gang in planner.held for one in gang.pods}
         nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
         found = []

@@ -43,6 +43,9 @@ from batchsched.session.podwise import Podwise
 from batchsched.session.preemption import Preemption
 from batchsched.session.quotas import quotas, spend
 from batchsched.session.survey import Survey
+from batchsched.session.victims.claims import Claims
+from batchsched.session.victims.clearing import Clearing
+from batchsched.session.victims.kept import Kept
 from batchsched.session.walk import Walk, Walked
 from batchsched.settings.schema import Profile
 
@@ -134,7 +137,8 @@ class Sessions:
             elif self.profile.selection == "ordered":
                 self._ordered(walk, draft, self._turns.arranged(line, self._admission, now), now, brief)
             else:
-                self._joint(walk, draft, waiting, now, (seed, listener))
+                kept = Kept(self.frame, self._resting(among))
+                self._joint(walk, draft, waiting, kept, now, (seed, listener))
             self._heed(walk, draft)
             walk.keep()
             decision = self._decision(draft, brief)
@@ -178,18 +182,38 @@ class Sessions:
         walk: Walk,
         draft: Draft,
         waiting: Sequence[Members],
+        kept: Kept,
         now: float,
         context: tuple[int, Telemetry],
     ) -> None:
         """Select by weight: all gangs of a window at once, window after window."""
         with context[1].stage("admit"):
             gangs = self._turns.of(self._admitted(draft, waiting), now)
-            gangs.sort(key=lambda gang: gang.tier)
-        scene = self._scene(draft)
+            gangs.sort(key=lambda gang: (gang.tier, gang.behind != "" or not kept.holds(gang)))
         known = {gang.members.identity: gang for gang in gangs}
-        for some in self._batches(gangs):
-            scene = self._window(walk, draft, scene, self._in_time(draft, some, known), context)
+        with kept:
+            scene = self._scene(draft)
+            for some in (part for batch in self._batches(gangs) for part in kept.parts(batch)):
+                scene = self._window(walk, draft, scene, self._in_time(draft, some, known), context)
+                scene = self._spent(scene, kept.keep(some, draft.walked))
+            draft.nominated += kept.standing
+            kept.release()
+            self._make_room(walk, draft, gangs, (now, context[0]))
         draft.close()
+
+    def _make_room(self, walk: Walk, draft: Draft, gangs: Sequence[Gang], when: tuple[float, int]) -> None:
+        """Let others leave for gangs that found no room, where a PostFilter may make room at all."""
+        placed = {one.gang.members.identity for one in draft.walked} | {""}
+        refused = [
+            one
+            for one in gangs
+            if one.need and not one.follows and one.members.identity not in placed and one.behind in placed
+        ]
+        if refused and self.frame.pipeline.postfilters:
+            claims = Claims(self.frame, self._turns.standing(gangs), when[0], draft.walked)
+            with Clearing(self._scene(draft), walk, claims, *when) as clearing:
+                clearing.make_room(refused)
+            draft.cleared(clearing)
 
     def _in_time(self, draft: Draft, some: Sequence[Gang], known: Mapping[str, Gang]) -> list[Gang]:
         """Leave out surplus whose gang has no place, and who is behind somebody whom an earlier window refused."""

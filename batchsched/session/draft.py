@@ -9,6 +9,7 @@ from batchsched.model.pod import Pod
 from batchsched.session.formulation import Formulation
 from batchsched.session.gang import Entitled
 from batchsched.session.joint import Outcome
+from batchsched.session.victims.clearing import Clearing
 from batchsched.session.walk import Walked
 
 
@@ -54,3 +55,10 @@ class Draft:
         )
         total = sum(self.bound.values())
         self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
+
+    def cleared(self, clearing: Clearing) -> None:
+        """Take in for whom room was made: who leaves, and what is kept."""
+        self.evictions += clearing.evictions
+        self.nominated += clearing.nominated
+        self.guard |= clearing.guard
+        self.refusals = [clearing.told(one) for one in self.refusals]

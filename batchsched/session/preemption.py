@@ -173,7 +173,7 @@ class Preemption:
         if group is None:
             return False
         least = group.spec.min_runtime_seconds
-        return not group.spec.preemptible or (least > 0 and self._now - _started(members) < least)
+        return not group.spec.preemptible or (least > 0 and self._now - started(members) < least)
 
     def _take_away(self, gang: Gang, answer: PostFilterAnswer) -> None:
         """Evict victims that run, and reject those that wait."""
@@ -222,7 +222,7 @@ def _all_pods(members: Members) -> list[Pod]:
     return [*members.pending.values(), *(pod for pod, _ in members.bound.values())]
 
 
-def _started(members: Members) -> float:
+def started(members: Members) -> float:
     """Return when the gang began to run: the latest start of its first members; never is now."""
     return min(
         (seconds(pod.status.start_time, math.inf) for pod, _ in members.bound.values()), default=math.inf

@@ -318,11 +318,6 @@ def test_a_victim_that_waits_at_permit_is_rejected_and_not_evicted():
     assert not sessions.frame.table.requested.any()
 
 
-def test_the_solver_evicts_nobody():
-    pods = (running("x", "n0", 0, **FULL), running("y", "n1", 0, **FULL), pod("high", priority=10, gpu=1))
-    assert schedule(holding(*pods)).evictions == ()
-
-
 # Random clusters of resources and priorities
 
 
