@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from batchsched.model.snapshot import Snapshot
 from batchsched.session.admission import Admission
+from batchsched.session.decide import Sessions
 from batchsched.session.draft import Draft
 from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.gang import Gang
