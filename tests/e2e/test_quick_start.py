@@ -69,11 +69,12 @@ class Installed(Served):
 
     @override
     def configure(self, **settings: Any) -> None:
-        """Take the ConfigMap as it is, but for the port: others run on this machine."""
+        """Take the ConfigMap as it is, but for what a pod has of its own: a port, and a namespace."""
         said = self.plane.admin.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/batchsched")["data"]
         stated = yaml.safe_load(said["batchsched.yaml"])
         serving = {"bindAddress": "127.0.0.1", "securePort": self.port, **self.settings}
-        self.file.write_text(yaml.safe_dump({**stated, "serving": serving}))
+        election = {**stated["leaderElection"], "resourceNamespace": NAMESPACE}
+        self.file.write_text(yaml.safe_dump({**stated, "serving": serving, "leaderElection": election}))
 
 
 @pytest.mark.parametrize("way", [kustomize, helm, install])
@@ -85,8 +86,7 @@ def test_gang_of_the_quick_start_is_bound(empty: ControlPlane, way: Install, tmp
     command, *stated = container["args"]
     assert (command, deployment["replicas"]) == ("run", 2)
     assert deployment["template"]["spec"]["serviceAccountName"] == "batchsched"
-    # Outside of a pod nothing says which namespace is ours.
-    arguments = (*stated[: stated.index("--config")], "--lease", f"{NAMESPACE}/batchsched")
+    arguments = tuple(stated[: stated.index("--config")])
     served = Installed(empty, "installed", tmp_path / "batchsched.yaml", arguments)
     with running(served.scheduler):
         probes = [container[f"{one}Probe"]["httpGet"] for one in ("startup", "liveness", "readiness")]
@@ -94,6 +94,8 @@ def test_gang_of_the_quick_start_is_bound(empty: ControlPlane, way: Install, tmp
         for probe in probes:
             assert probe["scheme"] == "HTTPS"
             assert served.ask(probe["path"], "") == (200, b"ok")
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/batchsched"
+        assert eventually(lambda: empty.admin.get(lease)["spec"]["holderIdentity"], WITHIN)
         kubectl(kubeconfig, "apply", "-f", str(ROOT / "deploy" / "quick-start.yaml"))
         namespace = Namespace(empty.admin, "default")
         eventually(lambda: len(bound(namespace, "hello")) == 3, WITHIN)

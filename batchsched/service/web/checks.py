@@ -9,6 +9,8 @@ from typing import Final
 
 from aiohttp import web
 
+from batchsched.service.logs import say
+
 _LOG: Final = logging.getLogger(__name__)
 Check = Callable[[], str]
 """Says what is wrong, "" for nothing. The answer to a request names the check only, since everybody may ask."""
@@ -51,7 +53,7 @@ def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web
     if unknown:
         lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
     if failed:
-        _LOG.info("%s fails: %s", name, "; ".join(failed))
+        say(_LOG, 2, "A health check fails", check=name, problems=failed)
         return web.Response(status=500, text="\n".join([*lines, f"{name} check failed", ""]))
     if "verbose" not in request.query:
         return web.Response(text="ok")
