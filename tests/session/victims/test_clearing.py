@@ -319,7 +319,7 @@ def _random(seed: int) -> Snapshot:
     parts = []
     for at in range(dice.randint(0, 6)):
         size, pods = dice.choice((2, 4, 8)), dice.randint(1, 3)
-        places = []
+        places: list[str] = []
         for name in sorted(room, key=lambda _: dice.random()):
             while room[name] >= size and len(places) < pods:
                 room[name] -= size
