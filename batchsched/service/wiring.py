@@ -117,8 +117,8 @@ class Service:
         """Schedule until cancelled; what began to be bound is finished first. Its Events are left for `leave`."""
         await self.synced()
         binder = ApiBinder(self.writer, self._claim_is_bound)
-        name, events = self.profiles[0].scheduler_name, Writer(self.connection, self.clock)
-        teller = Teller(self.cache, self.writer, events, self.clock, name, lambda: not cycles.idle)
+        writers = (self.writer, Writer(self.connection, self.clock))
+        teller = Teller(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.idle)
         told, evicted = both(self.told, teller.told), both(self.evicted, teller.evicted)
         cycles = BindingCycles(binder, self.cache, self.clock, told, self.alarm.ring)
         stranded = Stranded(self.cache, self.connection, self.writer, cycles.busy, evicted)

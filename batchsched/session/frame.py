@@ -17,7 +17,7 @@ from batchsched.framework.pipeline import Pipeline, landing
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import Landing
 from batchsched.framework.standing import Standings
-from batchsched.framework.status import IntArray
+from batchsched.framework.status import BoolArray, IntArray
 from batchsched.framework.workloads import controller_of
 from batchsched.model.decision import SetAside
 from batchsched.model.meta import ObjectMeta, seconds
@@ -32,6 +32,11 @@ from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of
 GPU_SUFFIX = "/gpu"
 ENDLESS = 2**40
 """More of a resource than is ever asked of one node, and little enough to be added up over all of them."""
+
+
+def weighed(resources: Iterable[str]) -> BoolArray:
+    """[R] tell the resources by which shares are measured."""
+    return np.array([name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in resources], np.bool_)
 
 
 class Frame:
@@ -55,10 +60,7 @@ class Frame:
         self.backlog = Backlog(len(self.table.resources))
         self.running: dict[str, Members] = {}
         """Gangs with bound members, by identity."""
-        self.weighed = np.array(
-            [name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in self.table.resources],
-            np.bool_,
-        )
+        self.weighed = weighed(self.table.resources)
         self._uncounted = np.array([_somebody_elses(pipeline, one) for one in self.table.resources], np.bool_)
         self._total = self.table.allocatable.sum(axis=0)
         self._priorities = {one.metadata.name: one.value for one in snapshot.priority_classes}

@@ -31,6 +31,7 @@ from batchsched.service.reports.recorder import Fact, Recorder, reference
 from batchsched.service.reports.tally import QUEUES, Standing, Tally
 from batchsched.service.reports.verdicts import Verdicts
 from batchsched.session.gang import ALONE, identity_of
+from batchsched.settings.schema import PolicySettings
 
 _LOG: Final = logging.getLogger(__name__)
 PERIOD: Final = 0.5
@@ -60,9 +61,10 @@ class StatusController:
       recorder: is told of gangs that were scheduled.
       courtesy: says when.
       clock: tells time.
+      queue_policy: of the first profile, for queues without a parent.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the one place where all that a status is made of comes together
         self,
         cache: Observed,
         verdicts: Verdicts,
@@ -70,7 +72,9 @@ class StatusController:
         recorder: Recorder,
         courtesy: Courtesy,
         clock: Clock,
+        queue_policy: PolicySettings | None = None,
     ) -> None:
+        self._queue_policy = queue_policy
         self._cache = cache
         self._verdicts = verdicts
         self._writer = writer
@@ -85,6 +89,7 @@ class StatusController:
         self._held: Mapping[str, status.Held] = {}
         self._positions: dict[str, int] = {}
         self._overview_at = float("-inf")
+        self._overview_of = -1
 
     def wish(self, keys: Iterable[str]) -> None:
         """Look again at gangs, and at their pods where they are refused: something else is to be said of them."""
@@ -136,10 +141,10 @@ class StatusController:
         self._cache.changed = set()
         self.wish({key.removeprefix(ALONE) for key in touched})
         monotonic = self._clock.monotonic()
-        if monotonic - self._overview_at >= OVERVIEW:
-            self._overview_at = monotonic
+        if monotonic - self._overview_at >= OVERVIEW and self._overview_of != self._cache.generation:
+            self._overview_at, self._overview_of = monotonic, self._cache.generation
             self._stand_in_line()
-            self._held = holdings(self._tally)
+            self._held = holdings(self._tally, self._queue_policy)
             self._wishes.update(dict.fromkeys((QUEUES, name) for name in self._held))
             self._prune()
 
@@ -274,8 +279,8 @@ def _said(there: Any) -> Any:
 
 
 def _plain(there: Any) -> Any:
-    """Return a status without what is not stated; a field that is not ours counts for nothing."""
-    return {name: value for name, value in there.items() if value is not None and name != "fairShare"}
+    """Return a status without what is not stated."""
+    return {name: value for name, value in there.items() if value is not None}
 
 
 def _uid(found: Any) -> str:

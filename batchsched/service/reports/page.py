@@ -115,6 +115,7 @@ _NUMBERS: Final = """
 | `queuePosition` | PodGroup | while it waits: 1 is the first of its queue, by priority, then by age; every 5 s |
 | `estimatedStartTime` | PodGroup | while it waits and places are kept for it: when they become free |
 | `allocated`, `pending` | Queue | what its pods have, and how many gangs wait, with the queues below it |
+| `fairShare` | Queue | what it is entitled to, with what is asked now; absent for policies that look at the past |
 """
 
 

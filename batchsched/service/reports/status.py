@@ -58,11 +58,13 @@ class Held:
       allocated: amounts by resource in base units.
       pending: gangs that wait.
       misplaced: why it has no place in the tree, "" where it has one.
+      fair_share: what it is entitled to; None where that depends on what was used lately.
     """
 
     allocated: Mapping[str, int]
     pending: int = 0
     misplaced: str = ""
+    fair_share: Mapping[str, int] | None = None
 
 
 def phase(least: int, numbers: Numbers, verdict: Verdict) -> State:
@@ -124,8 +126,17 @@ def of_queue(queue: Queue, held: Held, before: Conditions, now: float) -> Json:
     misplaced = held.misplaced
     said = (False, "Misplaced", misplaced) if misplaced else (True, ACTIVE, QUEUE_REASONS[ACTIVE][1])
     condition = _condition(said, before, queue.metadata.generation, now, ACTIVE)
-    amounts = {name: show(name, amount) for name, amount in sorted(held.allocated.items()) if amount > 0}
-    return {"allocated": amounts, "pending": held.pending, "conditions": _with(condition, before)}
+    found = {
+        "allocated": _written(held.allocated),
+        "pending": held.pending,
+        "conditions": _with(condition, before),
+    }
+    # None takes away what stands there: nobody is to believe a share of yesterday.
+    return found | {"fairShare": None if held.fair_share is None else _written(held.fair_share)}
+
+
+def _written(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: show(name, amount) for name, amount in sorted(amounts.items()) if amount > 0}
 
 
 def _condition(

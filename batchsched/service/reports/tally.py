@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from batchsched.cache.cache import PODS, Cache
+from batchsched.cache.cache import NODES, PODS, Cache
 from batchsched.cache.feed import GROUPS
 from batchsched.cache.journal import Change
 from batchsched.model.pod import QUEUE_LABEL, Pod
@@ -60,8 +60,12 @@ class Tally:
         self.queues: dict[str, Queue] = {}
         self.usage: dict[str, Counter[str]] = {}
         """What the pods of each queue have, its descendants' apart."""
+        self.wanted: dict[str, Counter[str]] = {}
+        """What the pods that wait in each queue ask for, its descendants' apart."""
         self.pending: Counter[str] = Counter()
         """Gangs that wait in each queue, its descendants' apart."""
+        self.capacity: Counter[str] = Counter()
+        """What the nodes have."""
 
     def sync(self) -> set[str]:
         """Take in what changed; returns the gangs that it concerns. The first time: all of them."""
@@ -79,7 +83,10 @@ class Tally:
 
     def _anew(self, touched: set[str]) -> None:
         snapshot = self._cache.snapshot()
-        self.gangs, self.usage, self.pending = {}, {}, Counter()
+        self.gangs, self.usage, self.wanted, self.pending = {}, {}, {}, Counter()
+        self.capacity = Counter()
+        for node in snapshot.nodes:
+            self.capacity.update(node.allocatable())
         # Not those of the snapshot: it lacks the ones without a place in the tree.
         self.queues = {queue.name: queue for queue in self._cache.every(QUEUES)}
         touched.update(group.key for group in snapshot.pod_groups)
@@ -91,6 +98,10 @@ class Tally:
             self._pod(change, touched)
         elif change.field == GROUPS:
             touched.add(change.key)
+        elif change.field == NODES:
+            for node, sign in ((change.before, -1), (change.after, 1)):
+                for resource, amount in (node.allocatable() if node is not None else {}).items():
+                    self.capacity[resource] += sign * amount
         elif change.field == QUEUES:
             if change.after is None:
                 self.queues.pop(change.key, None)
@@ -106,14 +117,12 @@ class Tally:
                 standing.waiting.discard(change.key)
                 standing.placed.pop(change.key, None)
                 touched.add(identity)
-            if before.node:
-                self._use(self._queue_of(identity, before), before, -1)
+            self._ask(self._queue_of(identity, before), before, -1)
         if after is not None:
             identity = identity_of(after)
-            if after.node:
-                self._use(self._queue_of(identity, after), after, 1)
-                if identity.startswith(ALONE):
-                    return
+            self._ask(self._queue_of(identity, after), after, 1)
+            if after.node and identity.startswith(ALONE):
+                return
             touched.add(identity)
             standing = self.gangs.setdefault(identity, Standing(queue=self._queue_of(identity, after)))
             if after.node:
@@ -121,12 +130,13 @@ class Tally:
             else:
                 standing.waiting.add(change.key)
 
-    def _use(self, queue: str, pod: Pod, sign: int) -> None:
+    def _ask(self, queue: str, pod: Pod, sign: int) -> None:
+        """Count what a pod has, or wants, or count it no more."""
         if not any(is_ours(pod, name) for name in self._cache.scheduler_names):
             return
-        usage = self.usage.setdefault(queue, Counter())
+        amounts = (self.usage if pod.node else self.wanted).setdefault(queue, Counter())
         for resource, amount in requests(pod).items():
-            usage[resource] += sign * amount
+            amounts[resource] += sign * amount
 
     def _queue_of(self, identity: str, pod: Pod) -> str:
         """Return where a pod is counted."""
@@ -152,13 +162,13 @@ class Tally:
             return
         one = next(iter(standing.placed or standing.waiting))
         queue = self._queue_now(identity, self._cache.get(PODS, one))
-        if queue != standing.queue:
-            for key in standing.placed:
+        if queue != standing.queue and not identity.startswith(ALONE):  # a pod's own label moved it already
+            for key in (*standing.placed, *standing.waiting):
                 pod: Pod | None = self._cache.get(PODS, key)
                 if pod is not None:
-                    self._use(standing.queue, pod, -1)
-                    self._use(queue, pod, 1)
-            standing.queue = queue
+                    self._ask(standing.queue, pod, -1)
+                    self._ask(queue, pod, 1)
+        standing.queue = queue
         group: PodGroup | None = self._cache.get(GROUPS, identity)
         least = group.min_member if group is not None else 1
         standing.pending = bool(standing.waiting) and len(standing.placed) < least

@@ -22,6 +22,7 @@ from batchsched.service.reports.recorder import Fact, Recorder, reference
 from batchsched.service.reports.verdicts import SURPLUS, Verdicts, sentence
 from batchsched.session.gang import ALONE
 from batchsched.session.scheduling_queue.entity import Entity
+from batchsched.settings.schema import Profile
 
 _LOG: Final = logging.getLogger(__name__)
 FAILED: Final = "FailedScheduling"
@@ -34,29 +35,31 @@ class Teller:
 
     Args:
       cache: what is known of the cluster.
-      writer: sends status.
-      events: sends Events, which may go out when somebody else leads already.
+      writers: the one that sends status, and the one that sends Events, which may go out when somebody else leads.
       clock: tells time.
-      name: under which we report.
+      profile: the first: we report under its name.
       busy: tells whether pods are being bound, which comes first.
     """
 
     def __init__(
         self,
         cache: Observed,
-        writer: Writer,
-        events: Writer,
+        writers: tuple[Writer, Writer],
         clock: Clock,
-        name: str,
+        profile: Profile,
         busy: Callable[[], bool],
     ) -> None:
+        writer, events = writers
+        name = profile.scheduler_name
         self._cache = cache
         self._clock = clock
         self._verdicts = Verdicts()
         self._telling: asyncio.Task[None] | None = None
         self._courtesy = courtesy = Courtesy(clock, busy)
         self.recorder = Recorder(events, clock, courtesy, name, f"{name}-{socket.gethostname()}")
-        self.status = StatusController(cache, self._verdicts, writer, self.recorder, courtesy, clock)
+        self.status = StatusController(
+            cache, self._verdicts, writer, self.recorder, courtesy, clock, profile.queue_policy
+        )
 
     def told(self, pod: Pod, node: str, problem: str) -> None:
         """Hear of a bind; a `binder.Told`."""

@@ -58,3 +58,23 @@ def test_queue_without_a_place_in_the_tree_says_so_and_holds_its_own():
     held = holdings(tally_of(cache))["lost"]
     assert held.allocated["cpu"] == 1000
     assert "absent" in held.misplaced
+
+
+def test_fair_share_is_the_guarantee_as_far_as_it_is_wanted_and_a_part_of_the_rest():
+    asked = gang("bert", 40, queue="ml", requests={"cpu": 2})
+    cache = observed(
+        [queue("ml", guarantee={"cpu": "16"}), queue("other"), node("n0")], asked.pods, asked.pod_groups
+    )
+    held = holdings(tally_of(cache))
+    assert (held["ml"].fair_share or {})["cpu"] == 64_000
+    assert (held["other"].fair_share or {})["cpu"] == 0
+
+
+def test_fair_share_is_not_told_where_it_depends_on_what_was_used_lately():
+    cache = observed([queue("ml", policy={"name": "decayed-usage"}), node("n0")])
+    assert holdings(tally_of(cache))["ml"].fair_share is None
+
+
+def test_nothing_is_shared_where_there_are_no_nodes():
+    cache = observed([queue("ml", guarantee={"cpu": "16"})])
+    assert holdings(tally_of(cache))["ml"].fair_share == {}

@@ -24,7 +24,9 @@ def numbers(tally: Tally) -> Any:
             key: (set(one.waiting), dict(one.placed), one.queue, one.pending)
             for key, one in tally.gangs.items()
         },
-        {name: +usage for name, usage in tally.usage.items() if +usage},
+        {name: +usage for name, usage in tally.usage.items() if any(usage.values())},
+        {name: +wanted for name, wanted in tally.wanted.items() if any(wanted.values())},
+        +tally.capacity,
         +tally.pending,
         set(tally.queues),
     )
@@ -58,10 +60,18 @@ class Story:
             self.cache.forget(key, "n0")
         else:
             on = "" if kind == "wait" else "n0"
-            labels = {"scheduling.batchsched.dev/queue": f"q{at % 2}"}
+            labels = {"scheduling.batchsched.dev/queue": f"q{self.version % 2}"}
             made = pod(name, self.version, group=gang, on=on, labels=labels)
             done = {"leaves": leaving, "ended": ended, "runs": lambda one: ended(one, "Running")}
             self.cache.put(done.get(kind, lambda one: one)(made))
+
+    def node(self, at: int, cpu: int) -> None:
+        self.version += 1
+        there = self.cache.get("nodes", f"m{at}")
+        if cpu:
+            self.cache.put(node(f"m{at}", self.version, cpu=cpu))
+        elif there is not None:
+            self.cache.remove(there)
 
     def group(self, gang: str, minimum: int, queue_name: str) -> None:
         there = self.cache.get("pod_groups", f"team/{gang}")
@@ -72,12 +82,13 @@ class Story:
 
 
 pods = st.tuples(st.just("pod"), st.integers(0, 3), st.sampled_from(GANGS), st.sampled_from(KINDS))
+nodes = st.tuples(st.just("node"), st.integers(0, 2), st.integers(0, 3))
 groups = st.tuples(
     st.just("group"), st.sampled_from(GANGS[1:]), st.integers(0, 3), st.sampled_from(("q0", "q1"))
 )
 
 
-@given(st.lists(st.one_of(pods, groups), max_size=40), st.integers(1, 7))
+@given(st.lists(st.one_of(pods, groups, nodes), max_size=40), st.integers(1, 7))
 def test_counted_from_change_to_change_it_is_what_a_fresh_count_says(happens, every):
     story = Story()
     tally = fresh(story.cache)
@@ -100,6 +111,7 @@ def test_gang_is_counted_where_its_pod_group_says():
     assert "team/bert" in tally.sync()
     assert +tally.usage["default"] == Counter()
     assert tally.usage["ml"]["cpu"] == 2000
+    assert tally.wanted["ml"]["cpu"] == 1000
     assert tally.pending["ml"] == 1
     cache.put(pod("bert-2", group="bert", on="n0", uid="u2"))
     tally.sync()

@@ -29,7 +29,7 @@ class Reported(Town):
         self.desk = Desk()
         server: Any = self.desk
         cache: Any = self.cache
-        self.teller = Teller(cache, server, server, self.clock, "batchsched", lambda: False)
+        self.teller = Teller(cache, (server, server), self.clock, settings, lambda: False)
         super().lead(settings)
         heard = self.loop._heard
         self.loop._heard = (*heard, self.teller.heard)
