@@ -7,6 +7,8 @@ from the cluster as it stands then.
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+import msgspec
+
 from batchsched.model.decision import Decision
 from batchsched.model.meta import seconds
 from batchsched.model.node import Node
@@ -46,6 +48,7 @@ class Cluster:
         self._lasting = list(workload.cluster.pods)
         self._kubelet = Kubelet()
         self._held: tuple[HeldGang, ...] = ()
+        self._nominated: set[str] = set()
 
     @property
     def anybody_waits(self) -> bool:
@@ -86,6 +89,8 @@ class Cluster:
         self._evict(decision, now)
         if decision.waiting or self._held:
             self._hold(decision)
+        if decision.nominations or self._nominated:
+            self._nominate(decision)
         touched: dict[int, tuple[Life, list[Pod]]] = {}
         for one in decision.assignments:
             key = f"{one.namespace}/{one.pod}"
@@ -155,6 +160,23 @@ class Cluster:
             for one in decision.waiting
         )
         self.scheduler.hold(self._held)
+
+    def _nominate(self, decision: Decision) -> None:
+        """Write on the pods that wait which nodes are kept for them; those that are held need no more."""
+        held = {one.pod for gang in self._held for one in gang.pods}
+        nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
+        changed: list[tuple[Pod, Pod]] = []
+        for key in sorted((nodes.keys() | self._nominated) - held):
+            life, node = self._gang_of.get(key), nodes.get(key, "")
+            if life is not None and life.pending[key].status.nominated_node_name != node:
+                before = life.pending[key]
+                status = msgspec.structs.replace(before.status, nominated_node_name=node)
+                life.pending[key] = msgspec.structs.replace(before, status=status)
+                changed.append((before, life.pending[key]))
+        self._nominated = nodes.keys() - held
+        if changed:
+            self.scheduler.remove_pods([before for before, _ in changed])
+            self.scheduler.add_pods([after for _, after in changed])
 
     # Nodes
 

@@ -204,6 +204,8 @@ class _Run:
             for life in started:
                 self._will_end(life, now)
             again = settings.window is not None and len(started) >= settings.window
+        if decision.evictions:  # whoever they left for binds when they have
+            self._session_at(now + 1)
         for one in decision.waiting:
             self._session_at(max(now + 1, ceil(seconds(one.until))))
 

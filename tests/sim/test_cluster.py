@@ -1,4 +1,4 @@
-from batchsched.model.decision import Assignment, Decision, Eviction
+from batchsched.model.decision import Assignment, Decision, Eviction, Nomination
 from batchsched.model.podgroup import PodGroup, PodGroupSpec
 from batchsched.sim.cluster import Cluster
 from batchsched.sim.workload import Arrival
@@ -53,6 +53,17 @@ def test_a_decision_without_evictions_disturbs_nobody():
     cluster = started([(0, 10, 3)])
     assert cluster.bind(Decision(), 4) == []
     assert cluster.running == 1
+
+
+def test_room_that_is_kept_is_written_on_the_pod_and_taken_off_again():
+    cluster = started([(0, 10, 3)])
+    cluster.bind(evicting("g0-1"), 4)
+    kept = Nomination(namespace="default", pod="g0-1", node="n1")
+    cluster.bind(Decision(nominations=(kept,)), 5)
+    life = cluster.lives[0]
+    assert [pod.status.nominated_node_name for pod in life.pending.values()] == ["", "n1", ""]
+    cluster.bind(Decision(), 6)
+    assert [pod.status.nominated_node_name for pod in life.pending.values()] == ["", "", ""]
 
 
 def test_a_gang_runs_once_its_minimum_is_bound_and_surplus_joins_later():
