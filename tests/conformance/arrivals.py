@@ -73,7 +73,7 @@ def _decided(cluster: Json, waiting: list[Pod]) -> tuple[dict[str, str], dict[st
     """Return where pods went, and what those heard that did not."""
     known = msgspec.convert({**cluster, "expected": {}}, runner.Case)
     snapshot = runner.snapshot_of(known)
-    bound = tuple(pod for pod in snapshot.pods if pod.node and not pod.finished)
+    bound = tuple(pod for pod in snapshot.pods if pod.node)
     profile = cycle.profile_of(known)
     off = profile.model_copy(update={"solver": profile.solver.model_copy(update={"enabled": False})})
     decision = decide(replace(snapshot, pods=(*bound, *waiting)), off, 0.0, 0)

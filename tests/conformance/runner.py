@@ -147,7 +147,7 @@ def snapshot_of(case: Case) -> Snapshot:
     """Return the case's cluster, the pod to place included."""
     return Snapshot(
         nodes=case.nodes,
-        pods=(*case.pods, *case.nominated_pods, case.pod),
+        pods=(*(pod for pod in case.pods if not pod.finished), *case.nominated_pods, case.pod),
         namespaces=case.namespaces,
         services=case.services,
         replication_controllers=case.replication_controllers,
@@ -168,7 +168,7 @@ def cluster_of(snapshot: Snapshot, pod: Pod) -> Cluster:
     """Make a table of a snapshot with its bound pods on it, and a class of the pod."""
     table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod)))
     for other in snapshot.pods:
-        if other.key != pod.key and other.node in table.index and not other.finished:
+        if other.key != pod.key and other.node in table.index:
             table.add(other, table.index[other.node], *table.read_requests(other))
     vector, nonzero = table.read_requests(pod)
     return Cluster(

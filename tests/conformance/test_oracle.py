@@ -30,7 +30,7 @@ def test_every_area_draws_what_an_api_server_could_store(area):
 @needs_oracle
 def test_the_original_says_the_same_of_random_cases(tmp_path):
     out = io.StringIO()
-    wrong = oracle.main(["--count", "150", "--seed", "1", "--keep", str(tmp_path)], out)
+    wrong = oracle.main(["--count", "100", "--seed", "1", "--keep", str(tmp_path)], out)
     assert (wrong, list(tmp_path.iterdir())) == (0, []), out.getvalue()
 
 
