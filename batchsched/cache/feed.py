@@ -1,13 +1,18 @@
 """The feed: keeps a scheduler abreast of a cache, by what changed where that will do.
 
 A scheduler follows pods and PodGroups one by one. For anything else that changed, a node first of all, it is made anew
-from a Snapshot; so it is when it fell too far behind, and when a pod asks for a resource that nobody named before.
+from a Snapshot; so it is when it fell too far behind, and when a pod asks for a resource that nobody named before. Of a
+node, our own plugins read neither annotations nor conditions, which change all the time on some clusters.
 """
 
 from collections.abc import Iterable
 
-from batchsched.cache.cache import PODS, Cache
+from msgspec.structs import replace
+
+from batchsched.cache.cache import NODES, PODS, Cache
 from batchsched.cache.journal import Change
+from batchsched.cache.likeness import alike
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.requests import requests
 from batchsched.model.snapshot import HeldGang, Snapshot
@@ -23,11 +28,13 @@ class Feed:
     Args:
       cache: what is known of the cluster.
       make: makes a scheduler from a Snapshot.
+      whole: nodes are read as a whole, by others than our own plugins.
     """
 
-    def __init__(self, cache: Cache, make: SchedulerFactory) -> None:
+    def __init__(self, cache: Cache, make: SchedulerFactory, *, whole: bool = False) -> None:
         self._cache = cache
         self._make = make
+        self._whole = whole
         self._scheduler: Scheduler | None = None
         self._generation = 0
         self._resources = Resources()
@@ -45,18 +52,33 @@ class Feed:
             self._resources = Resources(snapshot)
             self._scheduler = self._make(snapshot)
         else:
-            tell(self._scheduler, changes, cache)
+            tell(self._scheduler, (one for one in changes if one.field in FOLLOWED), cache)
         self._generation = cache.generation
         self._scheduler.hold(held)
         return self._scheduler
 
     def _will_do(self, changes: Iterable[Change]) -> bool:
         """Tell whether the scheduler that is there can follow."""
-        return all(
-            one.field in FOLLOWED
-            and (one.field != PODS or one.after is None or self._resources.hold(one.after))
-            for one in changes
-        )
+        return all(self._can_follow(one) for one in changes)
+
+    def _can_follow(self, change: Change) -> bool:
+        if change.field == NODES:
+            return not self._whole and _unread(change.before, change.after)
+        if change.field not in FOLLOWED:
+            return False
+        return change.field != PODS or change.after is None or self._resources.hold(change.after)
+
+
+def _unread(before: Node | None, after: Node | None) -> bool:
+    """Tell whether a node changed in nothing that a decision of ours depends on."""
+    return before is not None and after is not None and alike(_read(before), _read(after))
+
+
+def _read(node: Node) -> Node:
+    """Return what is read of a node."""
+    return replace(
+        node, metadata=replace(node.metadata, annotations=None), status=replace(node.status, conditions=None)
+    )
 
 
 class Resources:

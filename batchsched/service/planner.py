@@ -83,13 +83,17 @@ class Planner:
         self._past = Past({}, profile.usage_half_life_seconds)
         self._told = 0
         self._window = profile.session_window
-        self._feed = Feed(cache, self._follower)
+        self._feed = self._new_feed()
         self._scheduler = self._follower(Snapshot())
         self._in_flight: dict[str, Entity] = {}
         self._waiting: dict[str, Entity] = {}
 
     def _empty_queue(self) -> SchedulingQueue:
         return SchedulingQueue({self.profile.scheduler_name: self.pipeline})
+
+    def _new_feed(self) -> Feed:
+        """Return a feed; plugins of other packages, and extenders, may look at anything of a node."""
+        return Feed(self._cache, self._follower, whole=self.world.minded or bool(self.profile.extenders))
 
     def _follower(self, snapshot: Snapshot) -> Follower:
         self._scheduler = Follower(snapshot, self.profile, self.pipeline, past=self._past, brief=False)
@@ -200,7 +204,7 @@ class Planner:
             if entity.place is Place.IN_FLIGHT:
                 self.queue.add_unschedulable(entity, Rejection(), now)
         self._in_flight = {}
-        self._feed = Feed(self._cache, self._follower)  # its tables may be half changed
+        self._feed = self._new_feed()  # its tables may be half changed
 
     def failed(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
         """Let pods wait again whose binding failed; between two sessions only."""

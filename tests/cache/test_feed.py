@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from batchsched.cache.cache import Cache
 from batchsched.cache.feed import Feed
 from batchsched.model.decision import to_json
+from batchsched.model.node import ContainerImage, NodeCondition
 from batchsched.model.snapshot import HeldGang, Snapshot
 from batchsched.session.follow import Follower
 from batchsched.settings.schema import Profile
@@ -24,10 +25,10 @@ from tests.session.test_properties import WAYS
 class Watcher:
     """A cache with a feed; counts how often a scheduler was made."""
 
-    def __init__(self, *objects: Any, length: int = 1000) -> None:
+    def __init__(self, *objects: Any, length: int = 1000, whole: bool = False) -> None:
         self.cache = Cache(journal_length=length)
         self.made: list[Ledger] = []
-        self.feed = Feed(self.cache, self.make)
+        self.feed = Feed(self.cache, self.make, whole=whole)
         self.put(*objects)
 
     def make(self, snapshot: Snapshot) -> Any:
@@ -46,6 +47,60 @@ class Watcher:
         assert ledger.groups == {one.key: one for one in snapshot.pod_groups}
         assert ledger.nodes == {one.name for one in snapshot.nodes}
         return ledger
+
+
+def told(**status: Any) -> Any:
+    """A node with something in its status."""
+    one = node("n0")
+    return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, **status))
+
+
+def noted(one: Any) -> Any:
+    """The same node with an annotation."""
+    metadata = msgspec.structs.replace(one.metadata, annotations={"example.com/beat": "2"})
+    return msgspec.structs.replace(one, metadata=metadata)
+
+
+def ready(status: str) -> tuple[NodeCondition, ...]:
+    return (NodeCondition(type="Ready", status=status),)
+
+
+UNREAD = [
+    pytest.param(told(conditions=ready("False")), id="condition"),
+    pytest.param(noted(node("n0")), id="annotation"),
+]
+READ = [
+    pytest.param(told(images=(ContainerImage(names=("busybox",), size_bytes=1),)), id="image"),
+    pytest.param(told(allocatable={"cpu": "1"}), id="allocatable"),
+    pytest.param(node("n1"), id="another"),
+]
+
+
+@pytest.mark.parametrize("changed", UNREAD)
+def test_scheduler_is_not_made_anew_for_what_no_plugin_of_ours_reads_of_a_node(changed):
+    watcher = Watcher(told(conditions=ready("True")), pod("a"))
+    watcher.follow()
+    watcher.put(changed, pod("b"))
+    watcher.follow()
+    assert len(watcher.made) == 1
+
+
+@pytest.mark.parametrize("changed", READ)
+def test_scheduler_is_made_anew_for_what_is_read_of_a_node(changed):
+    watcher = Watcher(node("n0"), pod("a"))
+    watcher.follow()
+    watcher.put(changed)
+    watcher.follow()
+    assert len(watcher.made) == 2
+
+
+@pytest.mark.parametrize("changed", UNREAD)
+def test_scheduler_with_plugins_of_others_is_made_anew_for_anything_of_a_node(changed):
+    watcher = Watcher(told(conditions=ready("True")), pod("a"), whole=True)
+    watcher.follow()
+    watcher.put(changed)
+    watcher.follow()
+    assert len(watcher.made) == 2
 
 
 def test_pods_and_groups_are_followed_one_by_one():

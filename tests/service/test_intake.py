@@ -121,3 +121,28 @@ def test_pod_group_of_another_scheduler_that_cannot_be_read_any_more_counts_as_g
     intake = Intake(kind, Store(), Decoder(), lambda: None)
     intake.seen(b'{"metadata":{"name":"bert","namespace":"team","uid":"u"},"spec":17}')
     assert seen == [("remove", "team/bert")]
+
+
+def test_heartbeat_of_a_kubelet_changes_nothing():
+    desk = Desk("Node")
+
+    def beat(time):
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "lastHeartbeatTime": time,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        one = node("one")
+        fields = [{"manager": "kubelet", "operation": "Update", "time": time}]
+        meta = {
+            **one["metadata"],
+            "resourceVersion": time.translate({ord(one): "" for one in "-:TZ"}),
+            "managedFields": fields,
+        }
+        return {**one, "metadata": meta, "status": {**one["status"], "conditions": [ready]}}
+
+    desk.intake.changed(desk.read(beat("2026-01-01T00:00:00Z")))
+    before = desk.cache.generation
+    desk.intake.changed(desk.read(beat("2026-01-01T00:05:00Z")))
+    assert desk.cache.generation == before
