@@ -17,6 +17,7 @@ from batchsched.ordering.entitlements import entitlements
 from batchsched.ordering.fairness import registry
 from batchsched.ordering.fairness.policy import FairnessPolicy
 from batchsched.ordering.layout import Capacity, Load, lay_out, policies_of
+from batchsched.ordering.misfits import misfits
 from batchsched.ordering.policy import FloatArray, Policy
 from batchsched.ordering.shares import Shares
 from batchsched.ordering.tree import QueueTree
@@ -135,13 +136,19 @@ class Turns:
         self._scheduler_name = profile.scheduler_name
         entitles = frame.queues.entitles or profile.queue_policy is not None
         self.policies = QueuePolicies(frame.queues, profile.queue_policy) if entitles else None
+        offered = {
+            name
+            for node in frame.table.nodes
+            for name in node.status.allocatable or node.status.capacity or ()
+        }
+        self._misfits = misfits(frame.queues, offered)
         self._past = past or Past(by_queue(frame.snapshot.usage), profile.usage_half_life_seconds)
         self._remembers = self.policies is not None and self.policies.remember
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """Policies of queues that cannot be made."""
-        return self.policies.set_aside if self.policies is not None else ()
+        """What does not fit in queues, and policies of theirs that cannot be made."""
+        return self._misfits + (self.policies.set_aside if self.policies is not None else ())
 
     def usage(self, now: float) -> Usage:
         """Return decayed usage as of now, nothing when no policy asks for it."""

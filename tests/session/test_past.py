@@ -56,3 +56,18 @@ def test_without_a_policy_that_looks_at_it_no_past_is_kept():
     follower = Follower(two_teams(), profile())
     follower.decide(NOW, 0)
     assert follower.usage(NOW + HOUR) == {}
+
+
+def test_what_does_not_fit_in_queues_is_set_aside_and_all_the_rest_is_decided():
+    queues = (
+        queue("org", guarantee={GPU: "2"}),
+        queue("a", parent="org", guarantee={GPU: "4"}, policy={"name": "lottery"}),
+        queue("b", limit={"nvidia.com/gpus": "1"}),
+    )
+    decision = schedule(cluster(nodes(1, gpu=8), gang("some", 8, queue="a"), queues=queues))
+    assert [(one.object, one.field) for one in decision.set_aside] == [
+        ("Queue b", "spec.limit.nvidia.com/gpus"),
+        ("Queue org", "spec.guarantee.nvidia.com/gpu"),
+        ("Queue a", "spec.policy.name"),
+    ]
+    assert len(decision.assignments) == 8
