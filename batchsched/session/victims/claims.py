@@ -8,7 +8,7 @@ import numpy as np
 from batchsched.framework.status import IntArray
 from batchsched.ordering.reclaim import Reclaim, all_may_go, may_reclaim
 from batchsched.session.frame import Frame
-from batchsched.session.gang import Gang
+from batchsched.session.gang import Entitled, Gang
 from batchsched.session.preemption import NEVER, PREEMPTED
 from batchsched.session.turns import Standing
 from batchsched.session.victims.tenants import Tenant, Unit
@@ -83,7 +83,8 @@ class Claims:
             losing[key] = losing.get(key, np.zeros_like(unit.total)) + unit.total
         victims = [(row, loses) for (row, _), loses in losing.items()]
         reclaimer = shares.home(gang.queue)
-        return all_may_go(shares, standing.entitled, standing.policies, reclaimer, gang.needs, victims)
+        gains = self._gains(standing, gang)
+        return all_may_go(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
 
     def above(self, queue: str, gang: Gang) -> Mapping[int, int]:
         """By resource that the gang asks for: what the queue holds beyond its guarantee, or fair share."""
@@ -93,16 +94,26 @@ class Claims:
         shares = standing.shares
         mine, row = shares.home(gang.queue), shares.home(queue)
         guarantee, fair = standing.entitled.guarantee, standing.entitled.fair
-        within = ((self._usage[mine] + gang.needs <= guarantee[mine]) | (gang.needs == 0)).all()
+        gains = self._gains(standing, gang)
+        within = ((self._usage[mine] + gains <= guarantee[mine]) | (gains == 0)).all()
         spare = self._usage[row] - (guarantee if within else fair)[row]
-        return {r: int(spare[r]) for r in np.flatnonzero(gang.needs).tolist()}
+        return {r: int(spare[r]) for r in np.flatnonzero(gains).tolist()}
+
+    def _gains(self, standing: Standing, gang: Gang) -> IntArray:
+        """[R] what a gang gains that counts; inside a guarantee only what is guaranteed."""
+        if gang.entitled is not Entitled.GUARANTEE:
+            return gang.needs
+        rows = standing.shares.chain(standing.shares.home(gang.queue))
+        guaranteed = (standing.entitled.guarantee[rows] > 0).any(axis=0)
+        return np.where(guaranteed, gang.needs, 0)
 
     def _may(self, gang: Gang, unit: Unit) -> bool:
         standing = self._standing
         if standing is None or not unit.total.any():
             return False
         shares = standing.shares.with_usage(self._usage)
-        wish = Reclaim(shares.home(gang.queue), shares.home(unit.members.queue), gang.needs, unit.total)
+        mine, theirs = shares.home(gang.queue), shares.home(unit.members.queue)
+        wish = Reclaim(mine, theirs, self._gains(standing, gang), unit.total)
         return may_reclaim(shares, standing.entitled, standing.policies, wish)
 
     def _reclaim_patience(self, queue: str) -> int:

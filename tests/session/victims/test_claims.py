@@ -76,6 +76,18 @@ def test_final_set_is_fair_where_each_victim_by_itself_is():
     assert (decision.evictions, decision.nominations) == ((), ())
 
 
+@pytest.mark.parametrize("spec, leaving", [({"guarantee": {GPU: "8"}}, 4), ({"weight": 1}, 0)])
+def test_guarantee_is_won_back_where_gangs_leave_more_than_is_asked_for_and_a_fair_share_is_not(
+    spec, leaving
+):
+    """Whichever node is cleared, two gangs of 8 leave for 8; CPUs and pods, which nobody guarantees, do not matter."""
+    half: dict[str, Any] = {"requests": {"gpu": 4, "cpu": 1}, "queue": "b"}
+    pairs = [("n0", "n1"), ("n0", "n2"), ("n1", "n3"), ("n2", "n3")]
+    b = [running(f"b{at}", pair, **half) for at, pair in enumerate(pairs)]
+    wants = wanting("a0", 1, queue="a", requests={"gpu": 8, "cpu": 2})
+    assert len(schedule(teams(4, *b, wants, a=spec)).evictions) == leaving
+
+
 def test_cheaper_gang_is_passed_over_where_taking_it_would_not_be_fair():
     """c is within its guarantee and lost the least work; b is above its own."""
     queues = (queue("a", guarantee={GPU: "8"}), queue("b", weight=1), queue("c", guarantee={GPU: "8"}))
