@@ -40,8 +40,11 @@ def entitlements(shares: Shares, policies: Sequence[FairnessPolicy]) -> Entitlem
         if begin < end:
             below = slice(begin, end)
             surplus = np.maximum(0, fair[row] - floor[below].sum(axis=0))
-            given = policies[row].divide(siblings_of(shares, entitled, row), surplus)
-            fair[below] += np.clip(given, 0, np.minimum(ceiling[below] - floor[below], surplus))
+            most = np.minimum(ceiling[below] - floor[below], surplus)
+            if end - begin > 1 and (most.sum(axis=0) > surplus).any():
+                given = policies[row].divide(siblings_of(shares, entitled, row), surplus)
+                most = np.clip(given, 0, most)
+            fair[below] += most
     return entitled
 
 

@@ -35,7 +35,10 @@ class FairnessPolicy(Protocol):
     gangs: Policy | None
 
     def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:
-        """Return [S, R] what each gets of a surplus [R] beyond its floor: 0 <= part <= siblings.demand."""
+        """Return [S, R] what each gets of a surplus [R] beyond its floor: 0 <= part <= siblings.demand.
+
+        It is asked only where there is not enough for all.
+        """
         ...
 
     def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
