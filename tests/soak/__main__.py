@@ -110,10 +110,12 @@ def _clear(namespace: Namespace) -> None:
 def _churn(plane: ControlPlane, options: argparse.Namespace) -> None:
     namespace = _namespace(plane, "churn")
     churn = Churn(plane, namespace, Size(options.nodes, options.pods), options.seed)
-    for sample in churn.run(options.seconds):
-        print(f"{time.strftime('%H:%M:%S')} {sample}", flush=True)
-        _record(options.record, {"kind": "sample", **asdict(sample)})
-    print("\n".join(churn.summary()), flush=True)
+    try:
+        for sample in churn.run(options.seconds):
+            print(f"{time.strftime('%H:%M:%S')} {sample}", flush=True)
+            _record(options.record, {"kind": "sample", **asdict(sample)})
+    finally:
+        print("\n".join(churn.summary()), flush=True)
 
 
 def _namespace(plane: ControlPlane, name: str) -> Namespace:

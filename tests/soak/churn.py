@@ -21,8 +21,8 @@ SHARE: Final = 0.005
 """Of the pods, which share comes and goes together."""
 EVERY: Final = 10.0
 """Seconds between two samples."""
-WARM_UP: Final = 0.2
-"""The share of the samples that nothing is said of: caches fill, and the allocator settles."""
+WARM_UP: Final = 12_000
+"""Pods that come and go before memory is judged: the journal of the cache fills, which keeps 65,536 changes."""
 GROWTH: Final = 0.05
 """By which the memory of the last third may be above that of the first."""
 PATIENCE: Final = 300.0
@@ -73,7 +73,7 @@ class Churn:
         Raises:
           AssertionError: an invariant does not hold.
         """
-        batch = max(10, int(self.size.pods * SHARE))
+        batch = max(50, int(self.size.pods * SHARE))
         room = -(-(self.size.pods + batch) // self.size.nodes)
         with ThreadPoolExecutor(8) as some:
             list(some.map(lambda at: self.namespace.nodes(1, f"node-{at}", cpu=room), range(self.size.nodes)))
@@ -100,13 +100,13 @@ class Churn:
             lost = [name for one in alive for name in load.lost(one, witness)]
             assert not half, f"half bound: {half}"
             assert not lost, f"lost: {lost}"
-        assert self.grown() <= GROWTH, "memory grows"
+        assert (self.grown() or 0.0) <= GROWTH, "memory grows"
 
-    def grown(self) -> float:
-        """By which share the memory of the last third of the samples is above that of the first."""
-        kept = self.samples[int(len(self.samples) * WARM_UP) :]
+    def grown(self) -> float | None:
+        """By which share the memory of the last third is above that of the first; None: it was too short."""
+        kept = [one for one in self.samples if one.binds >= self.samples[0].binds + WARM_UP]
         if len(kept) < 6:
-            return 0.0
+            return None
         third = len(kept) // 3
         first, last = (statistics.median(one.rss for one in part) for part in (kept[:third], kept[-third:]))
         return last / first - 1
@@ -116,13 +116,18 @@ class Churn:
         if not self.samples:
             return
         last = self.samples[-1]
-        took = sorted(self.took)
+        took, grown = sorted(self.took), self.grown()
+        judged = (
+            "too short to judge"
+            if grown is None
+            else f"the last third is {100 * grown:+.1f} % above the first"
+        )
         yield (
             f"churn on {self.size.nodes} nodes with {self.size.pods} pods for {last.seconds:.0f} s: {last.binds} binds"
         )
         yield (
             f"memory {self.samples[0].rss:.0f} to {last.rss:.0f} MiB, peak {max(one.rss for one in self.samples):.0f}; "
-            f"the last third is {100 * self.grown():+.1f} % above the first"
+            f"after the first {WARM_UP} pods: {judged}"
         )
         yield f"open files {self.samples[0].files} to {last.files}, threads {self.samples[0].threads} to {last.threads}"
         yield f"a batch was bound after {took[len(took) // 2]:.2f} s (median of {len(took)}), {took[-1]:.2f} s at worst"
