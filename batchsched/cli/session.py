@@ -16,7 +16,6 @@ from batchsched.manifests.reading import read, sentence
 from batchsched.model.complaint import nearest
 from batchsched.model.decision import Decision
 from batchsched.model.snapshot import Snapshot
-from batchsched.ordering.tree import without_effect
 from batchsched.settings.load import load_with_warnings
 from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
 
@@ -72,8 +71,7 @@ def run_session(
         finally:
             stopwatch.close()
     tell([f"set aside: {sentence(one)}" for one in decision.set_aside])
-    unused = without_effect(reading.snapshot.queues)
-    tell([f"warning: {warning}" for warning in (*reading.warnings, *([unused] if unused else []))])
+    tell([f"warning: {warning}" for warning in reading.warnings])
     return Session(reading.snapshot, profile, moment, seed, decision, answers, stopwatch.calls)
 
 

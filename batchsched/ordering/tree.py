@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import networkx as nx
-from pydantic.alias_generators import to_camel
 
 from batchsched.errors import InvalidInput
 from batchsched.model.custom import in_base_units
@@ -18,8 +17,6 @@ from batchsched.model.queue import Queue, QueueSpec
 
 ENTITLING: Final = frozenset({"guarantee", "weight", "priority", "policy"})
 """Settings of a Queue by which capacity is divided; without any of them queues are entitled to nothing."""
-WITHOUT_EFFECT: Final = ("reclaim_min_runtime_seconds",)
-"""Settings of a Queue that are validated, and set aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,19 +137,4 @@ def cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
     rings = (part for part in nx.strongly_connected_components(graph))
     return tuple(
         sorted(tuple(sorted(ring)) for ring in rings if len(ring) > 1 or graph.has_edge(*(2 * tuple(ring))))
-    )
-
-
-def without_effect(queues: Iterable[Queue]) -> str:
-    """Say in one sentence which settings of queues have no effect yet; "" when none is stated."""
-    stated = [
-        f"{queue.name} {to_camel(field)}"
-        for queue in queues
-        for field in WITHOUT_EFFECT
-        if field in queue.spec.model_fields_set
-    ]
-    if not stated:
-        return ""
-    return (
-        f"these settings of queues are checked and have no effect yet: {', '.join(stated)}; the others count"
     )

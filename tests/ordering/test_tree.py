@@ -3,7 +3,7 @@
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.ordering.tree import QueueTree, cycles, without_effect
+from batchsched.ordering.tree import QueueTree, cycles
 from tests.session.scenario import queue
 
 TREE = (
@@ -58,15 +58,3 @@ def test_several_cycles_are_all_found():
     pairs = [("a", "b"), ("b", "a"), ("x", "y"), ("y", "x"), ("z", "x")]
     assert cycles(queue(name, parent=parent) for name, parent in pairs) == (("a", "b"), ("x", "y"))
     assert cycles(TREE) == ()
-
-
-def test_settings_without_effect_are_named_in_one_sentence():
-    some = (
-        queue("a", guarantee={"cpu": "1"}, policy={"name": "drf"}, limit={"cpu": "1"}),
-        queue("b", reclaimMinRuntimeSeconds=60),
-    )
-    assert without_effect(some) == (
-        "these settings of queues are checked and have no effect yet: b reclaimMinRuntimeSeconds; "
-        "the others count"
-    )
-    assert without_effect(TREE) == ""
