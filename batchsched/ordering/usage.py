@@ -108,3 +108,9 @@ class Past:
     def hold(self, current: Current) -> None:
         """Take in what is used from the last moment on."""
         self._held = current
+
+    def with_half_life(self, half_life: float) -> "Past":
+        """Return the same past, forgotten faster or slower from now on."""
+        other = Past(self.usage, half_life)
+        other._held, other._at = self._held, self._at
+        return other

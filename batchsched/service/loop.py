@@ -84,7 +84,11 @@ class Loop:
     def _between(self) -> None:
         """Do what must not be done while a session is decided."""
         if self._next is not None:
+            before = {one.profile.scheduler_name: one for one in self.planners}
             self.planners, self._next = self._next, None
+            for planner in self.planners:
+                if planner.profile.scheduler_name in before:
+                    planner.remember(before[planner.profile.scheduler_name])
         self._cycles.take_back()
         now = self._clock.now()
         if not 0 <= now - self._chores_done < TURN:  # also when the clock was set back

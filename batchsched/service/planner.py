@@ -164,8 +164,13 @@ class Planner:
     def renewed(self) -> "Planner":
         """Return a planner that starts afresh, without the plugins that hung."""
         made = Planner(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
-        made.recording, made._past = self.recording, self._past
+        made.recording = self.recording
+        made.remember(self)
         return made
+
+    def remember(self, before: "Planner") -> None:
+        """Take over what queues used lately from the planner that this one stands in for."""
+        self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
     def _recorded(self, taking_part: frozenset[str], now: float) -> Snapshot:
         snapshot = self._cache.snapshot()

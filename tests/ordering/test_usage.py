@@ -80,3 +80,15 @@ def test_usage_is_listed_as_snapshots_keep_it():
         ("b", "cpu"),
     ]
     assert by_queue(listed(usage)) == usage
+
+
+def test_past_that_is_taken_over_goes_on_with_another_half_life():
+    past = Past({"a": {"cpu": 8.0}}, 3600.0)
+    past.advance(0.0, {})
+    past.hold({"b": {"cpu": 100}})
+    other = past.with_half_life(7200.0)
+    assert other.advance(7200.0, {"b": {"cpu": 100}}) == {
+        "a": {"cpu": pytest.approx(4.0)},
+        "b": {"cpu": pytest.approx(50.0)},
+    }
+    assert past.usage == {"a": {"cpu": 8.0}}

@@ -11,7 +11,7 @@ from batchsched.service.loop import Loop
 from batchsched.service.planner import Planner
 from batchsched.service.world import World
 from tests.service.town import Town
-from tests.session.scenario import alone, cluster, gang, nodes, profile
+from tests.session.scenario import GPU, alone, cluster, gang, nodes, pod, profile
 
 
 async def test_it_goes_on_after_a_turn_that_broke(monkeypatch):
@@ -82,6 +82,20 @@ async def test_other_planners_take_over_between_sessions_also_what_is_being_boun
     town.mend()
     await town.turns(20)
     assert set(town.bound) == {"bert-0", "bert-1", "solo-0"}
+
+
+async def test_other_planner_knows_what_queues_used_lately():
+    settings = profile(queuePolicy={"name": "decayed-usage"})
+    town = Town(cluster(nodes(1, gpu=3), gang("bert", 2)), settings)
+    await town.turns(3)
+    other = Planner(settings, town.cache, leaving=town.stranded.leaving)
+    other.recording = True
+    town.loop.reconfigure([other])
+    await town.turn(3600)
+    town.make([pod("late", gpu=1)])
+    await town.turns(2)
+    assert other.asked is not None
+    assert ("default", GPU) in {(one.queue, one.resource) for one in other.asked.snapshot.usage}
 
 
 async def test_planner_whose_plugin_hung_is_made_anew_without_it():
