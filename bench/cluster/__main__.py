@@ -2,6 +2,6 @@
 
 import sys
 
-from bench.cluster.matrix import main
+from bench.cluster import main
 
 sys.exit(main(sys.argv[1:]))

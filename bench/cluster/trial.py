@@ -103,11 +103,12 @@ def run(scheduler: str, row: Row, nodes: int, *, live: bool = False, longest: fl
       TimeoutError: not everything was bound in time.
     """
     with tempfile.TemporaryDirectory() as home, ControlPlane(Path(home) / "plane") as plane:
-        _install(plane)
+        install(plane)
         return asyncio.run(_run(plane, scheduler, row, nodes, live, longest))
 
 
-def _install(plane: ControlPlane) -> None:
+def install(plane: ControlPlane) -> None:
+    """Make our kinds."""
     for file in sorted(CRDS.glob("*.yaml")):
         plane.admin.create(
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(file.read_text())
@@ -133,17 +134,17 @@ async def _run(
         if not live:
             await submit(writer, row, name, note)
         begun = time.monotonic()
-        process = _start(plane, scheduler, row, nodes)
+        process = start(plane, scheduler, row, nodes)
         try:
             if live:
                 await asyncio.sleep(WARM_UP)
                 begun = time.monotonic()
                 await submit(writer, row, name, note)
             await asyncio.wait_for(watch.done.wait(), longest)
-            cpu, rss = _spent(process)
+            cpu, rss = spent(process)
         finally:
             following.cancel()
-            _stop(process)
+            stop(process)
     took = sorted(watch.bound[pod] - (made[pod] if live else begun) for pod in watch.bound)
     return Outcome(
         scheduler=scheduler,
@@ -159,7 +160,8 @@ async def _run(
     )
 
 
-def _start(plane: ControlPlane, scheduler: str, row: Row, nodes: int) -> psutil.Process:
+def start(plane: ControlPlane, scheduler: str, row: Row, nodes: int) -> psutil.Process:
+    """Start a scheduler, and do not wait."""
     if scheduler == "kube-scheduler":
         plane.start_scheduler()
         return psutil.Process(plane.pid("kube-scheduler"))
@@ -186,14 +188,16 @@ def _start(plane: ControlPlane, scheduler: str, row: Row, nodes: int) -> psutil.
         return psutil.Popen(program, stdout=log, stderr=log)
 
 
-def _spent(process: psutil.Process) -> tuple[float, float]:
+def spent(process: psutil.Process) -> tuple[float, float]:
+    """Return the CPU seconds of a process, and its peak resident set in MiB."""
     times = process.cpu_times()
     status = Path(f"/proc/{process.pid}/status").read_text()
     peak = next((line for line in status.splitlines() if line.startswith("VmHWM")), "VmHWM: 0 kB")
     return times.user + times.system, int(peak.split()[1]) / 1024
 
 
-def _stop(process: psutil.Process) -> None:
+def stop(process: psutil.Process) -> None:
+    """End it at once."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
     process.wait(30)

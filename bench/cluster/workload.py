@@ -66,14 +66,14 @@ def pod(name: str, scheduler: str, group: str = "") -> dict[str, Any]:
 
 async def fill(writer: Writer, nodes: int) -> None:
     """Make the nodes."""
-    await _all(writer.create(NODES, "", node(number)) for number in range(nodes))
+    await at_once(writer.create(NODES, "", node(number)) for number in range(nodes))
 
 
 async def submit(writer: Writer, row: Row, scheduler: str, made: Callable[[str], None]) -> None:
     """Make the jobs, each PodGroup before its pods, and tell of each pod as it is made."""
     gangs = row.size > 1 and scheduler == "batchsched"
     if gangs:
-        await _all(
+        await at_once(
             writer.create(
                 GROUPS,
                 NAMESPACE,
@@ -91,12 +91,13 @@ async def submit(writer: Writer, row: Row, scheduler: str, made: Callable[[str],
         await writer.create(PODS, NAMESPACE, pod(name, scheduler, group))
         made(name)
 
-    await _all(
+    await at_once(
         make(f"job-{job}-{number}", f"job-{job}" if gangs else "")
         for job in range(row.jobs)
         for number in range(row.size)
     )
 
 
-async def _all(work: Iterable[Any]) -> None:
+async def at_once(work: Iterable[Any]) -> None:
+    """Do it all, as fast as the API server takes it."""
     await asyncio.gather(*work)
