@@ -51,8 +51,9 @@ def explain(
         ),
     ] = None,
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="Of a PodGroup of the cluster.")
-    ] = "default",
+        str | None,
+        typer.Option("-n", "--namespace", help="Of a PodGroup of the cluster; default: the context's."),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     config: Config = None,
@@ -71,9 +72,11 @@ def explain(
     from batchsched.cli.printing import print_data
     from batchsched.cli.session import run_session
 
-    named = _named(subject, namespace)
+    named = _named(subject)
     if named:
-        session = live_session(Place(kubeconfig, context, config, profile), seed)
+        place = Place(kubeconfig, context, config, profile)
+        named = named if "/" in named else f"{namespace or place.namespace}/{named}"
+        session = live_session(place, seed)
     elif pod_group is None:
         raise typer.BadParameter("files need --pod-group NS/NAME, the one to explain")
     else:
@@ -86,12 +89,12 @@ def explain(
     raise typer.Exit(session.exit_code)
 
 
-def _named(subject: list[str], namespace: str) -> str:
+def _named(subject: list[str]) -> str:
     """Return the PodGroup of the cluster that is meant, "" where files are."""
     kind, _, name = subject[0].partition("/")
     if len(subject) > 1 or kind.lower() not in _LIVE or not name or Path(subject[0]).exists():
         return ""
-    return name if "/" in name else f"{namespace}/{name}"
+    return name
 
 
 def _key(stated: str, session: "Session") -> str:

@@ -29,6 +29,13 @@ class Place:
     config: Path | None
     profile: str | None
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context."""
+        from batchsched.kube.credentials import Credentials
+
+        return Credentials(self.kubeconfig, self.context).preferred_namespace
+
 
 def live_session(place: Place, seed: int) -> Session:
     """Decide one session over a cluster as it is.
@@ -54,7 +61,7 @@ def what_if_sessions(place: Place, files: Sequence[Path], seed: int) -> tuple[Se
     service = asyncio.run(_look(place, profile))
     now = time.time()
     before = decided(service, profile, now, seed)
-    supposed = Supposed(service, profile.scheduler_name, now)
+    supposed = Supposed(service, profile.scheduler_name, now, place.namespace)
     supposed.put(files)
     tell([f"warning: {line}" for line in supposed.warnings])
     return before, decided(service, profile, now, seed), supposed.gangs()

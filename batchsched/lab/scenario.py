@@ -194,6 +194,7 @@ class Tuning(Part):
 class Scenario(Part):
     """What the lab tries: every workload under every policy with every seed."""
 
+    api_version: Literal["config.batchsched.dev/v1alpha1"] = "config.batchsched.dev/v1alpha1"
     kind: Literal["Scenario"] = "Scenario"
     name: Name = Field(description="How reports call it.")
     cluster: ClusterSpec = Field(default=ClusterSpec(), description="The cluster, where a workload has none.")

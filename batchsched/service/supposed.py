@@ -35,11 +35,13 @@ class Supposed:
       service: as `live.look` returned it.
       scheduler_name: that pods get which name none, or another one.
       now: seconds since 1970.
+      namespace: of objects that name none.
     """
 
     service: Service
     scheduler_name: str
     now: float
+    namespace: str = "default"
     warnings: list[str] = field(init=False, default_factory=list)
     pods: set[str] = field(init=False, default_factory=set)
     groups: set[str] = field(init=False, default_factory=set)
@@ -128,7 +130,7 @@ class Supposed:
             prefix = text(meta.get("generateName")) or "unnamed-"
             meta["name"] = f"{prefix}{len(self.pods) + len(self.groups)}"
         if namespaced:
-            meta.setdefault("namespace", "default")
+            meta.setdefault("namespace", self.namespace)
         meta["uid"] = f"supposed-{text(manifest.get('kind'))}-{meta.get('namespace', '')}-{meta['name']}"
         meta["creationTimestamp"] = timestamp(self.now)
         manifest["metadata"] = meta

@@ -139,3 +139,18 @@ def test_whoever_may_not_list_is_told_at_once(command, plane, namespace):
     result = command("explain", "podgroup/x", "--kubeconfig", plane.kubeconfig(token))
     assert result.code == 1
     assert "the cluster does not list" in result.err
+
+
+def test_namespace_that_is_not_stated_is_that_of_the_context(command, plane, namespace, tmp_path):
+    namespace.nodes(1, cpu="8")
+    namespace.gang("big", 2, min_member=5)
+    stated = yaml.safe_load(plane.kubeconfig().read_text())
+    stated["contexts"][0]["context"]["namespace"] = namespace.name
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(stated))
+    explained = command("explain", "podgroup/big", "--kubeconfig", kubeconfig, "-o", "json")
+    assert explained.data["podGroup"] == f"{namespace.name}/big"
+    file = tmp_path / "pod.yaml"
+    file.write_text(yaml.safe_dump(pod("x")))
+    asked = command("what-if", "-f", file, "--kubeconfig", kubeconfig, "-o", "json")
+    assert [one["podGroup"] for one in asked.data["gangs"]] == [f"{namespace.name}/x"]
