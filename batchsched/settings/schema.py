@@ -114,6 +114,11 @@ class Profile(Part):
     placement: Literal["pack", "spread"] = Field(
         default="pack", description="Fill nodes one after the other, or use them evenly."
     )
+    consolidate: bool = Field(
+        default=False,
+        description="With the solver on: evict gangs of no higher priority that all find another place at once, where "
+        "that puts free room into one place for a gang that waits. They begin anew.",
+    )
     plugins: Plugins = Field(default=Plugins(), description="Which plugins take part.")
     plugin_config: tuple[PluginConfig, ...] = Field(default=(), description="Arguments of plugins.")
     plugin_deadline_seconds: float = Field(

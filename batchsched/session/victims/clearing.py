@@ -25,6 +25,7 @@ from batchsched.session.quotas import Quotas, spend
 from batchsched.session.survey import Survey
 from batchsched.session.victims.claims import Claims
 from batchsched.session.victims.limits import Cause, Limits
+from batchsched.session.victims.moving import all_find_a_place, movable
 from batchsched.session.victims.tenants import Tenants, Unit
 from batchsched.session.walk import Share, Walk, Walked
 from batchsched.solver.problem import UNLIMITED, IndexArray
@@ -99,8 +100,10 @@ class Clearing:
                 self._keep(gang, kept, [])
                 continue
             causes = self._causes(gang)
-            if causes or self._off:
-                self._clear(gang, causes)
+            if (causes or self._off) and self._clear(gang, causes):
+                continue
+            if self._scene.profile.consolidate and self._enough_in_all(gang):
+                self._clear(gang, self._staying(movable(gang, self._tenants.all)), moving=True)
 
     def _in_time(self, unit: Unit) -> bool:
         return all(
@@ -138,34 +141,59 @@ class Clearing:
         for tenant in self._tenants.all:
             reason = self._claims.reason(gang, tenant) if tenant.members is not gang.members else ""
             if reason:
-                staying = (
-                    unit for unit in tenant.units if unit.pods and unit.pods[0][0].key not in self._off
-                )
-                found += [Cause(unit, reason) for unit in staying]
-        return found
+                found += [Cause(unit, reason) for unit in tenant.units]
+        return self._staying(found)
 
-    def _clear(self, gang: Gang, causes: list[Cause]) -> None:
+    def _staying(self, causes: Iterable[Cause]) -> list[Cause]:
+        """Leave out who leaves already."""
+        return [one for one in causes if one.unit.pods and one.unit.pods[0][0].key not in self._off]
+
+    def _enough_in_all(self, gang: Gang) -> bool:
+        """Whether the nodes have what a gang asks for, if not in one place: otherwise moving helps nobody."""
+        there = np.maximum(0, self._frame.free()).sum(axis=0)
+        return bool((there >= gang.needs).all())
+
+    def _clear(self, gang: Gang, causes: list[Cause], *, moving: bool = False) -> bool:
+        """Choose who leaves for a gang, and keep its places; False, and nothing changes, where no set is found."""
         formulation = formulate(self._scene, [gang], gang.created, lasting=True)
         if formulation.failures:
-            return
+            return False
         limits = Limits(causes, self._budgets)
         cuts: tuple[IndexArray, ...] = ()
         for _ in range(ROUNDS):
             problem = limits.on(replace(self._problem(formulation, causes), cuts=cuts))
             answer = choose(problem, self._budget, self._seed)
             if answer is None or verify(problem, answer):
-                return
+                return False
             self.guard |= answer.guard
             chosen = [causes[unit] for unit in answer.units.tolist()]
             units = [one.unit for one in chosen]
-            if not self._claims.fair(gang, units):
+            if not moving and not self._claims.fair(gang, units):
                 limits.tighten(self._claims, gang, units)
                 continue
+            mark = self._walk.mark()
             walked = self._without(gang, formulation, answer, chosen)
+            if walked is not None and moving and units and not self._all_move(walked, units):
+                self._walk.undo(mark)
+                self._return(units)
+                walked = None
             if walked is not None:
                 self._keep(gang, walked, chosen)
-                return
+                return True
             cuts += (answer.units,)
+        return False
+
+    def _all_move(self, walked: Walked, units: Sequence[Unit]) -> bool:
+        quotas = spend(self._relieved(units), self._frame, walked)
+        return all_find_a_place(
+            replace(self._scene, quotas=quotas, survey=Survey(self._frame, scores=False)), units
+        )
+
+    def _return(self, units: Iterable[Unit]) -> None:
+        """Put units back where they were."""
+        for unit in units:
+            for pod, _ in unit.pods:
+                self._put_back(pod.key)
 
     def _problem(self, formulation: Formulation, causes: Sequence[Cause]) -> VictimProblem:
         frame, quotas = self._frame, self._scene.quotas
@@ -218,8 +246,7 @@ class Clearing:
         outcome = Joint(again, self._scene.profile.solver, self._seed, Silence()).select(self._walk)
         if outcome.walked:
             return outcome.walked[0]
-        for pod, _ in reversed(pods):
-            self._put_back(pod.key)
+        self._return(cause.unit for cause in chosen)
         return None
 
     def _relieved(self, units: Iterable[Unit]) -> Quotas:

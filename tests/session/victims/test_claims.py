@@ -1,11 +1,15 @@
 """Room for gangs of other queues: who is entitled takes back, who is not waits, and nobody does it twice."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batchsched.model.snapshot import Snapshot
+from tests.session.audit import overcommitted
 from tests.session.scenario import cluster, nodes, placed, queue, schedule
 from tests.session.victims.running import (
     asked_to_leave,
@@ -128,3 +132,57 @@ def test_user_of_a_queue_with_a_limit_gets_room_in_it_alone():
         pod_groups=snapshot.pod_groups + mine.pod_groups,
     )
     assert schedule(crowded).evictions == ()
+
+
+@pytest.mark.properties
+@given(st.integers(0, 2**32 - 1))
+def test_queues_that_take_from_each_other_come_to_rest(seed):
+    """Whoever is evicted queues again; from some session on nobody has to leave, and nothing is overcommitted."""
+    snapshot = _random(random.Random(seed))
+    last = 0
+    for session in range(12):
+        decision = schedule(snapshot)
+        for_whom = {one.for_.partition("/")[2] for one in decision.evictions}
+        assert for_whom <= {one.pod.rpartition("-")[0] for one in decision.nominations}
+        last = session if decision.evictions else last
+        after = gone(asked_to_leave(snapshot, decision))
+        assert not overcommitted(after, {})
+        snapshot = started_now(queued_again(snapshot, after, decision))
+        if session > last + 1:
+            return
+    raise AssertionError(f"session {last} still evicts")
+
+
+def _random(dice: random.Random) -> Snapshot:
+    count = dice.randint(1, 4)
+    specs: list[dict[str, Any]] = [
+        {},
+        {"weight": dice.randint(0, 3)},
+        {"guarantee": {GPU: str(4 * dice.randint(0, count))}},
+        {"priority": dice.randint(0, 3), "weight": 1},
+    ]
+    names = ("a", "b", "c")
+    room = {f"n{at}": 8 for at in range(count)}
+    parts = []
+    for at in range(dice.randint(0, 5)):
+        size, places = dice.choice((2, 4, 8)), []
+        for name in sorted(room, key=lambda _: dice.random()):
+            if room[name] >= size and len(places) < 2:
+                room[name] -= size
+                places.append(name)
+        if places:
+            parts.append(
+                running(
+                    f"r{at}",
+                    places,
+                    priority=dice.choice((0, 5)),
+                    queue=dice.choice(names),
+                    requests={"gpu": size},
+                )
+            )
+    for at in range(dice.randint(1, 4)):
+        gpu, size = dice.choice((2, 4, 8)), dice.randint(1, 3)
+        more: dict[str, Any] = {"queue": dice.choice(names), "requests": {"gpu": gpu}}
+        parts.append(wanting(f"w{at}", size, priority=dice.choice((0, 5, 10)), **more))
+    queues = tuple(queue(name, **dice.choice(specs)) for name in names)
+    return cluster(nodes(count, gpu=8), *parts, queues=queues)

@@ -300,7 +300,7 @@ def test_whatever_runs_sessions_settle_and_keep_every_promise(seed):
     protected = {
         one.name for one in snapshot.pod_groups if not one.spec.preemptible or one.spec.min_runtime_seconds
     }
-    for _ in range(6):
+    for _ in range(9):
         decision = schedule(snapshot)
         assert not {one.pod_group for one in decision.evictions} & protected
         for_whom = {one.for_ for one in decision.evictions}
@@ -309,7 +309,9 @@ def test_whatever_runs_sessions_settle_and_keep_every_promise(seed):
         after = gone(asked_to_leave(snapshot, decision))
         assert not overcommitted(after, {})
         snapshot = started_now(after)
-    assert schedule(snapshot).evictions == ()
+        if not decision.evictions and not decision.assignments:
+            return
+    raise AssertionError("it does not settle")
 
 
 def _random(seed: int) -> Snapshot:
