@@ -33,7 +33,9 @@ class Alarm:
     async def wait(self, longest: float) -> None:
         """Wait for news, `longest` seconds at most; where there is much of it, wait until it ceases."""
         try:
-            await asyncio.wait_for(self._news.wait(), max(0.0, longest))
+            # Not wait_for, which swallows a cancellation that comes together with news (until Python 3.12).
+            async with asyncio.timeout(max(0.0, longest)):
+                await self._news.wait()
         except TimeoutError:
             return
         begun = self._clock.monotonic()

@@ -83,7 +83,9 @@ class Process:
         ended = await _first(leaving, follow, lead, keep)
         if ended is keep:
             _LOG.error("somebody else may lead now; leaving")
-            await _end(lead)
+            lead.cancel()
+            # Nothing can be written any more: whatever still waits is not worth more time than this.
+            await asyncio.wait([lead], timeout=self.patience)
             await self._tell(service)
             return LOST
         _LOG.info("leaving: bindings are finished first")
