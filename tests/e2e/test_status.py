@@ -35,7 +35,7 @@ def events(namespace: Namespace, about: str) -> dict[str, dict[str, Any]]:
 def test_status_of_a_gang_follows_its_pods(namespace):
     namespace.nodes(1)
     namespace.gang("bert", 3)
-    all_bound(namespace, "bert", 3)
+    all_bound(namespace, "bert", 3, SOON)
     eventually(lambda: status(namespace, "bert").get("phase") == "Running", SOON)
     eventually(lambda: status(namespace, "bert").get("running") == 3, SOON)
     found = status(namespace, "bert")
@@ -59,7 +59,7 @@ def test_refused_gang_says_why_what_is_missing_and_what_would_help(namespace):
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
     assert condition["message"].startswith("0/2 nodes are available: PodGroup ")
     namespace.nodes(1, prefix="more", cpu=4)
-    all_bound(namespace, "bert", 3)
+    all_bound(namespace, "bert", 3, SOON)
     eventually(lambda: scheduled(status(namespace, "bert")).get("status") == "True", SOON)
     assert "queuePosition" not in status(namespace, "bert")
 
@@ -80,7 +80,7 @@ def test_events_are_in_the_words_of_kube_scheduler(namespace):
     assert failed["note"].startswith("0/1 nodes are available: ")
     eventually(lambda: "GangRefused" in events(namespace, "bert"), SOON)
     namespace.nodes(1, prefix="more", cpu=1)
-    node = all_bound(namespace, "bert", 2)["bert-1"]
+    node = all_bound(namespace, "bert", 2, SOON)["bert-1"]
     eventually(lambda: "Scheduled" in events(namespace, "bert-1"), SOON)
     done = events(namespace, "bert-1")["Scheduled"]
     assert (done["type"], done["action"]) == ("Normal", "Binding")
