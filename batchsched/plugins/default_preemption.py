@@ -130,7 +130,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         """Try the nodes whose refusal may be helped, until there are candidates enough.
 
         Raises:
-          PluginError: a node fits though nobody leaves it, and no other is a candidate.
+          PluginError: a node fits though nobody leaves it, or a plugin broke over one, and no other is a candidate.
         """
         names = handle.table.names
         places = scan.helpable()
@@ -145,21 +145,23 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
             len(places),
         )
         start = zlib.crc32(pod.pod.key.encode()) % len(places)
-        fitting, unharmed = "", 0
+        broken: PluginError | None = None
+        unharmed = 0
         for at, room in _rooms((*places[start:], *places[:start]), enough, handle):
             if isinstance(room, Status):
                 found.rejected[names[at]] = room
+            elif isinstance(room, PluginError):
+                broken = broken or room
             elif not room.victims:
-                fitting = names[at]
+                problem = f'expected at least one victim pod on node "{names[at]}"'
+                broken = broken or PluginError(self.name, "PostFilter", problem)
             else:
                 found.candidates.append(room)
                 unharmed += not room.violations
                 if unharmed and len(found.candidates) >= enough:
                     break
-        if fitting and not found.candidates:
-            raise PluginError(
-                self.name, "PostFilter", f'expected at least one victim pod on node "{fitting}"'
-            )
+        if broken is not None and not found.candidates:
+            raise broken
         found.candidates.sort(key=lambda one: one.violations > 0)
         return found
 
@@ -198,14 +200,25 @@ def terminating_by_preemption(pod: Pod) -> bool:
 
 def _rooms(
     places: Sequence[int], together: int, handle: PostFilterHandle
-) -> Iterator[tuple[int, Room | Status]]:
-    """Yield node by node what can be made of it; so many are worked out together, where that can be done."""
+) -> Iterator[tuple[int, Room | Status | PluginError]]:
+    """Yield node by node what can be made of it; so many are worked out together, where that can be done.
+
+    A plugin that breaks over one node says nothing against the others.
+
+    Source: `DryRunPreemption` of kube-scheduler's framework/preemption, which gathers the errors.
+    """
     step = max(1, together)
     for start in range(0, len(places), step):
         some = places[start : start + step]
-        known = _make_rooms(handle.trials(some), handle)
+        try:
+            known = _make_rooms(handle.trials(some), handle)
+        except PluginError:  # over which of them the trial of each tells
+            known = {}
         for at in some:
-            yield at, known[at] if at in known else _make_room(at, handle)
+            try:
+                yield at, known[at] if at in known else _make_room(at, handle)
+            except PluginError as error:
+                yield at, error
 
 
 def _make_room(node: int, handle: PostFilterHandle) -> Room | Status:

@@ -112,7 +112,7 @@ def recorded(case: runner.Case) -> dict[str, Any]:
 
 
 def preemption_of(stated: runner.Preemption) -> dict[str, Any]:
-    """Return a recorded PostFilter answer in the shape in which ours is put."""
+    """Return a recorded PostFilter answer in the shape in which ours is put; errors over nodes go with the search."""
     return {
         "code": stated.code,
         "message": stated.message,
@@ -122,7 +122,9 @@ def preemption_of(stated: runner.Preemption) -> dict[str, Any]:
             name: (list(one.victims), one.pdb_violations) for name, one in stated.candidates.items()
         },
         "rejected": {
-            name: (one.plugin, one.code, tuple(sorted(one.reasons))) for name, one in stated.rejected.items()
+            name: (one.plugin, one.code, tuple(sorted(one.reasons)))
+            for name, one in stated.rejected.items()
+            if one.code != Code.ERROR
         },
     }
 

@@ -358,6 +358,43 @@ class Unsaid:
         return Verdict.refuse(np.asarray(counts) > 2, "too many", unresolvable=False)
 
 
+class Brittle:
+    """A Filter that breaks over nodes without pods."""
+
+    name = "Brittle"
+
+    def __init__(self, *broken):
+        self.broken = broken
+
+    def filter(self, pod, nodes, state):
+        for at in nodes.indexes.tolist():
+            if at in self.broken and not list(nodes.pods.on(at)):
+                raise KeyError(at)
+        return Verdict.accept(len(nodes))
+
+
+@pytest.mark.parametrize("broken, found", [((0,), {"b": (["q"], 0)}), ((0, 1), None)])
+def test_a_plugin_that_breaks_over_one_node_says_nothing_against_the_others(broken, found):
+    # framework/preemption, `DryRunPreemption` gathers errors, which count only when there is no candidate.
+    made = table(
+        [node("a", SMALL), node("b", SMALL)], {"a": [running("p", "4", 0)], "b": [running("q", "4", 0)]}
+    )
+    plugin = DefaultPreemption()
+    pipeline = Pipeline([NodeResourcesFit(), Brittle(*broken), plugin])
+    one = wanting("1")
+    requests, nonzero = made.read_requests(one)
+    wish = PodClass.of(one, requests, (int(nonzero[0]), int(nonzero[1])), 10)
+    handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}))
+    if found is None:
+        with pytest.raises(PluginError, match="plugin Brittle failed in Filter: KeyError"):
+            plugin.search(wish, handle.scan, handle)
+        return
+    search = plugin.search(wish, handle.scan, handle)
+    rooms = {room.node: ([each.name for each in room.victims], room.violations) for room in search.candidates}
+    assert rooms == found
+    assert [one.name for one in made.pods.on(0)] == ["p"]
+
+
 HELD = st.sampled_from([None, None, None, None, None, None, 80, 81])
 ANYONE = st.tuples(
     st.sampled_from("abcdefgh"),
