@@ -16,6 +16,8 @@ from batchsched.session.walk import Walked
 
 RECLAIMED: Final = "Reclaimed"
 """Why a pod is evicted for a gang of another queue."""
+ENTITLED: Final = frozenset({Entitled.GUARANTEE, Entitled.FAIR})
+"""Whose gangs take from other queues. One that borrows could lose the room again, to whom it took it from."""
 
 
 class Claims:
@@ -66,7 +68,7 @@ class Claims:
         """Why a tenant may have to leave for a gang, "" when it need not."""
         if gang.queue == tenant.queue:
             return PREEMPTED if tenant.priority < gang.priority else ""
-        if self._standing is None or self._now - tenant.started < self._reclaim_patience(tenant.queue):
+        if gang.entitled not in ENTITLED or self._now - tenant.started < self._reclaim_patience(tenant.queue):
             return ""
         return RECLAIMED if any(self._may(gang, unit) for unit in tenant.units) else ""
 

@@ -165,7 +165,8 @@ def _random(dice: random.Random) -> Snapshot:
     room = {f"n{at}": 8 for at in range(count)}
     parts = []
     for at in range(dice.randint(0, 5)):
-        size, places = dice.choice((2, 4, 8)), []
+        size = dice.choice((2, 4, 8))
+        places: list[str] = []
         for name in sorted(room, key=lambda _: dice.random()):
             if room[name] >= size and len(places) < 2:
                 room[name] -= size
