@@ -109,6 +109,51 @@ def pairs(stated: list[str]) -> list[tuple[str, Any]]:
     return [(one.partition("=")[0], yaml.safe_load(one.partition("=")[2])) for one in stated]
 
 
+def tune(
+    scenario: ScenarioFile,
+    to: To = None,
+    change: Changes = [],  # noqa: B006 - typer copies it
+    processes: Processes = None,
+    address: Address = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Search a policy's parameters for the objective of the scenario's tune, and check what was found.
+
+    The check is on seeds that the search did not see: it says whether the objective improved there, and what else got
+    worse. Killed and started again, the command goes on where it was.
+    """
+    from batchsched.cli.differences import print_tuned
+    from batchsched.cli.laboratory import tuned
+    from batchsched.lab.scenario import load
+
+    chosen = load(scenario, pairs(change))
+    folder = to or Path(f"{chosen.name}-results")
+    print_tuned(tuned(chosen, folder, processes or os.cpu_count() or 1, address), output)
+
+
+def compare(
+    base: Annotated[
+        str,
+        typer.Argument(
+            metavar="A", help="A folder of results, or one policy of it: DIR:POLICY.", show_default=False
+        ),
+    ],
+    other: Annotated[
+        str, typer.Argument(metavar="B", help="Another; :POLICY is one of A's folder.", show_default=False)
+    ],
+    output: Format = Output.TABLE,
+) -> None:
+    """Compare results: how B differs from A on the same workloads and seeds, with 95 % intervals.
+
+    Two folders are compared policy by policy, where both have one of the same name.
+    """
+    from batchsched.cli.differences import print_compared, sides
+    from batchsched.cli.laboratory import need_parquet
+
+    need_parquet()
+    print_compared(sides(base, other), output)
+
+
 COMMANDS: Final[tuple[tuple[Callable[..., None], str], ...]] = (
     (
         run,
@@ -119,6 +164,24 @@ batchsched lab run examples/lab/three-teams.yaml --to results
 batchsched lab run philly.yaml --set workloads.philly.philly.trace=/data/philly.csv.gz --set seeds=3
 
 batchsched lab run philly.yaml --address tcp://dask-scheduler:8786 -o json
+""",
+    ),
+    (
+        tune,
+        """Examples:
+
+batchsched lab tune examples/lab/teams.yaml --to results
+
+batchsched lab tune examples/lab/teams.yaml --set tune.trials=100 --set tune.objective.minimise=meanWait
+""",
+    ),
+    (
+        compare,
+        """Examples:
+
+batchsched lab compare monday-results tuesday-results
+
+batchsched lab compare results:fcfs :headroom -o json
 """,
     ),
 )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from batchsched.lab.pairs import Compared, Mean
     from batchsched.lab.results import Outcome
     from batchsched.lab.scenario import Scenario
+    from batchsched.lab.tuning import Tuned
 
 
 def need_parquet() -> None:
@@ -50,6 +51,24 @@ def swept(scenario: "Scenario", folder: Path, processes: int, address: str | Non
     kept = len(runs) - made
     found = f", {kept} were there" if kept else ""
     print(f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{found}", file=sys.stderr)
+
+
+def tuned(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "Tuned":
+    """Search a scenario's parameters, and write the report of the check."""
+    need_parquet()
+    from batchsched.cli.stopwatch import Stopwatch
+    from batchsched.lab.tuning import Bench, tune
+    from batchsched.lab.workers import workers
+
+    stopwatch = Stopwatch()
+    try:
+        with workers(address, processes) as crew:
+            bench = Bench(folder, crew, lambda done, total: stopwatch.progress(done, total, "settings"))
+            found = tune(scenario, bench)
+    finally:
+        stopwatch.close()
+    write_report(folder / "tuning.html", f"{scenario.name}, {found.policy} tuned", found.outcomes)
+    return found
 
 
 def write_report(path: Path, name: str, found: Sequence["Outcome"]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import isnan, nan, sqrt
 from statistics import fmean, stdev
 
+from batchsched.errors import InvalidInput
 from batchsched.lab.measures import MEASURES, Measure
 from batchsched.lab.results import Outcome
 from batchsched.sim.comparison import quantile
@@ -64,6 +65,26 @@ def compared(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[Compare
         (before[one.workload, one.seed], one.measures) for one in other if (one.workload, one.seed) in before
     ]
     return tuple(_compared(measure, pairs) for measure in MEASURES) if pairs else ()
+
+
+def check_same(base: Sequence[Outcome], other: Sequence[Outcome]) -> None:
+    """Check that workloads of one name and seed are the same.
+
+    Raises:
+      InvalidInput: they are not: to compare them would compare nothing.
+    """
+    before = {(one.workload, one.seed): one for one in base}
+    for one in other:
+        pair = before.get((one.workload, one.seed))
+        if pair is not None and _gangs(pair) != _gangs(one):
+            raise InvalidInput(
+                "different gangs arrive in the two results",
+                object=f"workload {one.workload}, seed {one.seed}",
+            )
+
+
+def _gangs(outcome: Outcome) -> list[tuple[str, int, int]]:
+    return [(gang.key, gang.submitted, gang.runtime) for gang in outcome.result.gangs]
 
 
 def _compared(measure: Measure, pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) -> Compared:

@@ -62,6 +62,10 @@ class Outcome:
         """The name of the workload."""
         return self.result.workload
 
+    def called(self, workload: str, policy: str) -> "Outcome":
+        """Return the same under other names."""
+        return replace(self, result=replace(self.result, workload=workload, policy=policy))
+
 
 # Nested columns: the name of each field and its type.
 _GANGS: Final = {
@@ -217,9 +221,7 @@ def outcomes(folder: Path) -> tuple[Outcome, ...]:
     for one in read_plan(folder)["runs"]:
         path = place_of(folder, str(one["key"]))
         if path.exists():
-            outcome = decode(path)
-            result = replace(outcome.result, workload=one["workload"], policy=one["policy"])
-            found.append(replace(outcome, result=result))
+            found.append(decode(path).called(one["workload"], one["policy"]))
     return tuple(found)
 
 

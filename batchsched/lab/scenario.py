@@ -184,6 +184,11 @@ class Tuning(Part):
         description="By path inside the policy, such as profile.policy.args.share or queues.a.weight.",
     )
     trials: Count = Field(default=30, description="How many settings are tried.")
+    at_once: Count = Field(
+        default=1,
+        description="Settings that are proposed before the outcome of the last is known: more keep more processes "
+        "busy, and learn less from each other.",
+    )
     held_out: int | tuple[int, ...] = Field(
         default=5,
         description="Seeds that the search does not see, on which the best is checked; a number: that many, "

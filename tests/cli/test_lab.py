@@ -57,8 +57,11 @@ def test_one_seed_has_no_interval(results):
 def test_a_changed_scenario_keeps_the_runs_that_it_shares(results):
     folder, scenario = results
     before = {path.name for path in folder.glob("runs/*.parquet")}
-    assert lab("run", scenario, "--to", folder, "--set", "policies.sjf.name=short").exit_code == 0
+    renamed = lab("run", scenario, "--to", folder, "--set", "policies.sjf.name=short")
+    assert "short" in renamed.stdout
+    assert "all 4 runs are finished" in renamed.stderr
     assert {path.name for path in folder.glob("runs/*.parquet")} == before
+    assert lab("run", scenario, "--to", folder).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -84,3 +87,59 @@ def test_the_example_runs_with_nothing_but_the_repository(tmp_path):
     ran = lab("run", EXAMPLE, "--to", tmp_path, "--set", "workloads.0.generate.gangs=30", "--set", "seeds=1")
     assert ran.exit_code == 0
     assert "teams: busy-week" in ran.stdout
+
+
+def test_two_policies_of_a_folder_are_compared(results):
+    told = lab("compare", f"{results[0]}:fcfs", ":sjf")
+    assert told.exit_code == 0
+    assert "drawn: 2 seeds" in told.stdout
+    assert "B: sjf" in told.stdout
+
+
+def test_two_folders_are_compared_policy_by_policy(results, tmp_path):
+    folder, scenario = results
+    assert lab("run", scenario, "--to", tmp_path, "--set", "profile.backfill=none").exit_code == 0
+    assert lab("run", scenario, "--to", folder).exit_code == 0
+    told = json.loads(lab("compare", folder, tmp_path, "-o", "json").stdout)
+    assert [one["a"] for one in told] == ["A: fcfs", "A: sjf"]
+    assert told[0]["measures"]["meanWait"]["difference"]["count"] == 2
+
+
+@pytest.mark.parametrize(
+    "other, complaint",
+    [(":fcsf", "did you mean fcfs"), ("absent", "a folder that `lab run` wrote")],
+    ids=["policy", "folder"],
+)
+def test_what_cannot_be_compared_is_told_in_a_sentence(results, other, complaint, capfd):
+    assert exit_code(["lab", "compare", f"{results[0]}:fcfs", other]) == 1
+    assert complaint in capfd.readouterr().err
+
+
+def test_different_workloads_of_one_name_are_not_compared(results, tmp_path, capfd):
+    folder, scenario = results
+    assert lab("run", scenario, "--to", tmp_path, "--set", "workloads.0.generate.load=2.0").exit_code == 0
+    assert exit_code(["lab", "compare", str(folder), str(tmp_path)]) == 1
+    assert "different gangs" in capfd.readouterr().err
+
+
+TUNE = {
+    "policy": "fcfs",
+    "objective": {"minimise": "meanWait"},
+    "parameters": {"profile.policy.name": {"choices": ["fcfs", "sjf"]}},
+    "trials": 2,
+    "heldOut": 2,
+}
+
+
+def test_tuning_says_what_it_found_whether_it_is_better_and_what_it_cost(tmp_path):
+    scenario = written(tmp_path / "s.yaml", tune=TUNE)
+    told = lab("tune", scenario, "--to", tmp_path / "out", "--processes", 1)
+    assert told.exit_code == 0, told.output
+    assert "profile.policy.name: " in told.stdout
+    assert "On 2 seeds that the search did not see" in told.stdout
+    assert "mproved: mean wait differs by" in told.stdout
+    assert (tmp_path / "out/tuning.html").exists()
+    data = json.loads(lab("tune", scenario, "--to", tmp_path / "out", "-o", "json").stdout)
+    assert len(data["tried"]) == 2
+    assert data["heldOut"]["seeds"] == [2, 3]
+    assert isinstance(data["heldOut"]["improved"], bool)

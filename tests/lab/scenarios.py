@@ -17,12 +17,12 @@ def stated(**more):
         "cluster": {"nodes": 4, "gpusPerNode": 8},
         "queues": QUEUES,
         "workloads": [
-            {"name": "drawn", "generate": {"gangs": 20, "load": 1.5, "shares": {"a": 0.5, "b": 0.5}}}
+            {"name": "drawn", "generate": {"gangs": 20, "load": 4.0, "shares": {"a": 0.5, "b": 0.5}}}
         ],
         "profile": {"selection": "ordered", "backfill": "easy"},
         "policies": [
             {"name": "fcfs", "profile": {"policy": {"name": "fcfs"}}},
-            {"name": "sjf", "profile": {"policy": {"name": "sjf"}}},
+            {"name": "sjf", "profile": {"policy": {"name": "sjf"}, "backfill": "none", "blocking": True}},
         ],
         "seeds": 2,
         **more,

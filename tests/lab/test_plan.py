@@ -30,7 +30,7 @@ def test_a_name_is_no_part_of_a_key():
     [
         {"cluster": {"nodes": 5}},
         {"queues": []},
-        {"profile": {"selection": "ordered"}},
+        {"profile": {"selection": "weight"}},
         {"sessionInterval": 5},
         {"resource": "cpu"},
         {"workloads": [{"name": "drawn", "generate": {"gangs": 21}}]},

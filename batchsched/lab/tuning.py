@@ -1,0 +1,195 @@
+"""Tuning: a search for a policy's parameters, and an honest look at what it found.
+
+The search sees the scenario's seeds; what it found is then tried, beside the policy as it was stated, on seeds that the
+search did not see. Whoever tries thirty settings on a few seeds finds one that is good on these seeds: only the others
+say whether it is good.
+
+Settings are proposed by a tree-structured Parzen estimator, seeded, so that a search repeats and resumes: runs that
+are finished are not made again.
+
+Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization, NIPS 2011, as implemented by Optuna.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from batchsched.errors import InvalidInput
+from batchsched.lab.measures import Measure, known
+from batchsched.lab.pairs import Compared, compared
+from batchsched.lab.plan import Run, runs_of
+from batchsched.lab.results import Outcome, decode, place_of
+from batchsched.lab.scenario import Parameter, PolicyCase, Scenario, Tuning, changed
+from batchsched.lab.sweep import sweep
+from batchsched.lab.workers import Workers
+
+Settings = Mapping[str, str | float | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One setting of the search, and the mean of the objective over workloads and seeds."""
+
+    settings: Settings
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What a search found.
+
+    Args:
+      policy: the policy as it was stated.
+      measure: the objective.
+      maximised: whether more of it was sought.
+      base: the objective of the policy as stated, on the seeds of the search.
+      tried: all settings, in order.
+      best: the best of them.
+      held_out: the seeds of the check.
+      check: on these, the policy as stated against the best setting, measure by measure.
+      outcomes: the runs of the check.
+    """
+
+    policy: str
+    measure: Measure
+    maximised: bool
+    base: float
+    tried: tuple[Tried, ...]
+    best: Tried
+    held_out: tuple[int, ...]
+    check: tuple[Compared, ...]
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def objective(self) -> Compared:
+        """The objective on the held-out seeds."""
+        return next(one for one in self.check if one.measure is self.measure)
+
+    @property
+    def improved(self) -> bool:
+        """True when the objective is better on the held-out seeds, and its interval excludes that it is not."""
+        difference = self.objective.difference
+        gain = difference.value if self.maximised else -difference.value
+        return gain > 0 and gain >= difference.half_width
+
+    @property
+    def costs(self) -> tuple[Compared, ...]:
+        """The other measures that are worse for certain."""
+        return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where a search makes its runs: a folder of results, workers, and who is told how far it has come."""
+
+    folder: Path
+    workers: Workers
+    progress: Callable[[int, int], None]
+
+
+def tune(scenario: Scenario, bench: Bench) -> Tuned:
+    """Search the parameters of a scenario's policy.
+
+    Raises:
+      InvalidInput: the scenario has no `tune`, names no such measure, or a parameter that the policy refuses.
+    """
+    tuning = scenario.tune
+    if tuning is None:
+        raise InvalidInput("says nothing of tune: policy, objective and parameters", object=scenario.name)
+    measure = known(tuning.objective.measure, "tune.objective")
+    stated = next(one for one in scenario.policies if one.name == tuning.policy)
+    base = stated.model_copy(update={"profile": {**scenario.profile, **stated.profile}})
+    maximised = tuning.objective.maximise is not None
+    (before,) = _values(scenario, [base], measure, bench)
+    tried = _search(scenario, tuning, base, bench)
+    sign = -1.0 if maximised else 1.0
+    best = min(tried, key=lambda one: sign * one.value)
+    seeds = held_out(scenario, tuning)
+    chosen = with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
+    found = _outcomes(scenario, [base, chosen], seeds, bench)
+    check = compared(*found)
+    outcomes = tuple(one for mine in found for one in mine)
+    return Tuned(stated.name, measure, maximised, before, tried, best, seeds, check, outcomes)
+
+
+def held_out(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
+    """Return the seeds of the check.
+
+    Raises:
+      InvalidInput: the search sees one of them.
+    """
+    if isinstance(tuning.held_out, int):
+        first = max(scenario.seeds) + 1
+        return tuple(range(first, first + tuning.held_out))
+    both = sorted({*tuning.held_out} & {*scenario.seeds})
+    if both:
+        raise InvalidInput(f"the search sees seed {both[0]}", object=scenario.name, field="tune.heldOut")
+    return tuning.held_out
+
+
+def with_settings(policy: PolicyCase, settings: Settings) -> PolicyCase:
+    """Return a policy with other values at dotted paths.
+
+    Raises:
+      InvalidInput: a path that leads nowhere.
+    """
+    content: Any = policy.model_dump(mode="json", by_alias=True)
+    for place, value in settings.items():
+        if place.partition(".")[0] not in ("profile", "queues"):
+            raise InvalidInput(f"expected profile.… or queues.…, found {place!r}", field="tune.parameters")
+        content = changed(content, place, value)
+    return PolicyCase.model_validate(content)
+
+
+def _search(scenario: Scenario, tuning: Tuning, base: PolicyCase, bench: Bench) -> tuple[Tried, ...]:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    measure = known(tuning.objective.measure, "tune.objective")
+    study = optuna.create_study(
+        direction="maximize" if tuning.objective.maximise is not None else "minimize",
+        sampler=optuna.samplers.TPESampler(seed=scenario.seeds[0]),
+    )
+    ranges = {place: _distribution(optuna, one) for place, one in tuning.parameters.items()}
+    tried: list[Tried] = []
+    while len(tried) < tuning.trials:
+        asked = [study.ask(ranges) for _ in range(min(tuning.at_once, tuning.trials - len(tried)))]
+        policies = [with_settings(base, one.params) for one in asked]
+        values = _values(scenario, policies, measure, bench)
+        for trial, value in zip(asked, values, strict=True):
+            study.tell(trial, value)
+            tried.append(Tried(dict(trial.params), value))
+        bench.progress(len(tried), tuning.trials)
+    return tuple(tried)
+
+
+def _distribution(optuna: Any, parameter: Parameter) -> Any:
+    if parameter.choices:
+        return optuna.distributions.CategoricalDistribution(parameter.choices)
+    low, high = parameter.low, parameter.high
+    if parameter.whole and low is not None and high is not None:
+        return optuna.distributions.IntDistribution(int(low), int(high), log=parameter.log)
+    return optuna.distributions.FloatDistribution(low, high, log=parameter.log)
+
+
+def _values(
+    scenario: Scenario, policies: Sequence[PolicyCase], measure: Measure, bench: Bench
+) -> list[float]:
+    """Return the mean of a measure over workloads and seeds, policy by policy."""
+    found = _outcomes(scenario, policies, scenario.seeds, bench)
+    return [fmean(one.measures[measure.key] for one in mine) for mine in found]
+
+
+def _outcomes(
+    scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int], bench: Bench
+) -> list[tuple[Outcome, ...]]:
+    """Make what is missing of the runs, and return the outcomes policy by policy."""
+    runs: list[list[Run]] = [list(runs_of(scenario, [policy], seeds)) for policy in policies]
+    sweep([run for mine in runs for run in mine], bench.folder, bench.workers)
+    return [tuple(_named(run, bench.folder) for run in mine) for mine in runs]
+
+
+def _named(run: Run, folder: Path) -> Outcome:
+    return decode(place_of(folder, run.key)).called(run.workload.name, run.policy)

@@ -1,0 +1,112 @@
+import pytest
+
+from batchsched.errors import InvalidInput
+from batchsched.lab.plan import plan
+from batchsched.lab.tuning import Bench, held_out, tune, with_settings
+from tests.lab.scenarios import scenario
+from tests.lab.test_sweep import Here
+
+BLOCKING = {"name": "fcfs", "profile": {"policy": {"name": "fcfs"}, "backfill": "none", "blocking": True}}
+
+
+def tuned(folder, tune_it, **more):
+    told = []
+    made = scenario(tune={"policy": "fcfs", "trials": 4, "heldOut": 3, **tune_it}, **more)
+    return tune(made, Bench(folder, Here(), lambda *both: told.append(both))), told
+
+
+def better(**more):
+    """A search that has something to find: whether a head that does not fit blocks all behind it."""
+    return {
+        "objective": {"minimise": "meanSlowdown"},
+        "parameters": {
+            "profile.blocking": {"choices": [True, False]},
+            "profile.backfill": {"choices": ["none", "easy"]},
+        },
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    workloads = [{"name": "drawn", "generate": {"gangs": 60, "load": 1.5, "shares": {"a": 0.5, "b": 0.5}}}]
+    folder = tmp_path_factory.mktemp("tuned")
+    return tuned(folder, better(), policies=[BLOCKING], workloads=workloads)
+
+
+def test_the_best_of_the_search_is_checked_on_seeds_that_it_did_not_see(found):
+    made, told = found
+    assert len(made.tried) == 4
+    assert told[-1] == (4, 4)
+    assert made.best.value == min(one.value for one in made.tried) < made.base
+    assert made.held_out == (2, 3, 4)
+    assert made.objective.difference.count == 3
+    assert {one.seed for one in made.outcomes} == {2, 3, 4}
+    assert [one.policy for one in made.outcomes] == ["fcfs"] * 3 + ["fcfs, tuned"] * 3
+
+
+def test_what_is_better_on_seeds_that_were_not_seen_is_called_an_improvement(found):
+    made, _ = found
+    gain, width = -made.objective.difference.value, made.objective.difference.half_width
+    assert made.improved is (gain > 0 and gain >= width)
+    assert gain > 0
+
+
+def test_a_parameter_that_changes_nothing_improves_nothing(tmp_path):
+    idle = {
+        "objective": {"minimise": "meanWait"},
+        "parameters": {"profile.sessionWindow": {"low": 400, "high": 600, "whole": True}},
+    }
+    made, _ = tuned(tmp_path, idle, seeds=1)
+    assert not made.improved
+    assert made.objective.verdict == "same"
+    assert made.costs == ()
+
+
+def test_a_search_repeats_and_makes_nothing_twice(tmp_path):
+    more = {
+        "objective": {"maximise": "jain"},
+        "parameters": {"profile.policy.args.share": {"low": 0.0, "high": 0.5}},
+    }
+    policies = [{"name": "fcfs", "profile": {"policy": {"name": "headroom"}}}]
+    first, _ = tuned(tmp_path, {**more, "atOnce": 3}, policies=policies, seeds=1)
+    there = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*")}
+    again, told = tuned(tmp_path, {**more, "atOnce": 3}, policies=policies, seeds=1)
+    assert again.tried == first.tried
+    assert first.best.value == max(one.value for one in first.tried)
+    assert told == [(3, 4), (4, 4)]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*")} == there
+
+
+def test_settings_take_their_place_and_leave_the_rest(tmp_path):
+    policy = scenario().policies[0]
+    made = with_settings(policy, {"profile.policy.args.x": 3, "queues.a.weight": 2.0})
+    assert made.profile == {"policy": {"name": "fcfs", "args": {"x": 3}}}
+    assert made.queues == {"a": {"weight": 2.0}}
+    assert policy == scenario().policies[0]
+
+
+@pytest.mark.parametrize(
+    "change, complaint",
+    [
+        ({"parameters": {"policy.name": {"choices": ["x"]}}}, "expected profile"),
+        ({"objective": {"minimise": "meanWeight"}}, "did you mean meanWait"),
+        ({"heldOut": [1, 5]}, "the search sees seed 1"),
+    ],
+    ids=["place", "measure", "seed"],
+)
+def test_what_cannot_be_tuned_is_said(tmp_path, change, complaint):
+    with pytest.raises(InvalidInput, match=complaint):
+        tuned(tmp_path, {**better(trials=1), **change})
+
+
+def test_a_scenario_without_tune_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="says nothing of tune"):
+        tune(scenario(), Bench(tmp_path, Here(), lambda *_: None))
+
+
+def test_held_out_seeds_may_be_stated():
+    made = scenario(tune={"policy": "fcfs", **better(), "heldOut": [8, 9]})
+    assert made.tune is not None
+    assert held_out(made, made.tune) == (8, 9)
+    assert len(plan(made)) == 4
