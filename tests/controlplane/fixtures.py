@@ -110,7 +110,7 @@ class Namespace:
         self.api.create(self.path("pods", f"{name}/binding"), binding)
 
 
-def eventually(true: Callable[[], Any], within: float = 15.0) -> Any:
+def eventually(true: Callable[[], Any], within: float = 60.0) -> Any:
     """Wait until something is true, and return it.
 
     Raises:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.running import Scheduler, apply_crds, running
 
@@ -16,7 +17,8 @@ def crds(plane: ControlPlane) -> None:
 
 @pytest.fixture(scope="module")
 def scheduler(plane: ControlPlane, crds: None) -> Iterator[Scheduler]:
-    """A scheduler that is alone, for all tests of a module."""
+    """A scheduler that is alone and knows the cluster, for all tests of a module."""
     one = Scheduler(plane, ("--no-leader-elect",))
     with running(one):
+        eventually(lambda: one.follows)
         yield one

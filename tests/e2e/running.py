@@ -165,7 +165,7 @@ def bound(namespace: Namespace, gang: str = "") -> dict[str, str]:
     }
 
 
-def all_bound(namespace: Namespace, gang: str, count: int, within: float = 15.0) -> dict[str, str]:
+def all_bound(namespace: Namespace, gang: str, count: int, within: float = 60.0) -> dict[str, str]:
     """Wait until so many pods of a gang have a node."""
     eventually(lambda: len(bound(namespace, gang)) >= count, within)
     return bound(namespace, gang)

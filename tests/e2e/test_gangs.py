@@ -97,7 +97,7 @@ def test_half_bound_gang_that_cannot_be_completed_in_time_is_rolled_back(namespa
     group(namespace, "half", 3, scheduleTimeoutSeconds=2)
     namespace.pods(3, prefix="half", gang="half", cpu=1)
     namespace.bind("half-0", "node-0")
-    eventually(lambda: "half-0" not in pods(namespace), 20)
+    eventually(lambda: "half-0" not in pods(namespace))
     never(lambda: bound(namespace), 1.0)
     namespace.gang("next", 2, cpu=1)
     all_bound(namespace, "next", 2)
