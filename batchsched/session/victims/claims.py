@@ -17,7 +17,7 @@ from batchsched.session.walk import Walked
 RECLAIMED: Final = "Reclaimed"
 """Why a pod is evicted for a gang of another queue."""
 ENTITLED: Final = frozenset({Entitled.GUARANTEE, Entitled.FAIR})
-"""Whose gangs take from other queues. One that borrows could lose the room again, to whom it took it from."""
+"""Whose gangs take from other queues. One that borrows could lose the room again to whom it took it from."""
 
 
 class Claims:
