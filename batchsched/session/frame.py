@@ -77,6 +77,7 @@ class Frame:
         """What broke over no pod in particular."""
         self._broken_before: dict[str, SetAside] = {}
         self._label_keys = self._snapshot_label_keys(snapshot)
+        self._read = sorted(self._label_keys)
         for group in snapshot.pod_groups:
             self.add_group(group)
         for pod in snapshot.pods:
@@ -168,6 +169,7 @@ class Frame:
         keys = self.specs.of(pod).label_keys
         if not keys <= self._label_keys:
             self._label_keys |= keys
+            self._read = sorted(self._label_keys)
             self._classes.clear()
             for identity, members in self.gangs.items():
                 members.gang = None
@@ -240,7 +242,7 @@ class Frame:
         """Return the class of a pod: one for all pods among which no plugin sees a difference."""
         facts = self.specs.of(pod)
         labels = pod.metadata.labels
-        read = sorted(labels if self._all_labels and labels else self._label_keys)
+        read = sorted(labels) if self._all_labels and labels else self._read
         seen = tuple((key, labels.get(key)) for key in read) if labels and read else ()
         asked = self.pipeline.extenders.interested(pod)
         if asked:  # who is outside may look at all of it
@@ -336,6 +338,8 @@ class Frame:
             sub = names.get(pod.labels.get(SUB_GROUP_LABEL, ""), -1) if names else -1
             groups.setdefault((id(pod_class), sub), []).append(pod)
         made = [GangPart(classes[key], sub, tuple(some)) for (key, sub), some in groups.items()]
+        if len(made) == 1:
+            return (made[0],)
         return tuple(sorted(made, key=lambda part: -self.share(part.pod_class.requests)))
 
     def share(self, requests: IntArray) -> float:

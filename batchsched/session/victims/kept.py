@@ -27,11 +27,16 @@ class Kept:
         self._frame = frame
         self._resting = resting
         self._nominated: dict[str, list[tuple[Pod, int]]] = {}
-        for identity, members in sorted(frame.gangs.items()):
-            for key, pod in sorted(members.pending.items()):
-                node = frame.table.index.get(pod.status.nominated_node_name or "")
-                if node is not None and not pod.terminating and key not in frame.table.pods:
-                    self._nominated.setdefault(identity, []).append((pod, node))
+        named = [  # few are, of thousands that wait
+            (identity, key, pod)
+            for identity, members in frame.gangs.items()
+            for key, pod in members.pending.items()
+            if pod.status.nominated_node_name
+        ]
+        for identity, key, pod in sorted(named, key=lambda one: one[:2]):
+            node = frame.table.index.get(pod.status.nominated_node_name)
+            if node is not None and not pod.terminating and key not in frame.table.pods:
+                self._nominated.setdefault(identity, []).append((pod, node))
         self._on: dict[str, list[tuple[Pod, int]]] = {}
 
     def __enter__(self) -> Self:
