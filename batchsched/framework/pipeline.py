@@ -235,9 +235,20 @@ class Pipeline:
         verdict = self.timings.ask(plugin, "Filter", plugin.filter, pod, nodes, state)
         return answers.verdict(plugin, verdict, len(nodes))
 
-    def prepare(self, pod: PodClass, table: NodeTable) -> tuple[CycleState, Status]:
-        """Run the PreFilters of one class alone: fresh state, true to what is on the nodes now."""
-        found = self._prefiltering.of(pod, table.all(), Standing(), self.timings)
+    def prepare(
+        self, pod: PodClass, table: NodeTable, standing: Standing | None = None
+    ) -> tuple[CycleState, Status]:
+        """Run the PreFilters of one class alone: fresh state, true to what is on the nodes now.
+
+        Args:
+          pod: the class.
+          table: the nodes.
+          standing: the class's, where there is one: what was said of it for good is not asked again.
+
+        Raises:
+          PluginError: a plugin broke.
+        """
+        found = self._prefiltering.of(pod, table.all(), standing or Standing(), self.timings)
         return found.state, found.status
 
     def admits(

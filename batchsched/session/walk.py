@@ -207,7 +207,8 @@ class Walk:
         """Place as many of the wanted pods as the pipeline takes; returns who refused, and what is left."""
         frame = self._frame
         pod_class = share.part.pod_class
-        state, status = frame.pipeline.prepare(pod_class, frame.table)
+        standing = frame.standings.of(pod_class)
+        state, status = frame.pipeline.prepare(pod_class, frame.table, standing)
         if not status.ok:
             return status, wanted
         if self._all_at_once(share, wanted, state):
