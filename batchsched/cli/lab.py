@@ -154,6 +154,44 @@ def compare(
     print_compared(sides(base, other), output)
 
 
+def serve(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="A folder of results.", file_okay=False, show_default=False),
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the server; 0: any that is free.")] = 8080,
+    address: Annotated[
+        str, typer.Option(metavar="IP", help="On which it listens; beyond this machine it demands a token.")
+    ] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Holds the token that readers have to show: as a bearer, or as the password of a browser.",
+            show_default=False,
+        ),
+    ] = None,
+    tls_cert_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The certificate, PEM; without it, beyond this machine, one that we sign ourselves.",
+            show_default=False,
+        ),
+    ] = None,
+    tls_private_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its key, PEM.", show_default=False)
+    ] = None,
+) -> None:
+    """Serve a folder of results, read-only, until Ctrl-C: the report, a list of the runs, and their files.
+
+    The folder may be one that `lab run` still writes to: what finished since is in the page that is asked for next.
+    """
+    from batchsched.cli.serving import Place, serve
+
+    serve(folder, Place(address, port, token_file, tls_cert_file, tls_private_key_file))
+
+
 COMMANDS: Final[tuple[tuple[Callable[..., None], str], ...]] = (
     (
         run,
@@ -182,6 +220,17 @@ batchsched lab tune examples/lab/teams.yaml --set tune.trials=100 --set tune.obj
 batchsched lab compare monday-results tuesday-results
 
 batchsched lab compare results:fcfs :headroom -o json
+""",
+    ),
+    (
+        serve,
+        """Examples:
+
+batchsched lab serve results  (then open http://127.0.0.1:8080/)
+
+batchsched lab serve results --port 0
+
+batchsched lab serve results --address 0.0.0.0 --token-file token  (over TLS, for whoever has the token)
 """,
     ),
 )

@@ -70,6 +70,7 @@ class Document:
       tables: the figures in numbers.
       bars: small figures side by side, under a title of their own.
       sections: the others.
+      links: to pages beside it, as (text, address); none where the page stands alone.
     """
 
     title: str
@@ -77,6 +78,7 @@ class Document:
     tables: tuple[Table, ...]
     bars: Section
     sections: tuple[Section, ...]
+    links: tuple[tuple[str, str], ...] = ()
 
     def render(self) -> str:
         """Return the page; equal documents give equal bytes."""
@@ -89,6 +91,7 @@ class Document:
             tables=self.tables,
             bars=self.bars,
             sections=self.sections,
+            links=self.links,
             plotly=get_plotlyjs(),
             data=_json(
                 {

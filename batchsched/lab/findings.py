@@ -35,8 +35,8 @@ def write(path: Path, name: str, outcomes: Sequence[Outcome]) -> None:
     put(path, render(name, outcomes).encode())
 
 
-def render(name: str, outcomes: Sequence[Outcome]) -> str:
-    """Return the report as HTML; equal outcomes give equal bytes."""
+def render(name: str, outcomes: Sequence[Outcome], links: tuple[tuple[str, str], ...] = ()) -> str:
+    """Return the report as HTML, with links to pages beside it; equal outcomes give equal bytes."""
     workloads = list(dict.fromkeys(one.workload for one in outcomes))
     parts = [
         (workload, by_policy([one for one in outcomes if one.workload == workload])) for workload in workloads
@@ -52,6 +52,7 @@ def render(name: str, outcomes: Sequence[Outcome]) -> str:
         sections=tuple(
             section for part in enumerate(parts) for section in _sections(part[0], *part[1], several)
         ),
+        links=links,
     ).render()
 
 

@@ -46,7 +46,7 @@ class Attendance:
             if serving.secure_port:
                 await site.start()
                 pair = key_pair(serving)
-                if pair is not None:
+                if pair is not None and site.tls is not None:
                     following = certificate.follow(site.tls, pair, service.clock)
                     running.append(asyncio.create_task(following, name="certificate"))
             yield

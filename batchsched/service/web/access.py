@@ -89,9 +89,7 @@ class Access:
             return _refusal(500, "InternalError", f"the API server did not say who may: {error}")
         if not judged.allowed and user == ANONYMOUS and "text/html" in request.headers.get("Accept", ""):
             # A browser shows no bearer token of its own; asked like this it asks its user for one.
-            refusal = _refusal(401, "Unauthorized", "Unauthorized: give a token as the password")
-            refusal.headers["WWW-Authenticate"] = 'Basic realm="batchsched: a token as the password"'
-            return refusal
+            return asked()
         if not judged.allowed:
             why = f": {judged.reason}" if judged.reason else ""
             return _refusal(
@@ -105,14 +103,9 @@ class Access:
         Raises:
           ApiError, Unreachable: the API server did not say.
         """
-        scheme, _, token = authorization.partition(" ")
-        token = token.strip()
         if not authorization:
             return ANONYMOUS
-        if scheme.lower() == "basic":
-            token = _password(token)
-        elif scheme.lower() != "bearer":
-            return None
+        token = shown(authorization)
         if not token:
             return None
         digest = hashlib.sha256(token.encode()).digest()  # no token is kept
@@ -143,6 +136,21 @@ class Access:
             self._kept.clear()
         self._kept[key] = (now + KEPT, answer)
         return answer
+
+
+def asked() -> web.Response:
+    """Return the answer upon which a browser asks its user for a token."""
+    refusal = _refusal(401, "Unauthorized", "Unauthorized: give a token as the password")
+    refusal.headers["WWW-Authenticate"] = 'Basic realm="batchsched: a token as the password"'
+    return refusal
+
+
+def shown(authorization: str) -> str:
+    """Return the token of a header: a bearer's, or the password of somebody at a browser; "": there is none."""
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() == "basic":
+        return _password(token.strip())
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _password(credentials: str) -> str:

@@ -1,17 +1,24 @@
-"""The server: one port, TLS, and nobody who is not let in."""
+"""The server: one port, and nobody who is not let in."""
 
 import logging
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import web
 
 from batchsched.errors import UnusableInput
-from batchsched.service.web.access import Access, Handler
+from batchsched.service.web.access import Handler
 
 _LOG: Final = logging.getLogger(__name__)
+
+
+class Guard(Protocol):
+    """Says who may see what."""
+
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let a request pass, or refuse it."""
 
 
 @dataclass(slots=True)
@@ -23,14 +30,14 @@ class Server:
       routes: what there is.
       address: to listen on.
       port: to listen on, 0 for any.
-      tls: the certificate.
+      tls: the certificate; None: what is asked and answered can be read on the way.
     """
 
-    access: Access
+    access: Guard
     routes: Iterable[web.RouteDef]
     address: str
     port: int
-    tls: ssl.SSLContext
+    tls: ssl.SSLContext | None
     _runner: web.AppRunner | None = field(init=False, default=None)
 
     async def start(self) -> None:
@@ -55,7 +62,13 @@ class Server:
             await self.stop()
             raise UnusableInput(f"cannot listen on {self.address}:{self.port}: {error.strerror}") from error
         self.port = self._runner.addresses[0][1]
-        _LOG.info("serving on https://%s:%d", self.address, self.port)
+        _LOG.info("serving on %s", self.url)
+
+    @property
+    def url(self) -> str:
+        """Where it is found."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
 
     async def stop(self) -> None:
         """Listen no more."""

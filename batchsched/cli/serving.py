@@ -1,0 +1,107 @@
+"""The server of `lab serve`: a folder of results, to whoever may see it."""
+
+import asyncio
+import ipaddress
+import signal
+import ssl
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from batchsched.cli.laboratory import need_parquet
+from batchsched.service.web.bearer import Bearer, read_token
+from batchsched.service.web.certificate import KeyPair, own, stated
+from batchsched.service.web.results import Results
+from batchsched.service.web.server import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where results are served, and to whom.
+
+    Args:
+      address: on which to listen, an IP.
+      port: to listen on, 0 for any.
+      token_file: holds the token to be shown; None: everybody on this machine may read.
+      certificate: the operator's, PEM; None: one of our own beyond this machine, and no TLS on it.
+      key: of the certificate.
+    """
+
+    address: str
+    port: int
+    token_file: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def here(self) -> bool:
+        """Whether only this machine reaches it.
+
+        Raises:
+          BadParameter: the address is none.
+        """
+        try:
+            return ipaddress.ip_address(self.address).is_loopback
+        except ValueError as error:
+            raise typer.BadParameter(
+                f"--address {self.address!r} is no IP address; expected one such as 127.0.0.1, or 0.0.0.0 for all"
+            ) from error
+
+    def guard(self) -> Bearer:
+        """Return who lets readers in.
+
+        Raises:
+          BadParameter: the address is reached from elsewhere, and there is no token.
+          UnusableInput: the token cannot be read.
+        """
+        if self.token_file is None and not self.here:
+            raise typer.BadParameter(
+                f"--address {self.address} is reached from other machines: state the token that readers "
+                "have to show, --token-file FILE"
+            )
+        return Bearer(None if self.token_file is None else read_token(self.token_file))
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the certificate to show: a token is not to be read on its way through a network.
+
+        Raises:
+          BadParameter: a certificate without its key, or the other way round.
+          UnusableInput: they cannot be used.
+        """
+        if (self.certificate is None) != (self.key is None):
+            raise typer.BadParameter("--tls-cert-file and --tls-private-key-file go together")
+        if self.certificate is not None and self.key is not None:
+            return stated(KeyPair(self.certificate, self.key))
+        return None if self.here else own(self.address, time.time())
+
+
+def serve(folder: Path, place: Place) -> None:
+    """Serve a folder of results until Ctrl-C or SIGTERM.
+
+    Raises:
+      InvalidInput: there are no results in it.
+      UnusableInput: the port is somebody else's, or the token or certificate cannot be used.
+    """
+    guard, tls = place.guard(), place.tls()
+    need_parquet()
+    from batchsched.lab.exhibit import Exhibit
+
+    exhibit = Exhibit(folder)
+    exhibit.runs()  # whoever serves a wrong folder is told so now, and not by the first reader
+    asyncio.run(_serve(Results(exhibit), guard, place, tls))
+
+
+async def _serve(results: Results, guard: Bearer, place: Place, tls: ssl.SSLContext | None) -> None:
+    leave = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, leave.set)
+    server = Server(guard, results.routes(), place.address, place.port, tls)
+    await server.start()
+    try:
+        print(f"serving on {server.url}/ until Ctrl-C", file=sys.stderr, flush=True)
+        await leave.wait()
+    finally:
+        await server.stop()

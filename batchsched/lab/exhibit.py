@@ -1,0 +1,152 @@
+"""A folder of results as pages: the report and the list of runs, made anew when more has finished."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, StrictUndefined, Template
+
+from batchsched import __version__
+from batchsched.errors import InvalidInput
+from batchsched.lab.findings import render
+from batchsched.lab.measures import MEASURES
+from batchsched.lab.results import PLAN, RUNS, Outcome, decode, place_of, read_plan
+
+TEMPLATE: Final = "runs.html.j2"
+LINKS: Final = (("All runs and their files", f"/{RUNS}"),)
+Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run of the plan.
+
+    Args:
+      workload: its name.
+      policy: its name.
+      seed: what was drawn from.
+      file: the name of its file, "" while it is not finished.
+      size: of the file in bytes.
+      cells: its figures, one for each column.
+    """
+
+    workload: str
+    policy: str
+    seed: int
+    file: str = ""
+    size: int = 0
+    cells: tuple[str, ...] = ()
+
+
+class Exhibit:
+    """Shows a folder that `lab run` wrote, or is writing.
+
+    Files are read once, and the pages are made when they are asked for and a run has finished since.
+
+    Args:
+      folder: of results.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._outcomes: dict[str, tuple[Stamp, Outcome]] = {}
+        self._report: tuple[Any, str] = (None, "")
+
+    def report(self) -> str:
+        """Return the report as HTML.
+
+        Raises:
+          InvalidInput: the folder holds no finished run, or a file in it is none of ours.
+        """
+        plan = read_plan(self._folder)
+        found = self._finished(plan)
+        stamp = (_stamp(self._folder / PLAN), {key: of for key, (of, _) in self._outcomes.items()})
+        if self._report[0] != stamp:
+            self._report = (stamp, render(_name(plan), found, LINKS))
+        return self._report[1]
+
+    def runs(self) -> str:
+        """Return all runs of the plan with their figures as HTML.
+
+        Raises:
+          InvalidInput: as of the report.
+        """
+        plan = read_plan(self._folder)
+        found = self._finished(plan)
+        shown = [one for one in MEASURES if any(outcome.measures[one.key] for outcome in found)]
+        rows = []
+        for one in plan["runs"]:
+            row = Row(one["workload"], one["policy"], one["seed"])
+            if known := self._outcomes.get(one["key"]):
+                (_, size), outcome = known
+                figures = tuple(measure.show(outcome.measures[measure.key]) for measure in shown)
+                cells = (f"{len(outcome.result.gangs):,}", *figures, f"{outcome.cpu_seconds:,.1f} s")
+                row = Row(row.workload, row.policy, row.seed, f"{one['key']}.parquet", size, cells)
+            rows.append(row)
+        return _template().render(
+            name=_name(plan),
+            version=__version__,
+            columns=("Gangs", *(one.title for one in shown), "Processor time"),
+            rows=rows,
+            finished=sum(bool(row.file) for row in rows),
+        )
+
+    def file(self, name: str) -> Path | None:
+        """Return the file of a finished run; None where the plan has none of that name.
+
+        Raises:
+          InvalidInput: the folder is none of ours.
+        """
+        key = name.removesuffix(".parquet")
+        path = place_of(self._folder, key)
+        known = any(one["key"] == key for one in read_plan(self._folder)["runs"])
+        # Names are those of the plan only, and a plan that names what is elsewhere opens nothing.
+        inside = path.resolve().parent == (self._folder / RUNS).resolve()
+        return path if path.name == name and known and inside and path.is_file() else None
+
+    def _finished(self, plan: dict[str, Any]) -> tuple[Outcome, ...]:
+        """Read what finished since; returns all that has, in the plan's order and under its names.
+
+        Raises:
+          InvalidInput: nothing has, or a file is none of ours.
+        """
+        kept: dict[str, tuple[Stamp, Outcome]] = {}
+        found = []
+        for one in plan["runs"]:
+            path = place_of(self._folder, one["key"])
+            stamp = _stamp(path)
+            if stamp is None:
+                continue
+            known = self._outcomes.get(one["key"])
+            outcome = known[1] if known is not None and known[0] == stamp else decode(path)
+            kept[one["key"]] = (stamp, outcome)
+            found.append(outcome.called(one["workload"], one["policy"]))
+        self._outcomes = kept
+        if not found:
+            count = len(plan["runs"])
+            raise InvalidInput(
+                f"holds no result: none of its {count} runs has finished; `lab run` makes them",
+                file=str(self._folder),
+            )
+        return tuple(found)
+
+
+def _name(plan: dict[str, Any]) -> str:
+    return str(plan["scenario"]["name"])
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """Return what changes with a file, None: there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    return environment.from_string(files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8"))

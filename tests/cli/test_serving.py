@@ -1,0 +1,116 @@
+"""`lab serve` as a process: who gets in, and how it leaves."""
+
+import json
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+
+from batchsched.cli import exit_code
+from batchsched.cli.serving import Place
+from batchsched.lab.plan import plan
+from batchsched.lab.results import write_plan
+from batchsched.lab.sweep import sweep
+from tests.lab.scenarios import scenario
+from tests.lab.test_sweep import Here
+
+PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    runs = plan(scenario(seeds=1))
+    write_plan(folder, scenario(seeds=1), runs)
+    sweep(runs, folder, Here())
+    return folder
+
+
+@contextmanager
+def serving(folder, *options):
+    """Serve on any port, and say where; leave as Ctrl-C does."""
+    code = "from batchsched.cli import main; main()"
+    command = [sys.executable, "-c", code, "lab", "serve", str(folder), "--port", "0", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            found = re.search(r"https?://\S+", line)
+            assert found, line
+            yield found.group()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+def get(url, token=None):
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with urllib.request.urlopen(request, context=trusting, timeout=PATIENCE) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def test_on_this_machine_everybody_reads_the_report_the_runs_and_their_files(results):
+    with serving(results) as url:
+        assert url.startswith("http://127.0.0.1:")
+        status, report = get(url)
+        assert status == 200
+        assert b"batchsched lab: small" in report
+        status, page = get(f"{url}runs")
+        assert status == 200
+        (first, *_) = re.findall(rb'href="/(runs/\w+\.parquet)"', page)
+        assert get(url + first.decode()) == (200, (results / first.decode()).read_bytes())
+        assert get(f"{url}runs/..%2fplan.json")[0] == 404
+        assert get(f"{url}../../../../etc/passwd")[0] == 404
+
+
+def test_beyond_this_machine_only_the_token_opens_and_it_goes_over_tls(results, tmp_path):
+    (tmp_path / "token").write_text("s3cret\n")
+    with serving(results, "--address", "0.0.0.0", "--token-file", str(tmp_path / "token")) as url:
+        assert url.startswith("https://0.0.0.0:")
+        here = url.replace("0.0.0.0", "127.0.0.1")
+        assert get(here)[0] == 401
+        assert get(here, "another")[0] == 401
+        assert get(f"{here}runs", "s3cret")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "options, complaint",
+    [
+        (["--address", "0.0.0.0"], "--token-file"),
+        (["--address", "nowhere"], "no IP address"),
+        (["--tls-cert-file", "c.pem"], "go together"),
+    ],
+    ids=["no-token", "no-address", "no-key"],
+)
+def test_what_would_serve_to_nobody_or_to_everybody_is_wrong_usage(results, options, complaint, capfd):
+    assert exit_code(["lab", "serve", str(results), *options]) == 2
+    assert complaint in " ".join(capfd.readouterr().err.split())
+
+
+def test_a_folder_without_results_is_told_in_a_sentence(tmp_path, capfd):
+    assert exit_code(["lab", "serve", str(tmp_path)]) == 1
+    assert "expected a folder that `lab run` wrote" in capfd.readouterr().err
+    (tmp_path / "plan.json").write_text(json.dumps({"runs": [], "scenario": {"name": "none"}}))
+    assert exit_code(["lab", "serve", str(tmp_path)]) == 1
+    assert "holds no result" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "address, here", [("127.0.0.2", True), ("::1", True), ("::", False), ("10.0.0.1", False)]
+)
+def test_only_loopback_is_this_machine(address, here):
+    assert Place(address, 0).here is here

@@ -1,0 +1,115 @@
+"""A folder of results as pages, which follow what the folder holds."""
+
+import json
+import shutil
+
+import pytest
+
+from batchsched.errors import InvalidInput
+from batchsched.lab import exhibit, results
+from batchsched.lab.exhibit import Exhibit
+from batchsched.lab.plan import plan
+from batchsched.lab.results import place_of, write_plan
+from batchsched.lab.sweep import sweep
+from tests.lab.scenarios import scenario
+from tests.lab.test_sweep import Here
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with all four runs."""
+    folder = tmp_path_factory.mktemp("made")
+    runs = plan(scenario())
+    write_plan(folder, scenario(), runs)
+    sweep(runs, folder, Here())
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "results")
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The files that were read."""
+    found = []
+
+    def decode(path):
+        found.append(path.name)
+        return results.decode(path)
+
+    monkeypatch.setattr(exhibit, "decode", decode)
+    return found
+
+
+def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
+    page = Exhibit(folder).runs()
+    assert "small: 4 of 4 runs finished" in page
+    for run in plan(scenario()):
+        assert f'href="/runs/{run.key}.parquet"' in page
+    assert "Mean wait" in page
+    assert "Pods evicted" not in page
+    assert "http-equiv" not in page
+
+
+def test_the_report_leads_to_the_runs_and_the_runs_to_the_report(folder):
+    assert '<a href="/runs">' in Exhibit(folder).report()
+    assert '<a href="/">' in Exhibit(folder).runs()
+
+
+def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, made, read):
+    last = place_of(folder, plan(scenario())[3].key)
+    last.unlink()
+    shown = Exhibit(folder)
+    before = shown.report()
+    page = shown.runs()
+    assert "3 of 4 runs finished" in page
+    assert "not finished" in page
+    assert 'http-equiv="refresh"' in page
+    assert len(read) == 3
+    shutil.copy(place_of(made, plan(scenario())[3].key), last)
+    assert "4 of 4 runs finished" in shown.runs()
+    assert shown.report() != before
+    assert read[3:] == [last.name]
+
+
+def test_a_report_of_which_nothing_changed_is_not_made_again(folder, monkeypatch):
+    shown = Exhibit(folder)
+    first = shown.report()
+    monkeypatch.setattr(exhibit, "render", lambda *_: pytest.fail("made again"))
+    assert shown.report() is first
+
+
+def test_a_folder_without_results_says_what_it_lacks(tmp_path):
+    with pytest.raises(InvalidInput, match="a folder that `lab run` wrote"):
+        Exhibit(tmp_path).runs()
+    write_plan(tmp_path, scenario(), plan(scenario()))
+    for ask in (Exhibit(tmp_path).runs, Exhibit(tmp_path).report):
+        with pytest.raises(InvalidInput, match="none of its 4 runs has finished"):
+            ask()
+
+
+def test_a_run_is_found_by_the_name_of_its_file_only(folder):
+    shown = Exhibit(folder)
+    key = plan(scenario())[0].key
+    assert shown.file(f"{key}.parquet") == place_of(folder, key)
+    for name in (key, "absent.parquet", "../plan.json", f"../runs/{key}.parquet", "", ".", ".."):
+        assert shown.file(name) is None
+
+
+def test_a_plan_that_names_what_is_elsewhere_opens_nothing(folder, tmp_path):
+    shutil.copy(next(folder.glob("runs/*.parquet")), tmp_path / "secret.parquet")
+    (folder / "runs/link.parquet").symlink_to(tmp_path / "secret.parquet")
+    told = json.loads((folder / "plan.json").read_text())
+    told["runs"] += [{**told["runs"][0], "key": key} for key in ("../../secret", "link")]
+    (folder / "plan.json").write_text(json.dumps(told))
+    for name in ("../../secret.parquet", "secret.parquet", "link.parquet"):
+        assert Exhibit(folder).file(name) is None
+
+
+def test_names_are_text_and_never_markup(folder):
+    told = json.loads((folder / "plan.json").read_text())
+    told["runs"][0]["policy"] = "<script>alert(1)</script>"
+    (folder / "plan.json").write_text(json.dumps(told))
+    assert "<script>" not in Exhibit(folder).runs()
