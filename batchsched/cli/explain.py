@@ -78,6 +78,7 @@ def explain(
         named = named if "/" in named else f"{namespace or place.namespace}/{named}"
         session = live_session(place, seed)
     elif pod_group is None:
+        existing([Path(one) for one in subject])
         raise typer.BadParameter("files need --pod-group NS/NAME, the one to explain")
     else:
         session = run_session(existing([Path(one) for one in subject]), config, profile, seed, now)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from batchsched.cli.options import Context, Kubeconfig
+
 EXAMPLES = """Examples:
 
 batchsched install --dry-run
@@ -17,13 +19,13 @@ batchsched install --namespace scheduling --dry-run | kubectl diff -f -
 
 def install(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects; write nothing.")] = False,
-    namespace: Annotated[str, typer.Option(help="Where batchsched runs.")] = "batchsched-system",
-    image: Annotated[str | None, typer.Option(help="The image of its containers.")] = None,
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Where batchsched runs.")
+    ] = "batchsched-system",
+    image: Annotated[str | None, typer.Option(metavar="IMAGE", help="The image of its containers.")] = None,
     replicas: Annotated[int | None, typer.Option(min=1, help="How many run; one of them leads.")] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="The cluster; without it KUBECONFIG or ~/.kube/config.", exists=True)
-    ] = None,
-    context: Annotated[str | None, typer.Option(help="A context of the kubeconfig.")] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Apply CRDs, rights, configuration and Deployment to a cluster. Applying them again changes what differs.
 

@@ -197,11 +197,11 @@ COMMANDS: Final[tuple[tuple[Callable[..., None], str], ...]] = (
         run,
         """Examples:
 
-batchsched lab run examples/lab/three-teams.yaml --to results
+batchsched lab run examples/lab/teams.yaml --to results
 
-batchsched lab run philly.yaml --set workloads.philly.philly.trace=/data/philly.csv.gz --set seeds=3
+batchsched lab run examples/lab/three-teams.yaml --set workloads.philly.philly.trace=/data/philly.csv.gz --set seeds=3
 
-batchsched lab run philly.yaml --address tcp://dask-scheduler:8786 -o json
+batchsched lab run examples/lab/teams.yaml --address tcp://dask-scheduler:8786 -o json
 """,
     ),
     (

@@ -29,7 +29,7 @@ batchsched queues --resource nvidia.com/gpu
 
 batchsched queues explain team-a
 
-batchsched queues explain team-a examples/ -o json
+batchsched queues explain research examples/ -o json
 """
 EXPLAIN = "explain"
 

@@ -1,11 +1,10 @@
 """`batchsched run`: schedule a cluster."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from batchsched.cli.options import Config, LogFormat
+from batchsched.cli.options import Config, Context, Kubeconfig, LogFormat
 
 EXAMPLES = """Examples:
 
@@ -21,13 +20,8 @@ batchsched run --logging-format json -vv
 
 def run(
     config: Config = None,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            help="The cluster; without it KUBECONFIG, the cluster we run in, or ~/.kube/config.", exists=True
-        ),
-    ] = None,
-    context: Annotated[str | None, typer.Option(help="A context of the kubeconfig.")] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     leader_elect: Annotated[
         bool | None,
         typer.Option(
@@ -37,7 +31,7 @@ def run(
     ] = None,
     lease: Annotated[
         str | None,
-        typer.Option(metavar="NAMESPACE/NAME", help="The Lease; its namespace is ours where none is stated."),
+        typer.Option(metavar="NS/NAME", help="The Lease; its namespace is ours where none is stated."),
     ] = None,
     verbose: Annotated[
         int, typer.Option("--verbose", "-v", count=True, help="Log each session; twice: each binding.")
@@ -52,16 +46,27 @@ def run(
     """
     from batchsched.service.start import Options, start
 
-    namespace, _, name = (lease or "").rpartition("/")
     code = start(
         Options(
             config=config,
             kubeconfig=kubeconfig,
             context=context,
             leader_elect=leader_elect,
-            lease=(namespace, name) if lease else None,
+            lease=None if lease is None else _lease(lease),
             verbosity=verbose,
             log_format=logging_format.value,
         )
     )
     raise typer.Exit(code)
+
+
+def _lease(stated: str) -> tuple[str, str]:
+    """Return namespace and name; "" for a namespace that is not stated.
+
+    Raises:
+      BadParameter: it is neither NAME nor NS/NAME.
+    """
+    namespace, slash, name = stated.rpartition("/")
+    if not name or "/" in namespace or bool(slash) != bool(namespace):
+        raise typer.BadParameter(f"{stated!r} names no Lease; expected NAME or NS/NAME", param_hint="--lease")
+    return namespace, name

@@ -69,10 +69,17 @@ class Credentials:
 
     @property
     def preferred_namespace(self) -> str:
-        """The namespace of the context, or that we run in: the one that `kubectl` would take."""
+        """The namespace of the context, or that we run in: the one that `kubectl` would take.
+
+        Raises:
+          UnusableInput: the configuration cannot be used.
+        """
         if self._in_cluster:
             return self.namespace
-        context = self._chosen(self._stated())
+        try:
+            context = self._chosen(self._stated())
+        except _UNUSABLE as error:
+            raise self._unusable(error) from error
         return str(context.get("namespace") or "default")
 
     def load(self, *, anew: bool = False) -> Identity:
@@ -88,11 +95,14 @@ class Credentials:
                 # The loaders ask an exec plugin again here, when its token has expired.
                 key = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
             except _UNUSABLE as error:
-                where = "in-cluster" if self._in_cluster else os.pathsep.join(map(str, self._paths()))
-                raise UnusableInput(
-                    f"no usable Kubernetes configuration ({where}): {error}; set KUBECONFIG or --kubeconfig"
-                ) from error
+                raise self._unusable(error) from error
             return self._identity(key)
+
+    def _unusable(self, error: Exception) -> UnusableInput:
+        where = "in-cluster" if self._in_cluster else os.pathsep.join(map(str, self._paths()))
+        return UnusableInput(
+            f"no usable Kubernetes configuration ({where}): {error}; set KUBECONFIG or --kubeconfig"
+        )
 
     def _identity(self, key: str | None) -> Identity:
         now = self._configuration

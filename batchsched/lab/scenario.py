@@ -9,13 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from batchsched.errors import InvalidInput
 from batchsched.model.complaint import complaints
 from batchsched.model.custom import Part
 from batchsched.model.queue import Queue
+from batchsched.settings.load import parsed, text_of
 
 Name = Annotated[str, Field(min_length=1, max_length=80)]
 Count = Annotated[int, Field(ge=1)]
@@ -228,7 +228,11 @@ class Scenario(Part):
     @field_validator("seeds", mode="before")
     @classmethod
     def _counted(cls, stated: Any) -> Any:
-        return list(range(stated)) if isinstance(stated, int) and not isinstance(stated, bool) else stated
+        if not isinstance(stated, int) or isinstance(stated, bool):
+            return stated
+        if stated < 1:
+            raise ValueError(f"expected a number of seeds from 1 on, or a list of seeds; found {stated}")
+        return list(range(stated))
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
@@ -298,14 +302,7 @@ def _is_named(part: Any, name: str) -> bool:
 
 
 def _parsed(path: Path) -> Any:
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8-sig"), Loader=yaml.CSafeLoader)
-    except UnicodeDecodeError as error:
-        raise InvalidInput("is not text; expected YAML or JSON", file=str(path)) from error
-    except OSError as error:
-        raise InvalidInput(f"cannot be read: {error.strerror}", file=str(path)) from error
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"is not YAML: {error}", file=str(path)) from error
+    content = parsed(text_of(path), str(path))
     if not isinstance(content, dict):
         raise InvalidInput("expected a mapping with workloads and policies", file=str(path))
     return content

@@ -1,9 +1,10 @@
 """A cluster as it is now, looked at once: for comparison, for an explanation, for a question of the kind what if."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
-from batchsched.errors import UnusableInput
+from batchsched.errors import ApiError, UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
 from batchsched.model.decision import SetAside
@@ -23,8 +24,12 @@ async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]
     """List everything, and return what a scheduler makes of it; nothing is followed, and nothing written.
 
     Raises:
+      Unreachable: nobody answers.
       UnusableInput: the cluster does not say what is there.
     """
+    # Said once, and not for every kind; who may not ask for the version may still list.
+    with contextlib.suppress(ApiError):
+        await connection.request("GET", "/version")
     service = Service(connection, clock, profiles)
     following = asyncio.create_task(service.follow(), name="look")
     try:
@@ -43,7 +48,7 @@ async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]
 
 
 def _names(reflectors: Sequence[Reflector]) -> str:
-    return ", ".join(sorted(one.resource.plural for one in reflectors))
+    return ", ".join(sorted({one.resource.plural for one in reflectors}))
 
 
 def set_aside(service: Service) -> tuple[SetAside, ...]:

@@ -36,7 +36,7 @@ def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration,
       InvalidInput: the file cannot be read, is not YAML, or a field in it is unknown or out of range.
     """
     file = str(source) if isinstance(source, Path) else ""
-    content = _parse(_text(source) if isinstance(source, Path) else source, file)
+    content = parsed(text_of(source) if isinstance(source, Path) else source, file)
     if content is None:
         return BatchSchedulerConfiguration(), ()
     if not isinstance(content, dict):
@@ -65,7 +65,12 @@ def _validated(content: dict[Any, Any], model: type[M], file: str) -> M:
         ) from error
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """Read a file of YAML or JSON.
+
+    Raises:
+      InvalidInput: it cannot be read, or is not text.
+    """
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -74,12 +79,18 @@ def _text(file: Path) -> str:
         raise InvalidInput(f"cannot be read: {error.strerror}", file=str(file)) from error
 
 
-def _parse(text: str, file: str) -> Any:
+def parsed(text: str, file: str) -> Any:
+    """Read one document of YAML or JSON.
+
+    Raises:
+      InvalidInput: it is none, with the line.
+    """
     try:
         return yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}: " if mark else ""
-        raise InvalidInput(f"{line}is not YAML: {error.problem}", file=file) from error
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise InvalidInput(f"{line}is not YAML: {problem}", file=file) from error
     except yaml.YAMLError as error:
         raise InvalidInput(f"is not YAML: {error}", file=file) from error

@@ -74,6 +74,12 @@ def test_unknown_pod_group_is_wrong_usage_with_the_name_that_was_meant(command):
     assert "there is no PodGroup or pod 'research/longcontext'; did you mean research/long-context?" in words
 
 
+def test_file_that_is_not_there_is_named(command):
+    result = command("explain", "podgrup/bert")
+    assert result.code == 2
+    assert "there is no file 'podgrup/bert'" in " ".join(result.err.replace("│", " ").split())
+
+
 def test_pod_group_that_was_set_aside_says_why(command, cluster, tmp_path):
     (tmp_path / "bad.yaml").write_text(group("bad", "{minMember: 0}"))
     result = command("explain", cluster, tmp_path / "bad.yaml", "--pod-group", "team-a/bad")

@@ -154,3 +154,17 @@ def test_namespace_that_is_not_stated_is_that_of_the_context(command, plane, nam
     file.write_text(yaml.safe_dump(pod("x")))
     asked = command("what-if", "-f", file, "--kubeconfig", kubeconfig, "-o", "json")
     assert [one["podGroup"] for one in asked.data["gangs"]] == [f"{namespace.name}/x"]
+
+
+def test_cluster_that_does_not_answer_is_told_once(command, tmp_path):
+    stated = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(stated))
+    result = command("queues", "--kubeconfig", kubeconfig)
+    assert result.code == 1
+    assert result.err.count("127.0.0.1") == result.err.count("GET /version") * 2 == 2

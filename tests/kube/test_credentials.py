@@ -73,6 +73,14 @@ def test_an_unknown_context_is_named(tmp_path):
         Credentials(kubeconfig(tmp_path, token="x"), "elsewhere").load()
 
 
+@pytest.mark.parametrize("text", ["a: [", "just text"])
+def test_a_namespace_cannot_be_had_of_a_broken_kubeconfig(tmp_path, text):
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(UnusableInput, match=r"(?s)no usable .*kubeconfig.*set KUBECONFIG or --kubeconfig"):
+        assert Credentials(path).preferred_namespace
+
+
 @pytest.mark.parametrize("text", ["", "apiVers", "a: [", "[]"])
 def test_a_file_that_is_half_written_is_refused_and_read_again(tmp_path, text):
     path = kubeconfig(tmp_path, token="old")

@@ -29,7 +29,7 @@ def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
     [
         ({"workloads": [{"name": "w"}]}, "exactly one of swf, philly"),
         ({"seeds": [1, 1]}, "different numbers"),
-        ({"seeds": 0}, "seeds"),
+        ({"seeds": 0}, "seeds: expected a number of seeds from 1 on"),
         ({"policies": [{"name": "x"}, {"name": "x"}]}, "two of them are named 'x'"),
         ({"polices": []}, "polices"),
         ({"queues": [{"metadata": {"name": "q"}, "spec": {"wieght": 2}}]}, "did you mean weight"),

@@ -57,6 +57,10 @@ def test_broken_yaml_is_named_by_its_line():
     assert "line 2: is not YAML" in str(refused("profiles:\n\t- {}"))
 
 
+def test_several_documents_are_refused_with_what_is_expected():
+    assert "line 2: is not YAML: expected a single document" in str(refused("a: 1\n---\nb: 2"))
+
+
 def test_text_that_is_no_mapping_is_refused():
     assert "expected a mapping" in str(refused("just words"))
 
