@@ -1,6 +1,7 @@
 """`lab serve` as a process: who gets in, and how it leaves."""
 
 import json
+import os
 import re
 import signal
 import ssl
@@ -9,6 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -21,13 +23,16 @@ from tests.lab.scenarios import scenario
 from tests.lab.test_sweep import Here
 
 PATIENCE = 120
+OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+SHOWN = os.environ.get("BATCHSCHED_SCREENSHOTS")
+"""A folder to which the picture of the documentation is written."""
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    runs = plan(scenario(seeds=1))
-    write_plan(folder, scenario(seeds=1), runs)
+    runs = plan(scenario(seeds=3))
+    write_plan(folder, scenario(seeds=3), runs)
     sweep(runs, folder, Here())
     return folder
 
@@ -85,6 +90,51 @@ def test_beyond_this_machine_only_the_token_opens_and_it_goes_over_tls(results, 
         assert get(here)[0] == 401
         assert get(here, "another")[0] == 401
         assert get(f"{here}runs", "s3cret")[0] == 200
+
+
+@pytest.mark.browser
+def test_a_browser_shows_the_runs_leads_to_the_report_and_saves_a_file(chromium, results, tmp_path):
+    from playwright.sync_api import sync_playwright
+
+    (tmp_path / "token").write_text("s3cret\n")
+    with (
+        serving(results, "--token-file", str(tmp_path / "token")) as url,
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=chromium, args=list(OPTIONS)) as browser,
+    ):
+        for scheme, paper in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 24, 29)")):
+            page, complaints = opened(browser, f"{url}runs", scheme)
+            assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1200
+            if SHOWN and scheme == "light":
+                page.screenshot(path=Path(SHOWN) / "lab-runs.png", full_page=True)
+            with page.expect_download() as download:
+                page.click("text=Parquet >> nth=0")
+            name = download.value.suggested_filename
+            download.value.save_as(tmp_path / name)
+            assert (tmp_path / name).read_bytes() == (results / "runs" / name).read_bytes()
+            page.click("text=The report")
+            page.wait_for_selector(f"html[data-drawn={scheme}]", timeout=120_000)
+            page.click("text=All runs and their files")
+            page.wait_for_selector("text=6 of 6 runs finished")
+            assert complaints == []
+
+
+def opened(browser, address, scheme):
+    """Open a page with the token, and see that it fetches nothing; also return what the browser complains of."""
+    page = browser.new_context(
+        color_scheme=scheme,
+        viewport={"width": 1200, "height": 300},
+        http_credentials={"username": "reader", "password": "s3cret"},
+    ).new_page()
+    requests: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(address)
+    assert requests == [address]
+    return page, complaints
 
 
 @pytest.mark.parametrize(
