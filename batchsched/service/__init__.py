@@ -1,4 +1,4 @@
-"""Floor 7: what a running scheduler needs around `decide`: who minds plugins, who asks extenders.
+"""Floor 7: the running scheduler around `decide`: its loop, binds, evictions, reports, the pod grouper and its pages.
 
 May import: floors 0 to 6.
 """
