@@ -21,7 +21,12 @@ TRACEBACK: Final = "BATCHSCHED_TRACEBACK"
 
 def main() -> None:
     """Run the command that the arguments name, and leave with its exit code."""
-    sys.exit(exit_code(sys.argv[1:]))
+    code = exit_code(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _unread()
+    sys.exit(code)
 
 
 def exit_code(arguments: list[str]) -> int:

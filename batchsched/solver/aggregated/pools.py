@@ -94,6 +94,9 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
     fit = np.empty((len(first), len(problem.free)), np.int64)
     for row, klass in enumerate(first.tolist()):
         fit[row] = room.fit(klass)
+        if not room.slots.needs[klass]:  # pods that take nothing: as many as there are of the largest class
+            most = problem.count[inverse.reshape(-1) == row].max()
+            fit[row] = np.where(room.usable(klass), most, 0)
     return inverse.reshape(-1).astype(np.int64), fit
 
 

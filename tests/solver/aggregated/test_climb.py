@@ -64,3 +64,15 @@ def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
     loose = climber(problem_of([[4]], gangs))
     assert loose.bounds(np.array([4, 0])).tolist() == [4.0, 0.0]
     assert loose.bounds(np.array([0, 4])).tolist() == [4.0, 4.0]
+
+
+def test_classes_that_take_nothing_do_not_limit_each_other():
+    gangs = [{"pods": 2, "demand": [0], "tier": 0}, {"pods": 3, "demand": [0], "tier": 0}]
+    problem = problem_of([[4]], gangs)
+    full = climber(problem, relaxed=False)
+    floor = greedy(problem)
+    peak = full.climb(
+        full.aggregate.values_of(floor), [placed_per_class(problem, floor.classes, floor.counts)]
+    )
+    assert peak is not None
+    assert full.aggregate.pods(peak.values).tolist() == [2, 3]
