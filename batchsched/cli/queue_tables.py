@@ -183,6 +183,8 @@ def print_explained(found: Explanation) -> None:
 
 def _print_amounts(queue: QueueView, before: str) -> None:
     resources = sorted({*queue.allocated, *queue.guarantee, *queue.limit, *queue.pending})
+    if not resources:
+        return
     titles = [before + "RESOURCE", "ALLOCATED", "GUARANTEE", "FAIR", "BORROWED", "PENDING", "LIMIT"]
     parts = (queue.allocated, queue.guarantee, queue.fair_share, queue.borrowed, queue.pending, queue.limit)
     rows = [[one, *("-" if one not in part else show(one, part[one]) for part in parts)] for one in resources]

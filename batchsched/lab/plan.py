@@ -20,6 +20,8 @@ from batchsched.errors import InvalidInput
 from batchsched.lab.scenario import EVERYONE, ClusterSpec, PolicyCase, Scenario, WorkloadSpec
 from batchsched.model.complaint import complaints
 from batchsched.model.queue import Queue, QueueSpec
+from batchsched.model.snapshot import Snapshot
+from batchsched.session.decide import Sessions
 from batchsched.settings.schema import Profile
 
 FORMAT: Final = 1
@@ -140,15 +142,20 @@ def profile_of(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
     """Return the profile of a policy.
 
     Raises:
-      InvalidInput: fields that no profile has.
+      InvalidInput: fields that no profile has, or plugins and policies that there are not.
     """
     try:
-        return Profile.model_validate({**base, **policy.profile})
+        profile = Profile.model_validate({**base, **policy.profile})
+        Sessions(Snapshot(), profile)  # the first run would be late for what can be said now
+    except InvalidInput as error:
+        field = error.field.removeprefix("profiles[].")
+        raise InvalidInput(error.message, object=f"policy {policy.name}", field=f"profile.{field}") from error
     except ValidationError as error:
         first = complaints(error, Profile)[0]
         raise InvalidInput(
             first.message, object=f"policy {policy.name}", field=f"profile.{first.field}"
         ) from error
+    return profile
 
 
 def _files(workload: WorkloadSpec) -> tuple[Path, ...]:

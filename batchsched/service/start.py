@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.lease import Lease, Terms
+from batchsched.model.snapshot import Snapshot
 from batchsched.service.attendance import Attendance
 from batchsched.service.logs import Format, set_up, warn
 from batchsched.service.observation import Observation
 from batchsched.service.process import Process
 from batchsched.service.wiring import Service
+from batchsched.session.decide import Sessions
 from batchsched.settings.extenders import seconds_of
 from batchsched.settings.load import load_with_warnings
 from batchsched.settings.schema import BatchSchedulerConfiguration
@@ -62,7 +65,22 @@ def start(options: Options) -> int:
         configuration, warnings = load_with_warnings(options.config)
         for warning in warnings:
             warn(_LOG, warning)
+    _check(configuration, options.config)
     return _on_a_loop(_run(options, configuration))
+
+
+def _check(configuration: BatchSchedulerConfiguration, file: Path | None) -> None:
+    """Make what each profile names once: a replica that only stood by would break when it has to lead.
+
+    Raises:
+      InvalidInput: a profile names what there is not, or what it names refuses its arguments.
+    """
+    for at, profile in enumerate(configuration.profiles):
+        try:
+            Sessions(Snapshot(), profile)
+        except InvalidInput as error:
+            field = f"profiles[{at}].{error.field.removeprefix('profiles[].')}"
+            raise InvalidInput(error.message, file=str(file or ""), field=field) from error
 
 
 async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> int:

@@ -45,7 +45,11 @@ class QueuePolicies:
 
     def __init__(self, tree: QueueTree, default: PolicySettings | None = None) -> None:
         chosen = default or PolicySettings(name=registry.DEFAULT)
-        self._default = registry.make(chosen.name, chosen.args)
+        try:
+            self._default = registry.make(chosen.name, chosen.args)
+        except InvalidInput as error:
+            field = f"queuePolicy.{error.field.removeprefix('policy.')}"
+            raise InvalidInput(error.message, field=field) from error
         self._chosen: dict[str, FairnessPolicy] = {}
         self.set_aside: tuple[SetAside, ...] = ()
         """Policies that cannot be made: their queues have their parent's."""

@@ -132,3 +132,9 @@ def test_queue_in_which_nobody_waits_says_so(capsys):
     )
     print_explained(found)
     assert capsys.readouterr().out.startswith("Queue vision: gangs: 0 run, none waits")
+
+
+def test_queue_that_has_and_wants_nothing_has_no_table(capsys):
+    view = QueuesView(capacity={}, queues=(queue("idle"),), waiting=())
+    print_explained(explained("idle", view, Decision()))
+    assert capsys.readouterr().out == "Queue idle: gangs: 0 run, none waits\n"

@@ -73,3 +73,20 @@ def test_a_change_of_queues_that_cannot_be_made_names_policy_and_queue(queues, c
 def test_a_profile_that_cannot_be_used_names_its_policy():
     with pytest.raises(InvalidInput, match=r"policy p: profile\.polcy"):
         plan(scenario(policies=[{"name": "p", "profile": {"polcy": {}}}]))
+
+
+@pytest.mark.parametrize(
+    "profile, field",
+    [
+        ({"queuePolicy": {"name": "frob"}}, "profile.queuePolicy.name"),
+        ({"policy": {"name": "frob"}}, "profile.policy.name"),
+        (
+            {"plugins": {"filter": {"enabled": [{"name": "Frob"}]}}},
+            r"profile.plugins.filter.enabled\[0\].name",
+        ),
+    ],
+    ids=["queue policy", "policy", "plugin"],
+)
+def test_what_a_profile_names_and_there_is_not_is_said_before_any_run(profile, field):
+    with pytest.raises(InvalidInput, match=rf"policy x: {field}: no p.* is named '[Ff]rob'"):
+        list(plan(scenario(policies=[{"name": "x", "profile": profile}])))
