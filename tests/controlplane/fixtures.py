@@ -1,5 +1,6 @@
 """What tests get of a control plane: one for all tests of a process, a namespace, a bad network."""
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from tests.controlplane import build
 from tests.controlplane.objects import Manifest, node, pod, pod_group
-from tests.controlplane.plane import Api, ControlPlane
+from tests.controlplane.plane import Api, ApiFault, ControlPlane
 from tests.controlplane.proxy import Proxy
 
 _NEEDED: Final = ("etcd", "kube-apiserver", "kwok")
@@ -36,13 +37,16 @@ def own_plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def namespace(plane: ControlPlane) -> Iterator["Namespace"]:
-    """A namespace of the test's own; its pods, and all nodes, are gone afterwards."""
+    """A namespace of the test's own; its pods, and all nodes, queues and topologies, are gone afterwards."""
     name = f"test-{next(_NUMBERS)}"
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
     yield Namespace(plane.admin, name)
     at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
     plane.admin.call("DELETE", f"/api/v1/namespaces/{name}/pods", at_once)
     plane.admin.call("DELETE", "/api/v1/nodes", at_once)
+    for plural in ("queues", "topologies"):  # what one test entitles to would be missing in the next
+        with contextlib.suppress(ApiFault):  # where our CRDs are not installed
+            plane.admin.call("DELETE", f"/apis/scheduling.batchsched.dev/v1alpha1/{plural}", at_once)
 
 
 @pytest.fixture
