@@ -95,7 +95,24 @@ class _Source:
         self.namespace = namespace or self._credentials.preferred_namespace
 
     async def read(self, listed: "Listed", names: Sequence[str], query: Mapping[str, str]) -> Any:
-        """Return one object, or a list of those that there are."""
+        """Return one object, or a list of those that there are.
+
+        Raises:
+          UnusableInput: the cluster does not have this kind of object.
+        """
+        from batchsched.errors import ApiError, UnusableInput
+
+        try:
+            return await self._read(listed, names, query)
+        except ApiError as error:
+            # An object that is not there has a reason, a kind that is not has none.
+            if error.status != 404 or (names and error.reason):
+                raise
+            raise UnusableInput(
+                f"the cluster does not know {listed.plural} of batchsched; `batchsched install` makes them known"
+            ) from error
+
+    async def _read(self, listed: "Listed", names: Sequence[str], query: Mapping[str, str]) -> Any:
         import msgspec
 
         from batchsched.kube.clock import SystemClock

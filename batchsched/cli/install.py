@@ -45,6 +45,7 @@ def install(
 
 
 async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, context: str | None) -> None:
+    from batchsched.errors import ApiError, UnusableInput
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import Credentials
@@ -52,7 +53,11 @@ async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, co
 
     async with Connection(Credentials(kubeconfig, context), SystemClock()) as connection:
         for manifest in manifests:
-            await apply(connection, manifest)
             metadata = manifest["metadata"]
             name = metadata["name"] if isinstance(metadata, dict) else ""
-            typer.echo(f"{str(manifest['kind']).lower()}/{name} applied")
+            said = f"{str(manifest['kind']).lower()}/{name}"
+            try:
+                await apply(connection, manifest)
+            except ApiError as error:
+                raise UnusableInput(f"{said} is not applied: {error}") from error
+            typer.echo(f"{said} applied")

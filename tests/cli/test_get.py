@@ -23,6 +23,8 @@ class Api(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: dict[str, Any] = {}
         self.asked: list[str] = []
+        self.plain = False
+        """It has never heard of our kinds: what it answers then is no JSON."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -36,7 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None:
             status = 404
             found = {"kind": "Status", "reason": "NotFound", "message": f"{path} not found", "code": 404}
-        body = json.dumps(found).encode()
+        body = b"404 page not found\n" if self.server.plain else json.dumps(found).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -117,6 +119,14 @@ def test_name_that_is_not_there_is_an_error(get):
     assert result.code == 1
     assert "not found" in result.err
     assert not result.out
+
+
+@pytest.mark.parametrize("name", [(), ("bert",)], ids=["all", "one"])
+def test_cluster_without_our_kinds_is_told_what_to_do(api, get, name):
+    api.plain = True
+    result = get("pg", *name)
+    assert result.code == 1
+    assert "does not know podgroups of batchsched; `batchsched install`" in result.err
 
 
 def test_data_are_as_the_server_has_them(api, get):

@@ -120,4 +120,7 @@ def test_whoever_may_not_install_is_told(command, own_plane):
     token = own_plane.token_of("default", "nobody")
     result = command("install", "--kubeconfig", own_plane.kubeconfig(token))
     assert result.code == 1
-    assert "forbidden" in result.err
+    assert (
+        "customresourcedefinition/podgroups.scheduling.batchsched.dev is not applied: 403 Forbidden"
+        in result.err
+    )
