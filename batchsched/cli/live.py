@@ -87,8 +87,18 @@ async def _look(place: Place, profile: "Profile") -> "Service":
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import Credentials
+    from batchsched.model.custom import API_VERSION
     from batchsched.service.live import look
 
     clock = SystemClock()
     async with Connection(Credentials(place.kubeconfig, place.context), clock) as connection:
-        return await look(connection, clock, [profile])
+        service = await look(connection, clock, [profile])
+    ours = [one for one in service.reflectors if one.resource.api_version == API_VERSION]
+    unknown = ", ".join(sorted(one.resource.plural for one in ours if not one.lists))
+    if unknown:
+        tell(
+            [
+                f"warning: the cluster does not know {unknown} of batchsched; `batchsched install` makes them known"
+            ]
+        )
+    return service

@@ -168,3 +168,12 @@ def test_cluster_that_does_not_answer_is_told_once(command, tmp_path):
     result = command("queues", "--kubeconfig", kubeconfig)
     assert result.code == 1
     assert result.err.count("127.0.0.1") == result.err.count("GET /version") * 2 == 2
+
+
+def test_cluster_without_our_kinds_is_told_what_to_do(command, own_plane):
+    result = command("queues", "--kubeconfig", own_plane.kubeconfig())
+    assert result.code == 0
+    assert (
+        "the cluster does not know podgroups, queues, topologies of batchsched; `batchsched install`"
+        in result.err
+    )
