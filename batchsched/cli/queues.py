@@ -94,8 +94,12 @@ def _named(subject: list[str]) -> tuple[str | None, list[str]]:
     """Tell the queue to explain, None for the tree, from the files.
 
     Raises:
-      BadParameter: nobody says which queue.
+      BadParameter: nobody says which queue, or the only file is not there.
     """
+    if len(subject) == 1 and subject[0] != EXPLAIN and not Path(subject[0]).exists() and subject[0] != "-":
+        raise typer.BadParameter(
+            f"there is no file {subject[0]!r}; for one queue: batchsched queues explain {subject[0]}"
+        )
     if not subject or subject[0] != EXPLAIN or Path(EXPLAIN).exists():
         return None, subject
     if len(subject) < 2:

@@ -92,6 +92,12 @@ def test_queue_has_to_be_named(command):
     assert "which queue" in said(result.err)
 
 
+def test_name_where_files_are_expected_is_told_how_to_ask(command):
+    result = command("queues", "team-a")
+    assert result.code == 2
+    assert "there is no file 'team-a'; for one queue: batchsched queues explain team-a" in said(result.err)
+
+
 def test_queue_that_was_set_aside_says_why(queues, tmp_path):
     file = tmp_path / "lost.yaml"
     file.write_text(queue("lost", "{parent: absent}"))
