@@ -1,7 +1,8 @@
 """`batchsched install`: put batchsched into a cluster, or print what would be put there."""
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,6 +16,7 @@ batchsched install --image registry.example.com/batchsched:0.1.0
 
 batchsched install --namespace scheduling --dry-run | kubectl diff -f -
 """
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def install(
@@ -37,6 +39,12 @@ def install(
 
     from batchsched.service.installation import Installation
 
+    # Cluster-wide objects go first: a refusal of the namespace by the server would leave half of it.
+    if not _LABEL.fullmatch(namespace):
+        raise typer.BadParameter(
+            f"{namespace!r} can name no namespace; expected lower case letters, digits and -",
+            param_hint="--namespace",
+        )
     manifests = list(Installation(namespace, image, replicas).manifests())
     if dry_run:
         typer.echo(yaml.safe_dump_all(manifests, sort_keys=False), nl=False)

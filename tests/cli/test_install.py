@@ -52,6 +52,13 @@ def test_everything_is_in_the_namespace_that_was_asked_for(command):
         assert {subject["namespace"] for subject in manifest.get("subjects", ())} <= {"scheduling"}
 
 
+@pytest.mark.parametrize("name", ["Bad Name", "", "-a", "a" * 64], ids=["blank", "empty", "dash", "long"])
+def test_what_can_name_no_namespace_is_refused_before_anything_is_applied(command, name):
+    result = command("install", f"--namespace={name}")
+    assert result.code == 2
+    assert "can name no namespace" in " ".join(result.err.replace("│", " ").split())
+
+
 def test_image_and_replicas_are_those_that_were_asked_for(command):
     spec = one(printed(command, "--image", "here/batchsched:2", "--replicas", 3), "Deployment")["spec"]
     assert spec["replicas"] == 3
