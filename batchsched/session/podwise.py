@@ -153,7 +153,7 @@ class Podwise:
 
     def _try(self, gang: Gang, fence: Fence) -> Trial:
         trial = Trial(Walked(gang), fence, np.zeros(len(self._frame.table.resources), np.int64))
-        trial.queue = self._quotas.lacking(self._frame, gang.members.owner, trial.used, int(gang.fresh))
+        trial.queue = self._over(gang, trial.used, int(gang.fresh))
         if trial.queue:
             return trial
         try:
@@ -166,11 +166,17 @@ class Podwise:
             trial.failure = error
         return trial
 
+    def _over(self, gang: Gang, used: IntArray, gangs: int) -> str:
+        """Name a queue that does not allow a gang so much [R], "" when all do."""
+        if not self._quotas.limits:
+            return ""
+        return self._quotas.lacking(self._frame, gang.members.owner, used, gangs)
+
     def _pod(self, trial: Trial, part: GangPart, pod: Pod) -> bool:
         """Place one pod on the node of the highest score, the first of them; tell whether it has one."""
         frame = self._frame
         used = trial.used + part.pod_class.requests
-        over = self._quotas.lacking(frame, trial.walked.gang.members.owner, used, 0)
+        over = self._over(trial.walked.gang, used, 0)
         if over:
             trial.queue = over
             return False
