@@ -70,8 +70,8 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path, alone):
 
 
 def test_a_run_that_cannot_be_made_says_why_and_those_that_finished_stay(tmp_path):
-    policies = [{"name": "good"}, {"name": "bad", "profile": {"policy": {"name": "nonsense"}}}]
-    with pytest.raises(InvalidInput, match="nonsense"):
+    policies = [{"name": "good"}, {"name": "bad", "queues": {"nobody": {"weight": 2}}}]
+    with pytest.raises(InvalidInput, match="policy bad: there is no queue 'nobody'"):
         swept(tmp_path, Here(), policies=policies, seeds=1)
     assert len(missing(plan(scenario(policies=policies[:1], seeds=1)), tmp_path)) == 0
 
