@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -29,6 +30,8 @@ NO_ANSWER: Final = "<error>"
 """Stands for the status of an answer that never came, as in client-go's metrics."""
 _OPENING = 20.0
 """Seconds within which a watch has to begin: the API server answers at once, when nothing has happened too."""
+_CLOSING: Final = 1.0
+"""Seconds that closing may take at most."""
 _HIDDEN: Final = 300
 """Characters of an answer that is no Status object (a proxy's page, say) that are worth repeating."""
 
@@ -63,12 +66,13 @@ class Connection:
         self._session: aiohttp.ClientSession | None = None
         self._refresher: asyncio.Task[None] | None = None
         self._renewing = asyncio.Lock()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def __aenter__(self) -> Self:
         await self._load(anew=False)
         # trust_env looks for proxies at each request, which costs three times the request itself.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=_socket),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=self._socket),
             auto_decompress=False,
             trust_env=False,
             skip_auto_headers=("Accept-Encoding", "User-Agent"),
@@ -85,6 +89,19 @@ class Connection:
             await asyncio.wait([self._refresher])
         if self._session is not None:
             await self._session.close()
+            await self._closed()
+
+    async def _closed(self) -> None:
+        """Wait for connections whose requests were cut short: TLS closes them in a turn to and fro."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + _CLOSING
+        while loop.time() < ends and any(one.fileno() >= 0 for one in self._sockets):
+            await asyncio.sleep(0.002)
+
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        made = _socket(address)
+        self._sockets.add(made)
+        return made
 
     @property
     def namespace(self) -> str:

@@ -2,6 +2,7 @@
 
 Owed by every reflector, and kept here: bookmarks, so that a quiet watch can be taken up again; a time limit on every
 watch; backoff with jitter on failures, also on watches that end as soon as they began; a fresh list on 410 Gone only.
+A right that is missing is told once, with the rule that gives it, and asked for again as any other failure.
 Source: the behaviour of client-go's Reflector.
 """
 
@@ -30,6 +31,9 @@ _SHORT: Final = 1.0
 _LONGEST_WAIT: Final = 15.0
 """Seconds between two attempts at most: so much later do we hear of a server that came back."""
 _GONE: Final = 410
+_FORBIDDEN: Final = 403
+_FOR_GOOD: Final = 3
+"""Refusals in a row after which a right is missing: an API server that just began refuses before it knows roles."""
 _DETAIL: Final = logging.INFO - 2
 """What only `-vv` shows."""
 
@@ -67,11 +71,13 @@ class Terms:
       page: objects of one page of a list.
       silence: seconds without a byte after which a watch counts as dead. A bookmark comes every minute, or a
         little later.
+      without: what becomes of it while we may not read the collection; "": everybody has to wait for that.
     """
 
     selector: Mapping[str, str] = field(default_factory=dict)
     page: int = PAGE
     silence: float = 90.0
+    without: str = ""
 
 
 class Reflector:
@@ -99,7 +105,9 @@ class Reflector:
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
-        """Set once the first list was taken in."""
+        """Set once the first list was taken in, or nobody has to wait for it."""
+        self.forbidden = False
+        """Whether we lack the right to list or watch."""
         self.lists = self.events = self.failures = 0
         """How often the collection was listed, events that watches brought, and what failed, since the start."""
         self.heard_at: float | None = None
@@ -111,6 +119,7 @@ class Reflector:
         self._version = ""
         self._read = read
         self._missing = False
+        self._refusals = 0
         self._backoff = Backoff(clock, longest=_LONGEST_WAIT)
 
     async def run(self) -> None:
@@ -123,20 +132,56 @@ class Reflector:
             except (ApiError, Unreachable, msgspec.DecodeError) as error:
                 await self._recover(error)
 
+    @property
+    def needed(self) -> bool:
+        """Whether nothing may be decided before the collection was listed."""
+        return not self._terms.without
+
     async def _recover(self, error: Exception) -> None:
         status = error.status if isinstance(error, ApiError) else 0
         self.failures += status != 404
-        if status == 404:  # the kind is not installed, or no more: nobody is to wait for it
-            if not self._missing:
-                _LOG.log(_DETAIL, "%s of %s: no such kind", self.resource.plural, self.resource.api_version)
-                self._sink.replaced(())
-            self._missing = True
-            self.synced.set()
+        if status == 404:
+            self._absent()
+        elif status == _FORBIDDEN:
+            self._refused(error)
         else:
             _LOG.warning("%s: %s; going on", self.resource.plural, error)
         if status in (404, _GONE):
             self._version = ""  # what we knew is too old to go on from
         await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
+
+    def _absent(self) -> None:
+        """The kind is not installed, or no more: nobody is to wait for it."""
+        if not self._missing:
+            _LOG.log(_DETAIL, "%s of %s: no such kind", self.resource.plural, self.resource.api_version)
+            self._sink.replaced(())
+        self._missing = True
+        self.synced.set()
+
+    def _refused(self, error: Exception) -> None:
+        """Say once which right is missing; what we knew before stays."""
+        self._refusals += 1
+        if self.forbidden or self._refusals < _FOR_GOOD:
+            _LOG.log(_DETAIL, "%s: %s; going on", self.resource.full_name, error)
+            return
+        self.forbidden = True
+        where = self.resource
+        _LOG.warning(
+            '%s: %s; the rule that gives it: {apiGroups: ["%s"], resources: [%s], verbs: [list, watch]}; until then %s',
+            where.full_name,
+            error,
+            where.group,
+            where.plural,
+            self._terms.without
+            or ("we go by what we know" if self.synced.is_set() else "nothing is scheduled"),
+        )
+        if not self.needed:
+            self.synced.set()
+
+    def _allowed(self) -> None:
+        if self.forbidden:
+            _LOG.info("%s: may be listed and watched now", self.resource.full_name)
+        self.forbidden, self._refusals = False, 0
 
     async def _list(self) -> None:
         """Take in everything there is, page by page."""
@@ -155,6 +200,7 @@ class Reflector:
         self._version = version
         # The backoff stays as it is: lists may go well whose watches do not.
         self._missing = False
+        self._allowed()
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -178,6 +224,7 @@ class Reflector:
                         seen += 1
                 self.heard_at = self._clock.monotonic()
                 self._backoff.reset()
+                self._allowed()
         if not seen and self._clock.monotonic() - begun < _SHORT:
             raise Unreachable("the watch ended as soon as it began")
         self._backoff.reset()

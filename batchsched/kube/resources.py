@@ -23,6 +23,16 @@ class Resource:
     kind: str
     namespaced: bool
 
+    @property
+    def group(self) -> str:
+        """The API group, "" for the core's."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def full_name(self) -> str:
+        """The plural and the group, as kubectl takes them: `jobs.batch`, and `pods` of the core."""
+        return ".".join(part for part in (self.plural, self.group) if part)
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the path of the collection, of one in a namespace, of an object, or of a part of it."""
         parts = ["/apis" if "/" in self.api_version else "/api", self.api_version]

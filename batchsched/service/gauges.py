@@ -70,8 +70,11 @@ class Gauges:
 
     def _read_reflectors(self, now: float) -> None:
         metrics = self.metrics
+        metrics.forbidden.clear()
         for one in self.reflectors:
             name = one.resource.plural
+            if one.forbidden:
+                metrics.forbidden.labels(one.resource.full_name).set(1)
             self._grown(one, metrics.lists, one.lists, name)
             self._grown(one, metrics.events, one.events, name)
             self._grown(one, metrics.failures, one.failures, name)

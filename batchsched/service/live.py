@@ -35,9 +35,10 @@ async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]
     try:
         async with asyncio.timeout(PATIENCE):
             while silent := [one for one in service.reflectors if not one.synced.is_set()]:
+                needed = [one for one in silent if one.needed]  # the rest is given up by itself
                 # Whoever may not list something will not be let a moment later: nobody is to wait for that.
-                if all(one.failures >= TRIES for one in silent):
-                    raise UnusableInput(f"the cluster does not list {_names(silent)}")
+                if needed and all(one.failures >= TRIES for one in needed):
+                    raise UnusableInput(f"the cluster does not list {_names(needed)}")
                 await clock.sleep(LOOK)
     except TimeoutError as error:
         raise UnusableInput(f"the cluster did not list {_names(silent)} within {PATIENCE:g} s") from error

@@ -205,6 +205,11 @@ class Metrics:
             "batchsched_reflector_failures", "Lists and watches that failed.", "resource"
         )
         self.events = self._counter("batchsched_reflector_events", "Events that watches brought.", "resource")
+        self.forbidden = self._gauge(
+            "batchsched_reflector_forbidden",
+            "1 for a kind that we lack the right to list or watch; its name as kubectl takes it.",
+            "resource",
+        )
         self.silence = self._gauge(
             "batchsched_reflector_silence_seconds",
             "Seconds since a watch brought an event or a bookmark, which comes once a minute.",

@@ -8,7 +8,7 @@ from typing import Any
 from batchsched.errors import InvalidInput
 from batchsched.kube.binder import ApiBinder
 from batchsched.kube.connection import Connection
-from batchsched.kube.reflector import Reflector
+from batchsched.kube.reflector import Reflector, Terms
 from batchsched.kube.resources import PODS, resources
 from batchsched.kube.writer import Fence, Writer
 from batchsched.manifests.decode import Decoder
@@ -23,6 +23,7 @@ from batchsched.service.grouper.following import Grouper
 from batchsched.service.grouper.projection import Projection
 from batchsched.service.intake import Intake
 from batchsched.service.loop import Heard, Loop
+from batchsched.service.needs import WITHOUT
 from batchsched.service.planner import Planner
 from batchsched.service.reports.observed import Observed
 from batchsched.service.reports.teller import Teller
@@ -99,7 +100,10 @@ class Service:
         for kind, resource in resources():
             intake = Intake(kind, self.grouper.store(kind), decoder, self.alarm.ring)
             self.intakes[kind.field] = intake
-            self.reflectors.append(Reflector(self.connection, resource, intake, self.clock, read=intake.read))
+            terms = Terms(without=WITHOUT.get(kind.field, ""))
+            self.reflectors.append(
+                Reflector(self.connection, resource, intake, self.clock, terms=terms, read=intake.read)
+            )
         self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
 
     async def follow(self) -> None:

@@ -2,8 +2,9 @@
 
 import functools
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -25,11 +26,23 @@ _PLURALS: Final = {
 def service_account(plane: ControlPlane) -> str:
     """Install the ServiceAccount with its roles, where they are not there yet, and return a token of it for a day."""
     _make(plane, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    rendered = subprocess.run([program("kubectl"), "kustomize", str(BASE)], capture_output=True, check=True)
-    for manifest in yaml.safe_load_all(rendered.stdout):
+    for manifest in manifests():
         if manifest["kind"] in _PLURALS:
             _make(plane, _PLURALS[manifest["kind"]].format(namespace=NAMESPACE), manifest)
     return plane.token_of(NAMESPACE, "batchsched", 86_400)
+
+
+def manifests() -> Iterator[dict[str, Any]]:
+    """Yield what `deploy/` installs."""
+    rendered = subprocess.run([program("kubectl"), "kustomize", str(BASE)], capture_output=True, check=True)
+    yield from yaml.safe_load_all(rendered.stdout)
+
+
+def cluster_role() -> dict[str, Any]:
+    """Return the role that batchsched has in the whole cluster."""
+    return next(
+        one for one in manifests() if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "batchsched"
+    )
 
 
 def _make(plane: ControlPlane, path: str, manifest: dict[str, object]) -> None:

@@ -41,11 +41,13 @@ class Scheduler:
       plane: the control plane.
       arguments: more arguments of `batchsched run`.
       name: of its log.
+      token: of another ServiceAccount, where that is not to be it.
     """
 
     plane: ControlPlane
     arguments: Sequence[str] = ()
     name: str = "scheduler"
+    token: str = ""
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
     _begins: int = field(init=False, default=0)
 
@@ -63,7 +65,7 @@ class Scheduler:
             str(Path(sys.executable).with_name("batchsched")),
             "run",
             "--kubeconfig",
-            str(self.plane.kubeconfig(service_account(self.plane))),
+            str(self.plane.kubeconfig(self.token or service_account(self.plane))),
         )
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from batchsched.errors import ApiError, Unreachable
+from batchsched.kube import connection as wire
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from tests.controlplane.plane import ADMIN
@@ -33,6 +34,25 @@ async def test_a_refusal_says_what_the_server_said(plane):
         with pytest.raises(ApiError, match='404 NotFound: pods "nobody" not found') as caught:
             await connection.request("GET", "/api/v1/namespaces/default/pods/nobody")
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+
+
+async def test_requests_that_are_cut_short_leave_no_connection_open(plane, monkeypatch):
+    """The loop of a test ends with it: what is open then is complained of when it is collected."""
+    made, make = [], wire._socket
+
+    def noted(address):
+        made.append(make(address))
+        return made[-1]
+
+    monkeypatch.setattr(wire, "_socket", noted)
+    async with opened(plane) as connection:
+        asking = [asyncio.create_task(connection.request("GET", PODS)) for _ in range(20)]
+        await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+        for one in asking:
+            one.cancel()
+        await asyncio.wait(asking)
+    assert len(made) == 20
+    assert [one for one in made if one.fileno() >= 0] == []
 
 
 async def test_a_page_of_a_load_balancer_is_a_refusal_too(plane, proxy):

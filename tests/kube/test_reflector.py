@@ -279,6 +279,58 @@ async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks(plane, proxy, 
     assert max(clock.slept[1:]) >= 7
 
 
+FORBIDDEN = status(403, "Forbidden")
+
+
+async def test_a_right_that_is_missing_is_told_once_with_the_rule_and_asked_for_again(
+    plane, proxy, shelf, caplog
+):
+    shelf.put(1)
+    proxy.on(FORBIDDEN, count=8)
+    async with following(plane, shelf, proxy) as (reflector, mirror):
+        await until(lambda: reflector.forbidden)
+        assert not reflector.synced.is_set()
+        await settled(mirror, shelf)
+        assert reflector.synced.is_set()
+        assert not reflector.forbidden
+    (told,) = (one.getMessage() for one in caplog.records if one.levelname == "WARNING")
+    assert '{apiGroups: [""], resources: [configmaps], verbs: [list, watch]}; until then nothing' in told
+
+
+async def test_nobody_waits_for_what_can_be_done_without(plane, proxy, shelf, caplog):
+    shelf.put(1)
+    proxy.on(FORBIDDEN, count=30)
+    async with following(plane, shelf, proxy, without="some wait") as (reflector, mirror):
+        await until(reflector.synced.is_set)
+        assert reflector.forbidden
+        assert mirror.there == {}
+        await settled(mirror, shelf)
+        assert not reflector.forbidden
+    assert "until then some wait" in caplog.text
+
+
+async def test_a_refusal_or_two_are_no_missing_right(plane, proxy, shelf, caplog):
+    proxy.on(FORBIDDEN, count=2)
+    async with following(plane, shelf, proxy, without="some wait") as (reflector, _):
+        await reflector.synced.wait()
+        assert not reflector.forbidden
+    assert "the rule that gives it" not in caplog.text
+
+
+async def test_whoever_may_list_and_not_watch_goes_by_what_was_listed(plane, proxy, shelf, caplog):
+    shelf.put(1)
+    proxy.on(FORBIDDEN, watch=True, count=6)
+    async with following(plane, shelf, proxy) as (reflector, mirror):
+        await until(lambda: reflector.forbidden)
+        assert mirror.there == shelf.there()
+        assert reflector.synced.is_set()
+        await until(lambda: proxy.count(watch=True) > 6)
+        shelf.put(2)
+        await settled(mirror, shelf)
+        assert not reflector.forbidden
+    assert "until then we go by what we know" in caplog.text
+
+
 async def test_a_kind_that_is_not_installed_is_empty_and_is_seen_when_it_comes(plane, shelf):
     group, plural = "tests.batchsched.dev", f"things{next(NUMBERS)}"
     things = Resource(f"{group}/v1", plural, "Thing", namespaced=True)

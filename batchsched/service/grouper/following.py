@@ -7,7 +7,7 @@ from typing import Final
 
 from batchsched.cache.cache import Cache
 from batchsched.kube.connection import Connection
-from batchsched.kube.reflector import Reflector
+from batchsched.kube.reflector import Reflector, Terms
 from batchsched.kube.resources import Resource, plural, resource
 from batchsched.manifests.decode import Decoder
 from batchsched.model.foreign import FOREIGN
@@ -20,6 +20,7 @@ from batchsched.service.grouper.members import Members
 from batchsched.service.grouper.owners import OwnerSink, read
 from batchsched.service.grouper.rules import OWNERS
 from batchsched.service.intake import Intake, Store
+from batchsched.service.needs import WITHOUT_GROUPS, WITHOUT_OWNERS
 
 _TRANSLATED: Final = tuple(enumerate(FOREIGN))
 
@@ -54,8 +55,10 @@ class Grouper:
         """Yield what follows owners and the PodGroups of others; kinds that are not there cost a look now and then."""
         for number, kind in _TRANSLATED:
             intake = Intake(kind, OtherGroups(self.groups, number), decoder, self.changed)
-            yield Reflector(connection, resource(kind), intake, clock, read=intake.read)
+            terms = Terms(without=WITHOUT_GROUPS)
+            yield Reflector(connection, resource(kind), intake, clock, terms=terms, read=intake.read)
         for owner in OWNERS:
             place = Resource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
             sink = OwnerSink(self.members.owners, self.changed)
-            yield Reflector(connection, place, sink, clock, read=partial(read, owner))
+            terms = Terms(without=WITHOUT_OWNERS)
+            yield Reflector(connection, place, sink, clock, terms=terms, read=partial(read, owner))

@@ -13,7 +13,7 @@ from batchsched.service.logs import say
 
 _LOG: Final = logging.getLogger(__name__)
 Check = Callable[[], str]
-"""Says what is wrong, "" for nothing. The answer to a request names the check only, since everybody may ask."""
+"""Says what is wrong, "" for nothing. Everybody may ask: names of kinds are all that it may tell."""
 
 
 def ping() -> str:
@@ -46,7 +46,7 @@ def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web
         problem = ask()
         if problem:
             failed.append(f"{check}: {problem}")
-            lines.append(f"[-]{check} failed: reason withheld")
+            lines.append(f"[-]{check} failed: {problem}")
         else:
             lines.append(f"[+]{check} ok")
     unknown = sorted(excluded - checks.keys())

@@ -72,8 +72,11 @@ class Site:
         ]
 
     def _unsynced(self) -> str:
-        missing = [one.resource.plural for one in self._service.reflectors if not one.synced.is_set()]
-        return f"not yet listed: {', '.join(missing)}" if missing else ""
+        needed = [one for one in self._service.reflectors if one.needed or not one.synced.is_set()]
+        forbidden = [one.resource.full_name for one in needed if one.forbidden]
+        missing = [one.resource.full_name for one in needed if not one.forbidden and not one.synced.is_set()]
+        found = {"no right to list and watch": forbidden, "not yet listed": missing}
+        return "; ".join(f"{what} {', '.join(names)}" for what, names in found.items() if names)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         body = await self._observation.text(self._service, self._gauges)
