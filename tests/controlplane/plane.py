@@ -52,8 +52,9 @@ class Api:
     _pool: urllib3.PoolManager = field(init=False)
 
     def __post_init__(self) -> None:
+        # The server ends what takes it longer than 60 s.
         self._pool = urllib3.PoolManager(
-            ca_certs=str(self.certificate), maxsize=8, retries=False, timeout=30.0
+            ca_certs=str(self.certificate), maxsize=8, retries=False, timeout=65.0
         )
 
     def call(
