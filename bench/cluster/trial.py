@@ -17,7 +17,7 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector
-from batchsched.kube.resources import PODS
+from batchsched.kube.resources import EVENTS, PODS
 from batchsched.kube.writer import Writer
 from batchsched.model.binding import Binding
 from bench.cluster.workload import NAMESPACE, Row, fill, submit
@@ -26,6 +26,33 @@ from tests.controlplane.plane import ControlPlane
 CRDS = Path(__file__).parents[2] / "crds"
 WARM_UP = 5.0
 """Seconds in which a scheduler lists what is there, before pods are made under its eyes."""
+SILENCE = 10.0
+"""Seconds without a new Event after which no more are awaited."""
+CONFIGURATION = """apiVersion: config.batchsched.dev/v1alpha1
+kind: BatchSchedulerConfiguration
+serving: {securePort: 0}
+"""
+"""Nothing is served: another scheduler on this machine may hold the port. Neither does kube-scheduler here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """The Events of one run. They follow the binds, so that most of what they cost is spent after the last one.
+
+    Args:
+      before: Events that the API server had at the last bind.
+      after: those that came then, until there was one for each pod.
+      cpu: CPU seconds of the scheduler meanwhile: whatever else it did, such as status, counts as Events.
+    """
+
+    before: int = 0
+    after: int = 0
+    cpu: float = 0.0
+
+    @property
+    def each(self) -> float:
+        """CPU seconds of one Event."""
+        return self.cpu / self.after if self.after else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +66,10 @@ class Outcome:
       seconds: from its start (live: from the first pod made) to the last bind that a watch saw.
       first: seconds to the first.
       p50, p99: seconds from a pod's creation (beforehand: from the start) to its bind.
-      cpu: CPU seconds of the scheduler until the last bind.
-      rss: its peak resident set, MiB.
+      cpu: CPU seconds of the scheduler until the last bind, Events that it wrote meanwhile included.
+      rss: its peak resident set, MiB, Events included.
+      pods: that were bound.
+      reports: what it wrote of it.
     """
 
     scheduler: str
@@ -53,6 +82,17 @@ class Outcome:
     cpu: float
     rss: float
     pods: int
+    reports: Reports = Reports()
+
+    @property
+    def binding_cpu(self) -> float:
+        """CPU seconds until the last bind without the Events that were written by then."""
+        return self.cpu - self.reports.before * self.reports.each
+
+    @property
+    def events_cpu(self) -> float:
+        """CPU seconds for all Events, and for the status that is written with them."""
+        return self.reports.cpu + self.reports.before * self.reports.each
 
     @property
     def rate(self) -> float:
@@ -71,6 +111,15 @@ class _Meta(msgspec.Struct, frozen=True):
 class _Pod(msgspec.Struct, frozen=True):
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
+
+
+class _Count(msgspec.Struct, frozen=True, rename="camel"):
+    remaining_item_count: int = 0
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _Count = _Count()
+    items: list[msgspec.Raw] | None = None
 
 
 @dataclass(slots=True)
@@ -140,8 +189,11 @@ async def _run(
                 await asyncio.sleep(WARM_UP)
                 begun = time.monotonic()
                 await submit(writer, row, name, note)
-            await asyncio.wait_for(watch.done.wait(), longest)
-            cpu, rss = spent(process)
+            await _until(watch.done, process, longest)
+            cpu, _ = spent(process)
+            wanted = 0 if scheduler == "floor" else row.pods
+            reports = await _reports(connection, process, cpu, wanted)
+            _, rss = spent(process)
         finally:
             following.cancel()
             stop(process)
@@ -157,7 +209,42 @@ async def _run(
         cpu=cpu,
         rss=rss,
         pods=row.pods,
+        reports=reports,
     )
+
+
+async def _until(done: asyncio.Event, process: psutil.Process, longest: float) -> None:
+    """Wait until everything is bound.
+
+    Raises:
+      TimeoutError: it is not in time.
+      RuntimeError: the scheduler has ended.
+    """
+    async with asyncio.timeout(longest):
+        while not done.is_set():
+            if process.status() == psutil.STATUS_ZOMBIE:
+                raise RuntimeError("the scheduler has ended; its log is beside the control plane's")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(done.wait(), 1.0)
+
+
+async def _reports(connection: Connection, process: psutil.Process, cpu: float, wanted: int) -> Reports:
+    """Wait for the Events; kube-scheduler may drop some, so that silence ends it, too."""
+    before = now = await _events(connection)
+    heard = time.monotonic()
+    while now < wanted and time.monotonic() - heard < SILENCE:
+        await asyncio.sleep(0.2)
+        seen, now = now, await _events(connection)
+        if now > seen:
+            heard = time.monotonic()
+    return Reports(before, now - before, spent(process)[0] - cpu)
+
+
+async def _events(connection: Connection) -> int:
+    """Return how many Events there are. They are counted, not watched, so that this costs next to nothing."""
+    raw = await connection.request("GET", EVENTS.path(), query={"limit": "1"}, deadline=60.0)
+    page = msgspec.json.decode(raw, type=_Page)
+    return len(page.items or ()) + page.metadata.remaining_item_count
 
 
 def start(plane: ControlPlane, scheduler: str, row: Row, nodes: int) -> psutil.Process:
@@ -177,9 +264,13 @@ def start(plane: ControlPlane, scheduler: str, row: Row, nodes: int) -> psutil.P
             str(nodes),
         ]
     else:
+        stated = plane.home / "batchsched.yaml"
+        stated.write_text(CONFIGURATION)
         program = [
             str(Path(sys.executable).parent / "batchsched"),
             "run",
+            "--config",
+            str(stated),
             "--kubeconfig",
             kubeconfig,
             "--no-leader-elect",

@@ -1,11 +1,12 @@
 """The bench of a real cluster, small."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from bench.cluster import matrix
-from bench.cluster.trial import Outcome
+from bench.cluster.trial import Outcome, Reports
 from bench.cluster.workload import Row
 
 
@@ -38,6 +39,18 @@ def test_ratios_compare_what_was_measured_in_one_run():
     assert matrix._ratios(found) == ["100 x 1: 50% of the floor, 2.0 times kube-scheduler"]
 
 
+def test_events_are_stated_apart_from_what_binding_took():
+    one = replace(
+        outcome("batchsched", "100 x 1", 2.0), cpu=3.0, reports=Reports(before=20, after=80, cpu=1.6)
+    )
+    assert one.binding_cpu == pytest.approx(2.6)
+    assert one.events_cpu == pytest.approx(2.0)
+
+
+def test_a_scheduler_that_tells_nothing_is_taken_at_its_whole_cpu():
+    assert outcome("floor", "100 x 1", 1.0).binding_cpu == 1.0
+
+
 @pytest.mark.usefixtures("plane")  # its programs are there
 def test_small_matrix_runs_on_a_real_api_server(capsys):
     assert (
@@ -53,3 +66,4 @@ def test_small_matrix_runs_on_a_real_api_server(capsys):
         ("batchsched", 20),
     ]
     assert all(one["rate"] > 0 for one in found)
+    assert all(sum(one["reports"][when] for when in ("before", "after")) >= 20 for one in found[1:])
