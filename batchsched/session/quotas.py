@@ -152,18 +152,18 @@ class Finder:
         ]
 
 
-def spend(quotas: Quotas, frame: Frame, walked: Walked) -> Quotas:
-    """Return what queues still allow after a gang was placed."""
-    if not quotas.limits:
+def spend(quotas: Quotas, frame: Frame, *walked: Walked) -> Quotas:
+    """Return what queues still allow after gangs were placed, one after the other."""
+    if not quotas.limits or not walked:
         return quotas
-    about = quotas.finder.rows(frame, walked.gang.members.owner)
-    used = np.sum([frame.vectors(placed.pod)[0] for placed in walked.placed], axis=0)
     free, gangs = quotas.free.copy(), quotas.gangs.copy()
-    limited = free[about] < UNLIMITED
-    free[about] = np.where(limited, np.maximum(0, free[about] - used), free[about])
-    fresh = int(walked.gang.fresh)
-    gangs[about] = np.where(gangs[about] < UNLIMITED, np.maximum(0, gangs[about] - fresh), gangs[about])
-    return replace(quotas, free=free, gangs=gangs)
+    limited, counted = free < UNLIMITED, gangs < UNLIMITED
+    for one in walked:
+        about = quotas.finder.rows(frame, one.gang.members.owner)
+        used = np.sum([frame.vectors(placed.pod)[0] for placed in one.placed], axis=0, dtype=np.int64)
+        free[about] -= np.where(limited[about], used, 0)
+        gangs[about] -= np.where(counted[about], int(one.gang.fresh), 0)
+    return replace(quotas, free=np.maximum(0, free), gangs=np.maximum(0, gangs))
 
 
 def is_ours(pod: Pod, scheduler_name: str) -> bool:

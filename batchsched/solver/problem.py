@@ -184,7 +184,7 @@ class Solution:
       taken: [G] the gang has reached its minimum (gangs with need 0 are always taken).
       objective: [T] Σ weight over the placed pods of the tier.
       bound: [T] upper bound of the tier's objective given what this solution placed in the tiers above.
-      stage: which step's answer this is: "greedy", "aggregated" or "exact".
+      stage: which step's answer this is: "greedy", "quotas", "aggregated" or "exact".
       rounds: rounds of solve, realise and cut.
       guard: the wall-clock guard fired somewhere.
     """

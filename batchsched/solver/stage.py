@@ -8,12 +8,13 @@ import numpy as np
 from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.solver.aggregated.climb import Spending
 from batchsched.solver.aggregated.rounds import Floors, Rounds
+from batchsched.solver.allotment import allot, only_quotas_refuse
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.greedy import greedy, job_by_job
-from batchsched.solver.outcome import compare, placed_per_class
+from batchsched.solver.greedy import greedy_packing, job_by_job
+from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.verify import verify
-from batchsched.solver.worth import preferred_cost
+from batchsched.solver.worth import beyond_quotas, preferred_cost
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,21 +35,27 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
       SolverFault: OR-Tools calls a model invalid.
     """
     telemetry = telemetry or Silence()
-    given, problem = problem, without_cut_gangs(problem)
+    asked, given = problem, within_quotas(problem)
+    problem = without_cut_gangs(given)
     with telemetry.stage("greedy"):
-        floor = greedy(problem)
+        packing = greedy_packing(problem)
+        floor = to_solution(packing, "greedy")
     if problem.ordered:
         return floor
     small = _pairs(problem) <= budget.exact_variables
     if settled(given, floor, small):
         return replace(floor, bound=floor.objective.copy())
+    answer: Solution | None = None
     if small:
         with telemetry.stage("exact"):
             answer = solve_exact(given, budget, seed, floor)
-    else:
+    elif only_quotas_refuse(packing) and given is problem:
+        with telemetry.stage("choose"):
+            answer = allot(given, budget, seed, floor)
+    if answer is None:
         answer = _aggregated(given, Spending(budget, seed), floor, telemetry)
     with telemetry.stage("verify"):
-        faults = verify(given, answer)
+        faults = verify(asked, answer)
     if faults:
         _LOG.error("a %s answer is discarded, the greedy's stands: %s", answer.stage, "; ".join(faults))
         return replace(floor, guard=answer.guard)
@@ -63,6 +70,12 @@ def settled(problem: Problem, floor: Solution, small: bool) -> bool:
         return False
     flat = not small or bool((problem.score == problem.score[:, :1]).all())
     return flat and (not small or preferred_cost(problem, floor) <= 0.0)
+
+
+def within_quotas(problem: Problem) -> Problem:
+    """The problem without the gangs that their quotas do not admit whoever else is taken."""
+    beyond = beyond_quotas(problem) & problem.allowed
+    return replace(problem, allowed=problem.allowed & ~beyond) if beyond.any() else problem
 
 
 def without_cut_gangs(problem: Problem) -> Problem:

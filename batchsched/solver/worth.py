@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, Problem, Solution
 
 TOLERANCE: Final = 1e-9
 """Two tier values this close, relatively, are equal: the sum of floats in another order."""
@@ -25,6 +25,33 @@ def needs(problem: Problem) -> IntArray:
     """How many pods each gang [G] still needs, its subgroups' needs included; 0: it is taken already."""
     by_subgroup = np.bincount(problem.sub_gang, problem.sub_need, minlength=len(problem.need))
     return np.maximum(problem.need, by_subgroup.astype(np.int64))
+
+
+def least(problem: Problem) -> IntArray:
+    """What the minimum of each gang asks for at least, resource by resource, [G, R]: its smallest pods."""
+    gangs, need = len(problem.need), needs(problem)
+    asked = np.zeros((gangs, problem.demand.shape[1]), np.int64)
+    np.add.at(asked, problem.gang, problem.demand * problem.count[:, None].astype(np.int64))
+    pods = np.bincount(problem.gang, problem.count, minlength=gangs)
+    for gang in np.flatnonzero(need < pods).tolist():
+        mine = np.flatnonzero(problem.gang == gang)
+        rows = np.repeat(problem.demand[mine], problem.count[mine], axis=0)
+        asked[gang] = np.sort(rows, axis=0)[: need[gang]].sum(axis=0)
+    return asked
+
+
+def beyond_quotas(problem: Problem) -> BoolArray:
+    """Which gangs [G] their quotas do not admit even with nobody else there: no choice of gangs holds them."""
+    found = np.zeros(len(problem.need), np.bool_)
+    if not len(problem.quota_gangs):
+        return found
+    quota, gang = np.nonzero(problem.quota_member)
+    asked = least(problem)[gang]
+    left = np.maximum(0, problem.quota_free[quota])
+    counted = problem.fresh[gang] & (needs(problem)[gang] > 0)
+    over = ((asked > 0) & (asked > left)).any(axis=1) | (counted & (problem.quota_gangs[quota] < 1))
+    found[gang[over]] = True
+    return found
 
 
 def tier_values(problem: Problem, classes: NDArray[np.integer], counts: NDArray[np.integer]) -> FloatArray:

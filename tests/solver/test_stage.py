@@ -59,7 +59,7 @@ def test_a_contended_session_is_solved_within_the_gap_and_never_behind_greedy_or
         problem = to_problem(generate(300, 40, seed, tiers=tiers))
         solution = solve(problem, Budget())
         assert verify(problem, solution) == ()
-        assert solution.stage == "aggregated"
+        assert solution.stage in ("aggregated", "quotas")
         assert compare(solution, greedy(problem)) >= 0
         assert compare(solution, job_by_job(problem)) >= 0
         gaps.append(solution.gap)

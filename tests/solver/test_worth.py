@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.solver.problem import Problem, Solution
-from batchsched.solver.worth import higher, needs, preferred_cost, tier_values, tiers
+from batchsched.solver.problem import UNLIMITED, Problem, Solution
+from batchsched.solver.worth import beyond_quotas, higher, least, needs, preferred_cost, tier_values, tiers
 from tests.solver.instances import problem_of
 
 
@@ -77,3 +77,31 @@ def test_a_subgroup_prefers_for_its_own_pods():
     )
     assert preferred_cost(problem, placed(problem, (0, 0, 1), (1, 1, 2))) == 0.0
     assert preferred_cost(problem, placed(problem, (0, 0, 1), (1, 0, 1), (1, 1, 1))) == 2.0
+
+
+def test_the_least_that_a_gang_asks_for_is_its_smallest_pods():
+    problem = problem_of([[9, 9]], [{"pods": 2, "need": 3, "demand": [4, 1]}, {"pods": 2, "demand": [1, 3]}])
+    together = replace(problem, gang=ints(0, 0), need=ints(3), **{
+        name: getattr(problem, name)[:1]
+        for name in ("tier", "rank", "required", "preferred", "pinned", "fresh", "allowed")
+    })  # fmt: skip
+    assert least(problem).tolist() == [[8, 2], [2, 6]]
+    assert least(together).tolist() == [[1 + 1 + 4, 1 + 1 + 3]]
+
+
+def test_who_asks_for_more_than_a_quota_leaves_is_beyond_it_and_who_takes_nothing_of_it_is_not():
+    gangs = [
+        {"pods": 3, "demand": [1, 0]},
+        {"pods": 3, "need": 2, "demand": [1, 0]},
+        {"pods": 9, "demand": [0, 1]},
+    ]
+    problem = problem_of(
+        [[99, 99]],
+        gangs,
+        quota_member=np.ones((1, 3), np.bool_),
+        quota_free=np.array([[2, UNLIMITED]]),
+        quota_gangs=np.array([UNLIMITED]),
+    )
+    assert beyond_quotas(problem).tolist() == [True, False, False]
+    assert beyond_quotas(replace(problem, quota_gangs=np.zeros(1, np.int64))).all()
+    assert not beyond_quotas(problem_of([[1]], [{"pods": 3, "demand": [1]}])).any()

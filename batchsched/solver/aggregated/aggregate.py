@@ -196,7 +196,7 @@ class Aggregate:
 
     def _quotas(self) -> None:
         problem = self.problem
-        for q in range(len(problem.quota_gangs)):
+        for q in np.flatnonzero(self.packing.room.quotas.binding).tolist():
             member = problem.quota_member[q]
             loads = np.flatnonzero(member[self.owner])
             for r in np.flatnonzero(problem.quota_free[q] < UNLIMITED).tolist():

@@ -3,6 +3,7 @@
 Shapes: C classes, D domains, N nodes, R resources.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.exact.nodewise import fitting
 from batchsched.solver.explaining.counting import Room, hopeful, minimum, room
-from batchsched.solver.explaining.relaxation import Quota
+from batchsched.solver.explaining.relaxation import Quota, Together, apply
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, IntArray, Problem
 from batchsched.solver.worth import needs
@@ -28,9 +29,28 @@ def fits_alone(problem: Problem) -> bool:
     Yes is always true: a placement was found. No is exact for gangs of one class without rows and subgroups'
     levels, and for small problems; otherwise it says that filling the largest pods first finds no way.
     """
-    if np.any(shortage_of_pods(problem)) or quotas_short(problem):
-        return False
-    plain = not problem.rows and np.all(problem.sub_required == NONE)
+    return not quotas_short(problem) and not np.any(shortage_of_pods(problem)) and _placeable(problem)
+
+
+def fits_with_quotas(problem: Problem, change: Quota | Together) -> bool:
+    """The same with quotas changed: where no packing has to count against them, nodes are not asked again."""
+    changed = apply(problem, change)
+    if not _plain(problem):
+        return fits_alone(changed)
+    return (
+        not quotas_short(changed, problem) and not np.any(shortage_of_pods(problem)) and _placeable(problem)
+    )
+
+
+def _plain(problem: Problem) -> bool:
+    """Whether counting says all: neither rows nor levels of subgroups are to be kept."""
+    return not problem.rows and bool(np.all(problem.sub_required == NONE))
+
+
+@lru_cache(maxsize=8)
+def _placeable(problem: Problem) -> bool:
+    """Whether the nodes take the only gang, which exists and which its quotas admit."""
+    plain = _plain(problem)
     found = room(problem)
     if plain and (found.fits or len(problem.count) == 1):
         return found.fits
@@ -56,18 +76,24 @@ def shortage_of_pods(problem: Problem) -> IntArray:
     return short
 
 
-def quotas_short(problem: Problem) -> tuple[Quota, ...]:
-    """What the only gang's quotas lack for its minimum, one change for each that lacks something."""
-    asked = minimum(problem) @ problem.demand
-    found = []
-    for quota in range(len(problem.quota_gangs)):
-        left = problem.quota_free[quota]
-        lacking = np.where((left < UNLIMITED) & (asked > 0), np.maximum(asked - np.maximum(left, 0), 0), 0)
-        counted = bool(problem.fresh[0]) and int(needs(problem)[0]) > 0
-        gangs = int(counted and problem.quota_gangs[quota] < 1)
-        if gangs or lacking.any():
-            found.append(Quota(quota, tuple(lacking.tolist()), gangs))
-    return tuple(found)
+def quotas_short(problem: Problem, like: Problem | None = None) -> tuple[Quota, ...]:
+    """What the only gang's quotas lack for its minimum, one change for each that lacks something.
+
+    Args:
+      problem: the gang's own.
+      like: the same with other quotas, of which the minimum may be known already.
+    """
+    if not len(problem.quota_gangs):
+        return ()
+    asked = minimum(problem if like is None else like) @ problem.demand
+    left = problem.quota_free
+    lacking = np.where((left < UNLIMITED) & (asked > 0), np.maximum(asked - np.maximum(left, 0), 0), 0)
+    counted = bool(problem.fresh[0]) and int(needs(problem)[0]) > 0
+    gangs = (problem.quota_gangs < 1) & counted
+    return tuple(
+        Quota(quota, tuple(lacking[quota].tolist()), int(gangs[quota]))
+        for quota in np.flatnonzero(gangs | lacking.any(axis=1)).tolist()
+    )
 
 
 def passing(problem: Problem) -> BoolArray:
@@ -97,18 +123,23 @@ def size_short(problem: Problem) -> IntArray:
     return short
 
 
-def pods_short(problem: Problem, found: Room) -> tuple[int, IntArray]:
-    """The domain that lacks the fewest pods, and the amounts of the resources that stop them there, [R].
+def best_domain(found: Room) -> int:
+    """The place among a room's domains of the one that lacks the fewest pods."""
+    return int(np.argmin(found.short.sum(axis=1)))
+
+
+def pods_short(problem: Problem, found: Room) -> IntArray:
+    """The amounts of the resources that stop pods in the domain that lacks the fewest of them, [R].
 
     A resource stops a class when more of its pods would fit if they did not ask for it.
     """
-    best = int(np.argmin(found.short.sum(axis=1)))
+    best = best_domain(found)
     amounts = np.zeros(problem.demand.shape[1], np.int64)
     for index in np.flatnonzero(found.short[best] > 0).tolist():
         asks = problem.demand[index]
         stopping = _stopping(problem, index)
         amounts += np.where(stopping if stopping.any() else asks > 0, asks, 0) * found.short[best, index]
-    return int(found.domains[best]), amounts
+    return amounts
 
 
 def _stopping(problem: Problem, index: int) -> BoolArray:

@@ -8,13 +8,16 @@ Shapes: N nodes, R resources.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from batchsched.solver.explaining.admission import (
+    best_domain,
     capacity_short,
     fits_alone,
+    fits_with_quotas,
     passing,
     pods_short,
     quotas_short,
@@ -22,7 +25,16 @@ from batchsched.solver.explaining.admission import (
 )
 from batchsched.solver.explaining.counting import room
 from batchsched.solver.explaining.leftover import Alone, alone, leftover
-from batchsched.solver.explaining.relaxation import Relaxation, Rule, Together, apply, half, wider_levels
+from batchsched.solver.explaining.relaxation import (
+    Quota,
+    Relaxation,
+    Rule,
+    Together,
+    apply,
+    half,
+    only_quotas,
+    wider_levels,
+)
 from batchsched.solver.explaining.unblock import Cause, Family, Probe, families, smallest
 from batchsched.solver.problem import NONE, IntArray, Problem, Solution
 from batchsched.solver.worth import needs
@@ -94,7 +106,7 @@ class Explainer:
         own = alone(self._left, gang)
         if not self._problem.allowed[gang]:
             return self._evidence(own, Cause.NOT_ALLOWED, None)
-        quick = Probe(lambda change: fits_alone(apply(own.problem, change)), _QUICK)
+        quick = Probe(partial(_fits, own.problem), _QUICK)
         thorough = Probe(lambda change: self._admits(own.named(change), gang), _THOROUGH)
         blamed: Cause | None = None
         for family in families(own.problem, self._types, self._above):
@@ -146,8 +158,7 @@ class Explainer:
     def _evidence(self, own: Alone, cause: Cause, change: Relaxation | None) -> Evidence:
         problem = own.problem
         found = room(problem)
-        domain, short = pods_short(problem, found)
-        missing, quota, gangs = short, NONE, 0
+        quota, gangs = NONE, 0
         cause = self._refined(problem, cause)
         if cause == Cause.QUOTA:
             lacking = quotas_short(problem)[0]
@@ -158,21 +169,35 @@ class Explainer:
         elif cause == Cause.POD_TOO_LARGE:
             missing = size_short(problem)
         elif cause in (Cause.ROW, Cause.NOT_ALLOWED, Cause.NO_NODE):
-            missing = np.zeros_like(short)
+            missing = np.zeros(problem.demand.shape[1], np.int64)
+        else:
+            missing = pods_short(problem, found)
         named = own.named(change) if change is not None else None
         return Evidence(
             gang=own.gang,
             cause=cause,
-            outbid=cause != Cause.NOT_ALLOWED and fits_alone(alone(self._problem, own.gang).problem),
+            outbid=cause != Cause.NOT_ALLOWED and fits_alone(self._before(own)),
             need=int(needs(problem)[0]),
             fits=int(found.placed.sum(axis=1).max(initial=0)),
             level=int(problem.required[0]),
-            domain=domain,
+            domain=int(found.domains[best_domain(found)]),
             quota=quota,
             row=_row(named) if cause == Cause.ROW else NONE,
             missing=missing,
             missing_gangs=gangs,
             relaxation=named,
+        )
+
+    def _before(self, own: Alone) -> Problem:
+        """The gang's own problem before this session's other gangs were placed."""
+        if own.problem.rows:
+            return alone(self._problem, own.gang).problem
+        whole = self._problem
+        return replace(
+            own.problem,
+            free=whole.free,
+            quota_free=whole.quota_free[own.quotas],
+            quota_gangs=whole.quota_gangs[own.quotas],
         )
 
     def _refined(self, problem: Problem, cause: Cause) -> Cause:
@@ -202,6 +227,13 @@ def explain(
 ) -> Evidence:
     """Explain why a gang was refused; see `Explainer`."""
     return Explainer(problem, solution, resolve=resolve, wider=wider).gang(gang)
+
+
+def _fits(problem: Problem, change: Relaxation) -> bool:
+    """Whether the only gang of a problem fits once it is changed."""
+    if isinstance(change, Quota | Together) and only_quotas(change):
+        return fits_with_quotas(problem, change)
+    return fits_alone(apply(problem, change))
 
 
 def _row(change: Relaxation | None) -> int:

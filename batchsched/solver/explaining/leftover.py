@@ -28,16 +28,7 @@ def leftover(problem: Problem, solution: Solution) -> Problem:
     asked = problem.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     free = problem.free.copy()
     np.subtract.at(free, solution.nodes, asked)
-    gangs = problem.gang[solution.classes]
-    fresh = solution.taken & problem.fresh & (needs(problem) > 0)
-    quota_free, quota_gangs = problem.quota_free.copy(), problem.quota_gangs.copy()
-    for quota in range(len(quota_gangs)):
-        member = problem.quota_member[quota]
-        used = asked[member[gangs]].sum(axis=0)
-        limited = quota_free[quota] < UNLIMITED
-        quota_free[quota, limited] = np.maximum(quota_free[quota], 0)[limited] - used[limited]
-        if quota_gangs[quota] < UNLIMITED:
-            quota_gangs[quota] = max(0, int(quota_gangs[quota])) - int((member & fresh).sum())
+    quota_free, quota_gangs = _quotas_left(problem, solution, asked)
     return replace(
         problem,
         free=free,
@@ -46,6 +37,24 @@ def leftover(problem: Problem, solution: Solution) -> Problem:
         allowed=problem.allowed & ~solution.taken,
         rows=tuple(_rest(problem, solution, row) for row in problem.rows),
         cuts=(),
+    )
+
+
+def _quotas_left(problem: Problem, solution: Solution, asked: IntArray) -> tuple[IntArray, IntArray]:
+    """[Q, R] and [Q]: what quotas leave after placements that ask for `asked` [P, R]."""
+    if not len(problem.quota_gangs):
+        return problem.quota_free, problem.quota_gangs
+    quota, gang = np.nonzero(problem.quota_member)
+    by_gang = np.zeros((len(problem.need), asked.shape[1]), np.int64)
+    np.add.at(by_gang, problem.gang[solution.classes], asked)
+    used = np.zeros_like(problem.quota_free)
+    np.add.at(used, quota, by_gang[gang])
+    fresh = solution.taken & problem.fresh & (needs(problem) > 0)
+    many = np.bincount(quota, fresh[gang], minlength=len(problem.quota_gangs)).astype(np.int64)
+    free, gangs = np.maximum(problem.quota_free, 0), np.maximum(problem.quota_gangs, 0)
+    return (
+        np.where(problem.quota_free < UNLIMITED, free - used, problem.quota_free),
+        np.where(problem.quota_gangs < UNLIMITED, gangs - many, problem.quota_gangs),
     )
 
 

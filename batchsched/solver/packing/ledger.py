@@ -6,13 +6,14 @@ from batchsched.solver.problem import (
     ALL_NODES,
     EVERY_NODE,
     UNLIMITED,
+    BoolArray,
     IndexArray,
     IntArray,
     Problem,
     Row,
     Sense,
 )
-from batchsched.solver.worth import needs
+from batchsched.solver.worth import least, needs
 
 
 def is_resource(row: Row) -> bool:
@@ -29,15 +30,18 @@ class Quotas:
     """What is left of every quota. Undo is by adding the negative."""
 
     def __init__(self, problem: Problem) -> None:
-        member = problem.quota_member
-        limited = (problem.quota_free < UNLIMITED).any(axis=1) | (problem.quota_gangs < UNLIMITED)
+        quota, gang = np.nonzero(problem.quota_member)
+        self.binding = (
+            _binding(problem, quota, gang) if quota.size else np.zeros(len(problem.quota_gangs), bool)
+        )
         self.left = [[int(v) for v in row] for row in problem.quota_free]
         self.gangs_left = [int(v) for v in problem.quota_gangs]
         self._fresh = problem.fresh
+        self._least = least(problem).tolist() if self.binding.any() else []
         self._of_gang: list[list[int]] = [[] for _ in range(len(problem.need))]
-        for q in np.flatnonzero(limited) if member.size else ():
-            for g in np.flatnonzero(member[q]):
-                self._of_gang[g].append(int(q))
+        kept = self.binding[quota]
+        for q, g in zip(quota[kept].tolist(), gang[kept].tolist(), strict=True):
+            self._of_gang[g].append(q)
 
     def room(self, gang: int, needs: tuple[tuple[int, int], ...], want: int) -> int:
         """How many of `want` pods with these needs the gang's quotas still admit."""
@@ -60,12 +64,39 @@ class Quotas:
         """Whether one more fresh gang may be taken."""
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
+    def suffices(self, gang: int) -> bool:
+        """Whether the quotas leave what a gang of which nothing is placed needs at least."""
+        return all(
+            amount <= 0 or amount <= available
+            for q in self._of_gang[gang]
+            for amount, available in zip(self._least[gang], self.left[q], strict=False)
+        )
+
     def take(self, gang: int, sign: int) -> None:
         """Count the gang itself (sign 1) or give it back (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:
                 if self.gangs_left[q] < UNLIMITED:
                     self.gangs_left[q] -= sign
+
+
+def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
+    """Which quotas [Q] all the gangs that may still be placed exceed together; the others never refuse anybody.
+
+    Args:
+      problem: the session.
+      quota: [M] of each pair of a quota and a gang that counts against it.
+      gang: [M] of the same pairs.
+    """
+    pods = np.where(problem.allowed[problem.gang], problem.count, 0).astype(np.int64)
+    asked = np.zeros((len(problem.need), problem.demand.shape[1]), np.int64)
+    np.add.at(asked, problem.gang, problem.demand * pods[:, None])
+    together = np.zeros_like(problem.quota_free)
+    np.add.at(together, quota, asked[gang])
+    fresh = problem.allowed & problem.fresh & (needs(problem) > 0)
+    many = np.bincount(quota, fresh[gang], minlength=len(problem.quota_gangs))
+    found: BoolArray = (together > problem.quota_free).any(axis=1) | (many > problem.quota_gangs)
+    return found
 
 
 class RowLedger:

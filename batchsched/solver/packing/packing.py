@@ -86,7 +86,9 @@ class Packing:
           what was placed, or None when the gang cannot be taken now; then nothing has changed.
         """
         problem, room = self.problem, self.room
-        if self.taken[gang] or not problem.allowed[gang] or not room.quotas.admits(gang):
+        if self.taken[gang] or not problem.allowed[gang]:
+            return None
+        if not room.quotas.admits(gang) or not room.quotas.suffices(gang):
             return None
         members = self.members(gang)
         need = self.needs[gang]

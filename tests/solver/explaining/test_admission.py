@@ -10,12 +10,13 @@ from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.explaining.admission import (
     capacity_short,
     fits_alone,
+    fits_with_quotas,
     quotas_short,
     shortage_of_pods,
     size_short,
 )
 from batchsched.solver.explaining.leftover import alone
-from batchsched.solver.explaining.relaxation import Quota
+from batchsched.solver.explaining.relaxation import Quota, Together, apply
 from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Problem, Row
 from tests.solver.instances import problem_of, problems
 
@@ -26,6 +27,17 @@ def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
     for gang in np.flatnonzero(problem.need > 0).tolist():
         single = alone(problem, gang).problem
         assert fits_alone(single) == bool(solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0])
+
+
+@pytest.mark.properties
+@given(problems())
+def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
+    for gang in np.flatnonzero(problem.need > 0).tolist():
+        single = alone(problem, gang).problem
+        for quota in quotas_short(single):
+            half = Quota(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
+            for change in (quota, half, Together((quota, quota))):
+                assert fits_with_quotas(single, change) == fits_alone(apply(single, change))
 
 
 def test_large_problems_with_rules_are_asked_of_the_packing():

@@ -1,8 +1,12 @@
 """Rows and quotas while placing: never exceeded, lower rows served first."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from batchsched.solver.greedy import greedy
+from batchsched.solver.packing.ledger import Quotas
+from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import EVERY_NODE, Row, Sense
 from batchsched.solver.verify import verify
 from tests.solver.instances import problem_of
@@ -47,3 +51,30 @@ def test_a_quota_stops_a_gang_that_the_nodes_would_hold():
         quota_gangs=np.full(1, 9),
     )
     assert not greedy(problem).taken.any()
+
+
+def test_a_quota_that_all_of_its_gangs_leave_room_in_is_not_counted():
+    gangs = [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]
+    problem = problem_of(
+        [[9]],
+        gangs,
+        quota_member=np.array([[True, True], [True, False]]),
+        quota_free=np.array([[3], [2]]),
+        quota_gangs=np.full(2, 9),
+    )
+    assert Quotas(problem).binding.tolist() == [True, False]
+    assert Quotas(replace(problem, allowed=np.array([True, False]))).binding.tolist() == [False, False]
+
+
+def test_a_quota_suffices_until_it_is_used_up():
+    problem = problem_of(
+        [[9]],
+        [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}],
+        quota_member=np.ones((1, 2), np.bool_),
+        quota_free=np.full((1, 1), 3),
+        quota_gangs=np.full(1, 9),
+    )
+    packing = Packing(problem)
+    assert packing.room.quotas.suffices(1)
+    packing.try_gang(0)
+    assert not packing.room.quotas.suffices(1)
