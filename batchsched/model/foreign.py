@@ -7,6 +7,7 @@ join. What has no counterpart here (Volcano's networkTopology, KAI's nested subg
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 from typing_extensions import override
 
@@ -16,7 +17,15 @@ from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, 
 from batchsched.model.podgroup import PodGroup
 
 SOURCE: Final = "scheduling.batchsched.dev/source"
-"""The annotation of a PodGroup that was read as something else: its API group. It is not in the API as ours."""
+"""The annotation of a PodGroup that was read as something else: its API version. It is not in the API as ours."""
+SOURCE_UID: Final = "scheduling.batchsched.dev/source-uid"
+"""The annotation that says which object it was read from."""
+UPSTREAM: Final = "scheduling.k8s.io"
+UPSTREAM_CONDITIONS: Final = {
+    f"{UPSTREAM}/v1alpha2": "PodGroupScheduled",
+    f"{UPSTREAM}/v1beta1": "PodGroupInitiallyScheduled",
+}
+"""By version: the condition by which Kubernetes' own PodGroups say whether they were scheduled."""
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 VOLCANO_TASK: Final = "volcano.sh/task-spec"
@@ -96,10 +105,28 @@ class UpstreamSpec(Value, frozen=True, gc=False):
     disruption_mode: str | dict[str, Any] | None = None
 
 
+class UpstreamCondition(Value, frozen=True, gc=False):
+    """One thing that is true of a group, or is not."""
+
+    type: str = ""
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class UpstreamStatus(Value, frozen=True, gc=False):
+    """What the API says became of a group."""
+
+    conditions: tuple[UpstreamCondition, ...] | None = None
+
+
 class UpstreamPodGroup(ForeignPodGroup, frozen=True, gc=False):
     """The PodGroup of Kubernetes itself."""
 
     spec: UpstreamSpec = UpstreamSpec()
+    status: UpstreamStatus = UpstreamStatus()
 
     @override
     def stated(self) -> Spec:
@@ -117,6 +144,10 @@ class UpstreamPodGroup(ForeignPodGroup, frozen=True, gc=False):
             "preemptionPolicy": spec.preemption_policy,
             "disruptionMode": "Gang" if whole or spec.disruption_mode is None else "Elastic",
         }
+
+
+class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
+    """The same in its beta version, which names its condition otherwise."""
 
 
 class VolcanoSpec(Value, frozen=True, gc=False):
@@ -224,13 +255,13 @@ def _stated(**fields: Any) -> Spec:
 FOREIGN: Final = (
     Kind("PodGroup", "scheduling.x-k8s.io/v1alpha1", CoschedulingPodGroup, "pod_groups", namespaced=True),
     Kind("PodGroup", "scheduling.k8s.io/v1alpha2", UpstreamPodGroup, "pod_groups", namespaced=True),
-    Kind("PodGroup", "scheduling.k8s.io/v1beta1", UpstreamPodGroup, "pod_groups", namespaced=True),
+    Kind("PodGroup", "scheduling.k8s.io/v1beta1", UpstreamBetaPodGroup, "pod_groups", namespaced=True),
     Kind("PodGroup", "scheduling.volcano.sh/v1beta1", VolcanoPodGroup, "pod_groups", namespaced=True),
     Kind("PodGroup", "scheduling.run.ai/v2alpha2", KaiPodGroup, "pod_groups", namespaced=True),
 )
 """Kinds of others that are read. Where two state a gang of one name, ours counts, then the first of these."""
 BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in FOREIGN}
-_GROUPS: Final = {kind.type: kind.group for kind in FOREIGN}
+_VERSIONS: Final = {kind.type: kind.api_version for kind in FOREIGN}
 
 
 def pod_group(found: ForeignPodGroup) -> PodGroup:
@@ -240,17 +271,20 @@ def pod_group(found: ForeignPodGroup) -> PodGroup:
       pydantic.ValidationError: it says what no PodGroup of ours may.
     """
     meta = found.metadata
+    marks = _stated(**{SOURCE: _VERSIONS[type(found)], SOURCE_UID: meta.uid or None})
+    conditions = found.status.conditions if isinstance(found, UpstreamPodGroup) else None
     return PodGroup.model_validate(
         {
             "metadata": _stated(
                 name=meta.name,
                 namespace=meta.namespace,
                 labels=meta.labels,
-                annotations={**(meta.annotations or {}), SOURCE: _GROUPS[type(found)]},
+                annotations={**(meta.annotations or {}), **marks},
                 creationTimestamp=meta.creation_timestamp,
                 generation=meta.generation,
             ),
             "spec": _stated(**found.stated()),
+            **({"status": {"conditions": to_builtins(conditions)}} if conditions else {}),
         }
     )
 
@@ -258,6 +292,12 @@ def pod_group(found: ForeignPodGroup) -> PodGroup:
 def is_foreign(group: PodGroup) -> bool:
     """Tell whether a PodGroup was read as something else: there is none of ours whose status could be written."""
     return SOURCE in group.metadata.annotations
+
+
+def source_of(group: PodGroup) -> tuple[str, str]:
+    """Return the API version and the uid of what a PodGroup was read from, "" for one of ours."""
+    marks = group.metadata.annotations
+    return marks.get(SOURCE, ""), marks.get(SOURCE_UID, "")
 
 
 Marks = tuple[str | None, str | None]

@@ -139,6 +139,17 @@ def test_a_gang_of_kubernetes_itself_binds_whole(tmp_path):
             make(namespace, "scheduling.k8s.io/v1alpha2", "PodGroup", "bert", schedulingPolicy=policy)
             spec = {"schedulingGroup": {"podGroupName": "bert"}}
             namespace.pod("bert-0", spec=spec)
-            never(lambda: bound(namespace), 3.0)
+            eventually(lambda: upstream_condition(namespace, "bert").get("reason") == "Unschedulable")
+            assert "1 of the 2 pods" in upstream_condition(namespace, "bert")["message"]
+            assert bound(namespace) == {}
             namespace.pod("bert-1", spec=spec)
             all_bound(namespace, "bert", 2)
+            eventually(lambda: upstream_condition(namespace, "bert").get("reason") == "Scheduled")
+            assert upstream_condition(namespace, "bert")["status"] == "True"
+
+
+def upstream_condition(namespace, name):
+    """The condition of a PodGroup of Kubernetes itself."""
+    group = namespace.api.get(namespace.path("podgroups", name, group="scheduling.k8s.io/v1alpha2"))
+    stated = group.get("status", {}).get("conditions", ())
+    return next((one for one in stated if one["type"] == "PodGroupScheduled"), {})

@@ -55,6 +55,7 @@ def test_every_right_is_used_and_no_other_is_needed(everything, tmp_path):
         roll_back(namespace)
         use_volumes(namespace)
         follow_an_owner(namespace)
+        bind_a_gang_of_kubernetes_itself(namespace)
         assert served.scheduler.end() == 0
     used, given = audit.used(everything.home), granted()
     assert given - used == set(), "rights that nobody needs"
@@ -175,6 +176,15 @@ def follow_an_owner(namespace: Namespace) -> None:
     eventually(lambda: sizes(namespace) == [3], 60)
     namespace.api.merge(path, {"spec": {"suspend": True}})
     eventually(lambda: not sizes(namespace), 60)
+
+
+def bind_a_gang_of_kubernetes_itself(namespace: Namespace) -> None:
+    """Its PodGroup says that it was scheduled."""
+    path = namespace.path("podgroups", group="scheduling.k8s.io/v1alpha2")
+    spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
+    namespace.api.create(path, {"metadata": {"name": "upstream"}, "spec": spec})
+    namespace.pod("upstream-0", spec={"schedulingGroup": {"podGroupName": "upstream"}}, cpu="10m")
+    eventually(lambda: namespace.api.get(f"{path}/upstream").get("status", {}).get("conditions"), 60)
 
 
 def sizes(namespace: Namespace) -> list[int]:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from batchsched.model import foreign
-from batchsched.model.foreign import SOURCE, is_foreign, joined, pod_group
+from batchsched.model.foreign import SOURCE, is_foreign, joined, pod_group, source_of
 from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
 
 TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in foreign.FOREIGN}
@@ -98,7 +98,7 @@ def test_an_empty_spec_is_a_gang_of_one_and_says_where_it_came_from(version):
     group = translated(version)
     assert group.min_member == 1
     assert is_foreign(group)
-    assert group.metadata.annotations[SOURCE] == version.split("/")[0]
+    assert group.metadata.annotations[SOURCE] == version
     assert group.metadata.uid == ""
 
 
@@ -132,3 +132,18 @@ def test_a_pod_alone_keeps_the_queue_that_it_names():
     assert joined(pod({"kai.scheduler/queue": "a"})).labels[QUEUE_LABEL] == "a"
     assert joined(pod(annotations={"scheduling.volcano.sh/queue-name": "b"})).labels[QUEUE_LABEL] == "b"
     assert joined(pod({QUEUE_LABEL: "own", "kai.scheduler/queue": "a"})).labels[QUEUE_LABEL] == "own"
+
+
+def test_a_pod_group_of_kubernetes_says_which_object_it_is_and_what_it_says_of_itself():
+    condition = {
+        "type": "PodGroupScheduled",
+        "status": "True",
+        "reason": "Scheduled",
+        "lastTransitionTime": "x",
+    }
+    raw = {"metadata": {"name": "bert", "uid": "of-another"}, "status": {"conditions": [condition]}}
+    group = pod_group(msgspec.convert(raw, TYPES["scheduling.k8s.io/v1alpha2"]))
+    assert source_of(group) == ("scheduling.k8s.io/v1alpha2", "of-another")
+    assert group.status is not None
+    (found,) = group.status.conditions
+    assert (found.type, found.status, found.reason) == ("PodGroupScheduled", "True", "Scheduled")

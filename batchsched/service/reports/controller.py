@@ -20,8 +20,9 @@ from batchsched.kube.connection import MERGE_PATCH
 from batchsched.kube.resources import Resource
 from batchsched.kube.writer import Writer
 from batchsched.model.custom import API_VERSION
-from batchsched.model.foreign import is_foreign
+from batchsched.model.foreign import UPSTREAM_CONDITIONS, is_foreign, source_of
 from batchsched.model.pod import Pod
+from batchsched.model.podgroup import PodGroup
 from batchsched.ports.clock import Clock
 from batchsched.service.reports import status
 from batchsched.service.reports.courtesy import Courtesy
@@ -181,7 +182,7 @@ class StatusController:
         found = self._cache.get(field, key)
         if found is None:
             return None
-        place = (wish, found.metadata.uid)
+        place = (wish, _uid(found))
         if field == PODS:
             return self._pod(place, found, now)
         there = self._written.get(place)
@@ -191,11 +192,26 @@ class StatusController:
         if field == QUEUES:
             held = self._held.get(key) or status.Held({})
             return _change(place, OUR_QUEUES, there, status.of_queue(found, held, before, now))
-        if is_foreign(found) or not found.metadata.uid:  # it is in the API as something else, or not yet
+        if is_foreign(found):
+            return self._upstream(place, found, before, now)
+        if not found.metadata.uid:  # it is not in the API yet
             return None
         verdict = self._verdicts.get(key)
         wanted = status.of_group(found, self._numbers(key), verdict, before, now)
         return _change(place, POD_GROUPS, there, wanted)
+
+    def _upstream(
+        self, place: Place, found: PodGroup, before: status.Conditions, now: float
+    ) -> "Change | None":
+        """Return what is to be written of a PodGroup of Kubernetes itself; those of others have controllers."""
+        version, _ = source_of(found)
+        kind = UPSTREAM_CONDITIONS.get(version)
+        if kind is None:
+            return None
+        key = place[0][1]
+        wanted = status.of_upstream(found, kind, self._numbers(key), self._verdicts.get(key), before, now)
+        where = Resource(version, "podgroups", "PodGroup", namespaced=True)
+        return None if wanted is None else Change(place, where, {"conditions": [wanted]}, None)
 
     def _numbers(self, key: str) -> status.Numbers:
         standing = self._tally.gangs.get(key) or Standing()
@@ -220,15 +236,19 @@ class StatusController:
         return Change(place, resources.PODS, status.of_pod(pod, message, now), None, message)
 
     async def _send(self, change: "Change") -> None:
-        wish, _ = change.place
+        wish, uid = change.place
         field, key = wish
         namespace, _, name = key.rpartition("/")
-        kind = STRATEGIC if field == PODS else MERGE_PATCH
+        ours = change.resource.api_version == API_VERSION
+        kind = MERGE_PATCH if ours else STRATEGIC  # which leaves the conditions of others
+        body = {"status": change.wanted}
+        if field == GROUPS and not ours:  # of this one object, and no other of its name
+            body["metadata"] = {"uid": uid}
         path = change.resource.path(namespace, name, "status")
         try:
-            await self._writer.send("PATCH", path, msgspec.json.encode({"status": change.wanted}), kind)
+            await self._writer.send("PATCH", path, msgspec.json.encode(body), kind)
         except ApiError as error:
-            if error.status != 404:  # else it is gone
+            if error.status not in (404, 409):  # else it is gone, or another one of its name
                 _LOG.warning("the status of %s is not written: %s", key, error)
         except Unreachable as error:
             _LOG.warning("the status of %s is not written yet: %s", key, error)
@@ -284,4 +304,7 @@ def _plain(there: Any) -> Any:
 
 
 def _uid(found: Any) -> str:
-    return "" if found is None else found.metadata.uid
+    if found is None:
+        return ""
+    uid: str = found.metadata.uid
+    return source_of(found)[1] if isinstance(found, PodGroup) and is_foreign(found) else uid

@@ -112,6 +112,36 @@ def _scheduled(group: PodGroup, state: State, numbers: Numbers, verdict: Verdict
     return False, "Pending", CONDITION_REASONS["Pending"][1]
 
 
+def of_upstream(
+    group: PodGroup, kind: str, numbers: Numbers, verdict: Verdict, before: Conditions, now: float
+) -> Json | None:
+    """Return the condition of a PodGroup of Kubernetes itself, None where it is to stay as it is.
+
+    Once true it stays, whatever becomes of pods that come later; a group that nobody tried has none.
+
+    Source: updatePodGroupCondition of kube-scheduler 1.36.
+
+    Args:
+      group: as we read it.
+      kind: the type of the condition.
+      numbers: of its pods.
+      verdict: the last word on it.
+      before: the conditions that it has.
+      now: seconds since 1970.
+    """
+    state = phase(group.min_member, numbers, verdict)
+    true, reason, message = _scheduled(group, state, numbers, verdict)
+    stands = next((one for one in before if one["type"] == kind), {})
+    if not true and (verdict.refusal is None or stands.get("status") == "True"):
+        return None
+    if not true:
+        reason = "SchedulerError" if reason == "PluginFailed" else "Unschedulable"
+    found = _condition((true, reason, message), before, group.metadata.generation, now, kind)
+    if not group.metadata.generation:  # the alpha version counts none
+        del found["observedGeneration"]
+    return None if found.items() <= stands.items() else found
+
+
 def of_pod(pod: Pod, message: str, now: float) -> Json:
     """Return the part of a waiting pod's status that says why it is not scheduled, as kube-scheduler writes it."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}

@@ -5,6 +5,7 @@ from typing import Any
 
 from batchsched.errors import ApiError, NotLeading, Unreachable
 from batchsched.model.decision import Decision, Refusal
+from batchsched.model.foreign import SOURCE, SOURCE_UID
 from batchsched.model.podgroup import PodGroup
 from batchsched.service.reports.controller import MOST, OVERVIEW, StatusController
 from batchsched.service.reports.courtesy import Courtesy
@@ -251,3 +252,26 @@ def test_gang_is_told_to_be_scheduled_once():
         assert office.recorder.waiting == 1
 
     played(story, *bert())
+
+
+def test_pod_group_of_kubernetes_itself_says_that_it_was_scheduled_and_one_of_others_does_not():
+    pods, (made,) = bert()
+    for version, path in (
+        ("scheduling.k8s.io/v1beta1", "/apis/scheduling.k8s.io/v1beta1" + GROUP),
+        ("scheduling.volcano.sh/v1beta1", ""),
+    ):
+        marks = {SOURCE: version, SOURCE_UID: "of-another"}
+        meta = made.metadata.model_copy(update={"annotations": marks, "uid": ""})
+
+        async def story(office: Office, meta=meta) -> None:
+            office.cache.put(made.model_copy(update={"metadata": meta}))
+            office.bind("bert-0", "bert-1")
+            for _ in range(3):
+                await office.controller.turn()
+
+        written = [(where, body) for _, where, body in played(story, pods).desk.sent if "podgroups" in where]
+        assert [where for where, _ in written] == ([path] if path else [])
+        for _, body in written:
+            assert body["metadata"] == {"uid": "of-another"}
+            (condition,) = body["status"]["conditions"]
+            assert (condition["type"], condition["status"]) == ("PodGroupInitiallyScheduled", "True")

@@ -10,7 +10,7 @@ from batchsched.model.life import State
 from batchsched.model.pod import PodStatus
 from batchsched.model.podgroup import PodGroupStatus
 from batchsched.model.queue import QueueStatus
-from batchsched.service.reports.status import Held, Numbers, of_group, of_pod, of_queue, phase
+from batchsched.service.reports.status import Held, Numbers, of_group, of_pod, of_queue, of_upstream, phase
 from batchsched.service.reports.verdicts import Verdict
 from tests.session.scenario import GPU, NOW, group, pod, queue
 
@@ -135,3 +135,33 @@ def test_condition_of_a_pod_keeps_its_time_while_it_stays_false():
     refused = msgspec.convert({"conditions": [{"type": "PodScheduled", "status": "False"}]}, PodStatus)
     again = msgspec.structs.replace(one, status=refused)
     assert "lastTransitionTime" not in of_pod(again, "no room", NOW)["conditions"][0]
+
+
+def upstream(numbers: Numbers, verdict: Verdict = NOTHING, before=()):
+    return of_upstream(BERT, "PodGroupScheduled", numbers, verdict, before, NOW)
+
+
+def test_pod_group_of_kubernetes_that_nobody_tried_says_nothing():
+    assert upstream(Numbers(waiting=3)) is None
+    assert upstream(Numbers(waiting=1)) is None
+    assert upstream(Numbers(waiting=3), HELD) is None
+
+
+def test_pod_group_of_kubernetes_is_unschedulable_and_then_scheduled_in_the_words_of_kube_scheduler():
+    refused = upstream(Numbers(waiting=3), REFUSED)
+    assert (refused["status"], refused["reason"]) == ("False", "Unschedulable")
+    assert refused["message"] == "2 over the limit; would help: a limit of 8"
+    assert upstream(Numbers(waiting=3), REFUSED, [refused]) is None
+    placed = upstream(Numbers(placed=3), NOTHING, [refused])
+    assert (placed["type"], placed["status"], placed["reason"]) == ("PodGroupScheduled", "True", "Scheduled")
+    assert upstream(Numbers(placed=3, bound=3), NOTHING, [placed]) is None
+
+
+def test_pod_group_of_kubernetes_stays_scheduled_whatever_comes_later():
+    placed = upstream(Numbers(placed=3))
+    assert upstream(Numbers(placed=1, waiting=2), REFUSED, [placed]) is None
+
+
+def test_plugin_that_broke_is_an_error_of_the_scheduler():
+    broke = Verdict(refusal=Refusal(pod_group="team/bert", reason="PluginFailed", message="x"))
+    assert upstream(Numbers(waiting=3), broke)["reason"] == "SchedulerError"
