@@ -92,6 +92,8 @@ class Pipeline:
         judging = {*self.prefilters, *self.filters, *self.scores}
         self.reads_all = bool(judging - set(self._signing))
         """Some plugin does not say what of a pod it looks at: it may look at all of the spec and the labels."""
+        self.by_priority = any(getattr(one, "by_priority", True) for one in {*judging, *self.prescores})
+        """Some plugin may look at a class's priority: what is said of one class is not said of another."""
         self.moving = tuple(one for one in self.filters if landing(one) is not Landing.STATIC)
         """Filters to be asked again for a node when pods may have landed since the scan."""
         self._bulk: dict[object, Any] = {one: one.admits for one in self.moving if hasattr(one, "admits")}

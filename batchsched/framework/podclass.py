@@ -18,6 +18,7 @@ class PodClass:
       nonzero: [2] milli-CPU and bytes with the defaults that scoring uses.
       asked: the columns of `requests` above zero, the pod count left out.
       priority: the resolved priority.
+      kin: a class that differs in priority alone, where no plugin looks at that; None: it is the first of its kind.
     """
 
     pod: Pod
@@ -25,6 +26,12 @@ class PodClass:
     nonzero: IntArray
     asked: IndexArray
     priority: int = 0
+    kin: "PodClass | None" = None
+
+    @property
+    def first(self) -> "PodClass":
+        """The class of which plugins have said all that they say of this one."""
+        return self.kin or self
 
     def showing(self, pod: Pod) -> "PodClass":
         """Return the class with another of its pods as the one that plugins look at."""

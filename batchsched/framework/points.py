@@ -74,7 +74,8 @@ class Plugin(Protocol):
 class SignaturePlugin(Protocol):
     """Says what of a pod the plugin looks at; equal answers of all plugins make pods one class.
 
-    A plugin without it makes the whole spec and all labels count.
+    A plugin without it makes the whole spec and all labels count. One that states `by_priority = False` looks at no
+    priority: what it says of a class holds for those that differ from it in priority alone.
     """
 
     def signature(self, pod: Pod) -> Hashable:

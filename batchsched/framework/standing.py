@@ -239,8 +239,9 @@ class Standings:
 
     def of(self, pod: PodClass) -> Standing:
         """Return what stands of a class."""
-        known = self._known.pop(id(pod), None) or (pod, Standing())
-        self._known[id(pod)] = known
+        first = pod.first
+        known = self._known.pop(id(first), None) or (first, Standing())
+        self._known[id(first)] = known
         if len(self._known) > self._room:
             del self._known[next(iter(self._known))]
         return known[1]

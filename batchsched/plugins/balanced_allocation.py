@@ -34,6 +34,7 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
     """
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    by_priority: ClassVar[bool] = False
     reach: ClassVar[Reach] = Reach.NODE
     Args: ClassVar[type[BalancedAllocationArgs]] = BalancedAllocationArgs
 

@@ -51,6 +51,7 @@ class DynamicResources(
     """
 
     name: ClassVar[str] = "DynamicResources"
+    by_priority: ClassVar[bool] = False
     reach: ClassVar[Reach] = Reach.OBJECTS
     Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
 

@@ -37,6 +37,7 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
     """
 
     name: ClassVar[str] = "ImageLocality"
+    by_priority: ClassVar[bool] = False
     reach: ClassVar[Reach] = Reach.OBJECTS
 
     @override

@@ -75,6 +75,7 @@ class NodeAffinity(
     """
 
     name: ClassVar[str] = "NodeAffinity"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
     reach: ClassVar[Reach] = Reach.OBJECTS
     Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs

@@ -36,6 +36,7 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
     """
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
     reach: ClassVar[Reach] = Reach.OBJECTS
 

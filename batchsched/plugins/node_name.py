@@ -30,6 +30,7 @@ class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """
 
     name: ClassVar[str] = "NodeName"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
     reach: ClassVar[Reach] = Reach.OBJECTS
 

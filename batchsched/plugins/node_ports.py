@@ -48,6 +48,7 @@ class NodePorts(
     """
 
     name: ClassVar[str] = "NodePorts"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.NARROWS
     reach: ClassVar[Reach] = Reach.NODE
 

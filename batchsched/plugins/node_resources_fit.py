@@ -120,6 +120,7 @@ class NodeResourcesFit(
     """
 
     name: ClassVar[str] = "NodeResourcesFit"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.COUNTED
     reach: ClassVar[Reach] = Reach.NODE
     Args: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs

@@ -33,6 +33,7 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """
 
     name: ClassVar[str] = "NodeUnschedulable"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
     reach: ClassVar[Reach] = Reach.OBJECTS
 

@@ -75,6 +75,7 @@ class NodeVolumeLimits(
     """
 
     name: ClassVar[str] = "NodeVolumeLimits"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.NARROWS
 
     @override

@@ -42,6 +42,7 @@ class SelectorSpread(
     """
 
     name: ClassVar[str] = "SelectorSpread"
+    by_priority: ClassVar[bool] = False
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -50,6 +50,7 @@ class TaintToleration(
     """
 
     name: ClassVar[str] = "TaintToleration"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
     reach: ClassVar[Reach] = Reach.OBJECTS
 

@@ -106,6 +106,7 @@ class VolumeRestrictions(
     """
 
     name: ClassVar[str] = "VolumeRestrictions"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.NARROWS
 
     @override

@@ -68,6 +68,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
     """
 
     name: ClassVar[str] = "VolumeZone"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
     reach: ClassVar[Reach] = Reach.OBJECTS
 

@@ -190,7 +190,7 @@ def lasting_problem(scene: Scene, gang: Gang) -> Problem:
 
 
 class _Kinds:
-    """Distinct classes, numbered as they come."""
+    """Distinct classes, numbered as they come; those that differ in priority alone have one number."""
 
     def __init__(self, survey: Survey) -> None:
         self._survey = survey
@@ -198,10 +198,11 @@ class _Kinds:
         self._classes: list[PodClass] = []
 
     def number(self, pod_class: PodClass) -> int:
-        known = self._numbers.get(id(pod_class))
+        first = pod_class.first
+        known = self._numbers.get(id(first))
         if known is None:
-            known = self._numbers[id(pod_class)] = len(self._classes)
-            self._classes.append(pod_class)
+            known = self._numbers[id(first)] = len(self._classes)
+            self._classes.append(first)
         return known
 
     def arrays(self, nodes: int, lasting: bool) -> "tuple[np.ndarray, np.ndarray]":

@@ -7,6 +7,7 @@ out the whole cluster each time.
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -68,6 +69,8 @@ class Frame:
             (one.value for one in snapshot.priority_classes if one.global_default), 0
         )
         self._classes: dict[object, PodClass] = {}
+        self._kin: dict[object, PodClass] = {}
+        """Of classes that differ in priority alone, the first."""
         self._vectors: dict[int, tuple[IntArray, IntArray]] = {}
         self._counts: dict[str, GangCount] = {}
         self._dirty: dict[str, None] = {}
@@ -171,6 +174,7 @@ class Frame:
             self._label_keys |= keys
             self._read = sorted(self._label_keys)
             self._classes.clear()
+            self._kin.clear()
             for identity, members in self.gangs.items():
                 members.gang = None
                 self._dirty[identity] = None
@@ -255,7 +259,11 @@ class Frame:
             requests, _ = self.vectors(pod)
             whole = identity[-1] or asked or self.pipeline.reads_all
             example = pod if whole else _nobody(pod, seen)
-            known = self._classes[identity] = PodClass.of(example, requests, facts.nonzero, priority)
+            known = PodClass.of(example, requests, facts.nonzero, priority)
+            if not self.pipeline.by_priority and not whole:
+                first = self._kin.setdefault((*identity[:3], identity[-1]), known)
+                known = replace(known, kin=first) if first is not known else known
+            self._classes[identity] = known
         return known
 
     def _gang_matters(self, pod: Pod) -> str:

@@ -55,9 +55,10 @@ class Survey:
 
     def of(self, pod_class: PodClass) -> Surveyed:
         """Return the survey of a class."""
-        known = self._known.get(id(pod_class))
+        first = pod_class.first
+        known = self._known.get(id(first))
         if known is None:
-            known = self._known[id(pod_class)] = (pod_class, self._look(pod_class))
+            known = self._known[id(first)] = (first, self._look(first))
         return known[1]
 
     def all(self, classes: Iterable[PodClass]) -> None:

@@ -120,6 +120,35 @@ def test_classes_are_shared_by_gangs_whose_pods_look_alike():
     assert len(classes) == 1
 
 
+def test_classes_that_differ_in_priority_alone_are_one_to_plugins_that_do_not_look_at_it():
+    pods = Snapshot(pods=(pod("low", cpu=1), pod("high", cpu=1), pod("other", cpu=2)))
+    frame = frame_of(cluster(nodes(1), pods))
+    low, high = (frame.class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True))
+    assert (low.priority, high.priority) == (0, 5)
+    assert high.first is low.first
+    assert frame.class_of(pods.pods[2], 0).first is not low.first
+    assert frame.standings.of(high) is frame.standings.of(low)
+
+
+def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
+    pipeline = standard().pipeline(profile())
+    pipeline.by_priority = True
+    one = pod("one", cpu=1)
+    frame = Frame(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
+    assert frame.class_of(one, 0).first is not frame.class_of(one, 5).first
+
+
+@pytest.mark.properties
+@pytest.mark.parametrize("way", WAYS)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: str, seed: int):
+    snapshot, settings = random_cluster(seed), WAYS[way]
+    each = standard().pipeline(settings)
+    each.by_priority = True
+    asked = Sessions(snapshot, settings, each).decide(NOW, 0)
+    assert to_json(Sessions(snapshot, settings).decide(NOW, 0)) == to_json(asked)
+
+
 def test_label_that_a_selector_reads_tells_pods_apart_from_then_on():
     plain = [pod(f"p{at}", labels={"app": name}, cpu=1) for at, name in enumerate("ab")]
     frame = frame_of(cluster(nodes(1), Snapshot(pods=tuple(plain))))

@@ -88,6 +88,7 @@ class InterPodAffinity(
     """
 
     name: ClassVar[str] = "InterPodAffinity"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.SHIFTS
     Args: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
 

@@ -66,6 +66,7 @@ class PodTopologySpread(
     """
 
     name: ClassVar[str] = "PodTopologySpread"
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.SHIFTS
     Args: ClassVar[type[wishes.Args]] = wishes.Args
 

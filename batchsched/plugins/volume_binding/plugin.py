@@ -88,6 +88,7 @@ class VolumeBinding(
     """
 
     name: ClassVar[str] = NAME
+    by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.NARROWS
     Args = VolumeBindingArgs
 
