@@ -63,5 +63,9 @@ class Attendance:
             metrics.reloads.labels("success" if well else "failure").inc()
             metrics.reload_ok.set(well)
 
+        def apply(found: BatchSchedulerConfiguration) -> None:
+            service.reconfigure(found.profiles, recording=found.sessions_kept > 0)
+            self.observation.sessions.resize(found.sessions_kept)
+
         metrics.reload_ok.set(1)
-        return Reload(self.file, self.configuration, service.reconfigure, service.clock, told)
+        return Reload(self.file, self.configuration, apply, service.clock, told)

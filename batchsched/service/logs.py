@@ -44,9 +44,13 @@ def set_up(form: Format, verbosity: int) -> None:
     """Write everything up to a verbosity to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level(verbosity))
+    logging.getLogger().handlers[:] = [handler]
+    show(verbosity)
+
+
+def show(verbosity: int) -> None:
+    """Write everything up to another verbosity from now on."""
+    logging.getLogger().setLevel(level(verbosity))
 
 
 class TextLines(logging.Formatter):

@@ -1,22 +1,30 @@
-"""The configuration, read again on SIGHUP and when its file changes: a bad one is refused, and the old one kept."""
+"""The configuration, read again on SIGHUP and when its file changes: a bad one is refused, and the old one kept.
+
+What a start alone looks at (the Lease, the connection, the port) stays as it is, and is named each time that the file
+states something else.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from pydantic import BaseModel
 
 from batchsched.errors import BatchschedError
 from batchsched.ports.clock import Clock
 from batchsched.service.logs import say, warn
 from batchsched.settings.load import load_with_warnings
-from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
+from batchsched.settings.schema import BatchSchedulerConfiguration
 
 _LOG: Final = logging.getLogger(__name__)
 LOOK: Final = 2.0
 """Seconds between two looks at the file."""
-Apply = Callable[[Sequence[Profile]], None]
-"""Goes on with other profiles, or raises and changes nothing."""
+LIVE: Final = frozenset({"profiles", "sessionsKept", "serving.authorizationAlwaysAllowPaths"})
+"""What changes without a start; of profiles all but their scheduler names."""
+Apply = Callable[[BatchSchedulerConfiguration], None]
+"""Goes on with another configuration, or raises and changes nothing."""
 Told = Callable[[bool], None]
 """Hears whether a configuration that was read is in force now."""
 
@@ -27,7 +35,7 @@ class Reload:
     Args:
       file: the configuration; it may be replaced, as the mount of a ConfigMap is. None: there is none to follow.
       now: what was read from it at the start.
-      apply: takes other profiles up.
+      apply: takes another configuration up.
       clock: waits between two looks.
       told: hears how it went.
     """
@@ -75,28 +83,46 @@ class Reload:
             found, warnings = await asyncio.to_thread(load_with_warnings, file)
             for warning in warnings:
                 warn(_LOG, warning)
-            if found.profiles != self.configuration.profiles:
-                self._apply(found.profiles)
+            in_force = taken_up(self.configuration, found)
+            if in_force != self.configuration:
+                self._apply(in_force)
         except BatchschedError as error:
             _LOG.error("the configuration is refused, and the old one kept: %s", error)
             self._told(False)
             return
-        fixed = _fixed(self.configuration, found)
+        fixed = list(differences(in_force, found))
         if fixed:
             warn(_LOG, "Takes effect at the next start", fields=fixed)
-        self.configuration = self.configuration.model_copy(update={"profiles": found.profiles})
+        self.configuration = in_force
         say(_LOG, 0, "The configuration was read again", file=str(file))
         self._told(True)
 
 
-def _fixed(now: BatchSchedulerConfiguration, found: BatchSchedulerConfiguration) -> list[str]:
-    """Return what differs and is looked at by the start only."""
-    fields = BatchSchedulerConfiguration.model_fields
-    return [
-        field.alias or name
-        for name, field in fields.items()
-        if name != "profiles" and getattr(now, name) != getattr(found, name)
-    ]
+def taken_up(now: BaseModel, found: BaseModel, above: str = "") -> Any:
+    """Return a configuration with what changes without a start, and the rest as it is."""
+    changed = {}
+    for name, path in _fields(now, above):
+        value, new = getattr(now, name), getattr(found, name)
+        if path in LIVE:
+            changed[name] = new
+        elif isinstance(value, BaseModel):
+            changed[name] = taken_up(value, new, f"{path}.")
+    return now.model_copy(update=changed)
+
+
+def differences(now: BaseModel, found: BaseModel, above: str = "") -> Iterator[str]:
+    """Yield the fields that differ, as the file names them."""
+    for name, path in _fields(now, above):
+        value, new = getattr(now, name), getattr(found, name)
+        if isinstance(value, BaseModel):
+            yield from differences(value, new, f"{path}.")
+        elif value != new:
+            yield path
+
+
+def _fields(model: BaseModel, above: str) -> Iterator[tuple[str, str]]:
+    for name, field in type(model).model_fields.items():
+        yield name, above + (field.alias or name)
 
 
 def _stamp(file: Path) -> tuple[int, ...]:

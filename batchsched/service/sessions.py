@@ -67,6 +67,11 @@ class Sessions:
     def __init__(self, most: int) -> None:
         self._kept: deque[Session] = deque(maxlen=most)
 
+    def resize(self, most: int) -> None:
+        """Keep so many from now on; the oldest go."""
+        if most != self._kept.maxlen:
+            self._kept = deque(self._kept, maxlen=most)
+
     def keep(self, session: Session) -> None:
         """Keep a session; the oldest goes."""
         self._kept.append(session)

@@ -136,7 +136,7 @@ class Service:
             evicted,
         )
         self._leaving = stranded.leaving
-        planners = self._planners(self.profiles)
+        planners = self._planners(self.profiles, self.recording)
         heard = [disruptions.heard, teller.heard, *([self.heard] if self.heard else [])]
         projection = Projection(self.grouper.groups, self.grouper.members, self.writer, self.clock)
         projecting = asyncio.create_task(projection.run(), name="projection")
@@ -165,8 +165,8 @@ class Service:
         """Whether nobody else does."""
         return self.loop is not None and (self.fence is None or self.fence.remaining() > 0)
 
-    def reconfigure(self, profiles: Sequence[Profile]) -> None:
-        """Go on with other profiles, from the next session on.
+    def reconfigure(self, profiles: Sequence[Profile], recording: bool) -> None:
+        """Go on with other profiles, from the next session on, and record sessions or not.
 
         Raises:
           InvalidInput: a profile cannot be used; nothing was changed.
@@ -178,17 +178,21 @@ class Service:
                 f"{', '.join(sorted(names))}; restart to change them",
                 field="profiles",
             )
-        planners = self._planners(profiles)
-        self.profiles = tuple(profiles)
+        if tuple(profiles) == tuple(self.profiles) and recording == self.recording:
+            return
+        planners = self._planners(profiles, recording)
+        self.profiles, self.recording = tuple(profiles), recording
         if self.loop is not None:
             self.loop.reconfigure(planners)
+        if self._teller is not None:
+            self._teller.reconfigure(self.profiles[0])
 
-    def _planners(self, profiles: Sequence[Profile]) -> list[Planner]:
+    def _planners(self, profiles: Sequence[Profile], recording: bool) -> list[Planner]:
         made = []
         for profile in profiles:
             world = World(profile, telemetry=self.telemetry(profile))
             planner = Planner(profile, self.cache, leaving=self._leaving, world=world)
-            planner.recording = self.recording
+            planner.recording = recording
             made.append(planner)
         return made
 

@@ -38,6 +38,7 @@ class Served:
     arguments: tuple[str, ...] = ("--no-leader-elect",)
     port: int = field(default_factory=free_port)
     settings: dict[str, Any] = field(init=False, default_factory=dict)
+    sessions_kept: int = field(init=False, default=10)
     scheduler: Scheduler = field(init=False)
     _pool: urllib3.PoolManager = field(init=False)
 
@@ -54,12 +55,20 @@ class Served:
         profile = {"schedulerName": "batchsched", **settings}
         serving = {"bindAddress": "127.0.0.1", "securePort": self.port, **self.settings}
         fresh = self.file.with_suffix(".new")
-        fresh.write_text(yaml.safe_dump({**CONFIG, "serving": serving, "profiles": [profile]}))
+        stated = {"serving": serving, "profiles": [profile], "sessionsKept": self.sessions_kept}
+        fresh.write_text(yaml.safe_dump({**CONFIG, **stated}))
         fresh.replace(self.file)
 
     def ask(self, path: str, token: str = ADMIN) -> tuple[int, bytes]:
+        return self._call("GET", path, token)
+
+    def put(self, path: str, body: str, token: str = ADMIN) -> tuple[int, bytes]:
+        return self._call("PUT", path, token, body)
+
+    def _call(self, method: str, path: str, token: str, body: str | None = None) -> tuple[int, bytes]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        answer = self._pool.request("GET", f"https://127.0.0.1:{self.port}{path}", headers=headers)
+        url = f"https://127.0.0.1:{self.port}{path}"
+        answer = self._pool.request(method, url, body=body, headers=headers)
         return answer.status, answer.data
 
     @property

@@ -137,6 +137,35 @@ def test_changed_configuration_is_taken_up_and_a_bad_one_refused(served, namespa
     assert in_force(served) == 500
 
 
+def test_what_operators_set_changes_without_a_start_and_what_does_not_is_named(served):
+    served.sessions_kept = 1
+    served.settings |= {"authorizationAlwaysAllowPaths": ["/metrics", "/readyz*"], "bindAddress": "127.0.0.2"}
+    served.configure()
+    eventually(lambda: served.ask("/metrics", "")[0] == 200, WITHIN)
+    eventually(lambda: len(served.read("/debug/sessions")) <= 1, WITHIN)
+    said = eventually(
+        lambda: [one for one in served.scheduler.said.splitlines() if "at the next start" in one]
+    )
+    assert said[-1].endswith('"Takes effect at the next start" fields=["serving.bindAddress"]')
+    served.sessions_kept = 10
+    served.settings.pop("authorizationAlwaysAllowPaths")
+    served.settings.pop("bindAddress")
+    served.configure()
+    eventually(lambda: served.ask("/metrics", "")[0] == 403, WITHIN)
+
+
+def test_how_much_is_logged_is_changed_by_whoever_may(served, plane, namespace):
+    assert (
+        served.put("/debug/flags/v", "3", reader(plane, "/debug/flags/v"))[0] == 403
+    )  # to read is not to write
+    assert served.put("/debug/flags/v", "many") == (400, b"expected a number from 0 to 10, found 'many'\n")
+    assert served.put("/debug/flags/v", "3")[0] == 200
+    namespace.nodes(1)
+    namespace.pod("large", cpu=64)
+    eventually(lambda: "Unable to schedule" in served.scheduler.said, WITHIN)
+    assert served.put("/debug/flags/v", "1")[0] == 200
+
+
 def test_other_scheduler_name_needs_a_start(served):
     failed = served.metric("batchsched_config_reloads_total", result="failure")
     served.configure(schedulerName="another")

@@ -105,6 +105,8 @@ async def test_only_the_last_sessions_are_kept():
         await one.town.turns(1)
     assert [summary.id for summary in one.seen.sessions.summaries()] == [4, 3]
     assert one.seen.sessions.get(1) is None
+    one.seen.sessions.resize(1)
+    assert [summary.id for summary in one.seen.sessions.summaries()] == [4]
 
 
 async def test_nothing_is_recorded_where_nothing_is_kept():

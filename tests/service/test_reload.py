@@ -5,10 +5,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from batchsched.errors import InvalidInput
-from batchsched.service.reload import LOOK, Reload
+from batchsched.service.reload import LIVE, LOOK, Reload
 from batchsched.settings.load import load
+from batchsched.settings.schema import BatchSchedulerConfiguration
 from tests.service.town import Clock
 
 PROFILE = "profiles: [{schedulerName: batchsched, sessionWindow: %s}]\n"
@@ -25,10 +27,10 @@ class Followed:
         self.refuse = False
         self.reload = Reload(file, load(file), self._apply, self.clock, self.told.append)
 
-    def _apply(self, profiles):
+    def _apply(self, found):
         if self.refuse:
             raise InvalidInput("there is no plugin of that name")
-        self.applied.append(profiles[0].session_window)
+        self.applied.append(found.profiles[0].session_window)
 
     @property
     def window(self) -> int:
@@ -116,11 +118,31 @@ async def test_file_that_is_gone_for_a_moment_changes_nothing(tmp_path):
         assert (one.applied, one.told) == ([], [])
 
 
-async def test_what_only_a_start_looks_at_is_named(tmp_path, caplog):
+async def test_what_only_a_start_looks_at_is_named_each_time_and_the_rest_taken_up(tmp_path, caplog):
+    text = "serving: {securePort: 0, authorizationAlwaysAllowPaths: [/metrics]}\nsessionsKept: 3\n"
     async with followed(tmp_path) as one:
-        one.file.write_text(PROFILE % 10 + "serving: {securePort: 0}\nsessionsKept: 3\n")
+        before = one.reload.configuration
+        one.file.write_text(PROFILE % 10 + text)
         await one.settle(1)
-        assert one.told == [True]
-        (warning,) = (each for each in caplog.records if each.levelname == "WARNING")
-        assert warning.getMessage() == "Takes effect at the next start"
-        assert warning.fields == {"fields": ["serving", "sessionsKept"]}
+        one.reload.ask()
+        await one.settle(2)
+        found = one.reload.configuration
+    assert (one.told, one.applied) == ([True, True], [10])
+    assert (found.sessions_kept, found.serving.authorization_always_allow_paths) == (3, ("/metrics",))
+    assert found.serving.secure_port == before.serving.secure_port != 0
+    warnings = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert [each.getMessage() for each in warnings] == ["Takes effect at the next start"] * 2
+    assert [each.fields for each in warnings] == [{"fields": ["serving.securePort"]}] * 2
+
+
+def test_what_changes_without_a_start_is_a_part_of_the_configuration():
+    every = set(paths(BatchSchedulerConfiguration()))
+    assert every >= LIVE
+
+
+def paths(model, above=""):
+    for name, field in type(model).model_fields.items():
+        path = above + (field.alias or name)
+        yield path
+        if isinstance(getattr(model, name), BaseModel):
+            yield from paths(getattr(model, name), f"{path}.")

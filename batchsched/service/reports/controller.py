@@ -75,7 +75,8 @@ class StatusController:
         clock: Clock,
         queue_policy: PolicySettings | None = None,
     ) -> None:
-        self._queue_policy = queue_policy
+        self.queue_policy = queue_policy
+        """For queues without a parent, as of now."""
         self._cache = cache
         self._verdicts = verdicts
         self._writer = writer
@@ -145,7 +146,7 @@ class StatusController:
         if monotonic - self._overview_at >= OVERVIEW and self._overview_of != self._cache.generation:
             self._overview_at, self._overview_of = monotonic, self._cache.generation
             self._stand_in_line()
-            self._held = holdings(self._tally, self._queue_policy)
+            self._held = holdings(self._tally, self.queue_policy)
             self._wishes.update(dict.fromkeys((QUEUES, name) for name in self._held))
             self._prune()
 

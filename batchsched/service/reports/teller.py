@@ -61,6 +61,10 @@ class Teller:
             cache, self._verdicts, writer, self.recorder, courtesy, clock, profile.queue_policy
         )
 
+    def reconfigure(self, profile: Profile) -> None:
+        """Go on with another state of the first profile."""
+        self.status.queue_policy = profile.queue_policy
+
     def told(self, pod: Pod, node: str, problem: str) -> None:
         """Hear of a bind; a `binder.Told`."""
         about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)

@@ -65,20 +65,19 @@ class Access:
     Args:
       connection: to the API server; whoever stands behind it may create TokenReviews and SubjectAccessReviews.
       clock: tells time.
-      allowed: paths that everybody may read, and all below those that end in a star.
+      allowed: returns the paths that everybody may read, and all below those that end in a star, as of now.
     """
 
-    def __init__(self, connection: Connection, clock: Clock, allowed: tuple[str, ...]) -> None:
+    def __init__(self, connection: Connection, clock: Clock, allowed: Callable[[], tuple[str, ...]]) -> None:
         self._connection = connection
         self._clock = clock
-        self._open = frozenset(one for one in allowed if not one.endswith("*"))
-        self._below = tuple(one.removesuffix("*") for one in allowed if one.endswith("*"))
+        self._allowed = allowed
         self._kept: dict[Hashable, tuple[float, Any]] = {}
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let a request pass, or refuse it as the API server would."""
         path, verb = request.path, request.method.lower()
-        if path in self._open or (self._below and path.startswith(self._below)):
+        if any(_covers(one, path) for one in self._allowed()):
             return await handler(request)
         try:
             user = await self.user(request.headers.get("Authorization", ""))
@@ -136,6 +135,10 @@ class Access:
             self._kept.clear()
         self._kept[key] = (now + KEPT, answer)
         return answer
+
+
+def _covers(allowed: str, path: str) -> bool:
+    return path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
 
 
 def asked() -> web.Response:

@@ -1,6 +1,10 @@
-"""/debug: what the scheduler knows and what it decided, for whoever the cluster lets read it."""
+"""/debug: what the scheduler knows and what it decided, for whoever the cluster lets read it.
+
+One thing can be written, as in the components of Kubernetes: how much is logged.
+"""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -10,15 +14,20 @@ from aiohttp import web
 from batchsched.cache.drift import PATIENCE, Drift, drift
 from batchsched.cache.dump import dump
 from batchsched.service.live import look
+from batchsched.service.logs import say, show
 from batchsched.service.sessions import Sessions
 from batchsched.service.wiring import Service
 from batchsched.session.scheduling_queue.entity import Entity
 
+_LOG: Final = logging.getLogger(__name__)
+_MOST: Final = 10
+"""The greatest verbosity, as klog knows it."""
 _INDEX: Final = """/debug/cache          nodes, their pods and who waits, as the scheduler sees them
 /debug/cache/drift    what in it differs from a fresh list of the API
 /debug/queue          who waits, where, why, and since when
 /debug/sessions       the last sessions, the newest first
 /debug/sessions/ID    one of them as a file for `batchsched replay`
+/debug/flags/v        PUT a number there: how much is logged, as -v does
 /configz              the configuration in force
 /metrics              counters and gauges
 """
@@ -46,7 +55,8 @@ class Debug:
             "/debug/sessions": self._list,
             "/debug/sessions/{id}": self._session,
         }
-        return [web.get(path, answer) for path, answer in answers.items()]
+        reads = [web.get(path, answer) for path, answer in answers.items()]
+        return [*reads, web.put("/debug/flags/v", self._verbosity)]
 
     async def dump(self) -> str:
         """Return what the cache holds, for people."""
@@ -83,6 +93,16 @@ class Debug:
             for planner in self._service.planners
         }
         return _json(found)
+
+    async def _verbosity(self, request: web.Request) -> web.Response:
+        wanted = (await request.text()).strip()
+        if not (wanted.isdecimal() and int(wanted) <= _MOST):
+            return web.Response(
+                status=400, text=f"expected a number from 0 to {_MOST}, found {wanted[:_MOST]!r}\n"
+            )
+        show(int(wanted))
+        say(_LOG, 0, "How much is logged was changed", verbosity=int(wanted))
+        return web.Response(text=f"verbosity is {wanted} now\n")
 
     async def _list(self, request: web.Request) -> web.Response:
         return _json(self._sessions.summaries())

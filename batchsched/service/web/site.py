@@ -38,7 +38,9 @@ def server(
     """
     pair = key_pair(serving)
     tls = own(serving.bind_address, service.clock.now()) if pair is None else stated(pair)
-    access = Access(service.connection, service.clock, serving.authorization_always_allow_paths)
+    access = Access(
+        service.connection, service.clock, lambda: configuration().serving.authorization_always_allow_paths
+    )
     routes = Site(service, observation, configuration).routes()
     return Server(access, routes, serving.bind_address, serving.secure_port, tls)
 

@@ -42,7 +42,7 @@ async def server(plane, network=None, clock=None):
     async with Connection(Credentials(config), clock) as connection:
         routes = [web.get("/metrics", say), web.get("/livez", say), web.get("/livez/{name}", say)]
         served = Server(
-            Access(connection, clock, OPEN), routes, "127.0.0.1", 0, own("127.0.0.1", clock.now())
+            Access(connection, clock, lambda: OPEN), routes, "127.0.0.1", 0, own("127.0.0.1", clock.now())
         )
         await served.start()
         async with aiohttp.ClientSession(f"https://127.0.0.1:{served.port}") as client:
