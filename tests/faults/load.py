@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.controlplane.fixtures import Namespace
 from tests.controlplane.objects import pod, pod_group
+from tests.controlplane.plane import ApiFault
 from tests.faults.witness import Witness
 
 _BATCH: Final = "tests/batch"
@@ -90,8 +91,19 @@ class Load:
         """Delete a batch at once, as if its jobs had ended."""
         at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
         for plural, group in (("pods", ""), ("podgroups", "scheduling.batchsched.dev/v1alpha1")):
-            path = self.namespace.path(plural, group=group)
-            self.namespace.api.call("DELETE", f"{path}?labelSelector={_BATCH}%3D{batch.number}", at_once)
+            path = f"{self.namespace.path(plural, group=group)}?labelSelector={_BATCH}%3D{batch.number}"
+            while not self._removed(path, at_once):
+                pass
+
+    def _removed(self, path: str, options: dict[str, object]) -> bool:
+        """Delete a collection; False: the server ended the request half way, as it does after a minute."""
+        try:
+            self.namespace.api.call("DELETE", path, options)
+        except ApiFault as fault:
+            if fault.status != 504:
+                raise
+            return False
+        return True
 
     def whole(self, batch: Batch, witness: Witness) -> bool:
         """Whether every pod of a batch has a node."""
