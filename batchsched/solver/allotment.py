@@ -17,7 +17,8 @@ from batchsched.solver.greedy import greedy_packing
 from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, Budget, Problem, Solution
-from batchsched.solver.worth import higher
+from batchsched.solver.subset import only
+from batchsched.solver.worth import higher, tier_values
 
 SHARE: Final = 0.1
 """What part of the budget the choice may spend: it is proved in less, or not worth more."""
@@ -38,11 +39,11 @@ def only_quotas_refuse(packing: Packing) -> bool:
     return True
 
 
-def allot(problem: Problem, budget: Budget, seed: int, floor: Solution) -> Solution | None:
+def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solution | None:
     """Choose by quotas alone, and place what was chosen.
 
     Args:
-      problem: the session.
+      packing: of the session; what it holds is not looked at.
       budget: how much may be spent, of which a part is.
       seed: CP-SAT's.
       floor: what the answer may not fall behind.
@@ -50,17 +51,26 @@ def allot(problem: Problem, budget: Budget, seed: int, floor: Solution) -> Solut
     Returns:
       a proved optimum; None when the choice was not proved to be best, or does not all find a place.
     """
+    problem = packing.problem
     most = replace(budget, deterministic=budget.deterministic * SHARE)
-    choice = solve_exact(one_node(problem), most, seed)
-    proved = higher(choice.bound, choice.objective) == 0
-    if not proved:
+    binding = packing.room.quotas.binding
+    if not binding.any():
         return None
-    pods = placed_per_class(problem, choice.classes, choice.counts)
-    chosen = replace(problem, count=pods.astype(np.int32), allowed=problem.allowed & choice.taken)
+    contended = problem.quota_member[binding].any(axis=0)
+    some = only(one_node(problem), contended)
+    choice = some.restored(solve_exact(some.problem, most, seed))
+    if higher(choice.bound, choice.objective):
+        return None
+    # Gangs that no quota stops are all chosen.
+    free = problem.allowed & ~contended
+    allotted = placed_per_class(problem, choice.classes, choice.counts)
+    pods = np.where(free[problem.gang], problem.count, allotted).astype(np.int32)
+    chosen = replace(problem, count=pods, allowed=problem.allowed & (choice.taken | free))
     answer = to_solution(greedy_packing(chosen), "quotas")
-    if higher(answer.objective, choice.objective) or compare(answer, floor) < 0:
+    best = tier_values(problem, np.arange(len(pods)), pods)
+    if higher(answer.objective, best) or compare(answer, floor) < 0:
         return None
-    return replace(answer, bound=np.maximum(choice.bound, answer.objective), guard=choice.guard)
+    return replace(answer, bound=np.maximum(best, answer.objective), guard=choice.guard)
 
 
 def one_node(problem: Problem) -> Problem:

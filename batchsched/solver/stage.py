@@ -10,9 +10,10 @@ from batchsched.solver.aggregated.climb import Spending
 from batchsched.solver.aggregated.rounds import Floors, Rounds
 from batchsched.solver.allotment import allot, only_quotas_refuse
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.greedy import greedy_packing, job_by_job
+from batchsched.solver.greedy import greedy, greedy_packing, job_by_job
 from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.subset import only
 from batchsched.solver.verify import verify
 from batchsched.solver.worth import beyond_quotas, preferred_cost
 
@@ -35,7 +36,23 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
       SolverFault: OR-Tools calls a model invalid.
     """
     telemetry = telemetry or Silence()
-    asked, given = problem, within_quotas(problem)
+    beyond = beyond_quotas(problem) & problem.allowed
+    given = replace(problem, allowed=problem.allowed & ~beyond) if beyond.any() else problem
+    if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
+        subset = only(given, ~beyond)
+        answer = subset.restored(_solved(subset.problem, budget, seed, telemetry))
+    else:
+        answer = _solved(given, budget, seed, telemetry)
+    with telemetry.stage("verify"):
+        faults = verify(problem, answer) if answer.stage != "greedy" else ()
+    if faults:
+        _LOG.error("a %s answer is discarded, the greedy's stands: %s", answer.stage, "; ".join(faults))
+        return replace(greedy(given), guard=answer.guard)
+    return answer
+
+
+def _solved(given: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
+    """The stage over gangs that their quotas may admit."""
     problem = without_cut_gangs(given)
     with telemetry.stage("greedy"):
         packing = greedy_packing(problem)
@@ -45,21 +62,15 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
     small = _pairs(problem) <= budget.exact_variables
     if settled(given, floor, small):
         return replace(floor, bound=floor.objective.copy())
-    answer: Solution | None = None
     if small:
         with telemetry.stage("exact"):
-            answer = solve_exact(given, budget, seed, floor)
-    elif only_quotas_refuse(packing) and given is problem:
+            return solve_exact(given, budget, seed, floor)
+    if given is problem and only_quotas_refuse(packing):
         with telemetry.stage("choose"):
-            answer = allot(given, budget, seed, floor)
-    if answer is None:
-        answer = _aggregated(given, Spending(budget, seed), floor, telemetry)
-    with telemetry.stage("verify"):
-        faults = verify(asked, answer)
-    if faults:
-        _LOG.error("a %s answer is discarded, the greedy's stands: %s", answer.stage, "; ".join(faults))
-        return replace(floor, guard=answer.guard)
-    return answer
+            answer = allot(packing, budget, seed, floor)
+        if answer is not None:
+            return answer
+    return _aggregated(given, Spending(budget, seed), floor, telemetry)
 
 
 def settled(problem: Problem, floor: Solution, small: bool) -> bool:
@@ -70,12 +81,6 @@ def settled(problem: Problem, floor: Solution, small: bool) -> bool:
         return False
     flat = not small or bool((problem.score == problem.score[:, :1]).all())
     return flat and (not small or preferred_cost(problem, floor) <= 0.0)
-
-
-def within_quotas(problem: Problem) -> Problem:
-    """The problem without the gangs that their quotas do not admit whoever else is taken."""
-    beyond = beyond_quotas(problem) & problem.allowed
-    return replace(problem, allowed=problem.allowed & ~beyond) if beyond.any() else problem
 
 
 def without_cut_gangs(problem: Problem) -> Problem:

@@ -47,7 +47,7 @@ def test_surplus_counts_against_the_limit_too():
     elastic = {"pods": 4, "need": 1, "demand": [1], "weight": 1.0}
     whole = {"pods": 3, "demand": [1], "weight": 1.5}
     problem = limited([[4], [4]], [elastic, whole], 5)
-    answer = allot(problem, PLENTY, 0, greedy(problem))
+    answer = allot(greedy_packing(problem), PLENTY, 0, greedy(problem))
     assert answer is not None
     assert answer.objective.tolist() == [6.5]
     assert answer.counts.sum() == 5
@@ -55,7 +55,7 @@ def test_surplus_counts_against_the_limit_too():
 
 def test_a_choice_that_the_nodes_do_not_hold_is_none():
     problem = limited([[3], [3], [3]], [gang | {"demand": [2]} for gang in THREE], 8)
-    assert allot(problem, PLENTY, 0, greedy(problem)) is None
+    assert allot(greedy_packing(problem), PLENTY, 0, greedy(problem)) is None
     assert verify(problem, solve(problem, Budget(exact_variables=0))) == ()
 
 
@@ -75,7 +75,7 @@ def test_the_choice_bounds_every_placement(problem: Problem):
 @given(problems())
 def test_what_is_allotted_is_legal_and_the_optimum(problem: Problem):
     uncut = replace(problem, cuts=())
-    answer = allot(uncut, PLENTY, 0, greedy(uncut))
+    answer = allot(greedy_packing(uncut), PLENTY, 0, greedy(uncut))
     if answer is not None:
         assert verify(uncut, answer) == ()
         assert higher(answer.objective, np.array(brute(uncut).tiers)) == 0

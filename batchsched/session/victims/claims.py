@@ -42,8 +42,9 @@ class Claims:
         }
         self._patience: dict[str, int] = {}
         for one in walked:
-            for placed in one.placed:
-                self.count(one.gang.queue, frame.vectors(placed.pod)[0])
+            if one.placed:
+                amounts = [frame.vectors(placed.pod)[0] for placed in one.placed]
+                self.count(one.gang.queue, np.sum(amounts, axis=0, dtype=np.int64))
 
     def count(self, queue: str, amount: IntArray) -> None:
         """Count what a queue's gang gains [R], or with a minus loses."""

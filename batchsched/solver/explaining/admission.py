@@ -35,14 +35,14 @@ def fits_alone(problem: Problem) -> bool:
 def fits_with_quotas(problem: Problem, change: Quota | Together) -> bool:
     """The same with quotas changed: where no packing has to count against them, nodes are not asked again."""
     changed = apply(problem, change)
-    if not _plain(problem):
+    if not plain(problem):
         return fits_alone(changed)
     return (
         not quotas_short(changed, problem) and not np.any(shortage_of_pods(problem)) and _placeable(problem)
     )
 
 
-def _plain(problem: Problem) -> bool:
+def plain(problem: Problem) -> bool:
     """Whether counting says all: neither rows nor levels of subgroups are to be kept."""
     return not problem.rows and bool(np.all(problem.sub_required == NONE))
 
@@ -50,16 +50,16 @@ def _plain(problem: Problem) -> bool:
 @lru_cache(maxsize=8)
 def _placeable(problem: Problem) -> bool:
     """Whether the nodes take the only gang, which exists and which its quotas admit."""
-    plain = _plain(problem)
+    counts = plain(problem)
     found = room(problem)
-    if plain and (found.fits or len(problem.count) == 1):
+    if counts and (found.fits or len(problem.count) == 1):
         return found.fits
     rigid = int(needs(problem)[0]) == int(problem.count.sum())
     if not found.fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
         return False
     if len(problem.free) <= _SMALL and int(np.count_nonzero(fitting(problem))) <= _PAIRS:
         return bool(solve_exact(problem, _BUDGET, seed=0).taken[0])
-    return found.fits if plain else Packing(problem).try_gang(0) is not None
+    return found.fits if counts else Packing(problem).try_gang(0) is not None
 
 
 def shortage_of_pods(problem: Problem) -> IntArray:

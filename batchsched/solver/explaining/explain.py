@@ -109,7 +109,7 @@ class Explainer:
         quick = Probe(partial(_fits, own.problem), _QUICK)
         thorough = Probe(lambda change: self._admits(own.named(change), gang), _THOROUGH)
         blamed: Cause | None = None
-        for family in families(own.problem, self._types, self._above):
+        for family in families(own.problem, self._types, self._above, self._resolve is not None):
             blamed = blamed or (family.cause if family.cause in _FIRST else None)
             found = smallest(family, quick)
             if self._resolve is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.explaining.admission import passing, quotas_short, shortage_of_pods
+from batchsched.solver.explaining.admission import passing, plain, quotas_short, shortage_of_pods
 from batchsched.solver.explaining.counting import Room, minimum, room
 from batchsched.solver.explaining.relaxation import (
     Level,
@@ -114,7 +114,7 @@ def _pruned(change: Relaxation, admits: Probe) -> Relaxation:
 
 
 def families(
-    problem: Problem, types: Sequence[IntArray], above: Callable[[int], Sequence[int]]
+    problem: Problem, types: Sequence[IntArray], above: Callable[[int], Sequence[int]], others: bool = True
 ) -> Iterator[Family]:
     """What may admit the only gang of a problem (`leftover.alone`), the gentlest kind of change first.
 
@@ -122,6 +122,8 @@ def families(
       problem: the gang's own problem on what is left.
       types: node numbers by type, equal in size.
       above: the levels wider than a level, the finest first.
+      others: other gangs may take of what is added; where they do not and counting says all, a quota needs exactly
+        what it is short of.
     """
     lacking = shortage_of_pods(problem)
     pods = tuple(Pods(c, int(lacking[c])) for c in np.flatnonzero(lacking).tolist())
@@ -129,8 +131,10 @@ def families(
         yield Family(Cause.TOO_FEW_PODS, partial(_always, together(*pods)))
         problem = apply(problem, Together(pods))
     quotas = quotas_short(problem)
-    if quotas:
+    if quotas and (others or not plain(problem)):
         yield Family(Cause.QUOTA, partial(_loosened, pods, quotas), EIGHTHS, EIGHTHS * _TIMES)
+    elif quotas:
+        yield Family(Cause.QUOTA, partial(_always, together(*pods, *quotas)))
     first: tuple[Relaxation, ...] = (*pods, *quotas)
     for change in _levels(problem, above):
         yield Family(Cause.TOPOLOGY, partial(_always, together(*first, change)))
