@@ -16,7 +16,7 @@ from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.greedy import greedy_packing
 from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, UNLIMITED, Budget, Problem, Solution
+from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, Problem, Solution
 from batchsched.solver.subset import only
 from batchsched.solver.worth import higher, tier_values
 
@@ -56,7 +56,7 @@ def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solut
     binding = packing.room.quotas.binding
     if not binding.any():
         return None
-    contended = problem.quota_member[binding].any(axis=0)
+    contended: BoolArray = problem.quota_member[binding].any(axis=0)
     some = only(one_node(problem), contended)
     choice = some.restored(solve_exact(some.problem, most, seed))
     if higher(choice.bound, choice.objective):
