@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
 
 from batchsched.cache.cache import PODS
 from batchsched.cache.feed import GROUPS
@@ -28,6 +28,8 @@ _LOG: Final = logging.getLogger(__name__)
 FAILED: Final = "FailedScheduling"
 LOOKS: Final = 1.0
 """Seconds between two looks at what was held back."""
+REST: Final = 30.0
+"""Seconds after which reports that broke begin again."""
 
 
 class Teller:
@@ -55,6 +57,7 @@ class Teller:
         self._clock = clock
         self._verdicts = Verdicts()
         self._telling: asyncio.Task[None] | None = None
+        self._resting = False
         self._courtesy = courtesy = Courtesy(clock, busy)
         self.recorder = Recorder(events, clock, courtesy, name, f"{name}-{socket.gethostname()}")
         self.status = StatusController(
@@ -133,13 +136,12 @@ class Teller:
 
     def begin(self) -> None:
         """Begin to tell."""
-        self._telling = asyncio.create_task(self._tell(), name="reports")
-        self._telling.add_done_callback(_ended)
+        self._start(self._tell())
 
     async def settle(self) -> None:
         """Write what is left to say of gangs and queues: no pod is bound any more."""
         self._courtesy.hurry = True
-        if self._telling is not None and not self._telling.done():
+        if self._telling is not None and not self._telling.done() and not self._resting:
             await self.status.drain()
 
     async def end(self) -> None:
@@ -148,11 +150,29 @@ class Teller:
         if telling is None:
             return
         try:
-            if not telling.done():
+            if not telling.done() and not self._resting:
                 await self.recorder.drain()
         finally:
             telling.cancel()
             await asyncio.wait([telling])
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._telling = asyncio.create_task(work, name="reports")
+        self._telling.add_done_callback(self._ended)
+
+    def _ended(self, running: asyncio.Task[None]) -> None:
+        """Complain when telling broke, and begin again after a while; pods are scheduled all the same."""
+        if running.cancelled() or running.exception() is None:
+            return
+        _LOG.error("status and Events are not written for %g s: a defect", REST, exc_info=running.exception())
+        if self._telling is running:
+            self._resting = True
+            self._start(self._again())
+
+    async def _again(self) -> None:
+        await self._clock.sleep(REST)
+        self._resting = False
+        await self._tell()
 
     async def _tell(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -163,9 +183,3 @@ class Teller:
 
 def _key(entity: Entity) -> str:
     return entity.identity.removeprefix(ALONE)
-
-
-def _ended(running: asyncio.Task[None]) -> None:
-    """Complain when nobody tells any more; pods are scheduled all the same."""
-    if not running.cancelled() and running.exception() is not None:
-        _LOG.error("status and Events are written no more", exc_info=running.exception())

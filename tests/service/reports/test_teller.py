@@ -12,7 +12,7 @@ from batchsched.model.pod import SchedulingGate
 from batchsched.model.snapshot import Snapshot
 from batchsched.service.reports.observed import Observed
 from batchsched.service.reports.page import EVENTS
-from batchsched.service.reports.teller import Teller
+from batchsched.service.reports.teller import REST, Teller
 from batchsched.service.reports.verdicts import ARRIVING
 from tests.service.reports.office import Desk, known
 from tests.service.town import Town
@@ -139,3 +139,27 @@ async def test_eviction_is_told_to_the_victim():
     town = Reported(cluster((node("n0"),), pods=(known(pod("old", on="n0")),)))
     town.teller.evicted(town.cache.get("pods", "team/old"), "Preempted", "Preempted by team/new on node n0")
     assert told(await town.events(), "old") == {"Preempted": "Preempted by team/new on node n0"}
+
+
+async def test_whatever_breaks_the_reports_they_begin_again_after_a_while(caplog, monkeypatch):
+    town = Reported(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    turns: list[int] = []
+
+    async def breaks_once() -> None:
+        turns.append(1)
+        if len(turns) == 1:
+            raise ValueError("a defect")
+
+    monkeypatch.setattr(town.teller.status, "turn", breaks_once)
+    town.teller.begin()
+    for _ in range(int(3 * REST)):
+        for _ in range(5):
+            await asyncio.sleep(0)
+        town.clock.turn(0.5)
+    assert len(turns) > 1
+    assert caplog.text.count("status and Events are not written for") == 1
+    ending = asyncio.create_task(town.teller.end())
+    for _ in range(20):
+        await asyncio.sleep(0)
+        town.clock.turn(0.02)
+    await ending
