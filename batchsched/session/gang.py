@@ -46,6 +46,7 @@ class Members:
       gang, run: what was worked out of this record, until a member comes or goes.
       lasting: a gang, and its problem by itself, as it stays when running gangs end.
       admitted: a gang, and what admission made of it.
+      turned: a gang, and the same in the share that it stood in last.
       hope: a gang, and whether an empty cluster would take it.
     """
 
@@ -58,6 +59,7 @@ class Members:
     run: "Run | None" = None
     lasting: "tuple[Gang, Problem] | None" = None
     admitted: "tuple[Gang, Gang | Refusal] | None" = None
+    turned: "tuple[Gang, Gang] | None" = None
     hope: "tuple[Gang | None, bool] | None" = None
 
     @property

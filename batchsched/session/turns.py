@@ -1,17 +1,22 @@
 """Turns: queues go one after the other, each with its next gang, and every turn counts as if it had been placed."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush, heapreplace
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.ordering.entitlements import siblings_of
 from batchsched.ordering.fairness.policy import FairnessPolicy
+from batchsched.ordering.fairness.siblings import repeated
 from batchsched.ordering.policy import FloatArray, GangColumns, Policy, order
 from batchsched.ordering.shares import Entitlements, Shares
 from batchsched.session.gang import Entitled, Gang
+
+_AT_ONCE: Final = 64
+"""Turns of a queue that are worked out together: few enough that little is in vain when a gang is cut."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,56 +78,147 @@ class Orders:
         return places
 
 
+class _Next(NamedTuple):
+    """Who is next in a subtree.
+
+    Args:
+      head: the place of the gang in the order of gangs.
+      asked: [R] what it asks for at least.
+      total: [R] what all its pods ask for.
+      stage: 0 inside the guarantee, 1 inside the fair share, 2 beyond it: of the row that has the turn.
+      rank: of that row among its siblings, the smallest is next.
+    """
+
+    head: float
+    asked: IntArray
+    total: IntArray
+    stage: int
+    rank: tuple[float, ...]
+
+
 class Round:
-    """The tree while its queues take turns: usage grows as gangs are counted."""
+    """The tree while its queues take turns: usage grows as gangs are counted.
+
+    Who is next among siblings depends on each one's own row only, so that a turn moves one row a level: the ranks of
+    the others stand. Those of a queue's next gangs are worked out many at once, as if it alone had turns.
+    """
 
     def __init__(self, standing: Standing, gangs: Sequence[Gang], orders: Orders) -> None:
         shares = standing.shares
-        count = len(shares)
         self._entitled = standing.entitled
         self._policies = standing.policies
         self._parent = shares.parent.tolist()
         self._spans = shares.spans().tolist()
         self._usage = shares.usage.copy()
-        self._head = np.full(count, math.inf)
-        self._candidate = np.zeros_like(self._usage)
-        self._best = [-1] * count
         self._lines = _lines(shares, standing.policies, gangs, orders)
+        self._prepared: list[list[_Next]] = [[] for _ in self._lines]
+        """By row, what is known of the last gangs of its line, the next one last."""
         live = shares.with_usage(self._usage)
         self._siblings = {
-            row: siblings_of(live, standing.entitled, row, self._head[begin:end])
+            row: siblings_of(live, standing.entitled, row)
             for row, (begin, end) in enumerate(self._spans)
             if begin < end
         }
         self._strict = _strict(shares, standing.policies)
         self._ahead: dict[int, Gang] = {}
-        for row in reversed(range(count)):
-            self._renew(row)
+        self._stage = [0] * len(shares)
+        self._heaps: list[list[tuple[tuple[float, ...], int, _Next]]] = [[] for _ in self._lines]
+        """By row, the children that have somebody waiting, the next one first."""
+        for row in reversed(range(1, len(shares))):
+            if (found := self._next_of(row)) is not None:
+                heappush(self._heaps[self._parent[row]], self._ranked(row, found))
 
     def __iter__(self) -> "Round":
         return self
 
     def __next__(self) -> Gang:
         """Take the next turn."""
-        if math.isinf(self._head[0]):
+        if not self._heaps[0]:
             raise StopIteration
-        row = 0
-        while self._spans[row][0] < self._spans[row][1]:
-            row = self._best[row]
-        head, gang = self._lines[row].pop()
-        path = [row]
-        while self._parent[path[-1]] > 0:
-            path.append(self._parent[path[-1]])
-        gang = replace(gang, entitled=self._what_for(np.array(path), asked_by(gang)))
+        path = [self._heaps[0][0][1]]
+        while self._heaps[path[-1]]:
+            path.append(self._heaps[path[-1]][0][1])
+        path.reverse()
+        row = path[0]
+        (head, gang), turn = self._lines[row].pop(), self._prepared[row].pop()
+        gang = _standing_in(self._what_for(path), gang)
         if self._strict[row] >= 0:
             gang = self._in_line(self._strict[row], gang)
-        gang, rest = self._cut(np.array(path), gang)
+        gang, rest = self._cut(path, gang)
+        total = turn.total
         if rest is not None:
             self._lines[row].append((head, rest))
-        self._usage[path] += total_of(gang)
-        for one in (*path, 0):
-            self._renew(one)
+            self._prepared[row].clear()
+            total = total_of(gang)
+        for one in path:
+            self._usage[one] += total
+        for one in path:
+            self._move_on(one)
         return gang
+
+    def _move_on(self, row: int) -> None:
+        """Put a row that had the turn where it belongs among its siblings, or take it out."""
+        heap, found = self._heaps[self._parent[row]], self._next_of(row)
+        if found is None:
+            heappop(heap)
+        else:
+            heapreplace(heap, self._ranked(row, found))
+
+    def _next_of(self, row: int) -> "_Next | None":
+        """Return the next gang of a row's subtree, None when nobody waits there."""
+        if self._spans[row][0] < self._spans[row][1]:
+            heap = self._heaps[row]
+            if not heap:
+                return None
+            best = heap[0][2]
+            ((stage, rank),) = self._ranks(row, [best.head], best.asked[None], self._usage[row][None])
+            return _Next(best.head, best.asked, best.total, stage, rank)
+        if not self._prepared[row] and self._lines[row]:
+            self._prepare(row)
+        return self._prepared[row][-1] if self._prepared[row] else None
+
+    def _prepare(self, row: int) -> None:
+        """Work out the turns of the next gangs of a queue, each with those before it counted."""
+        line = self._lines[row][: -_AT_ONCE - 1 : -1]
+        heads = [head for head, _ in line]
+        asked = np.array([asked_by(gang) for _, gang in line])
+        total = np.array([total_of(gang) for _, gang in line])
+        usage = self._usage[row] + np.cumsum(total, axis=0) - total
+        ranks = self._ranks(row, heads, asked, usage)
+        found = [
+            _Next(head, needs, every, stage, rank)
+            for head, needs, every, (stage, rank) in zip(heads, asked, total, ranks, strict=True)
+        ]
+        self._prepared[row] = found[::-1]
+
+    def _ranked(self, row: int, found: "_Next") -> tuple[tuple[float, ...], int, "_Next"]:
+        self._stage[row] = found.stage
+        return found.rank, row, found
+
+    def _ranks(
+        self, row: int, heads: Sequence[float], asked: IntArray, usage: IntArray
+    ) -> list[tuple[int, tuple[float, ...]]]:
+        """Tell what a row's turn would be like among its siblings, with one gang or another next.
+
+        Args:
+          row: whose turn.
+          heads: G places of its next gang.
+          asked: [G, R] what that gang asks for at least.
+          usage: [G, R] what the row uses before.
+
+        Returns: G stages, and ranks, the smallest of which is next.
+        """
+        parent = self._parent[row]
+        guarantee, fair = self._entitled.guarantee[row], self._entitled.fair[row]
+        stage = np.where(
+            _inside_guarantee(usage, asked, guarantee), 0, np.where(_inside(usage, asked, fair), 1, 2)
+        ).tolist()
+        if self._policies[parent].strict:
+            return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
+        siblings = repeated(self._siblings[parent], row - self._spans[parent][0], usage, np.array(heads))
+        keys = self._policies[parent].key(siblings, asked).reshape(len(heads), -1).tolist()
+        before = -int(siblings.priority[0])
+        return [(one, (one, before, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]
 
     def _in_line(self, row: int, gang: Gang) -> Gang:
         """Put a gang behind the one before it in a strict subtree: it starts after that, in no better share."""
@@ -133,13 +229,14 @@ class Round:
             self._ahead[row] = gang
         return gang
 
-    def _what_for(self, path: IntArray, needs: IntArray) -> Entitled:
+    def _what_for(self, path: Sequence[int]) -> Entitled:
         """Tell in which share a gang stands: one guarantee on its way to the root is enough, or all fair shares."""
-        if self._guaranteed(path, needs).any():
+        stages = [self._stage[row] for row in path]
+        if 0 in stages:
             return Entitled.GUARANTEE
-        return Entitled.FAIR if self._fair(path, needs).all() else Entitled.BORROWING
+        return Entitled.BORROWING if 2 in stages else Entitled.FAIR
 
-    def _cut(self, path: IntArray, gang: Gang) -> tuple[Gang, Gang | None]:
+    def _cut(self, path: Sequence[int], gang: Gang) -> tuple[Gang, Gang | None]:
         """Take surplus off a gang that is not inside the same share; it has a turn of its own."""
         if gang.entitled is Entitled.BORROWING or gang.size == max(1, gang.need) or len(gang.parts) > 1:
             return gang, None
@@ -166,44 +263,24 @@ class Round:
         rest = replace(gang, parts=(replace(part, pods=others),), need=0, needs=0 * gang.needs, follows=True)
         return replace(gang, parts=(replace(part, pods=first),)), rest
 
-    def _guaranteed(self, rows: IntArray | slice, needs: IntArray) -> BoolArray:
-        """[Q'] where all that is asked of guaranteed resources is inside the guarantee."""
-        guarantee = self._entitled.guarantee[rows]
-        covered = (guarantee > 0) & (needs > 0)
-        inside = self._usage[rows] + needs <= guarantee
-        return np.asarray(covered.any(axis=1) & (inside | ~covered).all(axis=1))
 
-    def _fair(self, rows: IntArray | slice, needs: IntArray) -> BoolArray:
-        inside = (self._usage[rows] + needs <= self._entitled.fair[rows]) | (needs == 0)
-        return np.asarray(inside.all(axis=1))
+def _standing_in(share: Entitled, gang: Gang) -> Gang:
+    """Return a gang in a share; the same one as in the session before, where nothing has changed."""
+    known = gang.members.turned
+    if known is None or known[0] is not gang or known[1].entitled is not share:
+        known = gang.members.turned = gang, replace(gang, entitled=share)
+    return known[1]
 
-    def _renew(self, row: int) -> None:
-        """Find out anew who goes next in a row's subtree."""
-        begin, end = self._spans[row]
-        if begin == end:
-            line = self._lines[row]
-            self._head[row], needs = (line[-1][0], asked_by(line[-1][1])) if line else (math.inf, None)
-            if needs is not None:
-                self._candidate[row] = needs
-            return
-        best = self._next_child(row, slice(begin, end))
-        self._best[row] = best
-        self._head[row] = self._head[best]
-        self._candidate[row] = self._candidate[best]
 
-    def _next_child(self, row: int, below: slice) -> int:
-        waiting = np.flatnonzero(np.isfinite(self._head[below]))
-        if len(waiting) < 2:
-            return int(below.start + (waiting[0] if len(waiting) else 0))
-        if self._policies[row].strict:
-            return int(below.start + np.argmin(self._head[below]))
-        siblings, candidate = self._siblings[row], self._candidate[below]
-        stage = np.where(self._guaranteed(below, candidate), 0, np.where(self._fair(below, candidate), 1, 2))
-        key = self._policies[row].key(siblings, candidate)
-        places = np.lexsort(
-            (self._head[below], key, -siblings.priority, stage, ~np.isfinite(self._head[below]))
-        )
-        return int(below.start + places[0])
+def _inside_guarantee(usage: IntArray, asked: IntArray, guarantee: IntArray) -> BoolArray:
+    """[G] where all that is asked of guaranteed resources is inside the guarantee [R]."""
+    covered = (guarantee > 0) & (asked > 0)
+    return np.asarray(covered.any(axis=1) & ((usage + asked <= guarantee) | ~covered).all(axis=1))
+
+
+def _inside(usage: IntArray, asked: IntArray, fair: IntArray) -> BoolArray:
+    """[G] where all that is asked is inside the fair share [R]."""
+    return np.asarray(((usage + asked <= fair) | (asked == 0)).all(axis=1))
 
 
 def _strict(shares: Shares, policies: Sequence[FairnessPolicy]) -> list[int]:
@@ -220,9 +297,13 @@ def _lines(
 ) -> list[list[tuple[float, Gang]]]:
     """By row, its own gangs with their places, the next one last."""
     lines: list[list[tuple[float, Gang]]] = [[] for _ in range(len(shares))]
+    known: dict[str, tuple[list[tuple[float, Gang]], list[float]]] = {}
     for at, gang in enumerate(gangs):
-        row = shares.home(gang.queue)
-        lines[row].append((float(orders.places(policies[row].gangs)[at]), gang))
+        mine = known.get(gang.queue)
+        if mine is None:
+            row = shares.home(gang.queue)
+            mine = known[gang.queue] = lines[row], orders.places(policies[row].gangs).tolist()
+        mine[0].append((mine[1][at], gang))
     for line in lines:
         line.sort(key=lambda one: -one[0])
     return lines
@@ -235,6 +316,10 @@ def asked_by(gang: Gang) -> IntArray:
 
 def total_of(gang: Gang) -> IntArray:
     """[R] what all the pods of a gang that wait ask for."""
+    if len(gang.parts) == 1:
+        (part,) = gang.parts
+        count = len(part.pods)
+        return gang.needs if count == gang.need else part.pod_class.requests * count
     total = np.zeros_like(gang.needs)
     for part in gang.parts:
         total = total + part.pod_class.requests * len(part.pods)

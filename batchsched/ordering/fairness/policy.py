@@ -42,7 +42,11 @@ class FairnessPolicy(Protocol):
         ...
 
     def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
-        """Return [S] who is next, the smallest first, were each given its `candidate` [S, R]; ties go to `head`."""
+        """Return [S] who is next, the smallest first, were each given its `candidate` [S, R]; ties go to `head`.
+
+        A key of several parts is [S, K], the first part first. Each row follows from that row of the siblings only:
+        the same sibling has the same key among whatever others it stands.
+        """
         ...
 
     def above(self, siblings: Siblings, sibling: int) -> BoolArray:

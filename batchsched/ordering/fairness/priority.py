@@ -34,10 +34,8 @@ class Priority(FairShare):
 
     @override
     def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
-        """Order by priority, then by what was borrowed by weight."""
-        both = np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)])
-        _, places = np.unique(both, axis=1, return_inverse=True)
-        return places.reshape(-1).astype(np.float64)
+        """[S, 2]: by priority, then by what was borrowed by weight."""
+        return np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)], axis=1)
 
 
 def buckets(priority: IntArray) -> list[IntArray]:

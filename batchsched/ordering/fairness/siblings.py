@@ -4,8 +4,8 @@ Letters: S siblings, R resources. Amounts are int64 in base units and never comp
 divides them by what the whole cluster has first.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from batchsched.ordering.policy import FloatArray, IntArray
 
 BoolArray = NDArray[np.bool_]
+Number = TypeVar("Number", np.int64, np.float64)
 
 UNLIMITED: Final = np.iinfo(np.int64).max // 4
 """The amount where nothing is set; the same as the solver's, and small enough to be added up."""
@@ -91,6 +92,29 @@ class Claim:
     def touched(self) -> BoolArray:
         """[R] the resources of which the reclaimer gains what the victim loses."""
         return (self.gains > 0) & (self.loses > 0)
+
+
+def repeated(siblings: Siblings, at: int, usage: IntArray, head: FloatArray) -> Siblings:
+    """Return one sibling as many: each with a usage [N, R] and a next gang [N] of its own, all else the same."""
+    count = len(usage)
+
+    def rows(amounts: NDArray[Number]) -> NDArray[Number]:
+        return np.broadcast_to(amounts[at], (count, *amounts.shape[1:]))
+
+    return replace(
+        siblings,
+        names=siblings.names[at : at + 1] * count,
+        weight=rows(siblings.weight),
+        priority=rows(siblings.priority),
+        guarantee=rows(siblings.guarantee),
+        floor=rows(siblings.floor),
+        ceiling=rows(siblings.ceiling),
+        limit=rows(siblings.limit),
+        usage=usage,
+        history=rows(siblings.history),
+        fair=rows(siblings.fair),
+        head=head,
+    )
 
 
 def portions(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:

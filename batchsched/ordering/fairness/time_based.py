@@ -101,20 +101,12 @@ class TimeBased(FairShare):
 
     @override
     def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
-        """Rank by fair share, guarantee, priority, then saturation."""
+        """[S, 4]: by fair share, guarantee, priority, then saturation."""
         after = siblings.usage + candidate
         over_fair = (siblings.usage > siblings.fair).any(axis=1)
         over_guarantee = (after > siblings.guarantee).any(axis=1)
-        ranks = np.stack(
-            [
-                over_fair,
-                over_guarantee,
-                -siblings.priority.astype(np.float64),
-                self._saturation(siblings, after),
-            ]
-        )
-        _, places = np.unique(ranks, axis=1, return_inverse=True)
-        return places.reshape(-1).astype(np.float64)
+        priority = -siblings.priority.astype(np.float64)
+        return np.stack([over_fair, over_guarantee, priority, self._saturation(siblings, after)], axis=1)
 
     @override
     def may_reclaim(self, siblings: Siblings, claim: Claim) -> bool:

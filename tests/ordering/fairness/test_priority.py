@@ -25,5 +25,5 @@ def test_next_is_the_highest_priority_then_who_borrowed_least():
     shares = shares_of(queues, cluster(cpu=9000), {"a": [2000], "b": [1000], "c": [5000]})
     siblings = siblings_of(shares, entitlements(shares, [Priority()] * len(shares)), 0)
     keys = Priority().key(siblings, np.zeros_like(siblings.usage))
-    order = [siblings.names[at] for at in np.argsort(keys).tolist()]
+    order = [siblings.names[at] for at in np.lexsort(keys.T[::-1]).tolist()]
     assert order == ["c", "default", "b", "a"]

@@ -1,8 +1,14 @@
 """Shares of the cluster: raw units are never compared."""
 
 import numpy as np
+import pytest
+from hypothesis import given
 
-from batchsched.ordering.fairness.siblings import dominant, per_weight, portions, sizes
+from batchsched.ordering.entitlements import siblings_of
+from batchsched.ordering.fairness.registry import known, make
+from batchsched.ordering.fairness.siblings import dominant, per_weight, portions, repeated, sizes
+from batchsched.ordering.known import POLICIES
+from tests.ordering.fairness.trees import case, trees
 
 CAPACITY = np.array([10_000, 2**40, 8, 0])
 WEIGHED = np.array([True, True, True, False])
@@ -28,3 +34,22 @@ def test_size_of_a_demand_without_weighed_resources_is_that_of_the_others():
 def test_with_weight_0_anything_is_infinite_and_nothing_is_nothing():
     found = per_weight(np.array([0.0, 0.5, 0.5]), np.array([0.0, 0.0, 2.0]))
     assert found.tolist() == [0.0, np.inf, 0.25]
+
+
+@pytest.mark.parametrize("name", sorted({*known(), *POLICIES}))
+@given(trees())
+def test_a_siblings_key_is_the_same_among_whatever_others(name, shares):
+    # Turns are taken by it: a sibling's keys are worked out alone, for many of its gangs at once.
+    policy = make(name, {})
+    found = case(shares, policy)
+    head = np.arange(len(shares), dtype=np.float64)
+    for parent in found.parents():
+        begin, end = shares.spans()[parent].tolist()
+        siblings = siblings_of(found.shares, found.entitled, parent, head[begin:end])
+        together = policy.key(siblings, siblings.demand).tolist()
+        for at in range(len(siblings)):
+            twice = repeated(
+                siblings, at, np.repeat(siblings.usage[[at]], 2, axis=0), siblings.head[[at, at]]
+            )
+            alone = policy.key(twice, np.repeat(siblings.demand[[at]], 2, axis=0)).tolist()
+            assert alone == [together[at]] * 2

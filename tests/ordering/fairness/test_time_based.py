@@ -109,5 +109,7 @@ def test_order_is_fair_share_then_quota_then_priority_then_saturation():
     shares = shares_of(queues, cluster(gpu=20), used, waits)
     siblings = siblings_of(shares, entitlements(shares, [TimeBased()] * len(shares)), 0)
     keys = TimeBased().key(siblings, np.full_like(siblings.usage, 1))
-    order = [siblings.names[at] for at in np.argsort(keys).tolist() if siblings.names[at] != "default"]
+    order = [
+        siblings.names[at] for at in np.lexsort(keys.T[::-1]).tolist() if siblings.names[at] != "default"
+    ]
     assert order == ["quota", "urgent", "low", "over"]
