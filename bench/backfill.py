@@ -1,6 +1,7 @@
 """Reservations on a batch trace: what backfilling around them is worth, and whether they hold."""
 
 import argparse
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean as mean
@@ -15,14 +16,22 @@ from batchsched.sim.result import RunResult
 from batchsched.sim.run import RunSettings, run
 from batchsched.sim.swf import Swf, read, workload
 
-MODES: Final[dict[str, dict[str, Any]]] = {
+ORDERED: Final[dict[str, dict[str, Any]]] = {
     "in turn": {"selection": "ordered", "blocking": True, "backfill": "none"},
     "whoever fits": {"selection": "ordered", "blocking": False, "backfill": "none"},
-    "reserved": {"selection": "ordered", "blocking": True, "backfill": "easy"},
+    "reserved": {"selection": "ordered", "backfill": "easy"},
+    "kept": {"selection": "ordered", "backfill": "kept"},
 }
-"""How gangs pass each other: not at all, freely, or around the head's reservation."""
+"""How gangs pass each other: not at all, freely, around the head's reservation, or around one that is kept."""
+WEIGHT: Final[dict[str, dict[str, Any]]] = {
+    "whoever fits": {"selection": "weight", "backfill": "none"},
+    "reserved": {"selection": "weight", "backfill": "easy"},
+    "kept": {"selection": "weight", "backfill": "kept"},
+}
+"""The same where the solver chooses by weight."""
 CLOSE: Final = 0.1
 """An estimate is good when it is off by no more than this part of the wait that was left."""
+Counts = Counter[str]
 
 
 @dataclass(slots=True)
@@ -57,40 +66,50 @@ class Watched:
         return decision
 
 
-def play(trace: Swf, policy: str, mode: str, exact: bool) -> tuple[RunResult, Promises]:
-    """Run a trace under a policy in one of the modes."""
+def play(trace: Swf, profile: Profile, exact: bool) -> tuple[RunResult, Promises]:
+    """Run a trace under a profile."""
     rows = [replace(row, estimate=row.runtime) for row in trace.rows] if exact else list(trace.rows)
-    profile = Profile.model_validate(MODES[mode] | {"policy": {"name": policy}})
     promises = Promises()
     result = run(
         workload(rows, trace.processors, "swf"),
         lambda snapshot: promises.follower(snapshot, profile),
-        RunSettings(policy, window=profile.session_window),
+        RunSettings(profile.policy.name, window=profile.session_window),
     )
     return result, promises
 
 
-def kept(result: RunResult, promises: Promises) -> tuple[int, int, int, int]:
-    """Count (first reservations, those whose gang started no later, all estimates, those within a tenth)."""
+def kept(result: RunResult, promises: Promises) -> Counts:
+    """Count what was reserved, and what came of it."""
     started = {gang.key: gang.started for gang in result.gangs}
-    first = in_time = every = close = 0
+    counts: Counts = Counter()
     for key, made in promises.made.items():
         start = started[key]
         if start is None:
             continue
-        first += 1
-        in_time += start <= made[0][1]
+        counts["heads"] += 1
+        counts["in time"] += start <= made[0][1]
         for now, named in made:
-            every += 1
-            close += abs(named - start) <= max(1.0, CLOSE * (start - now))
-    return first, in_time, every, close
+            counts["estimates"] += 1
+            counts["close"] += abs(named - start) <= max(1.0, CLOSE * (start - now))
+    return counts
+
+
+def told(counts: Counts) -> str:
+    """Say in one line what was promised and what was kept."""
+    return (
+        f"{counts['in time']} of {counts['heads']} heads no later than first reserved, "
+        f"{counts['close']} of {counts['estimates']} estimates within a tenth"
+    )
 
 
 def main(arguments: list[str]) -> int:
     """Play a trace under each policy, without backfilling and with, and say what was promised and kept."""
     parser = argparse.ArgumentParser(prog="backfill", description=__doc__)
     parser.add_argument("trace", type=Path, help="in the Standard Workload Format")
-    parser.add_argument("--policy", nargs="+", default=["fcfs", "sjf", "saf"])
+    parser.add_argument("--policy", nargs="+", default=["fcfs", "sjf", "saf", "headroom"])
+    parser.add_argument("--selection", choices=("ordered", "weight"), default="ordered")
+    parser.add_argument("--promise", type=float, default=50.0, help="the slowdown from which a start is kept")
+    parser.add_argument("--modes", nargs="+", help="only some ways to pass each other")
     parser.add_argument("--jobs", type=int, default=1024)
     parser.add_argument(
         "--skip", type=int, nargs="+", default=[0], help="rows before the first; several windows"
@@ -98,24 +117,19 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--estimated", action="store_true", help="take run times as users stated them")
     chosen = parser.parse_args(arguments)
     whole = read(chosen.trace)
+    modes = ORDERED if chosen.selection == "ordered" else WEIGHT
     for policy in chosen.policy:
-        slowdowns: dict[str, list[float]] = {mode: [] for mode in MODES}
-        worst: dict[str, list[float]] = {mode: [] for mode in MODES}
-        counts = [0, 0, 0, 0]
-        for skip in chosen.skip:
-            trace = replace(whole, rows=whole.rows[skip : skip + chosen.jobs])
-            for mode in MODES:
-                result, promises = play(trace, policy, mode, not chosen.estimated)
+        for mode in chosen.modes or modes:
+            stated = {"policy": {"name": policy}, "promiseSlowdown": chosen.promise}
+            profile = Profile.model_validate(modes[mode] | stated)
+            slowdowns, worst, counts = [], [], Counts()
+            for skip in chosen.skip:
+                trace = replace(whole, rows=whole.rows[skip : skip + chosen.jobs])
+                result, promises = play(trace, profile, not chosen.estimated)
                 metrics = result.metrics()
-                slowdowns[mode].append(metrics.mean_slowdown)
-                worst[mode].append(metrics.worst_slowdown)
-                counts = [a + b for a, b in zip(counts, kept(result, promises), strict=True)]
-        for mode in MODES:
-            print(
-                f"{policy:6} {mode:12} mean slowdown {mean(slowdowns[mode]):9.2f}, worst {mean(worst[mode]):9.0f}"
-            )
-        print(
-            f"{policy:6} {counts[1]} of {counts[0]} heads no later than first reserved; "
-            f"{counts[3]} of {counts[2]} estimates within a tenth"
-        )
+                slowdowns.append(metrics.mean_slowdown)
+                worst.append(metrics.worst_slowdown)
+                counts += kept(result, promises)
+            found = f"{policy:8} {mode:12} mean slowdown {mean(slowdowns):9.2f}, worst {mean(worst):9.0f}"
+            print(f"{found}; {told(counts)}" if counts else found, flush=True)
     return 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
-from batchsched.model.decision import SetAside
+from batchsched.model.decision import Reservation, SetAside
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.podgroup import PodGroup
@@ -68,7 +68,8 @@ class Snapshot:
     `pods` are all pods that have not finished, bound and pending. `held` are gangs that wait at Permit since an
     earlier session. `resting` are the identities of gangs (`namespace/name`, and `pod/` before it for a pod alone) that
     do not take part, since nothing can have helped them after they were refused. `usage` is what queues used lately,
-    decayed up to now; no policy that looks at it, no usage.
+    decayed up to now; no policy that looks at it, no usage. `reservations` are the starts that the session before told,
+    in its order.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -93,4 +94,5 @@ class Snapshot:
     held: tuple[HeldGang, ...] = ()
     resting: tuple[str, ...] = ()
     usage: tuple[QueueUsage, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
     set_aside: tuple[SetAside, ...] = ()

@@ -19,7 +19,7 @@ from batchsched import __version__
 from batchsched.errors import InvalidInput, RecordTampered
 from batchsched.manifests.write import from_json, to_json
 from batchsched.model.complaint import complaints
-from batchsched.model.decision import Decision, SetAside
+from batchsched.model.decision import Decision, Reservation, SetAside
 from batchsched.model.snapshot import HeldGang, QueueUsage, Snapshot
 from batchsched.record.answers import NOTHING, Answers
 from batchsched.settings.schema import Profile
@@ -61,6 +61,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     answers: Answers = NOTHING
     resting: tuple[str, ...] = ()
     usage: tuple[QueueUsage, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -87,6 +88,7 @@ def encode(record: Record) -> tuple[bytes, str]:
         answers=record.answers,
         resting=record.snapshot.resting,
         usage=record.snapshot.usage,
+        reservations=record.snapshot.reservations,
     )
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
@@ -138,6 +140,7 @@ def read(path: Path) -> Record:
         held=session.held,
         resting=session.resting,
         usage=session.usage,
+        reservations=session.reservations,
         set_aside=session.set_aside,
     )
     return Record(

@@ -14,7 +14,7 @@ from batchsched.framework.binding import unreserve
 from batchsched.framework.nodes import NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.registry import standard
-from batchsched.model.decision import Decision, Refusal
+from batchsched.model.decision import Decision, Refusal, Reservation
 from batchsched.model.meta import seconds
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
@@ -22,7 +22,7 @@ from batchsched.ordering.usage import Past, listed
 from batchsched.service import queueing
 from batchsched.service.world import Asked, World
 from batchsched.session.follow import Follower
-from batchsched.session.gang import identity_of
+from batchsched.session.gang import ALONE, identity_of
 from batchsched.session.scheduling_queue.entity import Entity, Rejection
 from batchsched.session.scheduling_queue.places import Place
 from batchsched.session.scheduling_queue.queue import SchedulingQueue
@@ -74,6 +74,8 @@ class Planner:
         """Who took part in the last session."""
         self.queue = self._empty_queue()
         self.held: tuple[HeldGang, ...] = ()
+        self.reservations: tuple[Reservation, ...] = ()
+        """The starts that the last session told."""
         self.recording = False
         """Keep in `asked` what each session is decided over."""
         self.asked: Asked | None = None
@@ -96,6 +98,7 @@ class Planner:
         return Feed(self._cache, self._follower, whole=self.world.minded or bool(self.profile.extenders))
 
     def _follower(self, snapshot: Snapshot) -> Follower:
+        snapshot = replace(snapshot, reservations=self.reservations)
         self._scheduler = Follower(snapshot, self.profile, self.pipeline, past=self._past, brief=False)
         return self._scheduler
 
@@ -142,11 +145,9 @@ class Planner:
     def begin(self, now: float) -> Callable[[], Decision] | None:
         """Begin a session; returns what decides it, None when nobody takes part. It may run in another thread."""
         # Whoever is further back takes part in the next session, while those of this one are being bound.
-        while len(self._in_flight) < self._window:
-            entity = self.queue.pop(now, early=not self._in_flight)
-            if entity is None:
-                break
-            self._in_flight[entity.identity] = entity
+        self._pop(now)
+        if self._in_flight:
+            self._call_heads(now)
         if not self._in_flight and not self.held:
             return None
         self._feed.scheduler(self.held)
@@ -161,6 +162,22 @@ class Planner:
             lambda: scheduler.decide(now, self._seed, taking_part, world.telemetry), asked
         )
 
+    def _pop(self, now: float) -> None:
+        while len(self._in_flight) < self._window:
+            entity = self.queue.pop(now, early=not self._in_flight)
+            if entity is None:
+                break
+            self._in_flight[entity.identity] = entity
+
+    def _call_heads(self, now: float) -> None:
+        """Let those take part whose start is kept, whatever they wait for: others would not know of it."""
+        heads = (one.pod_group for one in self.reservations)
+        for identity in (identity for key in heads for identity in (key, ALONE + key)):
+            entity = self.queue.get(identity)
+            if entity is not None and identity not in self._in_flight:
+                self.queue.activate(tuple(entity.pods), now)
+        self._pop(now)
+
     def renewed(self) -> "Planner":
         """Return a planner that starts afresh, without the plugins that hung."""
         made = Planner(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
@@ -169,19 +186,27 @@ class Planner:
         return made
 
     def remember(self, before: "Planner") -> None:
-        """Take over what queues used lately from the planner that this one stands in for."""
+        """Take over from the planner that this one stands in for what queues used lately, and what was promised."""
+        self.reservations = before.reservations
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
     def _recorded(self, taking_part: frozenset[str], now: float) -> Snapshot:
         snapshot = self._cache.snapshot()
         waiting = {identity_of(pod) for pod in snapshot.pods if not pod.node}
         resting = tuple(sorted(waiting - taking_part))
-        return replace(snapshot, held=self.held, resting=resting, usage=listed(self._scheduler.usage(now)))
+        return replace(
+            snapshot,
+            held=self.held,
+            resting=resting,
+            usage=listed(self._scheduler.usage(now)),
+            reservations=self.reservations,
+        )
 
     def finish(self, decision: Decision, now: float) -> list[Placement]:
         """Take in a decision; returns who is to be bound."""
         held, taking_part = self._waiting, {**self._waiting, **self._in_flight}
         self._hold(decision, taking_part)
+        self.reservations = decision.reservations
         placed = _placed(decision, taking_part)
         refused = {one.pod_group: one for one in decision.refusals}
         found: list[Placement] = []

@@ -6,12 +6,15 @@ fits beside it: on a cluster of equal one-slot nodes that is EASY's rule of the 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batchsched.framework.status import IndexArray, IntArray
+from batchsched.model.decision import Reservation
+from batchsched.model.meta import timestamp
+from batchsched.model.pod import Pod
 from batchsched.session.formulation import Scene, lasting_problem
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang, Run
@@ -68,7 +71,28 @@ def fits(problem: Problem, free: IntArray) -> bool:
     return bool(greedy(replace(problem, free=available)).taken[0])
 
 
-def shadow_of(scene: Scene, gang: Gang, started: Iterable[Walked], now: float) -> Shadow | None:
+def reservation(gang: Gang, shadow: Shadow) -> Reservation:
+    """Return a reservation as decisions tell it: in whole seconds, and not too early."""
+    return Reservation(pod_group=gang.key, start=timestamp(math.ceil(shadow.start)))
+
+
+def hopeful(scene: Scene, gang: Gang) -> bool:
+    """Tell whether an empty cluster would take a gang: only then does it wait for running gangs to end."""
+    known = gang.members.hope
+    if known is None or known[0] is not gang.members.gang:
+        problem = lasting_problem(scene, gang)
+        there = len(greedy(replace(problem, free=problem.capacity)).counts) > 0
+        known = gang.members.hope = (gang.members.gang, there)
+    return known[1]
+
+
+def shadow_of(
+    scene: Scene,
+    gang: Gang,
+    started: Iterable[Walked],
+    now: float,
+    held: Sequence[tuple[Pod, int]] = (),
+) -> Shadow | None:
     """Return the reservation of a gang that does not fit now; None when no running gang's end lets it in.
 
     Args:
@@ -76,6 +100,7 @@ def shadow_of(scene: Scene, gang: Gang, started: Iterable[Walked], now: float) -
       gang: the head.
       started: gangs that this session has started so far: they will end, too.
       now: seconds since 1970.
+      held: pods that are not on the nodes that are kept for them, and come before the head.
     """
     frame = scene.frame
     runs = [frame.run(members) for members in frame.running.values()]
@@ -83,6 +108,8 @@ def shadow_of(scene: Scene, gang: Gang, started: Iterable[Walked], now: float) -
     runs.sort(key=lambda run: run.end)
     runs = [run for run in runs if math.isfinite(run.end)]
     free = frame.free()
+    for pod, node in held:
+        free[node] -= frame.vectors(pod)[0]
     problem = lasting_problem(scene, gang)
     first = _first_fit(problem, free, runs, gang)
     if first is None:

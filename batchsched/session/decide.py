@@ -14,6 +14,7 @@ from batchsched.model.decision import (
     Decision,
     Nomination,
     Refusal,
+    Reservation,
     SetAside,
     SolverAccount,
     Waiting,
@@ -35,12 +36,14 @@ from batchsched.session.entitled import Turns
 from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang, Members
+from batchsched.session.heads import Head
 from batchsched.session.held import revisit
 from batchsched.session.joint import Joint, Outcome, with_gang
 from batchsched.session.levels import Levels
 from batchsched.session.ordered import Ordered
 from batchsched.session.podwise import Podwise
 from batchsched.session.preemption import Preemption
+from batchsched.session.promises import Promises
 from batchsched.session.quotas import quotas, spend
 from batchsched.session.survey import Survey
 from batchsched.session.victims.claims import Claims
@@ -93,6 +96,8 @@ class Sessions:
         self.profile = profile
         self.frame = Frame(snapshot, pipeline or standard().pipeline(profile, outside))
         self.held: tuple[HeldGang, ...] = snapshot.held
+        self.promised: tuple[Reservation, ...] = snapshot.reservations
+        """What the session before told, for a profile that keeps it."""
         self._rest = frozenset(snapshot.resting)
         self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
         self._turns = Turns(self.frame, self._policy, profile, past)
@@ -143,6 +148,7 @@ class Sessions:
             walk.keep()
             decision = self._decision(draft, brief)
         self._turns.remember(draft.walked)
+        self.promised = decision.reservations
         return decision
 
     def usage(self, now: float) -> Usage:
@@ -193,13 +199,30 @@ class Sessions:
         known = {gang.members.identity: gang for gang in gangs}
         with kept:
             scene = self._scene(draft)
+            draft.head = self._head(scene, draft, gangs, kept, now)
             for some in (part for batch in self._batches(gangs) for part in kept.parts(batch)):
                 scene = self._window(walk, draft, scene, self._in_time(draft, some, known), context)
                 scene = self._spent(scene, kept.keep(some, draft.walked))
             draft.nominated += kept.standing
             kept.release()
             self._make_room(walk, draft, gangs, (now, context[0]))
+            draft.reserve()
         draft.close()
+
+    def _head(self, scene: Scene, draft: Draft, gangs: Sequence[Gang], kept: Kept, now: float) -> Head | None:
+        """Return who keeps its start in this session, where the profile wants that."""
+        if self.profile.backfill == "none":
+            return None
+        promises = self._promises(now)
+        waiting = [gang for gang in gangs if not kept.holds(gang) and promises.due(gang)]
+        waiting.sort(key=lambda gang: (gang.tier, not promises.given(gang.members)))
+        return Head.among(scene, waiting, draft.walked, now, kept.expected)
+
+    def _promises(self, now: float) -> Promises:
+        if self.profile.backfill != "kept":
+            return Promises(now)
+        before = frozenset(one.pod_group for one in self.promised)
+        return Promises(now, self.profile.promise_slowdown, before)
 
     def _make_room(self, walk: Walk, draft: Draft, gangs: Sequence[Gang], when: tuple[float, int]) -> None:
         """Let others leave for gangs that found no room, where a PostFilter may make room at all."""
@@ -211,7 +234,7 @@ class Sessions:
         ]
         if refused and self.frame.pipeline.postfilters:
             claims = Claims(self.frame, self._turns.standing(gangs), when[0], draft.walked)
-            with Clearing(self._scene(draft), walk, claims, *when) as clearing:
+            with Clearing(self._scene(draft), walk, claims, *when, draft.head) as clearing:
                 clearing.make_room(refused)
             draft.cleared(clearing)
 
@@ -221,7 +244,7 @@ class Sessions:
         here, chosen = set(there), list[Gang]()
         for gang in some:
             if gang.behind and gang.behind not in here:
-                draft.refusals.append(out_of_turn(gang.members, known[gang.behind]))
+                draft.refusals.append(out_of_turn(gang.members, known[gang.behind].key))
             elif not gang.follows or gang.members.identity in there:
                 chosen.append(gang)
                 here.add(gang.members.identity)
@@ -247,23 +270,29 @@ class Sessions:
             scene.survey.all(part.pod_class for gang in gangs for part in gang.parts)
         with telemetry.stage("formulate"):
             formulation = formulate(scene, gangs, self.frame.backlog.youngest())
+            if draft.head is not None:
+                formulation = draft.head.on(formulation)
         outcome = Joint(formulation, self.profile.solver, seed, telemetry).select(walk)
         with telemetry.stage("walk"):
-            outcome = self._rescued(walk, scene, formulation, outcome)
-        draft.walked += outcome.walked
+            outcome = self._rescued(walk, scene, formulation, outcome, draft.head)
+        draft.started(outcome.walked)
         if not draft.brief:
             with telemetry.stage("explain"):
                 draft.refusals += Diagnosis(scene, formulation, outcome, self.profile.solver, seed).refusals()
         draft.account(formulation, outcome)
         return replace(self._spent(scene, outcome.walked), survey=Survey(self.frame))
 
-    def _rescued(self, walk: Walk, scene: Scene, formulation: Formulation, outcome: Outcome) -> Outcome:
+    def _rescued(
+        self, walk: Walk, scene: Scene, formulation: Formulation, outcome: Outcome, head: Head | None
+    ) -> Outcome:
         """Try gangs that the walk refused once more, pod by pod: the pipeline may know a way that rows cannot say."""
         podwise = Podwise(self._spent(scene, outcome.walked), self._admission, walk)
         standing = {one.gang.members.identity for one in outcome.walked}
         for number, refused in sorted(outcome.rejected.items()):
             gang = formulation.gangs[number]
             if refused.final or gang.members.identity in standing:  # it may stand without some of its surplus
+                continue
+            if head is not None and head.bounds(gang):  # pod by pod nobody would look at what the head leaves
                 continue
             if podwise.take(gang) is None:
                 outcome = with_gang(formulation, outcome, number, podwise.walked[-1])
@@ -287,8 +316,9 @@ class Sessions:
         return gangs
 
     def _ordered(self, walk: Walk, draft: Draft, line: Line, now: float, brief: bool) -> None:
-        ordered = Ordered(self._scene(draft), self._admission, walk, now, brief=brief)
-        window = self.profile.session_window
+        promises, window = self._promises(now), self.profile.session_window
+        line = promises.in_front(line, self.frame, shared=self._turns.policies is not None)
+        ordered = Ordered(self._scene(draft), self._admission, walk, promises, brief=brief)
         ordered.select(
             line.first(window), self._policy.horizon if isinstance(self._policy, RoomPolicy) else 0.0
         )

@@ -10,6 +10,7 @@ from batchsched.framework.scan import Scan
 from batchsched.model.decision import Refusal
 from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.gang import Gang, Members
+from batchsched.session.heads import RESERVATION
 from batchsched.session.joint import Outcome, budget_of
 from batchsched.session.walk import Walked
 from batchsched.session.wording import REASON_OF, Wording
@@ -17,7 +18,7 @@ from batchsched.settings.schema import SolverSettings
 from batchsched.solver.explaining.explain import Explainer
 from batchsched.solver.explaining.unblock import Cause
 from batchsched.solver.greedy import greedy
-from batchsched.solver.problem import Problem, Solution
+from batchsched.solver.problem import NONE, Problem, Solution
 from batchsched.solver.stage import solve
 
 THOROUGH_GANGS: Final = 8
@@ -65,11 +66,11 @@ def no_domain(gang: Gang) -> Refusal:
     return Refusal(pod_group=gang.key, reason="InsufficientTopologyCapacity", message=message)
 
 
-def out_of_turn(members: Members, head: Gang | None) -> Refusal:
-    """A gang ahead blocks, or the policy holds this one back."""
+def out_of_turn(members: Members, head: str) -> Refusal:
+    """A gang ahead, by `namespace/name`, blocks; for "" the policy holds this one back."""
     message = (
-        f"{head.key} is ahead and cannot start yet; it may not be delayed"
-        if head is not None
+        f"{head} is ahead and cannot start yet; it may not be delayed"
+        if head
         else "the policy holds it back until it leaves enough of the cluster free for those that come next"
     )
     return Refusal(pod_group=members.key, reason="OutOfTurn", message=message)
@@ -161,6 +162,9 @@ def _refusal(scene: Scene, formulation: Formulation, explainer: Explainer, numbe
         if surveyed.scan is not None and not surveyed.scan.status.ok:
             return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error())
     evidence = explainer.gang(number)
+    row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
+    if row is not None and row.plugin == RESERVATION:
+        return out_of_turn(gang.members, row.reason)
     wording = Wording(scene, formulation)
     if number in formulation.gathered and evidence.cause in ROOM and explainer.fits_freely(number):
         return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathered(evidence))

@@ -1,5 +1,6 @@
 """The draft: a decision in the making, with the values that its tiers reached and could at most have reached."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,6 +9,7 @@ from batchsched.model.decision import Eviction, Refusal, Reservation, TierAccoun
 from batchsched.model.pod import Pod
 from batchsched.session.formulation import Formulation
 from batchsched.session.gang import Entitled
+from batchsched.session.heads import Head
 from batchsched.session.joint import Outcome
 from batchsched.session.victims.clearing import Clearing
 from batchsched.session.walk import Walked
@@ -28,6 +30,24 @@ class Draft:
     tiers: tuple[TierAccount, ...] = ()
     gap: float = 0.0
     guard: bool = False
+    head: Head | None = None
+    """Whose start is kept; None once it has its place."""
+
+    def started(self, walked: Sequence[Walked]) -> None:
+        """Take in who was placed."""
+        self.walked += walked
+        if self.head is not None:
+            self.head.count(walked)
+            if any(one.gang.members is self.head.gang.members for one in walked):
+                self.head = None
+
+    def reserve(self) -> None:
+        """State the start that is kept for the head, unless places are kept for it already."""
+        nominated = {pod.key for pod, _ in self.nominated}
+        if self.head is None or nominated & self.head.gang.members.pending.keys():
+            return
+        reservation = self.head.reservation(self.walked)
+        self.reservations += [] if reservation is None else [reservation]
 
     def account(self, formulation: Formulation, outcome: Outcome) -> None:
         """Add a window's values to its tiers.

@@ -7,7 +7,6 @@ Source: Mu'alem and Feitelson, Utilization, Predictability, Workloads, and User 
 IBM SP2 with Backfilling, TPDS 2001, for EASY.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum
@@ -16,14 +15,14 @@ import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.model.decision import Refusal, Reservation
-from batchsched.model.meta import timestamp
 from batchsched.session.admission import Admission
-from batchsched.session.backfill import Shadow, shadow_of
+from batchsched.session.backfill import Shadow, hopeful, reservation, shadow_of
 from batchsched.session.backlog import Line
 from batchsched.session.diagnosis import by_itself, lone, out_of_turn, permit_refusal
-from batchsched.session.formulation import Formulation, Scene, formulate, lasting_problem
+from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.gang import Gang, Members
 from batchsched.session.joint import shares_of
+from batchsched.session.promises import Promises
 from batchsched.session.quotas import spend
 from batchsched.session.walk import Walk, Walked
 from batchsched.solver.greedy import greedy
@@ -49,18 +48,19 @@ class Ordered:
       scene: tables, levels, quotas and surveys of the session.
       admission: says which gangs may be tried.
       walk: the session's statement.
-      now: seconds since 1970.
+      promises: whose reservation is told.
       brief: leave refusals out; who asks thousands of times reads none.
     """
 
     def __init__(
-        self, scene: Scene, admission: Admission, walk: Walk, now: float, *, brief: bool = False
+        self, scene: Scene, admission: Admission, walk: Walk, promises: Promises, *, brief: bool = False
     ) -> None:
         self._scene = scene
         self._table = scene.frame.table
         self._admission = admission
         self._walk = walk
-        self._now = now
+        self._now = promises.now
+        self._promises = promises
         self._brief = brief
         self._soon: IntArray = np.zeros(len(self._table.resources), np.int64)
         self._no_room: set[Alike] = set()
@@ -97,10 +97,11 @@ class Ordered:
                 continue
             if not could[at] and not self._brief:
                 self.refusals.append(lone(self._scene, gang))
-            if attempt is Attempt.FULL and profile.backfill == "easy":
+            if attempt is Attempt.FULL and profile.backfill != "none":
                 shadow = shadow_of(self._scene, gang, self.walked, self._now)
                 if shadow is not None:
-                    self._reserve(gang, shadow)
+                    if self._promises.due(gang):
+                        self.reservations.append(reservation(gang, shadow))
                     self._backfill(line, at + 1, gang, shadow)
                     return
             elif attempt is Attempt.FULL and profile.blocking:
@@ -124,9 +125,6 @@ class Ordered:
         wanted = line.needs[some] + room[:, np.newaxis] * table.allocatable.sum(axis=0)
         short = (wanted > there) & (line.needs[some] > 0) & self._scene.frame.weighed
         return np.asarray((room > 0) & short.any(axis=1))
-
-    def _reserve(self, gang: Gang, shadow: Shadow) -> None:
-        self.reservations.append(Reservation(pod_group=gang.key, start=timestamp(math.ceil(shadow.start))))
 
     def _backfill(self, line: Line, first: int, head: Gang, shadow: Shadow) -> None:
         """Start gangs behind the head, in order, that do not delay it."""
@@ -230,16 +228,11 @@ class Ordered:
 
     def _full_or_stuck(self, gang: Gang) -> Attempt:
         """Tell whether an empty cluster would take the gang: only then does it wait for running gangs to end."""
-        known = gang.members.hope
-        if known is None or known[0] is not gang.members.gang:
-            problem = lasting_problem(self._scene, gang)
-            fits = len(greedy(replace(problem, free=problem.capacity)).counts) > 0
-            known = gang.members.hope = (gang.members.gang, fits)
-        return Attempt.FULL if known[1] else Attempt.STUCK
+        return Attempt.FULL if hopeful(self._scene, gang) else Attempt.STUCK
 
     def _leave_out(self, members: Iterable[Members], head: Gang | None) -> None:
         if not self._brief:
-            self.refusals += [out_of_turn(one, head) for one in members]
+            self.refusals += [out_of_turn(one, head.key if head else "") for one in members]
 
 
 def _alike(gang: Gang) -> Alike:

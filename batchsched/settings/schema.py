@@ -92,10 +92,18 @@ class Profile(Part):
         allow_inf_nan=False,
         description="Seconds after which what a queue used counts half, for policies that look at the past.",
     )
-    backfill: Literal["none", "easy"] = Field(
+    backfill: Literal["none", "easy", "kept"] = Field(
         default="none",
         description="easy: the head that does not fit gets a reservation, and gangs behind it may start if they "
-        "do not delay it.",
+        "do not delay it. Who is the head each session finds anew. kept: a start is told only once the head has waited "
+        "as long as promiseSlowdown says, and then it is a promise: gangs of its tier that come later do not delay it.",
+    )
+    promise_slowdown: float = Field(
+        default=50.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="With backfill kept: a start is promised to a head whose wait and run time together are so many "
+        "times its run time, 1 at once.",
     )
     blocking: bool = Field(
         default=False, description="With selection ordered: a head that does not fit blocks all behind it."

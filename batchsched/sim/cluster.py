@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import msgspec
 
-from batchsched.model.decision import Decision
+from batchsched.model.decision import Decision, Reservation
 from batchsched.model.meta import seconds
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
@@ -49,6 +49,7 @@ class Cluster:
         self._kubelet = Kubelet()
         self._held: tuple[HeldGang, ...] = ()
         self._nominated: set[str] = set()
+        self._reservations: tuple[Reservation, ...] = ()
 
     @property
     def anybody_waits(self) -> bool:
@@ -87,6 +88,7 @@ class Cluster:
     def bind(self, decision: Decision, now: int) -> list[Life]:
         """Do what a decision says; returns the gangs that begin to run."""
         self._evict(decision, now)
+        self._reservations = decision.reservations
         if decision.waiting or self._held:
             self._hold(decision)
         if decision.nominations or self._nominated:
@@ -209,4 +211,10 @@ class Cluster:
         there = [self.lives[number] for number in self._there]
         groups = tuple(life.arrival.group for life in there if life.arrival.group is not None)
         pods = tuple(pod for life in there for pod in (*life.bound.values(), *life.pending.values()))
-        return replace(self._start, nodes=nodes, pod_groups=groups, pods=(*self._lasting, *pods))
+        return replace(
+            self._start,
+            nodes=nodes,
+            pod_groups=groups,
+            pods=(*self._lasting, *pods),
+            reservations=self._reservations,
+        )

@@ -47,7 +47,7 @@ def workload(
     arrivals = [_gang(group, pods_of[key], begin, runtime) for key, group in groups.items() if pods_of[key]]
     arrivals += [_gang(None, [pod], begin, runtime) for pod in alone]
     arrivals.sort(key=lambda one: one.at)
-    cluster = replace(snapshot, pods=tuple(lasting), pod_groups=(), held=())
+    cluster = replace(snapshot, pods=tuple(lasting), pod_groups=(), held=(), reservations=())
     return Workload(name, cluster, tuple(arrivals), tuple(outages))
 
 

@@ -42,7 +42,13 @@ def test_held_gangs_who_rests_and_set_aside_objects_are_kept(tmp_path):
     aside = SetAside(file="f", object="Pod a/p", field="spec", message="m")
     usage = (QueueUsage("team", "cpu", 1234.5),)
     kept = record(
-        Snapshot(held=(HELD,), resting=("team/bert", "pod/team/x"), usage=usage, set_aside=(aside,))
+        Snapshot(
+            held=(HELD,),
+            resting=("team/bert", "pod/team/x"),
+            usage=usage,
+            reservations=(Reservation(pod_group="team/head", start="2026-01-01T00:00:00Z"),),
+            set_aside=(aside,),
+        )
     )
     write(tmp_path / "session", kept)
     assert read(tmp_path / "session").snapshot == kept.snapshot

@@ -20,6 +20,7 @@ from batchsched.model.policy import PodDisruptionBudget
 from batchsched.ports.telemetry import Silence
 from batchsched.session.formulation import Formulation, Scene, formulate
 from batchsched.session.gang import Gang
+from batchsched.session.heads import Head
 from batchsched.session.joint import Joint
 from batchsched.session.quotas import Quotas, spend
 from batchsched.session.survey import Survey
@@ -50,9 +51,13 @@ class Clearing:
       claims: who may take from whom, after everybody was placed.
       now: seconds since 1970.
       seed: CP-SAT's.
+      head: whose start is kept.
     """
 
-    def __init__(self, scene: Scene, walk: Walk, claims: Claims, now: float, seed: int) -> None:
+    def __init__(
+        self, scene: Scene, walk: Walk, claims: Claims, now: float, seed: int, head: Head | None = None
+    ) -> None:
+        self._head = head
         self._scene = scene
         self._frame = scene.frame
         self._walk = walk
@@ -177,11 +182,25 @@ class Clearing:
                 self._walk.undo(mark)
                 self._return(units)
                 walked = None
+            if walked is not None and not self._in_time_for_head(walked, units):
+                self._walk.undo(mark)
+                self._return(units)
+                if not units:
+                    return False  # there is room, and it is the head's
+                walked = None
             if walked is not None:
                 self._keep(gang, walked, chosen)
                 return True
             cuts += (answer.units,)
         return False
+
+    def _in_time_for_head(self, walked: Walked, units: Sequence[Unit]) -> bool:
+        """Tell whether the head still starts when it was told to once a gang is there instead of some units."""
+        head = self._head
+        if head is None or walked.gang.members is head.gang.members:
+            return True
+        lasting = (unit for unit in units if head.outlasts(unit.members.identity))
+        return head.spares(walked, [one for unit in lasting for one in unit.pods])
 
     def _all_move(self, walked: Walked, units: Sequence[Unit]) -> bool:
         quotas = spend(self._relieved(units), self._frame, walked)

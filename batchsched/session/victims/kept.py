@@ -57,6 +57,15 @@ class Kept:
         """What is kept for gangs that take no part."""
         return [one for identity in sorted(self._on.keys() & self._resting) for one in self._on[identity]]
 
+    @property
+    def expected(self) -> list[tuple[Pod, int]]:
+        """What is nominated, and not on its nodes."""
+        return [
+            one
+            for identity in sorted(self._nominated.keys() - self._on.keys())
+            for one in self._nominated[identity]
+        ]
+
     def holds(self, gang: Gang) -> bool:
         """Whether pods of a gang are nominated."""
         return gang.members.identity in self._nominated

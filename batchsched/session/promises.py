@@ -1,0 +1,71 @@
+"""Promises: reservations that earlier sessions told, and that are kept against gangs that come later.
+
+Under EASY backfill the head is found anew in every session. Where the order is that of arrival it stays the head until
+it starts; where shorter gangs go first, one that comes later may take its place, and what was told is not so. With
+`backfill: kept` nothing is told, and nothing kept, until a gang at the head has waited long for its run time. Then it
+stays at the head: who comes later starts before it only without delaying it. Higher tiers owe it nothing.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from batchsched.ordering.batch import DEFAULT_ESTIMATE
+from batchsched.ordering.headroom import BOUND
+from batchsched.session.backlog import Line
+from batchsched.session.frame import Frame
+from batchsched.session.gang import Gang, Members
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """Whose start is told in a session.
+
+    Args:
+      now: seconds since 1970.
+      slowdown: from which on a start is told, and kept; None: all are told, and found anew in every session.
+      before: gangs to which a start was promised, by `namespace/name`.
+    """
+
+    now: float
+    slowdown: float | None = None
+    before: frozenset[str] = frozenset()
+
+    def due(self, gang: Gang) -> bool:
+        """Tell whether the start that is reserved for a gang is told."""
+        return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
+
+    def given(self, members: Members) -> bool:
+        """Tell whether a start was promised to a gang, and is to be kept."""
+        return self.slowdown is not None and members.key in self.before
+
+    def in_front(self, line: Line, frame: Frame, *, shared: bool) -> Line:
+        """Return a line with promised gangs before all of their tier, held back by no policy.
+
+        Args:
+          line: in the policy's order.
+          frame: says what tiers gangs are of.
+          shared: queues take turns by what they are entitled to: a promise holds inside its queue alone.
+        """
+        promised = [at for at, members in enumerate(line.members) if self.given(members)]
+        if not promised:
+            return line
+        room = line.room.copy()
+        room[promised] = 0.0
+        places = list(range(len(line.members)))
+        for at in promised:
+            mine = line.members[at]
+            tier = frame.gang(mine).tier
+            ahead = (line.members[place] for place in places[: places.index(at)])
+            passed = (
+                to
+                for to, other in enumerate(ahead)
+                if not self.given(other)
+                and frame.gang(other).tier >= tier
+                and not (shared and other.queue != mine.queue)
+            )
+            places.insert(next(passed, places.index(at)), places.pop(places.index(at)))
+        return replace(line, room=room).at(places)
+
+    def _slowdown(self, gang: Gang) -> float:
+        run = DEFAULT_ESTIMATE if math.isnan(gang.estimate) else gang.estimate
+        return (self.now - gang.created + run) / max(run, BOUND)
