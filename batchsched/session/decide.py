@@ -199,7 +199,9 @@ class Sessions:
         known = {gang.members.identity: gang for gang in gangs}
         with kept:
             scene = self._scene(draft)
-            draft.head = self._head(scene, draft, gangs, kept, now)
+            free = [gang for gang in gangs if not kept.holds(gang)]
+            promises = Promises.of(self.profile, self.promised, now)
+            draft.head = Head.among(scene, free, draft.walked, promises, kept.expected)
             for some in (part for batch in self._batches(gangs) for part in kept.parts(batch)):
                 scene = self._window(walk, draft, scene, self._in_time(draft, some, known), context)
                 scene = self._spent(scene, kept.keep(some, draft.walked))
@@ -208,21 +210,6 @@ class Sessions:
             self._make_room(walk, draft, gangs, (now, context[0]))
             draft.reserve()
         draft.close()
-
-    def _head(self, scene: Scene, draft: Draft, gangs: Sequence[Gang], kept: Kept, now: float) -> Head | None:
-        """Return who keeps its start in this session, where the profile wants that."""
-        if self.profile.backfill == "none":
-            return None
-        promises = self._promises(now)
-        waiting = [gang for gang in gangs if not kept.holds(gang) and promises.due(gang)]
-        waiting.sort(key=lambda gang: (gang.tier, not promises.given(gang.members)))
-        return Head.among(scene, waiting, draft.walked, now, kept.expected)
-
-    def _promises(self, now: float) -> Promises:
-        if self.profile.backfill != "kept":
-            return Promises(now)
-        before = frozenset(one.pod_group for one in self.promised)
-        return Promises(now, self.profile.promise_slowdown, before)
 
     def _make_room(self, walk: Walk, draft: Draft, gangs: Sequence[Gang], when: tuple[float, int]) -> None:
         """Let others leave for gangs that found no room, where a PostFilter may make room at all."""
@@ -299,10 +286,7 @@ class Sessions:
         return outcome
 
     def _spent(self, scene: Scene, walked: Iterable[Walked]) -> Scene:
-        left = scene.quotas
-        for one in walked:
-            left = spend(left, self.frame, one)
-        return replace(scene, quotas=left)
+        return replace(scene, quotas=spend(scene.quotas, self.frame, *walked))
 
     def _admitted(self, draft: Draft, waiting: Sequence[Members]) -> list[Gang]:
         """Admit gangs, in the policy's order."""
@@ -316,7 +300,7 @@ class Sessions:
         return gangs
 
     def _ordered(self, walk: Walk, draft: Draft, line: Line, now: float, brief: bool) -> None:
-        promises, window = self._promises(now), self.profile.session_window
+        promises, window = Promises.of(self.profile, self.promised, now), self.profile.session_window
         line = promises.in_front(line, self.frame, shared=self._turns.policies is not None)
         ordered = Ordered(self._scene(draft), self._admission, walk, promises, brief=brief)
         ordered.select(

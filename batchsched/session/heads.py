@@ -19,6 +19,7 @@ from batchsched.model.pod import Pod
 from batchsched.session.backfill import Shadow, fits, hopeful, reservation, shadow_of
 from batchsched.session.formulation import Formulation, Scene, lasting_problem
 from batchsched.session.gang import Gang
+from batchsched.session.promises import Promises
 from batchsched.session.walk import Walked
 from batchsched.solver.problem import EVERY_NODE, UNLIMITED, Row
 
@@ -52,26 +53,29 @@ class Head:
         scene: Scene,
         gangs: Iterable[Gang],
         started: Sequence[Walked],
-        now: float,
+        promises: Promises,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
-        """Return the first of some gangs that waits for running ones to end, None where no end is known that helps.
+        """Return the first of some gangs that waits for running ones to end.
+
+        None where no end is known that helps, or the profile wants none.
 
         Args:
           scene: the tables of the session.
           gangs: in the order of tiers.
           started: gangs that have a place already in this session.
-          now: seconds since 1970.
+          promises: who stands in front of its tier, and for whom it is early yet.
           held: pods that wait for their nodes by nomination.
         """
-        frame = scene.frame
-        if not any(math.isfinite(frame.run(members).end) for members in frame.running.values()):
+        frame, now = scene.frame, promises.now
+        if scene.profile.backfill == "none" or not any(
+            math.isfinite(frame.run(members).end) for members in frame.running.values()
+        ):
             return None
         free = np.maximum(0, frame.free())
         there, asked = free.sum(axis=0), 0
-        for gang in gangs:
-            if not gang.need or gang.follows:
-                continue
+        waiting = [gang for gang in gangs if gang.need and not gang.follows and promises.due(gang)]
+        for gang in sorted(waiting, key=lambda one: (one.tier, not promises.given(one.members))):
             if (gang.needs <= there).all() and fits(lasting_problem(scene, gang), free):
                 continue
             if asked == ASKED:

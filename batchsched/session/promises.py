@@ -7,13 +7,17 @@ stays at the head: who comes later starts before it only without delaying it. Hi
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Self
 
+from batchsched.model.decision import Reservation
 from batchsched.ordering.batch import DEFAULT_ESTIMATE
 from batchsched.ordering.headroom import BOUND
 from batchsched.session.backlog import Line
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang, Members
+from batchsched.settings.schema import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,13 @@ class Promises:
     now: float
     slowdown: float | None = None
     before: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, profile: Profile, told: Iterable[Reservation], now: float) -> Self:
+        """Make the promises of a session; told: what the one before said."""
+        if profile.backfill != "kept":
+            return cls(now)
+        return cls(now, profile.promise_slowdown, frozenset(one.pod_group for one in told))
 
     def due(self, gang: Gang) -> bool:
         """Tell whether the start that is reserved for a gang is told."""

@@ -24,7 +24,9 @@ def test_heads_start_when_it_was_promised(tmp_path, capsys):
 
 
 @given(
-    rows=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(1, 4)), min_size=2, max_size=8),
+    rows=st.lists(
+        st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(1, 4)), min_size=2, max_size=8
+    ),
     slowdown=st.sampled_from([1.0, 3.0]),
 )
 def test_no_promise_is_broken_while_run_times_are_exact(rows, slowdown):

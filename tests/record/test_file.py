@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.errors import InvalidInput, RecordTampered
-from batchsched.model.decision import Assignment, Decision, SetAside, SolverAccount, TierAccount
+from batchsched.model.decision import (
+    Assignment,
+    Decision,
+    Reservation,
+    SetAside,
+    SolverAccount,
+    TierAccount,
+)
 from batchsched.model.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
 from batchsched.record.file import Record, read, write
 from batchsched.settings.schema import Profile

@@ -14,6 +14,7 @@ from batchsched.session.follow import Follower
 from tests.cache.objects import leaving
 from tests.service.town import Town, with_plugin
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod, profile
+from tests.session.test_backfill import running
 
 FAULT = BindFailed("no")
 
@@ -278,3 +279,15 @@ async def test_nothing_is_decided_on_an_empty_cluster():
     town = Town(Snapshot(), profile())
     await town.turns(3)
     assert town.decisions == []
+
+
+@pytest.mark.parametrize("selection", ["ordered", "weight"])
+async def test_head_that_rests_keeps_its_start_from_gangs_that_come_later(selection):
+    snapshot = cluster(nodes(2, gpu=1), running("a", 10_000, "n0"), gang("head", 2, age=50))
+    town = Town(snapshot, profile(selection=selection, backfill="easy"))
+    await town.turns(2)
+    assert [one.pod_group for one in town.planner.reservations] == ["team/head"]
+    town.make(alone(1, gpu=1).pods)
+    await town.turns(2)
+    assert "solo-0" not in town.bound
+    assert [one.pod_group for one in town.planner.reservations] == ["team/head"]

@@ -6,6 +6,7 @@ import msgspec
 
 from batchsched.model.snapshot import Snapshot
 from batchsched.session.heads import Head
+from batchsched.session.promises import Promises
 from tests.session.scenario import NOW, cluster, gang, node, nodes, placed, profile, reasons, schedule
 from tests.session.scenes import inside
 from tests.session.test_backfill import running as one_by_one
@@ -65,7 +66,7 @@ def test_gang_that_fits_or_never_will_is_no_head():
     )
     there = inside(snapshot, EASY)
     gangs = [there.gang("team/fits"), there.gang("team/never")]
-    assert Head.among(there.scene, gangs, (), NOW) is None
+    assert Head.among(there.scene, gangs, (), Promises(NOW)) is None
 
 
 def test_no_known_end_keeps_nothing():
@@ -90,7 +91,9 @@ def test_room_is_kept_on_the_nodes_that_the_head_may_use_alone():
 
 
 def test_head_for_which_others_leave_needs_no_reservation():
-    snapshot = cluster(nodes(1, gpu=1), running("low", ["n0"], expectedRuntimeSeconds=7200), wanting("head", 1))
+    snapshot = cluster(
+        nodes(1, gpu=1), running("low", ["n0"], expectedRuntimeSeconds=7200), wanting("head", 1)
+    )
     decision = schedule(snapshot, EASY)
     assert evicted(decision) == {"low-0": ("team/head", "Preempted")}
     assert decision.reservations == ()
@@ -103,8 +106,8 @@ def test_gang_makes_nobody_leave_from_room_that_the_head_gets_next():
     behind = wanting("long", 1, age=50, expectedRuntimeSeconds=5000)
     for place, victims in (("n1", set()), ("n2", {"low-0"})):
         low = running("low", [place], started=60, expectedRuntimeSeconds=100)
-        other = running("other", ["n1" if place == "n2" else "n2"], priority=10, expectedRuntimeSeconds=10**6)
-        taken = other if place == "n1" else running("second", ["n1"], started=60, priority=10, expectedRuntimeSeconds=90)
+        place_of_other, runs = ("n2", 10**6) if place == "n1" else ("n1", 90)
+        taken = running("other", [place_of_other], started=60, priority=10, expectedRuntimeSeconds=runs)
         snapshot = cluster(wide, first, low, taken, typed(wanting("head", 2, age=90)), behind)
         assert evicted(schedule(snapshot, profile())).keys() == {"low-0"}
         decision = schedule(snapshot, EASY)
@@ -115,7 +118,5 @@ def test_gang_makes_nobody_leave_from_room_that_the_head_gets_next():
 def typed(snapshot: Snapshot) -> Snapshot:
     """The same pods, for nodes of type a only."""
     specs = [msgspec.structs.replace(one.spec, node_selector={"type": "a"}) for one in snapshot.pods]
-    pods = (
-        msgspec.structs.replace(one, spec=spec) for one, spec in zip(snapshot.pods, specs, strict=True)
-    )
+    pods = (msgspec.structs.replace(one, spec=spec) for one, spec in zip(snapshot.pods, specs, strict=True))
     return replace(snapshot, pods=tuple(pods))
