@@ -56,7 +56,7 @@ def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solut
     binding = packing.room.quotas.binding
     if not binding.any():
         return None
-    contended: BoolArray = problem.quota_member[binding].any(axis=0)
+    contended: BoolArray = np.asarray(problem.quota_member[binding].any(axis=0))
     some = only(one_node(problem), contended)
     choice = some.restored(solve_exact(some.problem, most, seed))
     if higher(choice.bound, choice.objective):

@@ -10,11 +10,10 @@ import numpy as np
 
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.exact.nodewise import fitting
-from batchsched.solver.explaining.counting import Room, hopeful, minimum, room
+from batchsched.solver.explaining.counting import Room, hopeful, least, minimum, room
 from batchsched.solver.explaining.relaxation import Quota, Together, apply
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, IntArray, Problem
-from batchsched.solver.worth import needs
 
 _SMALL: Final = 100
 """Up to so many nodes the exact model is asked; beyond, the packing."""
@@ -54,7 +53,7 @@ def _placeable(problem: Problem) -> bool:
     found = room(problem)
     if counts and (found.fits or len(problem.count) == 1):
         return found.fits
-    rigid = int(needs(problem)[0]) == int(problem.count.sum())
+    rigid = least(problem) == int(problem.count.sum())
     if not found.fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
         return False
     if len(problem.free) <= _SMALL and int(np.count_nonzero(fitting(problem))) <= _PAIRS:
@@ -70,7 +69,7 @@ def shortage_of_pods(problem: Problem) -> IntArray:
         lacking = need - int(problem.count[members].sum())
         if len(members) and lacking > 0:
             short[members[0]] += lacking
-    lacking = int(needs(problem)[0]) - int(problem.count.sum()) - int(short.sum())
+    lacking = least(problem) - int(problem.count.sum()) - int(short.sum())
     if len(short) and lacking > 0:
         short[0] += lacking
     return short
@@ -85,15 +84,22 @@ def quotas_short(problem: Problem, like: Problem | None = None) -> tuple[Quota, 
     """
     if not len(problem.quota_gangs):
         return ()
-    asked = minimum(problem if like is None else like) @ problem.demand
-    left = problem.quota_free
-    lacking = np.where((left < UNLIMITED) & (asked > 0), np.maximum(asked - np.maximum(left, 0), 0), 0)
-    counted = bool(problem.fresh[0]) and int(needs(problem)[0]) > 0
-    gangs = (problem.quota_gangs < 1) & counted
-    return tuple(
-        Quota(quota, tuple(lacking[quota].tolist()), int(gangs[quota]))
-        for quota in np.flatnonzero(gangs | lacking.any(axis=1)).tolist()
-    )
+    known = problem if like is None else like
+    asked = (minimum(known) @ known.demand).tolist()
+    counted = bool(known.fresh[0]) and least(known) > 0
+    found = []
+    # Few numbers: as Python's own they are compared faster than as arrays.
+    for quota, (left, many) in enumerate(
+        zip(problem.quota_free.tolist(), problem.quota_gangs.tolist(), strict=True)
+    ):
+        lacking = tuple(
+            max(0, amount - max(0, there)) if amount > 0 and there < UNLIMITED else 0
+            for amount, there in zip(asked, left, strict=True)
+        )
+        gangs = int(counted and many < 1)
+        if gangs or any(lacking):
+            found.append(Quota(quota, lacking, gangs))
+    return tuple(found)
 
 
 def passing(problem: Problem) -> BoolArray:

@@ -41,13 +41,19 @@ class Room:
 
 
 @lru_cache(maxsize=8)
+def least(problem: Problem) -> int:
+    """How many pods a problem's only gang still needs."""
+    return int(needs(problem)[0])
+
+
+@lru_cache(maxsize=8)
 def minimum(problem: Problem) -> IntArray:
     """Pods of each class [C] that make the minimum of a problem's only gang, the smallest pods first."""
     wanted = np.zeros(len(problem.count), np.int64)
     order = np.argsort(_size(problem), kind="stable")
     for subgroup, need in enumerate(problem.sub_need.tolist()):
         wanted += _first(problem, order[problem.subgroup[order] == subgroup], need, wanted)
-    need = int(needs(problem)[0]) - int(wanted.sum())
+    need = least(problem) - int(wanted.sum())
     return wanted + _first(problem, order, need, wanted)
 
 

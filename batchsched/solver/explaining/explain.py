@@ -23,7 +23,7 @@ from batchsched.solver.explaining.admission import (
     quotas_short,
     size_short,
 )
-from batchsched.solver.explaining.counting import room
+from batchsched.solver.explaining.counting import least, room
 from batchsched.solver.explaining.leftover import Alone, alone, leftover
 from batchsched.solver.explaining.relaxation import (
     Quota,
@@ -37,7 +37,6 @@ from batchsched.solver.explaining.relaxation import (
 )
 from batchsched.solver.explaining.unblock import Cause, Family, Probe, families, smallest
 from batchsched.solver.problem import NONE, IntArray, Problem, Solution
-from batchsched.solver.worth import needs
 
 _QUICK: Final = 200
 """Questions about one gang alone."""
@@ -177,7 +176,7 @@ class Explainer:
             gang=own.gang,
             cause=cause,
             outbid=cause != Cause.NOT_ALLOWED and fits_alone(self._before(own)),
-            need=int(needs(problem)[0]),
+            need=least(problem),
             fits=int(found.placed.sum(axis=1).max(initial=0)),
             level=int(problem.required[0]),
             domain=int(found.domains[best_domain(found)]),
