@@ -1,11 +1,12 @@
 """The feed: keeps a scheduler abreast of a cache, by what changed where that will do.
 
-A scheduler follows pods and PodGroups one by one. For anything else that changed, a node first of all, it is made anew
-from a Snapshot; so it is when it fell too far behind, and when a pod asks for a resource that nobody named before. Of a
-node, our own plugins read neither annotations nor conditions, which change all the time on some clusters.
+A scheduler follows pods and PodGroups one by one, and is told all nodes when one changed. For anything else that
+changed it is made anew from a Snapshot; so it is when it fell too far behind, and when a pod asks for a resource, or
+a node offers one, that nobody named before. Of a node, our own plugins read neither annotations nor conditions, which
+change all the time on some clusters.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -16,10 +17,10 @@ from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.requests import requests
 from batchsched.model.snapshot import HeldGang, Snapshot
-from batchsched.ports.scheduler import Scheduler, SchedulerFactory
+from batchsched.ports.scheduler import NodeScheduler, Scheduler
 
 GROUPS = "pod_groups"
-FOLLOWED = frozenset({PODS, GROUPS})
+FOLLOWED = frozenset({PODS, GROUPS, NODES})
 
 
 class Feed:
@@ -31,15 +32,17 @@ class Feed:
       whole: nodes are read as a whole, by others than our own plugins.
     """
 
-    def __init__(self, cache: Cache, make: SchedulerFactory, *, whole: bool = False) -> None:
+    def __init__(
+        self, cache: Cache, make: Callable[[Snapshot], NodeScheduler], *, whole: bool = False
+    ) -> None:
         self._cache = cache
         self._make = make
         self._whole = whole
-        self._scheduler: Scheduler | None = None
+        self._scheduler: NodeScheduler | None = None
         self._generation = 0
         self._resources = Resources()
 
-    def scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
+    def scheduler(self, held: tuple[HeldGang, ...] = ()) -> NodeScheduler:
         """Return the scheduler, brought up to date.
 
         Args:
@@ -52,7 +55,9 @@ class Feed:
             self._resources = Resources(snapshot)
             self._scheduler = self._make(snapshot)
         else:
-            tell(self._scheduler, (one for one in changes if one.field in FOLLOWED), cache)
+            if any(self._is_read(one) for one in changes if one.field == NODES):
+                self._scheduler.lay_out(cache.every(NODES))
+            tell(self._scheduler, (one for one in changes if one.field != NODES), cache)
         self._generation = cache.generation
         self._scheduler.hold(held)
         return self._scheduler
@@ -62,11 +67,19 @@ class Feed:
         return all(self._can_follow(one) for one in changes)
 
     def _can_follow(self, change: Change) -> bool:
-        if change.field == NODES:
-            return not self._whole and _unread(change.before, change.after)
         if change.field not in FOLLOWED:
             return False
-        return change.field != PODS or change.after is None or self._resources.hold(change.after)
+        if change.after is None or change.field == GROUPS:
+            return True
+        return (
+            self._resources.offered(change.after)
+            if change.field == NODES
+            else self._resources.hold(change.after)
+        )
+
+    def _is_read(self, change: Change) -> bool:
+        """Tell whether a node changed in something that a decision may depend on."""
+        return self._whole or not _unread(change.before, change.after)
 
 
 def _unread(before: Node | None, after: Node | None) -> bool:
@@ -89,15 +102,23 @@ class Resources:
         self._specs: dict[int, Pod] = {}
         self._names: set[str] = set()
         for node in snapshot.nodes:
-            self._names.update(node.status.allocatable or node.status.capacity or ())
+            self._names.update(_offers(node))
         for pod in snapshot.pods:
             if id(pod.spec) not in self._specs:
                 self._specs[id(pod.spec)] = pod
                 self._names.update(requests(pod))
 
+    def offered(self, node: Node) -> bool:
+        """Tell whether all that a node offers has a name that is known."""
+        return self._names.issuperset(_offers(node))
+
     def hold(self, pod: Pod) -> bool:
         """Tell whether all that a pod asks for has a name that is known."""
         return id(pod.spec) in self._specs or self._names.issuperset(requests(pod))
+
+
+def _offers(node: Node) -> Iterable[str]:
+    return node.status.allocatable or node.status.capacity or ()
 
 
 def tell(scheduler: Scheduler, changes: Iterable[Change], cache: Cache) -> None:

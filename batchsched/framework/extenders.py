@@ -10,6 +10,7 @@ asked no more in that session: a session looks at hundreds of gangs, and each ti
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
@@ -221,8 +222,18 @@ def _endpoint(extender: Extender) -> Endpoint:
 def _nodes_question(extender: Extender, pod: Pod, places: IndexArray, table: NodeTable) -> bytes:
     if extender.node_cache_capable:
         return wire.nodes_question(pod, None, [table.names[at] for at in places])
-    written = table.memo("extenders", lambda table: [wire.encode(node) for node in table.nodes])
+    written = table.amended("extenders", _written, partial(_amended, table))
     return wire.nodes_question(pod, [written[at] for at in places], None)
+
+
+def _written(table: NodeTable) -> list[bytes]:
+    return [wire.encode(node) for node in table.nodes]
+
+
+def _amended(table: NodeTable, written: list[bytes], changed: IndexArray) -> list[bytes]:
+    for at in changed.tolist():
+        written[at] = wire.encode(table.nodes[at])
+    return written
 
 
 def _verdict(extender: Extender, answer: wire.Filtered, asked: BoolArray, table: NodeTable) -> Verdict:

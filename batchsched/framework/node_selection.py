@@ -5,7 +5,7 @@ Masks are kept on the table, since many classes ask for the same nodes.
 
 import numpy as np
 
-from batchsched.framework.nodes import NodeTable
+from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.status import BoolArray
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
@@ -21,13 +21,13 @@ def selected(table: NodeTable, selector: NodeSelector) -> BoolArray:
       InvalidSelector: an expression has an unknown operator.
     """
 
-    def build(table: NodeTable) -> BoolArray:
-        mask = np.zeros(len(table.nodes), np.bool_)
+    def ask(nodes: Nodes) -> BoolArray:
+        mask = np.zeros(len(nodes), np.bool_)
         for term in selector.node_selector_terms:
-            mask |= matching(table, term)
+            mask |= matching(table, term)[nodes.where]
         return mask
 
-    return table.memo(("selected", selector), build)
+    return table.each(("selected", selector), ask)
 
 
 def matching(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
@@ -36,17 +36,17 @@ def matching(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
     Raises:
       InvalidSelector: an expression has an unknown operator.
     """
-    return table.memo(("matching", term), lambda table: _matching(table, term))
+    return table.each(("matching", term), lambda nodes: _matching(nodes, term))
 
 
-def _matching(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
+def _matching(nodes: Nodes, term: NodeSelectorTerm) -> BoolArray:
     if not term.match_expressions and not term.match_fields:
-        return np.zeros(len(table.nodes), np.bool_)
-    mask = np.ones(len(table.nodes), np.bool_)
+        return np.zeros(len(nodes), np.bool_)
+    mask = np.ones(len(nodes), np.bool_)
     for expression in term.match_expressions or ():
-        mask &= _expression(table, expression)
+        mask &= _expression(nodes.table, expression)[nodes.where]
     for field in term.match_fields or ():
-        mask &= _field(table, field)
+        mask &= _field(nodes, field)
     return mask
 
 
@@ -84,11 +84,11 @@ def selects_node(pod: Pod, node: Node) -> bool:
 
 
 def _expression(table: NodeTable, expression: Requirement) -> BoolArray:
-    return table.memo(("expression", expression), lambda table: _by_value(table, expression))
+    return table.each(("expression", expression), lambda nodes: _by_value(nodes, expression))
 
 
-def _by_value(table: NodeTable, expression: Requirement) -> BoolArray:
-    codes, values = table.label(expression.key)
+def _by_value(nodes: Nodes, expression: Requirement) -> BoolArray:
+    codes, values = nodes.label(expression.key)
     if expression.operator in ("In", "NotIn"):
         # A host name has as many values as there are nodes: look for the few that are named instead.
         wanted = [at for at, value in enumerate(values) if value in (expression.values or ())]
@@ -98,11 +98,9 @@ def _by_value(table: NodeTable, expression: Requirement) -> BoolArray:
     return np.asarray([*answers, expression.matches({})], np.bool_)[codes]
 
 
-def _field(table: NodeTable, field: Requirement) -> BoolArray:
+def _field(nodes: Nodes, field: Requirement) -> BoolArray:
     if field.key == FIELD_NAME and field.operator == "In":
-        mask = np.zeros(len(table.nodes), np.bool_)
-        mask[[table.index[name] for name in field.values or () if name in table.index]] = True
-        return mask
-    return np.fromiter(
-        (field.matches({FIELD_NAME: name}) for name in table.names), np.bool_, len(table.names)
-    )
+        index = nodes.table.index
+        wanted = [index[name] for name in field.values or () if name in index]
+        return np.isin(nodes.indexes, wanted)
+    return nodes.where_true(lambda node: field.matches({FIELD_NAME: node.name}))

@@ -5,17 +5,17 @@ it rolls a gang back. Plugins never see it; they see `Nodes`, a read-only view o
 that the same lines judge ten thousand nodes at once and one node again.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Final, TypeVar, cast
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
 
-import msgspec
 import numpy as np
 
 from batchsched.framework.assumed_volumes import AssumedVolumes
 from batchsched.framework.gangs import GangCount, WaitingPods
-from batchsched.framework.host_ports import HostPort, host_ports
-from batchsched.framework.label_index import Selection
-from batchsched.framework.pod_groups import AffinityGroup, LabelGroup, LabelGroups
+from batchsched.framework.memo import Memo, placed
+from batchsched.framework.moves import NOBODY, Moves
+from batchsched.framework.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
@@ -26,156 +26,8 @@ PODS: Final = "pods"
 LEADING: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 """The first columns of every resource table."""
 
-SHORT: Final = 64
-"""A log of so many moves is no burden."""
-
 T = TypeVar("T")
-
-
-class PodTable:
-    """The pods on nodes: added, removed, and counted by what their labels say."""
-
-    def __init__(self, nodes: int) -> None:
-        self._count = nodes
-        self._pods: dict[str, tuple[Pod, int]] = {}
-        self._groups = LabelGroups()
-        # Pod by pod in any order: a pod that leaves is replaced by the last, so that counting never rebuilds.
-        self._slot: dict[str, int] = {}
-        self._keys: list[str] = []
-        self._node_at = np.zeros(64, np.int32)
-        self._group_at = np.zeros(64, np.int32)
-        self._on: dict[int, dict[str, Pod]] = {}
-        self._stated: dict[tuple[str, bytes], AffinityGroup] = {}
-        self.with_affinity: dict[str, tuple[Pod, int]] = {}
-        """Pods that state pod affinity or anti-affinity, with their nodes."""
-        self.ports_on: dict[int, dict[str, tuple[HostPort, ...]]] = {}
-        """The host ports that are taken, by node and pod; a node may have none."""
-        self.disks_on: dict[int, dict[str, Pod]] = {}
-        """Pods that mount a disk by its own name (GCE, EBS, iSCSI, RBD), by node."""
-        self.attaching_on: dict[int, dict[str, Pod]] = {}
-        """Pods with volumes that may count against what a node can attach, by node."""
-        self.claim_users: dict[str, dict[str, Pod]] = {}
-        """Pods on any node by the claim, `namespace/name`, that they use."""
-
-    def add(self, pod: Pod, node: int) -> None:
-        """Put a pod on a node."""
-        key = pod.key
-        self._pods[key] = (pod, node)
-        self._on.setdefault(node, {})[key] = pod
-        slot = self._slot[key] = len(self._keys)
-        self._keys.append(key)
-        if slot == len(self._node_at):
-            self._node_at = np.resize(self._node_at, 2 * slot)
-            self._group_at = np.resize(self._group_at, 2 * slot)
-        self._node_at[slot] = node
-        self._group_at[slot] = self._groups.enter(pod)
-        self._state(pod, node, 1)
-        ports = host_ports(pod)
-        if ports:
-            self.ports_on.setdefault(node, {})[key] = ports
-        if pod.spec.volumes:
-            self._mount(pod, node)
-
-    def _mount(self, pod: Pod, node: int) -> None:
-        for volume in pod.spec.volumes or ():
-            if volume.restricted:
-                self.disks_on.setdefault(node, {})[pod.key] = pod
-            if volume.attachable:
-                self.attaching_on.setdefault(node, {})[pod.key] = pod
-            if volume.persistent_volume_claim:
-                claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
-                self.claim_users.setdefault(claim, {})[pod.key] = pod
-
-    def _unmount(self, pod: Pod, node: int) -> None:
-        for volume in pod.spec.volumes or ():
-            if volume.restricted:
-                self.disks_on[node].pop(pod.key, None)
-            if volume.attachable:
-                self.attaching_on[node].pop(pod.key, None)
-            if volume.persistent_volume_claim:
-                claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
-                self.claim_users[claim].pop(pod.key, None)
-
-    def remove(self, pod: Pod) -> int:
-        """Take a pod away; returns the node on which it was.
-
-        Raises:
-          KeyError: the pod is not there.
-        """
-        key = pod.key
-        there, node = self._pods.pop(key)
-        del self._on[node][key]
-        self._leave_group(key)
-        self._state(there, node, -1)
-        if node in self.ports_on:
-            self.ports_on[node].pop(key, None)
-        if there.spec.volumes:
-            self._unmount(there, node)
-        return node
-
-    def _leave_group(self, key: str) -> None:
-        slot = self._slot.pop(key)
-        self._groups.leave(int(self._group_at[slot]))
-        last = self._keys.pop()
-        size = len(self._keys)
-        if last != key:
-            self._keys[slot] = last
-            self._slot[last] = slot
-            self._node_at[slot] = self._node_at[size]
-            self._group_at[slot] = self._group_at[size]
-        numbers = self._groups.renumber()
-        if numbers is not None:
-            self._group_at[:size] = numbers[self._group_at[:size]]
-
-    def _state(self, pod: Pod, node: int, by: int) -> None:
-        """Count what a pod that comes (by 1) or leaves (by -1) states of others."""
-        affinity = pod.spec.affinity
-        if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
-            return
-        key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
-        if by > 0:
-            self.with_affinity[pod.key] = (pod, node)
-            self._stated.setdefault(key, AffinityGroup(pod.namespace, affinity)).change(node, by)
-            return
-        del self.with_affinity[pod.key]
-        self._stated[key].change(node, by)
-        if not self._stated[key].on:
-            del self._stated[key]
-
-    def on(self, node: int) -> Iterable[Pod]:
-        """The pods on a node, in the order in which they came."""
-        return self._on.get(node, {}).values()
-
-    def __len__(self) -> int:
-        """The number of pods on nodes."""
-        return len(self._pods)
-
-    def __contains__(self, key: str) -> bool:
-        """Tell whether `namespace/name` is on a node."""
-        return key in self._pods
-
-    def everyone(self) -> Iterable[tuple[Pod, int]]:
-        """All pods with their nodes, in the order in which they came."""
-        return iter(self._pods.values())
-
-    def affinity_groups(self) -> Iterable[AffinityGroup]:
-        """The pods that state pod affinity or anti-affinity, equal ones together."""
-        return self._stated.values()
-
-    def count(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
-        """[N] how many pods on each node belong to a label group that `matches`."""
-        return self._count_in(self._groups.matching(matches))
-
-    def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
-        """[N] how many pods on each node are selected; `terminating`: those being deleted count as well."""
-        return self._count_in(self._groups.selected(selection, terminating=terminating))
-
-    def _count_in(self, chosen: BoolArray) -> IntArray:
-        if not chosen.any():
-            return np.zeros(self._count, np.int64)
-        size = len(self._keys)
-        nodes = self._node_at[:size][chosen[self._group_at[:size]]]
-        return np.bincount(nodes, minlength=self._count).astype(np.int64)
+NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang(_pod: Pod) -> GangCount | None:
@@ -194,33 +46,103 @@ class NodeTable:
         self.resources = tuple(resources)
         self.column = {resource: at for at, resource in enumerate(self.resources)}
         self.allocatable = np.zeros((len(self.nodes), len(self.resources)), np.int64)
-        for at, node in enumerate(self.nodes):
-            for resource, amount in node.allocatable().items():
-                if resource in self.column:
-                    self.allocatable[at, self.column[resource]] = amount
+        self._offer(range(len(self.nodes)))
         self.requested = np.zeros_like(self.allocatable)
         self.nonzero = np.zeros((len(self.nodes), 2), np.int64)
         self.pods = PodTable(len(self.nodes))
         self._counted: dict[str, tuple[IntArray, IntArray]] = {}
-        self.generation = 0
-        """Counts the pods that came and left."""
-        self._log: list[int] = []
-        self._logged_from = 0
+        self.changes = Moves(len(self.nodes))
+        """Nodes that joined, or whose objects changed."""
+        self.moves = Moves(len(self.nodes))
+        """The same, and nodes to which pods came, or which they left."""
         self.gang_of: Callable[[Pod], GangCount | None] = no_gang
         """Finds a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
         self.assumed = AssumedVolumes()
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
-        self._memo: dict[Hashable, object] = {}
+        self._memo = Memo(self.changes, len(self.nodes))
+        self._beside: dict[Hashable, object] = {}
+
+    def _offer(self, places: Sequence[int]) -> None:
+        """Write down what the nodes at some places offer."""
+        self.allocatable[np.asarray(places, np.int32)] = 0
+        for at in places:
+            for resource, amount in self.nodes[at].allocatable().items():
+                if resource in self.column:
+                    self.allocatable[at, self.column[resource]] = amount
+
+    def lay_out(self, nodes: Sequence[Node]) -> IndexArray | None:
+        """Take in the nodes as they are now, in their order; pods stay where they are.
+
+        Args:
+          nodes: N of them; every pod's must be among them. What they offer beyond the table's resources is left out.
+
+        Returns:
+          [N] where each node was before, -1 for those that joined; None where all are where they were.
+        """
+        before, self.nodes = self.nodes, tuple(nodes)
+        self.snapshot = replace(self.snapshot, nodes=self.nodes)
+        names = tuple(node.name for node in self.nodes)
+        source = None if names == self.names else self._rearrange(names)
+        was = range(len(names)) if source is None else source.tolist()
+        changed = [at for at, old in enumerate(was) if old < 0 or before[old] is not self.nodes[at]]
+        if source is None and changed:
+            self.allocatable = self.allocatable.copy()  # problems that are kept may show it
+            self._labels = {
+                key: known
+                for key, known in self._labels.items()
+                if all(before[at].labels.get(key) == self.nodes[at].labels.get(key) for at in changed)
+            }
+        self._offer(changed)
+        for at in changed:
+            self.changes.note(at)
+            self.moves.note(at)
+        return source
+
+    def _rearrange(self, names: tuple[str, ...]) -> IndexArray:
+        """Give nodes other places."""
+        source = np.fromiter((self.index.get(name, NOBODY) for name in names), np.int32, len(names))
+        numbers = np.full(len(self.names) + 1, NOBODY, np.int32)  # the last for nobody, who stays so
+        numbers[source[source >= 0]] = np.flatnonzero(source >= 0)
+        self.names = names
+        self.index = {name: at for at, name in enumerate(names)}
+        self.allocatable = placed(self.allocatable, source)
+        self.requested, self.nonzero = placed(self.requested, source), placed(self.nonzero, source)
+        self._labels.clear()
+        self.pods.renumber(numbers.tolist(), len(names))
+        self.changes.renumber(numbers.tolist(), len(names))
+        self.moves.renumber(numbers.tolist(), len(names))
+        self._memo.lay_out(source)
+        return source
 
     def memo(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
-        """Return what `build` makes of the Node objects, made once: labels, taints and images do not move.
+        """Return what `build` makes of the Node objects, made once, and again when one of them changed.
 
         Whoever asks owns the key, and says in it what the value depends on; pods on nodes must not be read.
         """
-        if key not in self._memo:
-            self._memo[key] = build(self)
-        return cast(T, self._memo[key])
+        return self.amended(key, build, lambda _value, _changed: build(self))
+
+    def amended(
+        self, key: Hashable, build: "Callable[[NodeTable], T]", amend: Callable[[T, IndexArray], T]
+    ) -> T:
+        """As `memo`; `amend` makes the new value of the old one and the [k] nodes that changed since."""
+        return cast(T, self._memo.value(key, lambda: build(self), amend))
+
+    def each(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
+        """[N] Return what `ask` says of every node by itself, asked once, and again of nodes whose objects changed.
+
+        The key is owned as in `memo`; what other nodes say must not be read. The array is read only.
+        """
+        return cast(
+            NodeArray,
+            self._memo.array(key, lambda some: ask(self.all() if some is None else self.these(some))),
+        )
+
+    def beside(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
+        """Return what `build` makes of what the snapshot has beside nodes and pods, made once."""
+        if key not in self._beside:
+            self._beside[key] = build(self.snapshot)
+        return cast(T, self._beside[key])
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R] requests with the pod count, [2] requests for scoring) of a pod."""
@@ -236,7 +158,7 @@ class NodeTable:
         self.nonzero[node] += nonzero
         self.pods.add(pod, node)
         self._counted[pod.key] = (requested, nonzero)
-        self._moved(node)
+        self.moves.note(node)
 
     def remove(self, pod: Pod, requested: IntArray, nonzero: IntArray) -> None:
         """Take a pod away again."""
@@ -244,7 +166,7 @@ class NodeTable:
         del self._counted[pod.key]
         self.requested[node] -= requested
         self.nonzero[node] -= nonzero
-        self._moved(node)
+        self.moves.note(node)
 
     def counted(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R], [2]) what a pod that is on a node was counted with.
@@ -253,21 +175,6 @@ class NodeTable:
           KeyError: the pod is on no node.
         """
         return self._counted[pod.key]
-
-    def _moved(self, node: int) -> None:
-        self.generation += 1
-        self._log.append(node)
-        # Whoever asks from so far back is told that every node moved; asking about all is no dearer then.
-        if len(self._log) > 2 * (len(self.nodes) + SHORT):
-            half = len(self._log) // 2
-            del self._log[:half]
-            self._logged_from += half
-
-    def moved_since(self, generation: int) -> IndexArray:
-        """[k] the nodes to which a pod came, or which one left, after a generation; ascending, each once."""
-        if generation < self._logged_from:
-            return np.arange(len(self.nodes), dtype=np.int32)
-        return np.asarray(sorted(set(self._log[generation - self._logged_from :])), np.int32)
 
     def label(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
         """Return ([N] index of each node's value, -1 where the label is missing; the values, first seen first)."""

@@ -107,7 +107,7 @@ class Pipeline:
         self._foreseen = {
             one: one not in self._following
             and (
-                self._reach[one] is Reach.OBJECTS
+                self._reach[one] in (Reach.OWN, Reach.OBJECTS)
                 or (self._reach[one] is Reach.NODE and landing(one) is Landing.COUNTED)
             )
             for one in (*self.filters, *self._following)
@@ -214,7 +214,7 @@ class Pipeline:
                     raise
                 left = np.flatnonzero(fits).astype(np.int32)
                 verdict = asked(table.some(left)).among(left, count) if len(left) else Verdict.accept(count)
-                judged = Judged.of(verdict, table.generation)
+                judged = Judged.of(verdict, table.changes.generation)
             if not judged.everyone:
                 refused_by[fits & ~judged.fits] = len(verdicts)
                 fits &= judged.fits

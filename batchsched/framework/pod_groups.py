@@ -46,6 +46,11 @@ class AffinityGroup:
             del self.on[node]
         self._arrays = None
 
+    def renumber(self, numbers: list[int]) -> None:
+        """Give the nodes other numbers: numbers[old] is the new one."""
+        self.on = {numbers[node]: count for node, count in self.on.items()}
+        self._arrays = None
+
     def places(self) -> tuple[IndexArray, IntArray]:
         """Return ([k] nodes, [k] how many of the pods are there)."""
         if self._arrays is None:

@@ -52,13 +52,18 @@ class Reach(Enum):
     """On what the verdict of a Filter and the raw score of a Score hang, beside the class of the pod.
 
     What a plugin says holds at each of its points; NormalizeScore looks at the raw scores alone then, PreFilter and
-    PreScore at no pods on nodes: they are not asked again about a class that they did not refuse or narrow.
+    PreScore at no pods on nodes: they are not asked again about a class that they did not refuse or narrow, until a
+    Node object changes.
 
-    OBJECTS: on Node objects, and on what the snapshot has beside pods: never asked twice.
-    NODE: and on the pods of the node that is judged: asked again about nodes to which pods came, or which they left.
+    OWN: on the Node object that is judged, and on what the snapshot has beside nodes and pods: asked again about nodes
+      whose objects changed.
+    OBJECTS: on other Node objects, too: asked again about all nodes when one of the objects changed.
+    NODE: on what OWN names, and on the pods of the node that is judged: asked again about nodes whose objects changed,
+      to which pods came, or which they left.
     CLUSTER: on anything: asked about all nodes, each time. What a plugin does not declare is taken for this.
     """
 
+    OWN = "own"
     OBJECTS = "objects"
     NODE = "node"
     CLUSTER = "cluster"

@@ -51,14 +51,15 @@ class Prefiltering:
         """
         timings.cycle()
         state = CycleState()
-        if standing.prefiltered is not None:
-            state.take(standing.prefiltered)
+        known = standing.prefiltered(nodes.table)
+        if known is not None:
+            state.take(known)
             return self._ask(self._fleeting, pod, nodes, (state, state), timings)
         lasting = CycleState()
         found = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
         state.take(lasting)
         if found.status.ok and found.allowed is None:
-            standing.prefiltered = lasting
+            standing.prefilter(nodes.table, lasting)
         return found
 
     def _ask(

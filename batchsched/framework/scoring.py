@@ -51,9 +51,9 @@ class Scoring:
 
     def _prescore(self, asking: Asking, feasible: IndexArray, nodes: Nodes, standing: Standing) -> None:
         """Run the PreScores; those that said it before of the same nodes, and for good, are not asked again."""
-        state, known = asking.state, standing.prescored
-        if known is not None and known[0] is feasible:
-            state.take(known[1])
+        state, known = asking.state, standing.prescored(nodes.table, feasible)
+        if known is not None:
+            state.take(known)
             self._ask(self._fleeting, asking, nodes, state)
             return
         lasting = CycleState(state)
@@ -61,7 +61,7 @@ class Scoring:
         state.take(lasting)
         kept = CycleState()
         kept.take(lasting)
-        standing.prescored = feasible, kept
+        standing.prescore(nodes.table, feasible, kept)
 
     def _ask(
         self,

@@ -1,7 +1,7 @@
 """What plugins said of a class and what of it still stands: only nodes that moved since are asked about again.
 
-A node moves when a pod comes to it or leaves it. Whoever keeps a `Standing` from pod to pod, or from session to
-session, gets the same answers as without one, and pays for the nodes that moved.
+A node moves when a pod comes to it or leaves it, or when the Node object changes. Whoever keeps a `Standing` from pod
+to pod, or from session to session, gets the same answers as without one, and pays for the nodes that moved.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class Judged:
       verdict: as the plugin gave it, in one go or node by node.
       fits: [N] nodes that it does not refuse.
       everyone: it refuses none.
-      since: the table's generation when it was last true for certain.
+      since: the generation of the moves that it hangs on when it was last true for certain.
     """
 
     verdict: Verdict
@@ -95,17 +95,18 @@ class Scores:
 class Ranked:
     """What Score plugins said of the nodes that they were asked about: those that fitted.
 
-    Two kinds, by reach: of a node that moved the static ones are not asked again.
+    Kinds, by reach: of a node to which a pod came those that look at Node objects are not asked again.
     """
 
     def __init__(self, scorers: Sequence[Scorer], count: int) -> None:
         self._scorers = tuple(scorers)
-        self._kinds = (
-            Scores.nothing(scorers, Reach.OBJECTS, count),
-            Scores.nothing(scorers, Reach.NODE, count),
+        self._kinds = tuple(
+            Scores.nothing(scorers, reach, count)
+            for reach in (Reach.OWN, Reach.OBJECTS, Reach.NODE)
+            if any(one.reach is reach for one in scorers)
         )
         self._plain = np.zeros(count, np.int64)
-        self._since = 0
+        self._since = (0, 0)
         self._feasible: IndexArray | None = None
         self._inside = np.zeros(count, np.bool_)
         self._normal = np.zeros(0, np.int64)
@@ -117,18 +118,13 @@ class Ranked:
 
     def total(self, asking: Asking, feasible: IndexArray, table: NodeTable) -> IntArray:
         """[n] Bring up to date what is known of the nodes that fit, and add up their scores."""
-        moved = table.moved_since(self._since)
         same = self._feasible is feasible
-        self._kinds[1].known[moved] = False
         self._stale |= not same
         for kind in self._kinds:
-            # All that fitted before are known, but for those that moved, so far as they are asked again at all.
-            if not same:
-                wanted = feasible[~kind.known[feasible]]
-            elif kind.reach is Reach.NODE:
-                wanted = moved[self._inside[moved]]
-            else:
-                continue
+            moved = self._moved(kind, table)
+            kind.known[moved] = False
+            # All that fitted before are known, but for those that moved.
+            wanted = moved[self._inside[moved]] if same else feasible[~kind.known[feasible]]
             self._stale |= self._ask(kind, asking, wanted, table)
         if self._stale:
             self._normal = self._normalized(asking, feasible, table)
@@ -138,10 +134,18 @@ class Ranked:
             self._feasible = feasible
             self._inside[:] = False
             self._inside[feasible] = True
-        self._since = table.generation
+        self._since = table.changes.generation, table.moves.generation
         plain = self._plain if len(feasible) == len(self._plain) else self._plain[feasible]
         total: IntArray = plain + self._normal
         return total
+
+    def _moved(self, kind: Scores, table: NodeTable) -> IndexArray:
+        """[k] the nodes of which the plugins of a kind may say something else now."""
+        if kind.reach is Reach.NODE:
+            return table.moves.since(self._since[1])
+        if self._since[0] == table.changes.generation or kind.reach is Reach.OWN:
+            return table.changes.since(self._since[0])
+        return np.arange(len(table.nodes), dtype=np.int32)
 
     def _ask(self, kind: Scores, asking: Asking, nodes: IndexArray, table: NodeTable) -> bool:
         """Ask about nodes of which not everything is known; tells whether a score that is to be normalised changed."""
@@ -180,28 +184,44 @@ class Standing:
         self._judged: dict[object, Judged] = {}
         self._ranked: Ranked | None = None
         self._feasible = np.zeros(0, np.int32)
-        self.prefiltered: CycleState | None = None
-        """What PreFilters wrote that need not be asked again; None: all are asked."""
-        self.prescored: tuple[IndexArray, CycleState] | None = None
-        """[n] the nodes that fitted, and what PreScores wrote that need not be asked again about these."""
+        self._prefiltered: tuple[int, CycleState] | None = None
+        self._prescored: tuple[int, IndexArray, CycleState] | None = None
+
+    def prefiltered(self, table: NodeTable) -> CycleState | None:
+        """Return what PreFilters wrote that need not be asked again; None: all are asked."""
+        known = self._prefiltered
+        return known[1] if known is not None and known[0] == table.changes.generation else None
+
+    def prefilter(self, table: NodeTable, lasting: CycleState) -> None:
+        """Keep what PreFilters wrote, until a Node object changes."""
+        self._prefiltered = table.changes.generation, lasting
+
+    def prescored(self, table: NodeTable, feasible: IndexArray) -> CycleState | None:
+        """Return what PreScores wrote of the nodes that fit, `settled`, and need not be asked again; None: all are."""
+        known = self._prescored
+        same = known is not None and known[0] == table.changes.generation and known[1] is feasible
+        return known[2] if known is not None and same else None
+
+    def prescore(self, table: NodeTable, feasible: IndexArray, lasting: CycleState) -> None:
+        """Keep what PreScores wrote of the nodes that fit, until a Node object changes."""
+        self._prescored = table.changes.generation, feasible, lasting
 
     def judge(
         self, plugin: object, reach: Reach, table: NodeTable, ask: Callable[[Nodes], Verdict]
     ) -> Judged:
         """Return a Filter's verdict over all nodes; `ask` asks it about some of them."""
         known = self._judged.get(plugin)
-        if known is not None and reach is Reach.OBJECTS:
-            return known
-        if known is not None and reach is Reach.NODE:
-            moved = table.moved_since(known.since)
-            if not len(moved):
+        log = table.moves if reach is Reach.NODE else table.changes
+        if known is not None:
+            if known.since == log.generation:
                 return known
-            if len(moved) * MANY <= len(table.nodes):
-                amended = known.amended(moved, ask(table.these(moved)), table.generation)
+            moved = log.since(known.since)
+            if reach is not Reach.OBJECTS and 0 < len(moved) * MANY <= len(table.nodes):
+                amended = known.amended(moved, ask(table.these(moved)), log.generation)
                 if amended is not None:
                     self._judged[plugin] = amended
                     return amended
-        found = Judged.of(ask(table.all()), table.generation)
+        found = Judged.of(ask(table.all()), log.generation)
         if reach is not Reach.CLUSTER:
             self._judged[plugin] = found
         return found
@@ -234,14 +254,19 @@ class Standings:
     """
 
     def __init__(self, table: NodeTable, most: int = 2**27) -> None:
-        self._room = max(1, most // (BYTES * max(1, len(table.nodes))))
+        self._table = table
+        self._most = most
         self._known: dict[int, tuple[PodClass, Standing]] = {}
+
+    def forget(self) -> None:
+        """Forget all: nodes have other places now."""
+        self._known.clear()
 
     def of(self, pod: PodClass) -> Standing:
         """Return what stands of a class."""
         first = pod.first
         known = self._known.pop(id(first), None) or (first, Standing())
         self._known[id(first)] = known
-        if len(self._known) > self._room:
+        if len(self._known) > max(1, self._most // (BYTES * max(1, len(self._table.nodes)))):
             del self._known[next(iter(self._known))]
         return known[1]

@@ -8,6 +8,7 @@ from batchsched.framework.nodes import NodeTable
 from batchsched.model.csi import CSIDriver, CSINode, VolumeAttachment
 from batchsched.model.meta import ObjectMeta
 from batchsched.model.pod import Pod
+from batchsched.model.snapshot import Snapshot
 from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
@@ -50,11 +51,10 @@ class ClaimUse:
 
 def storage_of(table: NodeTable) -> Storage:
     """Return the storage objects of the table's snapshot."""
-    return table.memo("storage", _read)
+    return table.beside("storage", _read)
 
 
-def _read(table: NodeTable) -> Storage:
-    snapshot = table.snapshot
+def _read(snapshot: Snapshot) -> Storage:
     attachments: dict[str, tuple[VolumeAttachment, ...]] = {}
     for one in snapshot.volume_attachments:
         attachments[one.spec.node_name] = (*attachments.get(one.spec.node_name, ()), one)

@@ -4,32 +4,32 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from batchsched.framework.nodes import NodeTable
+from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.model.affinity import Toleration
 from batchsched.model.node import Taint
 
 
 def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
-    """Return ([N] each node's group, the groups' taints), first seen first."""
-    return table.memo("taint groups", _group)
+    """Return ([N] each node's group, the groups' taints), first seen first; no node may have those of a group."""
+    known: dict[tuple[Taint, ...], int] = table.beside("taint groups", lambda _: {})
 
+    def codes(nodes: Nodes) -> IndexArray:
+        found = (known.setdefault(node.taints, len(known)) for node in nodes.objects)
+        return np.fromiter(found, np.int32, len(nodes))
 
-def _group(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
-    known: dict[tuple[Taint, ...], int] = {}
-    codes = (known.setdefault(node.taints, len(known)) for node in table.nodes)
-    return np.fromiter(codes, np.int32, len(table.nodes)), tuple(known)
+    return table.each("taint groups", codes), tuple(known)
 
 
 def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]) -> IntArray:
     """[N] how many taints with one of the effects each node has that are not tolerated."""
 
-    def build(table: NodeTable) -> IntArray:
+    def counts(nodes: Nodes) -> IntArray:
         codes, groups = taint_groups(table)
-        counts = [count_untolerated(taints, tolerations, effects) for taints in groups]
-        return np.asarray(counts, np.int64)[codes]
+        found = [count_untolerated(taints, tolerations, effects) for taints in groups]
+        return np.asarray(found, np.int64)[codes[nodes.where]]
 
-    return table.memo(("untolerated", tolerations, effects), build)
+    return table.each(("untolerated", tolerations, effects), counts)
 
 
 def count_untolerated(

@@ -62,18 +62,17 @@ def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _services(table: NodeTable) -> dict[str, list[Service]]:
-    def build(table: NodeTable) -> dict[str, list[Service]]:
+    def build(snapshot: Snapshot) -> dict[str, list[Service]]:
         found: dict[str, list[Service]] = {}
-        for service in table.snapshot.services:
+        for service in snapshot.services:
             found.setdefault(_namespace(service.metadata), []).append(service)
         return found
 
-    return table.memo("services by namespace", build)
+    return table.beside("services by namespace", build)
 
 
 def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
-    def build(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
-        snapshot = table.snapshot
+    def build(snapshot: Snapshot) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
         found: dict[tuple[str, str, str], tuple[LabelSelector, ...]] = {}
         for one in snapshot.replication_controllers:
             if one.spec.selector:
@@ -85,7 +84,7 @@ def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelect
                 found[_key(kind, metadata)] = (selector,)
         return found
 
-    return table.memo("workload selectors", build)
+    return table.beside("workload selectors", build)
 
 
 def _key(kind: str, metadata: ObjectMeta) -> tuple[str, str, str]:

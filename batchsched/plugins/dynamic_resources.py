@@ -52,7 +52,7 @@ class DynamicResources(
 
     name: ClassVar[str] = "DynamicResources"
     by_priority: ClassVar[bool] = False
-    reach: ClassVar[Reach] = Reach.OBJECTS
+    reach: ClassVar[Reach] = Reach.OWN
     Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:

@@ -1,7 +1,8 @@
 """ImageLocality: a node that has the pod's images already starts it sooner."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import Reach, ScorePlugin, SignaturePlugin
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import IndexArray, IntArray
+from batchsched.model.node import ContainerImage
 from batchsched.model.pod import Pod
 
 MEBIBYTE: Final = 1024 * 1024
@@ -66,10 +68,10 @@ def with_tag(name: str) -> str:
 
 
 def _score(table: NodeTable, wanted: tuple[str, ...], most: int) -> IntArray:
-    known = table.memo("images", _images)
+    known = table.amended("images", Images, partial(Images.amended, table=table))
     total = np.zeros(len(table.nodes), np.int64)
     for name in wanted:
-        image = known.get(name)
+        image = known.of(name)
         if image is not None:
             total[image.nodes] += int(image.size * (len(image.nodes) / len(table.nodes)))
     if most <= LEAST:
@@ -77,15 +79,44 @@ def _score(table: NodeTable, wanted: tuple[str, ...], most: int) -> IntArray:
     return MAX_SCORE * (np.clip(total, LEAST, most) - LEAST) // (most - LEAST)
 
 
-def _images(table: NodeTable) -> dict[str, Image]:
-    sizes: dict[str, int] = {}
-    nodes: dict[str, list[int]] = {}
-    for at, node in enumerate(table.nodes):
-        for image in node.status.images or ():
+class Images:
+    """The images of all nodes, by name."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._told: list[tuple[ContainerImage, ...] | None] = [None] * len(table.nodes)
+        self._sizes: dict[str, dict[int, int]] = {}
+        self._known: dict[str, Image] = {}
+        self.amended(np.arange(len(table.nodes), dtype=np.int32), table)
+
+    def amended(self, changed: IndexArray, table: NodeTable) -> "Images":
+        """Take in what nodes [k] have now."""
+        for at in changed.tolist():
+            before, after = self._told[at], table.nodes[at].status.images
+            if before is not after:
+                self._told[at] = after
+                self._leave(at, before)
+                self._enter(at, after)
+        return self
+
+    def _leave(self, node: int, images: tuple[ContainerImage, ...] | None) -> None:
+        for name in _names(images):
+            self._known.pop(name, None)
+            self._sizes[name].pop(node, None)
+
+    def _enter(self, node: int, images: tuple[ContainerImage, ...] | None) -> None:
+        for image in images or ():
             for name in image.names or ():
-                there = nodes.get(name)
-                if there is None:
-                    nodes[name], sizes[name] = [at], image.size_bytes
-                elif there[-1] != at:
-                    there.append(at)
-    return {name: Image(size, np.asarray(nodes[name], np.int32)) for name, size in sizes.items()}
+                self._known.pop(name, None)
+                self._sizes.setdefault(name, {}).setdefault(node, image.size_bytes)
+
+    def of(self, name: str) -> Image | None:
+        """Return an image, None where no node has it."""
+        known, sizes = self._known.get(name), self._sizes.get(name)
+        if known is None and sizes:
+            nodes = np.asarray(sorted(sizes), np.int32)
+            known = self._known[name] = Image(sizes[int(nodes[0])], nodes)
+        return known
+
+
+def _names(images: tuple[ContainerImage, ...] | None) -> Iterable[str]:
+    return (name for image in images or () for name in image.names or ())

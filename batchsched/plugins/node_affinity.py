@@ -77,7 +77,7 @@ class NodeAffinity(
     name: ClassVar[str] = "NodeAffinity"
     by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OBJECTS
+    reach: ClassVar[Reach] = Reach.OWN
     Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:

@@ -38,7 +38,7 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
     name: ClassVar[str] = "NodeDeclaredFeatures"
     by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OBJECTS
+    reach: ClassVar[Reach] = Reach.OWN
 
     @override
     def signature(self, pod: Pod) -> Hashable:

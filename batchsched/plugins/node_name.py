@@ -32,7 +32,7 @@ class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     name: ClassVar[str] = "NodeName"
     by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OBJECTS
+    reach: ClassVar[Reach] = Reach.OWN
 
     @override
     def signature(self, pod: Pod) -> Hashable:

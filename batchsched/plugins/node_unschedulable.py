@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
-import numpy as np
 from typing_extensions import override
 
 from batchsched.framework.events import (
@@ -14,7 +13,7 @@ from batchsched.framework.events import (
     when_node_begins_to_pass,
     when_own,
 )
-from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import FilterPlugin, Landing, Reach, SignaturePlugin
 from batchsched.framework.state import CycleState
@@ -35,7 +34,7 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     name: ClassVar[str] = "NodeUnschedulable"
     by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OBJECTS
+    reach: ClassVar[Reach] = Reach.OWN
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -43,7 +42,7 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        cordoned = nodes.table.memo("cordoned", _cordoned)[nodes.where]
+        cordoned = nodes.table.each("cordoned", _cordoned)[nodes.where]
         if not cordoned.any() or _tolerates_cordon(pod.pod):
             return Verdict.accept(len(nodes))
         return Verdict.refuse(cordoned, UNSCHEDULABLE, unresolvable=True)
@@ -57,8 +56,8 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
         )
 
 
-def _cordoned(table: NodeTable) -> BoolArray:
-    return np.fromiter((node.spec.unschedulable for node in table.nodes), np.bool_, len(table.nodes))
+def _cordoned(nodes: Nodes) -> BoolArray:
+    return nodes.where_true(lambda node: node.spec.unschedulable)
 
 
 def _tolerates_cordon(pod: Pod) -> bool:

@@ -52,7 +52,7 @@ class TaintToleration(
     name: ClassVar[str] = "TaintToleration"
     by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OBJECTS
+    reach: ClassVar[Reach] = Reach.OWN
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -41,6 +41,7 @@ from batchsched.framework.status import (
 )
 from batchsched.framework.storage import key_of
 from batchsched.model.pod import Pod
+from batchsched.model.snapshot import Snapshot
 from batchsched.model.volume import PersistentVolumeClaim
 
 DISK_IN_USE: Final = "node(s) had no available disk"
@@ -118,7 +119,7 @@ class VolumeRestrictions(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if not pod.pod.spec.volumes:
             return PreFilterAnswer(SKIP)
-        known = nodes.table.memo("claims", _claims)
+        known = nodes.table.beside("claims", _claims)
         names = tuple(_claim_names(pod.pod))
         for name in names:
             if f"{pod.pod.namespace}/{name}" not in known:
@@ -268,8 +269,8 @@ def _in_use(wanted: Sequence[Disk], pods: Iterable[Pod]) -> bool:
     )
 
 
-def _claims(table: NodeTable) -> Mapping[str, PersistentVolumeClaim]:
-    claims = table.snapshot.persistent_volume_claims
+def _claims(snapshot: Snapshot) -> Mapping[str, PersistentVolumeClaim]:
+    claims = snapshot.persistent_volume_claims
     return {f"{one.metadata.namespace or 'default'}/{one.metadata.name}": one for one in claims}
 
 
@@ -287,7 +288,7 @@ def _once_pod(pod: Pod, table: NodeTable) -> frozenset[str]:
     """Return those of a pod's claims that one pod alone may use."""
     if not pod.spec.volumes:
         return frozenset()
-    known = table.memo("claims", _claims)
+    known = table.beside("claims", _claims)
     return frozenset(
         key
         for key in _claim_keys(pod)

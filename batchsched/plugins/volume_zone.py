@@ -70,7 +70,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
     name: ClassVar[str] = "VolumeZone"
     by_priority: ClassVar[bool] = False
     landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OBJECTS
+    reach: ClassVar[Reach] = Reach.OWN
 
     @override
     def signature(self, pod: Pod) -> Hashable:

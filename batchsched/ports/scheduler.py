@@ -4,15 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from batchsched.model.decision import Decision
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.podgroup import PodGroup
 from batchsched.model.snapshot import HeldGang, Snapshot
 
 
 class Scheduler(Protocol):
-    """A scheduler that follows one cluster. It was made from a snapshot and is told everything that changes since.
+    """A scheduler that follows one cluster. It was made from a snapshot and is told what changes since.
 
-    Nodes are the exception: when one comes or goes, whoever drives the scheduler makes a new one.
+    Where it cannot be told, as of a new queue, whoever drives it makes a new one.
     """
 
     def add_group(self, group: PodGroup) -> None:
@@ -45,6 +46,17 @@ class Scheduler(Protocol):
         Args:
           now: seconds since 1970.
           seed: of everything that is drawn.
+        """
+        ...
+
+
+class NodeScheduler(Scheduler, Protocol):
+    """A scheduler that follows nodes as well."""
+
+    def lay_out(self, nodes: Sequence[Node]) -> None:
+        """Take in the nodes as they are now, in the order in which a fresh snapshot has them.
+
+        Nothing is offered that neither a node offered nor a pod asked for when the scheduler was made.
         """
         ...
 

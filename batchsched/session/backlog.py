@@ -5,6 +5,7 @@ when half of the slots are empty.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,10 @@ class Backlog:
     def __len__(self) -> int:
         """The number of waiting gangs."""
         return self._count
+
+    def __iter__(self) -> Iterator[Members]:
+        """The waiting gangs, in no order that means anything."""
+        return (one for one in self._members if one is not None)
 
     def put(self, gang: Gang) -> None:
         """Add a gang, or bring its columns up to date."""

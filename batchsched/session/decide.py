@@ -20,6 +20,7 @@ from batchsched.model.decision import (
     Waiting,
 )
 from batchsched.model.meta import timestamp
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import HeldGang, Snapshot
 from batchsched.ordering import policy as policies
@@ -101,8 +102,17 @@ class Sessions:
         self._rest = frozenset(snapshot.resting)
         self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
         self._turns = Turns(self.frame, self._policy, profile, past)
-        self._levels = Levels(snapshot, self.frame.table)
-        self._admission = Admission.of(self.frame, self._levels, snapshot)
+        self._look_at_levels()
+
+    def lay_out(self, nodes: Sequence[Node]) -> None:
+        """Take in the nodes as they are now, in the order in which a fresh snapshot has them."""
+        self.frame.lay_out(nodes)
+        self._turns.look_at_nodes()
+        self._look_at_levels()
+
+    def _look_at_levels(self) -> None:
+        self._levels = Levels(self.frame.snapshot, self.frame.table)
+        self._admission = Admission.of(self.frame, self._levels, self.frame.snapshot)
 
     def decide(
         self,

@@ -140,14 +140,15 @@ class Turns:
         self._scheduler_name = profile.scheduler_name
         entitles = frame.queues.entitles or profile.queue_policy is not None
         self.policies = QueuePolicies(frame.queues, profile.queue_policy) if entitles else None
-        offered = {
-            name
-            for node in frame.table.nodes
-            for name in node.status.allocatable or node.status.capacity or ()
-        }
-        self._misfits = misfits(frame.queues, offered)
+        self.look_at_nodes()
         self._past = past or Past(by_queue(frame.snapshot.usage), profile.usage_half_life_seconds)
         self._remembers = self.policies is not None and self.policies.remember
+
+    def look_at_nodes(self) -> None:
+        """Find what queues state that nodes as they are now do not offer."""
+        queues, nodes = self._frame.queues, self._frame.table.nodes
+        offered = {name for node in nodes for name in node.status.allocatable or node.status.capacity or ()}
+        self._misfits = misfits(queues, offered)
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from batchsched.errors import PluginError
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.workloads import controller_of
+from batchsched.model.meta import ObjectMeta
 from batchsched.model.pod import Pod, PodSpec
 from batchsched.model.requests import nonzero_requests, requests
 
@@ -102,3 +103,19 @@ def resized(pod: Pod) -> bool:
         return True
     containers = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     return bool(containers) and any(one.resources is not None for one in containers)
+
+
+def nobody(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:
+    """Return what equal pods of several gangs have in common.
+
+    No name: the gang of the first of them may end while the class lives on. Of labels those that a selector reads, and
+    of owners the one whose selector counts.
+    """
+    labels = {key: value for key, value in seen if value is not None}
+    owner = controller_of(pod)
+    metadata = ObjectMeta(
+        namespace=pod.metadata.namespace,
+        labels=labels or None,
+        owner_references=None if owner is None else (owner,),
+    )
+    return Pod(metadata=metadata, spec=pod.spec)

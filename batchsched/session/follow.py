@@ -5,6 +5,7 @@ from collections.abc import Sequence, Set
 from batchsched.framework.nodes import NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.model.decision import Decision
+from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.podgroup import PodGroup
 from batchsched.model.snapshot import HeldGang, Snapshot
@@ -40,6 +41,10 @@ class Follower:
         self._sessions = Sessions(snapshot, profile, pipeline, past=past)
         self._brief = brief
         self._frame = self._sessions.frame
+
+    def lay_out(self, nodes: Sequence[Node]) -> None:
+        """Take in the nodes as they are now."""
+        self._sessions.lay_out(nodes)
 
     def add_group(self, group: PodGroup) -> None:
         """Take in a PodGroup, or a new version of it."""

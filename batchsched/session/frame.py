@@ -6,7 +6,7 @@ out the whole cluster each time.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,16 +19,15 @@ from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import Landing
 from batchsched.framework.standing import Standings
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.framework.workloads import controller_of
 from batchsched.model.decision import SetAside
-from batchsched.model.meta import ObjectMeta, seconds
+from batchsched.model.node import Node
 from batchsched.model.pod import SUB_GROUP_LABEL, Pod
 from batchsched.model.podgroup import PodGroup
 from batchsched.model.snapshot import Snapshot
 from batchsched.ordering.tree import QueueTree
 from batchsched.session.backlog import Backlog
-from batchsched.session.facts import SpecBook, has_own_volume, resized
-from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of
+from batchsched.session.facts import SpecBook, has_own_volume, nobody, resized
+from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of, needs_of, seniority
 
 GPU_SUFFIX = "/gpu"
 ENDLESS = 2**40
@@ -44,8 +43,7 @@ class Frame:
     """The tables of one cluster: nodes with what is on them, gangs with who waits and who runs.
 
     Args:
-      snapshot: where to start. Its queues, classes and topologies stay; nodes, too: when one of them changes,
-        make a new frame.
+      snapshot: where to start. Its queues, classes and topologies stay.
       pipeline: the profile's plugins; they say which pods are equal.
     """
 
@@ -74,6 +72,8 @@ class Frame:
         self._vectors: dict[int, tuple[IntArray, IntArray]] = {}
         self._counts: dict[str, GangCount] = {}
         self._dirty: dict[str, None] = {}
+        self._astray: dict[str, dict[str, Pod]] = {}
+        """Pods bound to nodes that nobody knows, by node."""
         self._all_labels = False
         """Nobody knows which labels are read: pods that differ in any are no class."""
         self.broken: dict[str, SetAside] = {}
@@ -110,6 +110,43 @@ class Frame:
 
     # Following a cluster
 
+    def lay_out(self, nodes: Sequence[Node]) -> None:
+        """Take in the nodes as they are now, in the order in which a fresh snapshot has them.
+
+        What they offer, or pods ask for, must have a column already; the levels of topologies are the caller's.
+        """
+        table = self.table
+        names = {node.name for node in nodes}
+        for at, name in enumerate(table.names):
+            if name not in names:
+                for pod in tuple(table.pods.on(at)):
+                    self._lose(pod)
+        source = table.lay_out(nodes)
+        if source is not None:
+            self.standings.forget()
+            for members in self.gangs.values():
+                members.settle(table.index)
+            for name in [name for name in self._astray if name in table.index]:
+                for pod in self._astray.pop(name).values():
+                    table.add(pod, table.index[name], *self.vectors(pod))
+        self.snapshot = table.snapshot
+        self._weigh_anew()
+
+    def _lose(self, pod: Pod) -> None:
+        """Let a pod be on no node, since its node is gone."""
+        self.table.remove(pod, *self.vectors(pod))
+        self._astray.setdefault(pod.node, {})[pod.key] = pod
+
+    def _weigh_anew(self) -> None:
+        """Work out anew what waiting gangs weigh, and whether nodes would take them at all."""
+        before, self._total = self._total, self.table.allocatable.sum(axis=0)
+        heavier = not np.array_equal(before, self._total)
+        for members in self.backlog:
+            members.lasting = members.hope = None
+            if heavier:
+                members.gang = None
+                self._dirty[members.identity] = None
+
     def add_group(self, group: PodGroup) -> None:
         """Take in a PodGroup, or a new version of it."""
         members = self._members(group.key)
@@ -132,6 +169,8 @@ class Frame:
             members.bound[key] = (pod, node)
             if node >= 0:
                 self.table.add(pod, node, *self.vectors(pod))
+            else:
+                self._astray.setdefault(pod.node, {})[key] = pod
         else:
             members.pending[key] = pod
         self._touch(members)
@@ -152,9 +191,19 @@ class Frame:
         members = self.gangs[identity_of(pod)]
         members.pending.pop(key, None)
         placed = members.bound.pop(key, None)
-        if placed is not None and placed[1] >= 0:
-            self.table.remove(placed[0], *self.vectors(placed[0]))
+        if placed is not None:
+            self._leave(*placed)
         self._touch(members)
+
+    def _leave(self, pod: Pod, node: int) -> None:
+        """Take a bound pod away from where it is."""
+        if node >= 0:
+            self.table.remove(pod, *self.vectors(pod))
+            return
+        there = self._astray[pod.node]
+        del there[pod.key]
+        if not there:
+            del self._astray[pod.node]
 
     def _members(self, identity: str) -> Members:
         members = self.gangs.get(identity)
@@ -258,7 +307,7 @@ class Frame:
         if known is None:
             requests, _ = self.vectors(pod)
             whole = identity[-1] or asked or self.pipeline.reads_all
-            example = pod if whole else _nobody(pod, seen)
+            example = pod if whole else nobody(pod, seen)
             known = PodClass.of(example, requests, facts.nonzero, priority)
             if not self.pipeline.by_priority and not whole:
                 first = self._kin.setdefault((*identity[:3], identity[-1]), known)
@@ -281,7 +330,7 @@ class Frame:
         if members.gang is not None:
             return members.gang
         group = members.group
-        pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=_seniority)
+        pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=seniority)
         priority = self.priority_among(members, pods)
         parts = self._parts(members, pods, priority)
         estimate = group.spec.expected_runtime_seconds if group is not None else None
@@ -295,32 +344,16 @@ class Frame:
             need=need,
             parts=parts,
             share=sum(self.share(part.pod_class.requests) * len(part.pods) for part in parts),
-            needs=self._needs(parts, need),
+            needs=needs_of(parts, need, len(self.table.resources)),
         )
         return members.gang
-
-    def _needs(self, parts: tuple[GangPart, ...], need: int) -> IntArray:
-        """Add up the least that `need` pods can ask for, resource by resource."""
-        needs = np.zeros(len(self.table.resources), np.int64)
-        if len(parts) == 1:
-            return parts[0].pod_class.requests * min(need, len(parts[0].pods))
-        if parts:
-            rows = np.repeat(
-                np.stack([part.pod_class.requests for part in parts]),
-                [len(part.pods) for part in parts],
-                axis=0,
-            )
-            needs = np.sort(rows, axis=0)[:need].sum(axis=0)
-        return needs
 
     def run(self, members: Members) -> Run:
         """Return what a running gang holds, and until when it is expected to."""
         if members.run is None:
             placed = [(pod, node) for pod, node in members.bound.values() if node >= 0]
-            estimate = members.group.spec.expected_runtime_seconds if members.group is not None else None
-            started = [seconds(pod.status.start_time, math.inf) for pod, _ in placed]
             members.run = Run.of(
-                min(started, default=math.inf) + estimate if estimate is not None else math.inf,
+                members.end,
                 [node for _, node in placed],
                 [self.vectors(pod)[0] for pod, _ in placed],
                 len(self.table.resources),
@@ -363,24 +396,3 @@ def _somebody_elses(pipeline: Pipeline, resource: str) -> bool:
     """Tell whether capacities of a resource do not hold: the Filter that counts says that it is not its business."""
     counting = (one for one in pipeline.filters if landing(one) is Landing.COUNTED)
     return any(one.ignores(resource) for one in counting if hasattr(one, "ignores"))
-
-
-def _seniority(pod: Pod) -> tuple[str, str]:
-    """The order of a gang's pods: what a fresh list tells, not when a watcher heard of them."""
-    return pod.metadata.creation_timestamp or "", pod.metadata.name
-
-
-def _nobody(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:
-    """Return what equal pods of several gangs have in common.
-
-    No name: the gang of the first of them may end while the class lives on. Of labels those that a selector reads, and
-    of owners the one whose selector counts.
-    """
-    labels = {key: value for key, value in seen if value is not None}
-    owner = controller_of(pod)
-    metadata = ObjectMeta(
-        namespace=pod.metadata.namespace,
-        labels=labels or None,
-        owner_references=None if owner is None else (owner,),
-    )
-    return Pod(metadata=metadata, spec=pod.spec)

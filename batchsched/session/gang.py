@@ -1,6 +1,7 @@
 """Gangs as a session sees them: the pods that wait, what they still need, and what stands in their way."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -128,6 +129,21 @@ class Members:
             return self.group.created
         return min((seconds(pod.metadata.creation_timestamp) for pod in self.pending.values()), default=0.0)
 
+    @property
+    def end(self) -> float:
+        """Seconds since 1970 at which those that are on nodes are expected to end, infinity where nobody said."""
+        estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None
+        if estimate is None:
+            return math.inf
+        placed = (pod for pod, node in self.bound.values() if node >= 0)
+        return min((seconds(pod.status.start_time, math.inf) for pod in placed), default=math.inf) + estimate
+
+    def settle(self, index: Mapping[str, int]) -> None:
+        """Take in that nodes have other numbers."""
+        if self.bound:
+            self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
+            self.run = None
+
     def count(self) -> GangCount:
         """Count the members for plugins: those that are bound have a place."""
         group = self.group
@@ -233,6 +249,23 @@ class Gang:
     def fresh(self) -> bool:
         """True while no member has a place."""
         return not self.members.bound and not self.follows
+
+
+def needs_of(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
+    """[R] Add up the least that `need` pods can ask for, resource by resource."""
+    if len(parts) == 1:
+        return parts[0].pod_class.requests * min(need, len(parts[0].pods))
+    if not parts:
+        return np.zeros(resources, np.int64)
+    counts = [len(part.pods) for part in parts]
+    rows = np.repeat(np.stack([part.pod_class.requests for part in parts]), counts, axis=0)
+    total: IntArray = np.sort(rows, axis=0)[:need].sum(axis=0)
+    return total
+
+
+def seniority(pod: Pod) -> tuple[str, str]:
+    """The order of a gang's pods: what a fresh list tells, not when a watcher heard of them."""
+    return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,6 +51,12 @@ class Ledger:
         self.pods = {one.key: one for one in snapshot.pods}
         self.groups = {one.key: one for one in snapshot.pod_groups}
         self.held: tuple[HeldGang, ...] = ()
+        self.laid_out = 0
+
+    def lay_out(self, nodes: Sequence[Node]) -> None:
+        assert [one.name for one in nodes] == sorted(one.name for one in nodes)
+        self.nodes = {one.name for one in nodes}
+        self.laid_out += 1
 
     def add_group(self, group: PodGroup) -> None:
         self.groups[group.key] = group

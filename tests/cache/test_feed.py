@@ -86,21 +86,24 @@ def test_scheduler_is_not_made_anew_for_what_no_plugin_of_ours_reads_of_a_node(c
 
 
 @pytest.mark.parametrize("changed", READ)
-def test_scheduler_is_made_anew_for_what_is_read_of_a_node(changed):
+def test_scheduler_is_told_the_nodes_when_something_changed_that_is_read(changed):
     watcher = Watcher(node("n0"), pod("a"))
     watcher.follow()
-    watcher.put(changed)
+    watcher.put(changed, pod("b", on="n1"))
     watcher.follow()
-    assert len(watcher.made) == 2
+    watcher.cache.remove(node("n0"))
+    assert watcher.follow().laid_out == 2
+    assert len(watcher.made) == 1
 
 
 @pytest.mark.parametrize("changed", UNREAD)
-def test_scheduler_with_plugins_of_others_is_made_anew_for_anything_of_a_node(changed):
-    watcher = Watcher(told(conditions=ready("True")), pod("a"), whole=True)
+@pytest.mark.parametrize("whole", [False, True])
+def test_only_a_scheduler_with_plugins_of_others_is_told_what_ours_do_not_read_of_a_node(whole, changed):
+    watcher = Watcher(told(conditions=ready("True")), pod("a"), whole=whole)
     watcher.follow()
     watcher.put(changed)
-    watcher.follow()
-    assert len(watcher.made) == 2
+    assert watcher.follow().laid_out == int(whole)
+    assert len(watcher.made) == 1
 
 
 def test_pods_and_groups_are_followed_one_by_one():
@@ -133,8 +136,12 @@ def test_pod_that_changes_its_gang_or_only_its_name_is_the_same_leaves_and_joins
 
 @pytest.mark.parametrize(
     "change",
-    [node("n1"), node("n0", cpu=1), queue("q"), pod("b", spec={"overhead": {"example.com/fpga": "1"}})],
-    ids=["node joins", "node changes", "queue", "resource"],
+    [
+        told(allocatable={"example.com/fpga": "1"}),
+        queue("q"),
+        pod("b", spec={"overhead": {"example.com/fpga": "1"}}),
+    ],
+    ids=["resource of a node", "queue", "resource of a pod"],
 )
 def test_a_scheduler_is_made_anew_for_what_it_cannot_follow(change: Any):
     watcher = Watcher(node("n0"), pod("a"))
@@ -198,7 +205,7 @@ class History:
         snapshot = self.cache.snapshot()
         assumed = self.cache.assumed()
         waiting = [one for one in snapshot.pods if not one.node]
-        move = self.rng.choice(["assume", "forget", "confirm", "remove"])
+        move = self.rng.choice(["assume", "forget", "confirm", "remove", "leave", "change"])
         if move == "assume" and waiting and snapshot.nodes:
             self.cache.assume(self.rng.choice(waiting).key, self.rng.choice(snapshot.nodes).name, NOW)
         elif move == "forget" and assumed:
@@ -211,6 +218,13 @@ class History:
             self.cache.put(msgspec.structs.replace(shown, spec=spec))
         elif move == "remove" and snapshot.pods:
             self.cache.remove(self.rng.choice(snapshot.pods))
+        elif snapshot.nodes:
+            node = self.rng.choice(snapshot.nodes)
+            if move == "leave":
+                self.cache.remove(node)
+            else:
+                others = random_cluster(self.rng.getrandbits(32)).nodes
+                self.cache.put(next((other for other in others if other.name == node.name), node))
 
 
 @pytest.mark.properties

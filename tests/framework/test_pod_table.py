@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.framework.label_index import Selection
-from batchsched.framework.nodes import PodTable
+from batchsched.framework.pod_table import PodTable
 from batchsched.model.selector import LabelSelector
 from tests.plugins import neighbours as nb
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from batchsched.errors import PluginError
+from batchsched.framework.nodes import NodeTable
 from batchsched.framework.pipeline import Pipeline, reach
 from batchsched.framework.points import Reach
 from batchsched.framework.registry import standard
@@ -20,7 +21,7 @@ from batchsched.settings.schema import Profile
 from tests.plugins.cluster import class_of, land, node, pod, table
 from tests.plugins.neighbours import near, preferred, required
 from tests.plugins.storage import ZONE
-from tests.plugins.test_every_plugin import clusters, pods
+from tests.plugins.test_every_plugin import clusters, nodes, pods
 
 DEFAULT = standard().pipeline(Profile())
 APPS = st.sampled_from(["a", "b"])
@@ -113,6 +114,44 @@ def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(made, wishes, dat
             there.append(come)
 
 
+def afresh(made: NodeTable) -> NodeTable:
+    """The same nodes and pods in a table that nobody has asked."""
+    other = NodeTable(made.snapshot, made.resources)
+    for one, at in made.pods.everyone():
+        land(other, one, made.names[at])
+    return other
+
+
+@pytest.mark.properties
+@given(made=clusters(), wishes=st.lists(sociable_pods(), min_size=1, max_size=2), data=st.data())
+def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_would_say(made, wishes, data):
+    classes = [class_of(made, one) for one in wishes]
+    standings = Standings(made)
+    for step in range(data.draw(st.integers(1, 6))):
+        other = afresh(made)
+        everyone = np.ones(len(made.nodes), np.bool_)
+        for wish in data.draw(st.permutations(classes)):
+            found = said(DEFAULT, wish, made, standings.of(wish), everyone)
+            assert found == said(DEFAULT, wish, other, None, everyone)
+        change_nodes(made, standings, data)
+        if made.nodes and data.draw(st.booleans()):
+            land(made, data.draw(sociable_pods(f"landed-{step}")), data.draw(st.sampled_from(made.names)))
+
+
+def change_nodes(made: NodeTable, standings: Standings, data: Any) -> None:
+    """Let a node change, join or leave; its pods go with it."""
+    there = {one.name: one for one in made.nodes}
+    number = data.draw(st.integers(0, 4))
+    if f"n{number}" in there and data.draw(st.sampled_from([True, False, False])):
+        gone = there.pop(f"n{number}")
+        for one in tuple(made.pods.on(made.index[gone.name])):
+            made.remove(one, *made.read_requests(one))
+    else:
+        there[f"n{number}"] = data.draw(nodes(number))
+    if made.lay_out([there[name] for name in sorted(there)]) is not None:
+        standings.forget()
+
+
 class Watched:
     """Refuses full nodes, scores by pods, and notes how many nodes it was asked about."""
 
@@ -147,6 +186,10 @@ class Static(Watched):
     reach = Reach.OBJECTS
 
 
+class Own(Watched):
+    reach = Reach.OWN
+
+
 class Undeclared(Watched):
     reach: Any = None
 
@@ -171,6 +214,27 @@ def test_a_plugin_is_asked_again_as_far_as_its_reach_goes(kind, asked):
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
     land(made, pod("a"), "n3")
+    look(pipeline, made, wish, standing)
+    look(pipeline, made, wish, standing)
+    assert (plugin.filtered, plugin.scored) == asked
+
+
+@pytest.mark.parametrize(
+    "kind, asked",
+    [
+        (Watched, ([16, 1], [16, 1])),
+        (Own, ([16, 1], [16, 1])),
+        (Static, ([16, 16], [16, 16])),
+        (Undeclared, ([16, 16, 16], [16, 16, 16])),
+    ],
+)
+def test_a_plugin_is_asked_again_about_nodes_that_changed_as_far_as_its_reach_goes(kind, asked):
+    there = [node(f"n{at}") for at in range(16)]
+    made, plugin, standing = table(there), kind(), Standing()
+    pipeline, wish = Pipeline([plugin]), class_of(made, pod())
+    look(pipeline, made, wish, standing)
+    there[3] = node("n3", labels={"disk": "ssd"})
+    made.lay_out(there)
     look(pipeline, made, wish, standing)
     look(pipeline, made, wish, standing)
     assert (plugin.filtered, plugin.scored) == asked

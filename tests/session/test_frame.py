@@ -33,12 +33,18 @@ class History:
         pods = self.rng.sample(self.full.pods, self.rng.randint(0, len(self.full.pods)))
         self.groups = {one.key: one for one in groups}
         self.pods = {one.key: one for one in pods}
-        self.settings = settings
-        self.sessions = Sessions(self.now, settings)
+        self.nodes = self.rng.sample(self.full.nodes, self.rng.randint(0, len(self.full.nodes)))
+        self.sessions = Sessions(replace(self.now, nodes=self.full.nodes), settings)
+        self.sessions.lay_out(self.nodes)
 
     @property
     def now(self) -> Snapshot:
-        return replace(self.full, pods=tuple(self.pods.values()), pod_groups=tuple(self.groups.values()))
+        return replace(
+            self.full,
+            nodes=tuple(self.nodes),
+            pods=tuple(self.pods.values()),
+            pod_groups=tuple(self.groups.values()),
+        )
 
     @property
     def listed(self) -> Snapshot:
@@ -52,7 +58,7 @@ class History:
 
     def step(self) -> None:
         frame = self.sessions.frame
-        move = self.rng.choice(["group", "pod", "bind", "remove", "forget", "decide"])
+        move = self.rng.choice(["group", "pod", "bind", "remove", "forget", "node", "node", "decide"])
         missing = [one for one in self.full.pods if one.key not in self.pods]
         waiting = [one for one in self.pods.values() if not one.node]
         if move == "group" and self.full.pod_groups:
@@ -71,6 +77,8 @@ class History:
             key = self.rng.choice(sorted(self.groups))
             del self.groups[key]
             frame.remove_group(key)
+        elif move == "node":
+            self.change_nodes()
         elif move == "decide":
             self.sessions.decide(NOW, 0)
 
@@ -78,7 +86,29 @@ class History:
         bound = on(waiting, self.rng.choice(self.full.nodes).name)
         del self.pods[waiting.key]
         self.pods[waiting.key] = bound
-        self.sessions.frame.bind_pod(bound)
+        frame = self.sessions.frame
+        if bound.node in frame.table.index:
+            frame.bind_pod(bound)
+        else:
+            frame.remove_pod(waiting)
+            frame.add_pod(bound)
+
+    def change_nodes(self) -> None:
+        """Let some nodes join, leave or change, all in one go."""
+        others = {one.name: one for one in random_cluster(self.rng.getrandbits(32)).nodes}
+        there, known = {one.name for one in self.nodes}, set(self.sessions.frame.table.resources)
+        for one in self.full.nodes:
+            chance = self.rng.random()
+            if one.name not in there:
+                if chance < 0.5:
+                    self.nodes.insert(self.rng.randint(0, len(self.nodes)), one)
+            elif chance < 0.2:
+                self.nodes = [node for node in self.nodes if node.name != one.name]
+            elif chance < 0.5:
+                other = others.get(one.name, one)
+                if known.issuperset(other.status.allocatable or ()):
+                    self.nodes = [other if node.name == one.name else node for node in self.nodes]
+        self.sessions.lay_out(self.nodes)
 
 
 @pytest.mark.properties

@@ -17,6 +17,7 @@ from batchsched.framework.nodes import NodeTable
 from batchsched.model.affinity import PodAffinity, PodAffinityTerm
 from batchsched.model.pod import Pod
 from batchsched.model.selector import EMPTY_LABELS
+from batchsched.model.snapshot import Snapshot
 
 NO_AFFINITY = PodAffinity()
 
@@ -50,10 +51,10 @@ def repulsion_of(pod: Pod) -> PodAffinity:
 def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
     """Return the labels of every namespace that has an object."""
 
-    def build(table: NodeTable) -> dict[str, Mapping[str, str]]:
-        return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in table.snapshot.namespaces}
+    def build(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
+        return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in snapshot.namespaces}
 
-    return table.memo("namespace labels", build)
+    return table.beside("namespace labels", build)
 
 
 def newcomer(pod: Pod, table: NodeTable) -> Newcomer:

@@ -239,10 +239,10 @@ def _provisionable(chosen: StorageClass, nodes: Nodes) -> BoolArray:
     if not terms:
         return np.ones(len(nodes), np.bool_)
 
-    def build(table: NodeTable) -> BoolArray:
-        return table.all().where_true(lambda node: any(_allows(term, node) for term in terms))
+    def ask(nodes: Nodes) -> BoolArray:
+        return nodes.where_true(lambda node: any(_allows(term, node) for term in terms))
 
-    allowed: BoolArray = nodes.table.memo(("allowed topologies", terms), build)[nodes.where]
+    allowed: BoolArray = nodes.table.each(("allowed topologies", terms), ask)[nodes.where]
     return allowed
 
 

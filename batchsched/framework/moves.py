@@ -1,0 +1,53 @@
+"""Moves: which nodes something happened to, so that whoever kept an answer asks again about these alone."""
+
+from typing import Final
+
+import numpy as np
+
+from batchsched.framework.status import IndexArray
+
+SHORT: Final = 64
+"""A log of so many moves is no burden."""
+NOBODY: Final = -1
+"""A move of the whole that happened to no node in particular: nodes joined, left or changed places."""
+
+
+class Moves:
+    """A log of moves; what is too long ago is forgotten.
+
+    Args:
+      size: how many nodes there are.
+    """
+
+    __slots__ = ("_from", "_log", "_size", "generation")
+
+    def __init__(self, size: int) -> None:
+        self.generation = 0
+        """Counts the moves."""
+        self._size = size
+        self._log: list[int] = []
+        self._from = 0
+
+    def note(self, node: int) -> None:
+        """Take in that something happened to a node."""
+        self.generation += 1
+        self._log.append(node)
+        # Whoever asks from so far back is told that every node moved; asking about all is no dearer then.
+        if len(self._log) > 2 * (self._size + SHORT):
+            half = len(self._log) // 2
+            del self._log[:half]
+            self._from += half
+
+    def since(self, generation: int) -> IndexArray:
+        """[k] the nodes to which something happened after a generation; ascending, each once."""
+        if generation < self._from:
+            return np.arange(self._size, dtype=np.int32)
+        moved = set(self._log[generation - self._from :])
+        moved.discard(NOBODY)
+        return np.asarray(sorted(moved), np.int32)
+
+    def renumber(self, numbers: list[int], size: int) -> None:
+        """Give nodes other numbers: numbers[old] is the new one, NOBODY of those that are gone, as of NOBODY itself."""
+        self._log = [numbers[one] for one in self._log]
+        self._size = size
+        self.note(NOBODY)
