@@ -31,7 +31,7 @@ from batchsched.ports.outside import NOBODY, Outside
 from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.session.admission import Admission, without_pods
 from batchsched.session.backlog import Line
-from batchsched.session.diagnosis import Diagnosis, out_of_turn, permit_refusal
+from batchsched.session.diagnosis import Diagnosis, no_nodes, out_of_turn, outside_window, permit_refusal
 from batchsched.session.draft import Draft
 from batchsched.session.entitled import Turns
 from batchsched.session.formulation import Formulation, Scene, formulate
@@ -144,7 +144,7 @@ class Sessions:
             line = self.frame.backlog.order(self._policy, now).without(busy | self._resting(among))
             waiting = line.members
             if not self.frame.table.nodes:
-                draft.refusals += [_no_nodes(one) for one in waiting]
+                draft.refusals += [no_nodes(one) for one in waiting]
             elif not self.profile.solver.enabled:
                 self._podwise(
                     walk, draft, self._turns.arranged(line, self._admission, now).members, now, seed
@@ -317,7 +317,7 @@ class Sessions:
             line.first(window), self._policy.horizon if isinstance(self._policy, RoomPolicy) else 0.0
         )
         if not brief:
-            draft.refusals += [_outside(one, window) for one in line.members[window:]]
+            draft.refusals += [outside_window(one, window) for one in line.members[window:]]
         draft.walked += ordered.walked
         draft.refusals += ordered.refusals
         draft.reservations += ordered.reservations
@@ -387,19 +387,3 @@ def _gone_without(pipeline: Pipeline) -> list[SetAside]:
     ]
     extenders = [SetAside("", f"extender {url}", "", why) for why, url in pipeline.extenders.ignored.items()]
     return plugins + extenders
-
-
-def _no_nodes(members: Members) -> Refusal:
-    return Refusal(
-        pod_group=members.key,
-        reason="NoNodes",
-        message="no nodes available to schedule pods",
-    )
-
-
-def _outside(members: Members, window: int) -> Refusal:
-    return Refusal(
-        pod_group=members.key,
-        reason="OutsideWindow",
-        message=f"{window} gangs are ahead, as many as a session looks at (sessionWindow); it waits for a later one",
-    )

@@ -175,3 +175,21 @@ def _refusal(scene: Scene, formulation: Formulation, explainer: Explainer, numbe
         missing=wording.missing(evidence),
         relaxation=wording.relaxation(evidence.relaxation),
     )
+
+
+def no_nodes(members: Members) -> Refusal:
+    """Refuse a gang where there is no node at all."""
+    return Refusal(
+        pod_group=members.key,
+        reason="NoNodes",
+        message="no nodes available to schedule pods",
+    )
+
+
+def outside_window(members: Members, window: int) -> Refusal:
+    """Refuse a gang at which the session does not look any more."""
+    return Refusal(
+        pod_group=members.key,
+        reason="OutsideWindow",
+        message=f"{window} gangs are ahead, as many as a session looks at (sessionWindow); it waits for a later one",
+    )
