@@ -86,6 +86,14 @@ def hopeful(scene: Scene, gang: Gang) -> bool:
     return known[1]
 
 
+def free_beside(frame: Frame, held: Iterable[tuple[Pod, int]]) -> IntArray:
+    """[N, R] what is free, less what is kept on nodes for pods that are not there yet."""
+    free = frame.free()
+    for pod, node in held:
+        free[node] -= frame.vectors(pod)[0]
+    return free
+
+
 def shadow_of(
     scene: Scene,
     gang: Gang,
@@ -107,9 +115,7 @@ def shadow_of(
     runs += [_run_of(frame, walked, now) for walked in started]
     runs.sort(key=lambda run: run.end)
     runs = [run for run in runs if math.isfinite(run.end)]
-    free = frame.free()
-    for pod, node in held:
-        free[node] -= frame.vectors(pod)[0]
+    free = free_beside(frame, held)
     problem = lasting_problem(scene, gang)
     first = _first_fit(problem, free, runs, gang)
     if first is None:

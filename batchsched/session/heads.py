@@ -16,7 +16,7 @@ import numpy as np
 from batchsched.framework.status import IntArray
 from batchsched.model.decision import Reservation
 from batchsched.model.pod import Pod
-from batchsched.session.backfill import Shadow, fits, hopeful, reservation, shadow_of
+from batchsched.session.backfill import Shadow, fits, free_beside, hopeful, reservation, shadow_of
 from batchsched.session.formulation import Formulation, Scene, lasting_problem
 from batchsched.session.gang import Gang
 from batchsched.session.promises import Promises
@@ -68,15 +68,17 @@ class Head:
           held: pods that wait for their nodes by nomination.
         """
         frame, now = scene.frame, promises.now
-        if scene.profile.backfill == "none" or not any(
-            math.isfinite(frame.run(members).end) for members in frame.running.values()
-        ):
+        ends = (frame.run(members).end for members in frame.running.values())
+        if scene.profile.backfill == "none" or not (promises.before or any(map(math.isfinite, ends))):
             return None
-        free = np.maximum(0, frame.free())
+        left = free_beside(frame, held)
+        free = np.maximum(0, left)
         there, asked = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows and promises.due(gang)]
         for gang in sorted(waiting, key=lambda one: (one.tier, not promises.given(one.members))):
-            if (gang.needs <= there).all() and fits(lasting_problem(scene, gang), free):
+            if (gang.needs <= there).all() and fits(problem := lasting_problem(scene, gang), free):
+                if gang.key in promises.before:  # its time has come: nobody is to weigh more than its promise
+                    return cls(gang, scene, Shadow(now, left, problem, gang.needs), now, held)
                 continue
             if asked == ASKED:
                 break

@@ -27,7 +27,7 @@ class Promises:
     Args:
       now: seconds since 1970.
       slowdown: from which on a start is told, and kept; None: all are told, and found anew in every session.
-      before: gangs to which a start was promised, by `namespace/name`.
+      before: gangs whose start the session before told, by `namespace/name`.
     """
 
     now: float
@@ -37,9 +37,8 @@ class Promises:
     @classmethod
     def of(cls, profile: Profile, told: Iterable[Reservation], now: float) -> Self:
         """Make the promises of a session; told: what the one before said."""
-        if profile.backfill != "kept":
-            return cls(now)
-        return cls(now, profile.promise_slowdown, frozenset(one.pod_group for one in told))
+        slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
+        return cls(now, slowdown, frozenset(one.pod_group for one in told))
 
     def due(self, gang: Gang) -> bool:
         """Tell whether the start that is reserved for a gang is told."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
+from batchsched.model.decision import Reservation
 from batchsched.model.snapshot import Snapshot
 from batchsched.session.heads import Head
 from batchsched.session.promises import Promises
@@ -67,6 +68,13 @@ def test_gang_that_fits_or_never_will_is_no_head():
     there = inside(snapshot, EASY)
     gangs = [there.gang("team/fits"), there.gang("team/never")]
     assert Head.among(there.scene, gangs, (), Promises(NOW)) is None
+
+
+def test_head_whose_time_has_come_starts_whatever_the_others_weigh():
+    told = (Reservation(pod_group="team/head", start="2023-11-14T22:13:20Z"),)
+    snapshot = cluster(nodes(4, gpu=1), gang("head", 3, age=50), gang("heavy", 4))
+    assert len(placed(schedule(snapshot, profile()))) == 4
+    assert len(placed(schedule(replace(snapshot, reservations=told), EASY))) == 3
 
 
 def test_no_known_end_keeps_nothing():
