@@ -190,6 +190,10 @@ class Planner:
         self.reservations = before.reservations
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
+    def recall(self, past: Past) -> None:
+        """Begin with what queues used before we led; before the first session only."""
+        self._past = past
+
     def _recorded(self, taking_part: frozenset[str], now: float) -> Snapshot:
         snapshot = self._cache.snapshot()
         waiting = {identity_of(pod) for pod in snapshot.pods if not pod.node}

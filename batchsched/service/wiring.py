@@ -17,6 +17,7 @@ from batchsched.ports.clock import Clock
 from batchsched.ports.telemetry import Telemetry
 from batchsched.service.awake import Alarm
 from batchsched.service.binder import BindingCycles
+from batchsched.service.chronicle import Chronicle, ended
 from batchsched.service.disruption import Disruptions, Evicted, silent
 from batchsched.service.expiry import Expiry
 from batchsched.service.grouper.following import Grouper
@@ -86,6 +87,7 @@ class Service:
     _leaving: Container[str] = field(init=False, default=frozenset())
     cache: Observed = field(init=False)
     alarm: Alarm = field(init=False)
+    chronicle: Chronicle = field(init=False)
     grouper: Grouper = field(init=False)
     writer: Writer = field(init=False)
     intakes: dict[str, Intake] = field(init=False, default_factory=dict)
@@ -94,6 +96,9 @@ class Service:
     def __post_init__(self) -> None:
         self.cache = Observed([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
         self.alarm = Alarm(self.clock)
+        self.chronicle = Chronicle(
+            self.cache, self.clock, lambda: self.profiles, lambda: self.loop is not None
+        )
         self.writer = Writer(self.connection, self.clock, self.fence)
         self.grouper = Grouper(self.cache, self.cache.scheduler_names, self.alarm.ring)
         decoder = Decoder()
@@ -108,9 +113,15 @@ class Service:
 
     async def follow(self) -> None:
         """Follow the cluster until cancelled; leaders and those that wait to lead do."""
-        async with asyncio.TaskGroup() as tasks:
-            for one in self.reflectors:
-                tasks.create_task(one.run(), name=one.resource.plural)
+        remembering = asyncio.create_task(self.chronicle.run(), name="chronicle")
+        remembering.add_done_callback(ended)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for one in self.reflectors:
+                    tasks.create_task(one.run(), name=one.resource.plural)
+        finally:
+            remembering.cancel()
+            await asyncio.wait([remembering])
 
     async def synced(self) -> None:
         """Wait until everything was listed once."""
@@ -137,6 +148,8 @@ class Service:
         )
         self._leaving = stranded.leaving
         planners = self._planners(self.profiles, self.recording)
+        for planner in planners:
+            planner.recall(self.chronicle.past(planner.profile))
         heard = [disruptions.heard, teller.heard, *([self.heard] if self.heard else [])]
         projection = Projection(self.grouper.groups, self.grouper.members, self.writer, self.clock)
         projecting = asyncio.create_task(projection.run(), name="projection")
