@@ -123,7 +123,11 @@ def _tuned_data(found: "Tuned") -> dict[str, Any]:
         "objective": found.measure.key,
         "best": dict(found.best.settings),
         "search": {"base": found.base, "best": found.best.value},
-        "heldOut": {"seeds": found.held_out, "improved": found.improved},
+        "heldOut": {
+            "seeds": found.held_out,
+            "improved": found.improved,
+            "seedsToTell": found.seeds_to_tell,
+        },
         "measures": _as_data(found.check),
         "tried": [{"settings": dict(one.settings), "value": one.value} for one in found.tried],
     }
@@ -137,6 +141,8 @@ def _verdict(found: "Tuned") -> str:
         text = f"Improved: {name} differs by {difference} on these seeds."
     else:
         text = f"Not improved: {name} differs by {difference} on these seeds. Keep what you have."
+        if found.seeds_to_tell is not None:
+            text += f" About {found.seeds_to_tell} seeds would tell a gain as small as this (tune.heldOut)."
     costs = ", ".join(f"{one.measure.title.lower()} {difference_text(one)}" for one in found.costs)
     return f"{text} It cost: {costs}." if costs else f"{text} No other measure is worse for certain."
 

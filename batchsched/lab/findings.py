@@ -125,7 +125,7 @@ def _bars(at: int, part: tuple[str, Mapping[str, Sequence[Outcome]]], several: b
             list(found),
             [mean.value for mean in means],
             [measure.show(mean.value) for mean in means],
-            widths,
+            widths if any(widths) else (),
         )
 
 

@@ -1,6 +1,8 @@
 """Figures of fairness: the error and Jain's index over time, and what queues held beside what was theirs."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -36,9 +38,13 @@ def jain_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
         "Jain's index over time",
         "Of held ÷ fair share over the queues that want anything; 1: all get the same part of what is theirs.",
         (),
-        {"yaxis": axis("Jain's index", range=[0, 1.02])},
+        {},
     )
-    return _over_time(policies, lambda one: one.jain, figure)
+    drawn = _over_time(policies, lambda one: one.jain, figure)
+    # Most of the time all lines are near 1: an axis from 0 would show them as one.
+    lowest = min((value for line in drawn.data for value in line["y"]), default=0.0)
+    scale = axis("Jain's index", range=[max(0.0, math.floor(lowest * 10 - 0.1) / 10), 1.02])
+    return replace(drawn, layout={**drawn.layout, "yaxis": scale})
 
 
 def shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:

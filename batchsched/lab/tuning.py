@@ -12,6 +12,7 @@ Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization, NIPS 2011,
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -73,6 +74,16 @@ class Tuned:
         difference = self.objective.difference
         gain = difference.value if self.maximised else -difference.value
         return gain > 0 and gain >= difference.half_width
+
+    @property
+    def seeds_to_tell(self) -> int | None:
+        """How many held-out seeds would tell a gain like the one seen, at its spread; None where none was seen."""
+        difference = self.objective.difference
+        gain = difference.value if self.maximised else -difference.value
+        if self.improved or not gain > 0 or not isfinite(difference.half_width):
+            return None
+        # The interval shrinks with the root of the count.
+        return ceil(difference.count * (difference.half_width / gain) ** 2)
 
     @property
     def costs(self) -> tuple[Compared, ...]:

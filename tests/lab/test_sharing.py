@@ -36,8 +36,10 @@ def test_seeds_are_averaged_while_their_gangs_arrive():
     assert "2 seeds" in figure.caption
 
 
-def test_jains_index_is_drawn_as_it_is():
-    assert line(jain_over_time({"p": [outcome([[0.5, 0.0], [0.5, 0.5]], [[0.5, 0.5]] * 2)]}))[0] == 0.5
+def test_jains_index_is_drawn_as_it_is_from_below_its_least_to_one():
+    figure = jain_over_time({"p": [outcome([[0.5, 0.0], [0.5, 0.5]], [[0.5, 0.5]] * 2)]})
+    assert line(figure)[0] == 0.5
+    assert figure.layout["yaxis"]["range"] == [0.4, 1.02]
 
 
 def test_held_and_fair_shares_stand_above_each_other_in_equal_colours():

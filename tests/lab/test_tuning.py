@@ -1,6 +1,10 @@
+from dataclasses import replace
+from math import nan
+
 import pytest
 
 from batchsched.errors import InvalidInput
+from batchsched.lab.pairs import Mean
 from batchsched.lab.plan import plan
 from batchsched.lab.tuning import Bench, held_out, tune, with_settings
 from tests.lab.scenarios import scenario
@@ -61,6 +65,17 @@ def test_a_parameter_that_changes_nothing_improves_nothing(tmp_path):
     assert not made.improved
     assert made.objective.verdict == "same"
     assert made.costs == ()
+
+
+@pytest.mark.parametrize(
+    "value, width, count, expected",
+    [(-1.0, 2.0, 5, 20), (-1.0, 0.5, 5, None), (1.0, 2.0, 5, None), (-1.0, nan, 1, None)],
+    ids=["unclear", "improved", "worse", "one seed"],
+)
+def test_it_says_how_many_seeds_would_tell_a_gain_that_is_unclear(found, value, width, count, expected):
+    made, _ = found
+    objective = replace(made.objective, difference=Mean(value, width, count))
+    assert replace(made, check=(objective,)).seeds_to_tell == expected
 
 
 def test_a_search_repeats_and_makes_nothing_twice(tmp_path):
