@@ -14,8 +14,6 @@ from aiohttp import AddrInfoType
 from yarl import URL
 
 from batchsched.errors import ApiError, Unreachable, UnusableInput
-from batchsched.kube.answer import Answer
-from batchsched.kube.channels import Channels, Request, kept_alive
 from batchsched.kube.credentials import Credentials, Identity
 from batchsched.ports.clock import Clock
 
@@ -25,6 +23,8 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 _REFRESH: Final = 30.0
 """Seconds between two looks at the files behind our credentials."""
 _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None)
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""Of the socket, where the system has it: a peer that is gone is noticed in half a minute, also on a quiet watch."""
 _TROUBLE: Final = (aiohttp.ClientError, TimeoutError, OSError)
 NO_ANSWER: Final = "<error>"
 """Stands for the status of an answer that never came, as in client-go's metrics."""
@@ -63,9 +63,7 @@ class Connection:
         self._credentials = credentials
         self._clock = clock
         self._identity: Identity | None = None
-        self._channels = Channels(clock, self._made)
         self._session: aiohttp.ClientSession | None = None
-        """For watches, and for servers behind a proxy."""
         self._refresher: asyncio.Task[None] | None = None
         self._renewing = asyncio.Lock()
         self._sockets: WeakSet[socket.socket] = WeakSet()
@@ -89,7 +87,6 @@ class Connection:
         if self._refresher is not None:
             self._refresher.cancel()
             await asyncio.wait([self._refresher])
-        self._channels.close()
         if self._session is not None:
             await self._session.close()
             await self._closed()
@@ -101,13 +98,10 @@ class Connection:
         while loop.time() < ends and any(one.fileno() >= 0 for one in self._sockets):
             await asyncio.sleep(0.002)
 
-    def _made(self, family: int, kind: int, protocol: int) -> socket.socket:
-        made = kept_alive(family, kind, protocol)
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        made = _socket(address)
         self._sockets.add(made)
         return made
-
-    def _socket(self, address: AddrInfoType) -> socket.socket:
-        return self._made(*address[:3])
 
     @property
     def namespace(self) -> str:
@@ -130,17 +124,17 @@ class Connection:
           ApiError: the server refused.
           Unreachable: there was no answer within `deadline` seconds.
         """
-        wanted = Request(method, path, query, body, content_type)
+        content = (body, content_type)
         try:
             # Not aiohttp's own limit, which it rounds up to a full second: a lease may hang on it.
             async with asyncio.timeout(deadline):
                 used = self._identity
                 try:
-                    return await self._once(wanted)
+                    return await self._once(method, path, query, content)
                 except ApiError as error:
                     if error.status != 401 or not await self._renew(used):
                         raise
-                return await self._once(wanted)
+                return await self._once(method, path, query, content)
         except _TROUBLE as error:
             raise Unreachable(f"{method} {path}: {_told(error)}") from error
 
@@ -162,10 +156,10 @@ class Connection:
         used = self._identity
         try:
             async with asyncio.timeout(_OPENING):
-                opened = await self._open(Request("GET", path, query, None, JSON), timeout)
+                opened = await self._open("GET", path, query, (None, JSON), timeout)
             async with opened as answer:
                 if answer.status != 200:
-                    refusal = _refusal(await _whole(answer))
+                    refusal = await _refusal(answer)
                     if refusal.status == 401:
                         await self._renew(used)  # for the next attempt
                     raise refusal
@@ -179,40 +173,48 @@ class Connection:
         except _TROUBLE as error:
             raise Unreachable(f"GET {path}: {_told(error)}") from error
 
-    async def _once(self, wanted: Request) -> bytes:
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        content: tuple[bytes | None, str],
+    ) -> bytes:
         begun, status = self._clock.monotonic(), NO_ANSWER
         try:
-            answer = await self._answered(wanted)
-            status = str(answer.status)
-            if answer.status >= 300:
-                raise _refusal(answer)
-            return answer.body
+            async with self._open(method, path, query, content, _NO_LIMIT) as answer:
+                if answer.status >= 300:
+                    refusal = await _refusal(answer)
+                    status = str(answer.status)
+                    raise refusal
+                found: bytes = await answer.read()
+                status = str(answer.status)
+                return found
         finally:
-            self.asked(wanted.method, status, self._clock.monotonic() - begun)
+            self.asked(method, status, self._clock.monotonic() - begun)
 
-    async def _answered(self, wanted: Request) -> Answer:
-        identity = self._identity
-        if self._session is None or identity is None:
-            raise Unreachable("the connection is not open")
-        if identity.proxy is None:
-            return await self._channels.ask(identity, wanted)
-        async with self._open(wanted, _NO_LIMIT) as answer:
-            return await _whole(answer)
-
-    def _open(self, wanted: Request, timeout: aiohttp.ClientTimeout) -> Any:
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        content: tuple[bytes | None, str],
+        timeout: aiohttp.ClientTimeout,
+    ) -> Any:
         if self._session is None or self._identity is None:
             raise Unreachable("the connection is not open")
         now = self._identity
+        body, content_type = content
         headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "batchsched"}
         if now.authorization:
             headers["Authorization"] = now.authorization
-        if wanted.body is not None:
-            headers["Content-Type"] = wanted.content_type
+        if body is not None:
+            headers["Content-Type"] = content_type
         return self._session.request(
-            wanted.method,
-            URL(now.server + wanted.path, encoded=True),
-            params=wanted.query,
-            data=wanted.body,
+            method,
+            URL(now.server + path, encoded=True),
+            params=query,
+            data=body,
             headers=headers,
             timeout=timeout,
             ssl=now.tls if now.tls is not None else False,
@@ -250,18 +252,25 @@ class Connection:
                 _LOG.warning("credentials stay as they were: %s", error)
 
 
-async def _whole(answer: aiohttp.ClientResponse) -> Answer:
-    body, retry = await answer.read(), answer.headers.get("Retry-After", "")
-    return Answer(answer.status, answer.reason or "", retry, body, lasting=True)
+def _socket(address: AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
 
 
-def _refusal(answer: Answer) -> ApiError:
-    said = answer.body
+async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
+    said = await answer.read()
     try:
         status = msgspec.json.decode(said, type=_Status)
     except msgspec.DecodeError:
-        status = _Status(message=said[:_HIDDEN].decode(errors="replace").strip() or answer.reason)
-    return ApiError(answer.status, status.reason, status.message, _seconds(answer.retry_after))
+        status = _Status(message=said[:_HIDDEN].decode(errors="replace").strip() or answer.reason or "")
+    return ApiError(
+        answer.status, status.reason, status.message, _seconds(answer.headers.get("Retry-After", ""))
+    )
 
 
 def _seconds(text: str) -> float:

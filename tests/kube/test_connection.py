@@ -7,7 +7,7 @@ import time
 import pytest
 
 from batchsched.errors import ApiError, Unreachable
-from batchsched.kube.channels import kept_alive
+from batchsched.kube import connection as wire
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from tests.controlplane.plane import ADMIN
@@ -38,13 +38,13 @@ async def test_a_refusal_says_what_the_server_said(plane):
 
 async def test_requests_that_are_cut_short_leave_no_connection_open(plane, monkeypatch):
     """The loop of a test ends with it: what is open then is complained of when it is collected."""
-    made = []
+    made, make = [], wire._socket
 
-    def noted(*kind):
-        made.append(kept_alive(*kind))
+    def noted(address):
+        made.append(make(address))
         return made[-1]
 
-    monkeypatch.setattr("batchsched.kube.connection.kept_alive", noted)
+    monkeypatch.setattr(wire, "_socket", noted)
     async with opened(plane) as connection:
         asking = [asyncio.create_task(connection.request("GET", PODS)) for _ in range(20)]
         await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
