@@ -32,7 +32,7 @@ from batchsched.service.reports.recorder import Fact, Recorder, reference
 from batchsched.service.reports.tally import QUEUES, Standing, Tally
 from batchsched.service.reports.verdicts import Verdicts
 from batchsched.session.gang import ALONE, identity_of
-from batchsched.settings.schema import PolicySettings
+from batchsched.settings.schema import Profile
 
 _LOG: Final = logging.getLogger(__name__)
 PERIOD: Final = 0.5
@@ -62,7 +62,7 @@ class StatusController:
       recorder: is told of gangs that were scheduled.
       courtesy: says when.
       clock: tells time.
-      queue_policy: of the first profile, for queues without a parent.
+      profile: the first one.
     """
 
     def __init__(  # noqa: PLR0913 - the one place where all that a status is made of comes together
@@ -73,10 +73,10 @@ class StatusController:
         recorder: Recorder,
         courtesy: Courtesy,
         clock: Clock,
-        queue_policy: PolicySettings | None = None,
+        profile: Profile | None = None,
     ) -> None:
-        self.queue_policy = queue_policy
-        """For queues without a parent, as of now."""
+        self.profile = profile or Profile()
+        """How sessions schedule, as of now."""
         self._cache = cache
         self._verdicts = verdicts
         self._writer = writer
@@ -146,12 +146,13 @@ class StatusController:
         if monotonic - self._overview_at >= OVERVIEW and self._overview_of != self._cache.generation:
             self._overview_at, self._overview_of = monotonic, self._cache.generation
             self._stand_in_line()
-            self._held = holdings(self._tally, self.queue_policy)
+            self._held = holdings(self._tally, self.profile.queue_policy)
             self._wishes.update(dict.fromkeys((QUEUES, name) for name in self._held))
             self._prune()
 
     def _stand_in_line(self) -> None:
-        before, self._positions = self._positions, positions(self._tally, self._cache)
+        before = self._positions
+        self._positions = positions(self._tally, self._cache, self.profile, self._clock.now())
         self.wish(key for key, position in self._positions.items() if before.get(key) != position)
 
     def _prune(self) -> None:

@@ -1,7 +1,9 @@
 """Who stands where: the gangs that wait in each queue, one behind the other, and what each queue holds in all."""
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 import numpy as np
 
@@ -11,35 +13,117 @@ from batchsched.framework.status import IntArray
 from batchsched.model.pod import Pod
 from batchsched.model.podgroup import PodGroup
 from batchsched.model.relations import misplaced_queues
+from batchsched.model.requests import requests
 from batchsched.ordering.entitlements import entitlements
+from batchsched.ordering.known import POLICIES
 from batchsched.ordering.layout import Capacity, Load, lay_out
+from batchsched.ordering.policy import GangColumns, Policy, make, order
 from batchsched.ordering.tree import QueueTree
 from batchsched.service.reports.status import Held
 from batchsched.service.reports.tally import Standing, Tally
 from batchsched.session.entitled import QueuePolicies
 from batchsched.session.frame import weighed
-from batchsched.settings.schema import PolicySettings
+from batchsched.settings.schema import PolicySettings, Profile
 
 
-def positions(tally: Tally, cache: Cache) -> dict[str, int]:
-    """Number the PodGroups that wait in each queue, the first to start at 1: by priority, then by age."""
-    line: list[tuple[int, float, str, str]] = []
-    for key, standing in tally.gangs.items():
-        group: PodGroup | None = cache.get(GROUPS, key)
-        if standing.pending and group is not None:
-            line.append((-_priority(cache, standing), group.created, key, standing.queue))
-    line.sort()
+def positions(tally: Tally, cache: Cache, profile: Profile | None = None, now: float = 0.0) -> dict[str, int]:
+    """Number the PodGroups that wait in each queue, the first to start at 1, as sessions put them in order.
+
+    Args:
+      tally: what is counted.
+      cache: the objects.
+      profile: how sessions schedule; the first one's.
+      now: seconds since 1970.
+    """
+    profile = profile or Profile()
+    line = [
+        (key, group, standing)
+        for key, standing in sorted(tally.gangs.items())
+        if standing.pending and (group := cache.get(GROUPS, key)) is not None
+    ]
+    if not line:
+        return {}
+    columns = _columns(tally, cache, line)
+    orders = Orderings(tally, profile)
+    found: dict[str, int] = {}
+    by_policy: dict[int, tuple[Policy, list[int]]] = {}
+    for at, (_, _, standing) in enumerate(line):
+        policy = orders.of(standing.queue)
+        by_policy.setdefault(id(policy), (policy, []))[1].append(at)
     count: Counter[str] = Counter()
-    found = {}
-    for _, _, key, queue in line:
-        count[queue] += 1
-        found[key] = count[queue]
+    stranded = np.array([bool(standing.placed) for _, _, standing in line], np.bool_)
+    for policy, some in by_policy.values():
+        mine = GangColumns(*(getattr(columns, one.name)[some] for one in fields(GangColumns)))
+        rank = np.empty(len(some), np.int64)
+        rank[order(policy, mine, now)] = np.arange(len(some))
+        urgency = -mine.priority if orders.by_priority else np.zeros(len(some), np.int64)
+        for at in np.lexsort((rank, urgency, ~stranded[some])).tolist():
+            key, _, standing = line[some[at]]
+            count[standing.queue] += 1
+            found[key] = count[standing.queue]
     return found
 
 
-def _priority(cache: Cache, standing: Standing) -> int:
-    pod: Pod | None = cache.get(PODS, min(standing.waiting))
-    return (pod.spec.priority or 0) if pod is not None else 0
+class Orderings:
+    """The order of the PodGroups of each queue: its own, or that of a queue above it, or the profile's.
+
+    Args:
+      tally: has the queues.
+      profile: how sessions schedule.
+    """
+
+    def __init__(self, tally: Tally, profile: Profile) -> None:
+        self._default = make(profile.policy.name, profile.policy.args, POLICIES)
+        self._known: dict[str, Policy] = {}
+        misplaced = misplaced_queues(tuple(tally.queues.values()))
+        tree = QueueTree(queue for name, queue in tally.queues.items() if name not in misplaced)
+        entitled = tree.entitles or profile.queue_policy is not None
+        self.by_priority = entitled or profile.selection == "weight"
+        """Whether priorities come before the order; under ordered selection without entitlements they do not."""
+        if entitled:
+            nothing = np.zeros(0, np.int64)
+            shares = lay_out(tree, Capacity((), nothing, np.zeros(0, np.bool_)), Load({}, {}))
+            chosen = QueuePolicies(tree, profile.queue_policy).of(shares)
+            for name in tree.queues:
+                self._known[name] = chosen[shares.home(name)].gangs or self._default
+
+    def of(self, queue: str) -> Policy:
+        """Return the order of a queue."""
+        return self._known.get(queue, self._default)
+
+
+def _columns(tally: Tally, cache: Cache, line: Sequence[tuple[str, PodGroup, Standing]]) -> GangColumns:
+    """Return what policies may know of gangs; the pods of one are taken to ask for what the first of them does."""
+    classes = {one.metadata.name: one.value for one in cache.every("priority_classes")}
+    pods: list[Pod | None] = [cache.get(PODS, min(standing.waiting)) for _, _, standing in line]
+    priority = [
+        classes.get(group.spec.priority_class_name, (pod.spec.priority or 0) if pod is not None else 0)
+        for (_, group, _), pod in zip(line, pods, strict=True)
+    ]
+    created = np.array([group.created for _, group, _ in line], np.float64)
+    estimates = [group.spec.expected_runtime_seconds for _, group, _ in line]
+    size = np.array([len(standing.waiting) for _, _, standing in line], np.float64)
+    arrival = np.empty(len(line), np.int64)
+    arrival[np.argsort(created, kind="stable")] = np.arange(len(line))  # the line is by name
+    return GangColumns(
+        priority=np.array(priority, np.int64),
+        created=created,
+        estimate=np.array([math.nan if one is None else one for one in estimates], np.float64),
+        size=size,
+        share=size * [_share(tally, pod) for pod in pods],
+        arrival=arrival,
+    )
+
+
+def _share(tally: Tally, pod: Pod | None) -> float:
+    """Return the dominant share of a pod."""
+    asked = requests(pod) if pod is not None else {}
+    counted = (
+        amount / tally.capacity[resource]
+        for (resource, amount), weighs in zip(asked.items(), weighed(asked), strict=True)
+        if weighs and tally.capacity[resource] > 0
+    )
+    return max(counted, default=0.0)
 
 
 def holdings(tally: Tally, queue_policy: PolicySettings | None = None) -> Mapping[str, Held]:

@@ -112,7 +112,7 @@ _NUMBERS: Final = """
 | `phase` | PodGroup | where it is in [its life](gang-life.md) |
 | `placed` | PodGroup | pods that have a node and have not ended; those that are being bound count |
 | `running`, `succeeded`, `failed` | PodGroup | pods that run, and that ended |
-| `queuePosition` | PodGroup | while it waits: 1 is the first of its queue, by priority, then by age; every 5 s |
+| `queuePosition` | PodGroup | while it waits: 1 is first in the order of its queue's policy; every 5 s |
 | `estimatedStartTime` | PodGroup | while it waits and places are kept for it: when they become free |
 | `allocated`, `pending` | Queue | what its pods have, and how many gangs wait, with the queues below it |
 | `fairShare` | Queue | what it is entitled to, with what is asked now; absent for policies that look at the past |

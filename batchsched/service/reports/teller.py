@@ -60,13 +60,11 @@ class Teller:
         self._resting = False
         self._courtesy = courtesy = Courtesy(clock, busy)
         self.recorder = Recorder(events, clock, courtesy, name, f"{name}-{socket.gethostname()}")
-        self.status = StatusController(
-            cache, self._verdicts, writer, self.recorder, courtesy, clock, profile.queue_policy
-        )
+        self.status = StatusController(cache, self._verdicts, writer, self.recorder, courtesy, clock, profile)
 
     def reconfigure(self, profile: Profile) -> None:
         """Go on with another state of the first profile."""
-        self.status.queue_policy = profile.queue_policy
+        self.status.profile = profile
 
     def told(self, pod: Pod, node: str, problem: str) -> None:
         """Hear of a bind; a `binder.Told`."""

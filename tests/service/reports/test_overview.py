@@ -4,7 +4,7 @@ from batchsched.service.reports.overview import holdings, positions
 from batchsched.service.reports.tally import Tally
 from tests.cache.objects import node, pod
 from tests.service.reports.office import observed
-from tests.session.scenario import gang, group, queue
+from tests.session.scenario import gang, group, profile, queue
 
 
 def tally_of(cache):
@@ -29,6 +29,35 @@ def test_first_is_whoever_has_the_higher_priority_then_the_older_one():
     )
     found = positions(tally_of(cache), cache)
     assert found == {"team/high": 1, "team/old": 2, "team/young": 3, "team/other": 1}
+
+
+def test_order_is_that_of_the_profile_and_of_a_queue_that_states_one():
+    long = gang("a-long", 1, age=100, expectedRuntimeSeconds=900)
+    short = gang("b-short", 1, age=10, expectedRuntimeSeconds=9)
+    here = [long.pods, long.pod_groups, short.pods, short.pod_groups]
+    cache = observed(*here)
+    tally = tally_of(cache)
+    assert positions(tally, cache, profile(policy={"name": "fcfs"})) == {"team/a-long": 1, "team/b-short": 2}
+    by_time = profile(selection="ordered", policy={"name": "sjf"})
+    assert positions(tally, cache, by_time) == {"team/a-long": 2, "team/b-short": 1}
+    cache = observed(*here, [queue("default", policy={"name": "sjf"})])
+    assert positions(tally_of(cache), cache) == {"team/a-long": 2, "team/b-short": 1}
+
+
+def test_half_bound_gang_is_first_and_size_counts_where_the_policy_looks_at_it():
+    half = [pod("half-0", group="half", on="n0"), pod("half-1", group="half")]
+    wide, narrow = gang("a-wide", 2, age=50), gang("b-narrow", 1, age=1)
+    cache = observed(
+        [node("n0", cpu="8"), node("n1", gpu="8")],
+        half,
+        [group("half", 2)],
+        wide.pods,
+        wide.pod_groups,
+        narrow.pods,
+        narrow.pod_groups,
+    )
+    found = positions(tally_of(cache), cache, profile(selection="ordered", policy={"name": "saf"}))
+    assert found == {"team/half": 1, "team/b-narrow": 2, "team/a-wide": 3}
 
 
 def test_gang_with_its_minimum_and_a_pod_alone_stand_in_no_line():
