@@ -140,6 +140,11 @@ class Pipeline:
     def _having(self, protocol: Any) -> tuple[Any, ...]:
         return tuple(one for one in self.plugins if isinstance(one, protocol))
 
+    def leaves_out(self, resource: str) -> bool:
+        """Tell whether capacities of a resource do not hold: the Filter that counts says it is not its business."""
+        counting = (one for one in self.filters if landing(one) is Landing.COUNTED)
+        return any(one.ignores(resource) for one in counting if hasattr(one, "ignores"))
+
     def signature(self, pod: Pod) -> Hashable:
         """Return what makes pods one class: what every plugin looks at."""
         parts: list[Hashable] = [

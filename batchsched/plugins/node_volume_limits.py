@@ -223,6 +223,8 @@ class NodeVolumeLimits(
     def _free(self, drivers: Sequence[str], table: NodeTable) -> dict[str, IntArray]:
         """Return [N] how many more volumes of each driver each node can attach."""
         free = {driver: np.full(len(table.nodes), UNLIMITED, np.int64) for driver in drivers}
+        if not free:
+            return free
         storage = storage_of(table)
         for node, name in enumerate(table.names):
             limits = _limits(storage.csi_nodes.get(name))

@@ -133,10 +133,8 @@ def _enough(gang: Gang, parts: Iterable[GangPart]) -> bool:
     )
 
 
-def without_pods(members: Members) -> Refusal | None:
+def without_pods(members: Members) -> Refusal:
     """Refuse a PodGroup of which too few pods exist and none waits."""
-    if members.group is None or members.pending or members.count().possible:
-        return None
     return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
 
 

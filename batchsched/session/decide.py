@@ -166,7 +166,7 @@ class Sessions:
         return self._turns.usage(now)
 
     def _resting(self, among: Set[str] | None) -> frozenset[str]:
-        return self._rest if among is None else frozenset(self.frame.gangs.keys() - among)
+        return self._rest if among is None else frozenset(one.identity for one in self.frame.backlog) - among
 
     def _heed(self, walk: Walk, draft: Draft) -> None:
         """Take gangs out that plugins sent back while they waited."""
@@ -341,8 +341,7 @@ class Sessions:
 
     def _decision(self, draft: Draft, brief: bool) -> Decision:
         if not brief:
-            short = (without_pods(one) for one in self.frame.gangs.values())
-            draft.refusals += [refusal for refusal in short if refusal is not None]
+            draft.refusals += [without_pods(one) for one in self.frame.short.values()]
         names = self.frame.table.names
         bound = [one for one in draft.walked if not one.held_by]
         held = [one for one in draft.walked if one.held_by]

@@ -14,9 +14,8 @@ import numpy as np
 from batchsched.errors import PluginError
 from batchsched.framework.gangs import GangCount
 from batchsched.framework.nodes import LEADING, NodeTable
-from batchsched.framework.pipeline import Pipeline, landing
+from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import Landing
 from batchsched.framework.standing import Standings
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.model.decision import SetAside
@@ -58,9 +57,10 @@ class Frame:
         self.gangs: dict[str, Members] = {}
         self.backlog = Backlog(len(self.table.resources))
         self.running: dict[str, Members] = {}
-        """Gangs with bound members, by identity."""
+        self.short: dict[str, Members] = {}
+        """Gangs with bound members, and PodGroups with too few pods of which none waits, by identity."""
         self.weighed = weighed(self.table.resources)
-        self._uncounted = np.array([_somebody_elses(pipeline, one) for one in self.table.resources], np.bool_)
+        self._uncounted = np.array([pipeline.leaves_out(one) for one in self.table.resources], np.bool_)
         self._total = self.table.allocatable.sum(axis=0)
         self._priorities = {one.metadata.name: one.value for one in snapshot.priority_classes}
         self._default_priority = next(
@@ -239,12 +239,13 @@ class Frame:
                 self.backlog.put(self.gang(members))
             else:
                 self.backlog.drop(members)
-            if members.bound:
-                self.running[identity] = members
-            else:
-                self.running.pop(identity, None)
-                if not members.pending and members.group is None:
-                    del self.gangs[identity]
+            for kind, belongs in ((self.running, bool(members.bound)), (self.short, members.short)):
+                if belongs:
+                    kind[identity] = members
+                else:
+                    kind.pop(identity, None)
+            if not members.bound and not members.pending and members.group is None:
+                del self.gangs[identity]
         self._dirty.clear()
 
     def vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
@@ -390,9 +391,3 @@ class Frame:
         if not counted.any():
             return 0.0
         return float((requests[counted] / total[counted]).max())
-
-
-def _somebody_elses(pipeline: Pipeline, resource: str) -> bool:
-    """Tell whether capacities of a resource do not hold: the Filter that counts says that it is not its business."""
-    counting = (one for one in pipeline.filters if landing(one) is Landing.COUNTED)
-    return any(one.ignores(resource) for one in counting if hasattr(one, "ignores"))

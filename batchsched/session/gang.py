@@ -130,6 +130,11 @@ class Members:
         return min((seconds(pod.metadata.creation_timestamp) for pod in self.pending.values()), default=0.0)
 
     @property
+    def short(self) -> bool:
+        """True for a PodGroup of which too few pods exist and none waits."""
+        return self.group is not None and not self.pending and not self.count().possible
+
+    @property
     def end(self) -> float:
         """Seconds since 1970 at which those that are on nodes are expected to end, infinity where nobody said."""
         estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None

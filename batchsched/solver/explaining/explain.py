@@ -8,7 +8,7 @@ Shapes: N nodes, R resources.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -94,11 +94,20 @@ class Explainer:
         `wider` says of each level the next wider one (-1: none); by default the levels that contain it.
         """
         self._problem = problem
-        self._left = leftover(problem, solution)
+        self._solution = solution
         self._resolve = resolve
         self._wider = wider
-        self._types = _types(problem)
         self._known: dict[int, tuple[int, ...]] = {}
+
+    # Most sessions refuse nobody: what stands is looked at for the first that is.
+
+    @cached_property
+    def _left(self) -> Problem:
+        return leftover(self._problem, self._solution)
+
+    @cached_property
+    def _types(self) -> tuple[IntArray, ...]:
+        return _types(self._problem)
 
     def gang(self, gang: int) -> Evidence:
         """Explain why a gang was refused."""
