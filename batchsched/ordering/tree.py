@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import networkx as nx
-
 from batchsched.errors import InvalidInput
 from batchsched.model.custom import in_base_units
 from batchsched.model.podgroup import DEFAULT_QUEUE
@@ -133,7 +131,12 @@ def _kept(spec: QueueSpec) -> dict[str, int]:
 
 def cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
     """Return the cycles among the queues' parents, each as sorted names."""
-    graph = nx.DiGraph((queue.name, queue.spec.parent) for queue in queues if queue.spec.parent is not None)
+    edges = [(queue.name, queue.spec.parent) for queue in queues if queue.spec.parent is not None]
+    if not edges:
+        return ()
+    import networkx as nx  # 20 MiB that a cluster without a tree of queues does without
+
+    graph = nx.DiGraph(edges)
     rings = (part for part in nx.strongly_connected_components(graph))
     return tuple(
         sorted(tuple(sorted(ring)) for ring in rings if len(ring) > 1 or graph.has_edge(*(2 * tuple(ring))))

@@ -76,7 +76,9 @@ class BindingCycles:
 
     async def _gang(self, planner: Planner, placement: Placement) -> None:
         cycle = BindingCycle(planner.table, self._binder)
-        ends = await asyncio.gather(*(self._one(planner, pod, node, cycle) for pod, node in placement.places))
+        binding = [self._one(planner, pod, node, cycle) for pod, node in placement.places]
+        # One alone needs no task of its own: of ten thousand lone pods each would have two.
+        ends = await asyncio.gather(*binding) if len(binding) > 1 else [await one for one in binding]
         failed: Places = tuple(
             place for place, bound in zip(placement.places, ends, strict=True) if not bound
         )
