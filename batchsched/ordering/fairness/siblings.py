@@ -5,7 +5,7 @@ divides them by what the whole cluster has first.
 """
 
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from batchsched.ordering.policy import FloatArray, IntArray
 
 BoolArray = NDArray[np.bool_]
-Number = TypeVar("Number", np.int64, np.float64)
 
 UNLIMITED: Final = np.iinfo(np.int64).max // 4
 """The amount where nothing is set; the same as the solver's, and small enough to be added up."""
@@ -97,22 +96,19 @@ class Claim:
 def repeated(siblings: Siblings, at: int, usage: IntArray, head: FloatArray) -> Siblings:
     """Return one sibling as many: each with a usage [N, R] and a next gang [N] of its own, all else the same."""
     count = len(usage)
-
-    def rows(amounts: NDArray[Number]) -> NDArray[Number]:
-        return np.broadcast_to(amounts[at], (count, *amounts.shape[1:]))
-
+    chosen = np.full(count, at)  # to copy few rows is cheaper than to broadcast one
     return replace(
         siblings,
         names=siblings.names[at : at + 1] * count,
-        weight=rows(siblings.weight),
-        priority=rows(siblings.priority),
-        guarantee=rows(siblings.guarantee),
-        floor=rows(siblings.floor),
-        ceiling=rows(siblings.ceiling),
-        limit=rows(siblings.limit),
+        weight=siblings.weight[chosen],
+        priority=siblings.priority[chosen],
+        guarantee=siblings.guarantee[chosen],
+        floor=siblings.floor[chosen],
+        ceiling=siblings.ceiling[chosen],
+        limit=siblings.limit[chosen],
         usage=usage,
-        history=rows(siblings.history),
-        fair=rows(siblings.fair),
+        history=siblings.history[chosen],
+        fair=siblings.fair[chosen],
         head=head,
     )
 

@@ -196,7 +196,7 @@ class Aggregate:
 
     def _quotas(self) -> None:
         problem = self.problem
-        for q in np.flatnonzero(self.packing.room.quotas.binding).tolist():
+        for q in np.flatnonzero(problem.quota_member.any(axis=1)).tolist():
             member = problem.quota_member[q]
             loads = np.flatnonzero(member[self.owner])
             for r in np.flatnonzero(problem.quota_free[q] < UNLIMITED).tolist():
