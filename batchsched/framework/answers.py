@@ -16,6 +16,7 @@ from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Row
 from batchsched.framework.guard import ask, name_of
 from batchsched.framework.normalize import MAX_SCORE
 from batchsched.framework.status import (
+    SUCCESS,
     Code,
     IntArray,
     PermitAnswer,
@@ -179,6 +180,8 @@ def status(plugin: object, point: str, answer: object) -> Status:
     Raises:
       PluginError: it is not; so for all functions below.
     """
+    if answer is SUCCESS:  # the one that nearly all give, and that means something everywhere
+        return SUCCESS
     if not isinstance(answer, Status):
         raise _nonsense(plugin, point, "a Status", answer)
     if answer.code not in POINTS[point].then:
@@ -241,9 +244,11 @@ def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
 
 
 def permitted(plugin: object, answer: object) -> PermitAnswer:
-    """Return a Permit's answer, its plugin's name filled in."""
+    """Return a Permit's answer, its plugin's name filled in where it is not plain Success."""
     if not isinstance(answer, PermitAnswer):
         raise _nonsense(plugin, "Permit", "a PermitAnswer", answer)
+    if answer.status is SUCCESS and answer.timeout_seconds == 0:
+        return answer
     stated = status(plugin, "Permit", answer.status)
     seconds: object = answer.timeout_seconds
     if not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
