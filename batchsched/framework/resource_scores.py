@@ -54,7 +54,8 @@ def loads(pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec], *, non
 
     Source: `calculateResourceAllocatableRequest` of kube-scheduler's plugins/noderesources.
     """
-    column = nodes.table.column
+    table, where = nodes.table, nodes.where
+    column = table.column
     asked = asked_amounts(pod, nodes, resources, nonzero=nonzero)
     found = []
     for resource, amount in zip(resources, asked, strict=True):
@@ -63,8 +64,9 @@ def loads(pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec], *, non
         if amount or resource.name in NATIVE:
             second = NONZERO_COLUMN.get(resource.name) if nonzero else None
             at = column[resource.name]
-            taken = nodes.requested[:, at] if second is None else nodes.nonzero[:, second]
-            found.append(Load(resource.weight, nodes.allocatable[:, at], taken, amount))
+            # One column of the nodes looked at, and not all columns first.
+            taken = table.requested[where, at] if second is None else table.nonzero[where, second]
+            found.append(Load(resource.weight, table.allocatable[where, at], taken, amount))
     return found
 
 
