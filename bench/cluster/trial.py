@@ -50,9 +50,14 @@ class Reports:
     cpu: float = 0.0
 
     @property
+    def apart(self) -> bool:
+        """Whether they can be told from the binds: kube-scheduler writes them meanwhile, and a few say nothing."""
+        return self.after > self.before
+
+    @property
     def each(self) -> float:
-        """CPU seconds of one Event."""
-        return self.cpu / self.after if self.after else 0.0
+        """CPU seconds of one Event, 0 where that cannot be told."""
+        return self.cpu / self.after if self.apart else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class Outcome:
 
     @property
     def binding_cpu(self) -> float:
-        """CPU seconds until the last bind without the Events that were written by then."""
+        """CPU seconds until the last bind, without the Events that were written by then where they are `apart`."""
         return self.cpu - self.reports.before * self.reports.each
 
     @property

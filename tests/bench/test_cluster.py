@@ -47,6 +47,12 @@ def test_events_are_stated_apart_from_what_binding_took():
     assert one.events_cpu == pytest.approx(2.0)
 
 
+def test_events_that_come_among_the_binds_are_left_in_what_binding_took():
+    reports = Reports(before=9999, after=1, cpu=0.06)
+    one = replace(outcome("kube-scheduler", "100 x 1", 2.0), cpu=20.0, reports=reports)
+    assert one.binding_cpu == 20.0
+
+
 def test_a_scheduler_that_tells_nothing_is_taken_at_its_whole_cpu():
     assert outcome("floor", "100 x 1", 1.0).binding_cpu == 1.0
 
