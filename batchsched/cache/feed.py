@@ -2,11 +2,13 @@
 
 A scheduler follows pods and PodGroups one by one, and is told all nodes when one changed. For anything else that
 changed it is made anew from a Snapshot; so it is when it fell too far behind, and when a pod asks for a resource, or
-a node offers one, that nobody named before. Of a node, our own plugins read neither annotations nor conditions, which
-change all the time on some clusters.
+a node offers one, that nobody named before. Now and then it is made anew in any case: what it worked out of pods that
+are gone is forgotten so. Of a node, our own plugins read neither annotations nor conditions, which change all the time
+on some clusters.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,6 +23,10 @@ from batchsched.ports.scheduler import NodeScheduler, Scheduler
 
 GROUPS = "pod_groups"
 FOLLOWED = frozenset({PODS, GROUPS, NODES})
+MANY: Final = 100_000
+"""Changes that a scheduler follows in any case."""
+OFTEN: Final = 4
+"""Changes for each pod that it follows; making it anew costs no more than following these did."""
 
 
 class Feed:
@@ -30,14 +36,22 @@ class Feed:
       cache: what is known of the cluster.
       make: makes a scheduler from a Snapshot.
       whole: nodes are read as a whole, by others than our own plugins.
+      many: changes that a scheduler follows in any case, before it is made anew.
     """
 
     def __init__(
-        self, cache: Cache, make: Callable[[Snapshot], NodeScheduler], *, whole: bool = False
+        self,
+        cache: Cache,
+        make: Callable[[Snapshot], NodeScheduler],
+        *,
+        whole: bool = False,
+        many: int = MANY,
     ) -> None:
         self._cache = cache
         self._make = make
         self._whole = whole
+        self._many = many
+        self._followed = 0
         self._scheduler: NodeScheduler | None = None
         self._generation = 0
         self._resources = Resources()
@@ -54,9 +68,11 @@ class Feed:
             snapshot = cache.snapshot()
             self._resources = Resources(snapshot)
             self._scheduler = self._make(snapshot)
+            self._followed = 0
         else:
             if any(self._is_read(one) for one in changes if one.field == NODES):
                 self._scheduler.lay_out(cache.every(NODES))
+            self._followed += len(changes)
             tell(self._scheduler, (one for one in changes if one.field != NODES), cache)
         self._generation = cache.generation
         self._scheduler.hold(held)
@@ -64,6 +80,8 @@ class Feed:
 
     def _will_do(self, changes: Iterable[Change]) -> bool:
         """Tell whether the scheduler that is there can follow."""
+        if self._followed > max(self._many, OFTEN * self._cache.size(PODS)):
+            return False
         return all(self._can_follow(one) for one in changes)
 
     def _can_follow(self, change: Change) -> bool:

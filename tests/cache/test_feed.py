@@ -25,10 +25,10 @@ from tests.session.test_properties import WAYS
 class Watcher:
     """A cache with a feed; counts how often a scheduler was made."""
 
-    def __init__(self, *objects: Any, length: int = 1000, whole: bool = False) -> None:
+    def __init__(self, *objects: Any, length: int = 1000, whole: bool = False, many: int = 1000) -> None:
         self.cache = Cache(journal_length=length)
         self.made: list[Ledger] = []
-        self.feed = Feed(self.cache, self.make, whole=whole)
+        self.feed = Feed(self.cache, self.make, whole=whole, many=many)
         self.put(*objects)
 
     def make(self, snapshot: Snapshot) -> Any:
@@ -158,6 +158,16 @@ def test_a_scheduler_is_made_anew_when_it_fell_too_far_behind():
     watcher.follow()
     watcher.put(*(pod(name) for name in "abc"))
     watcher.follow()
+    assert len(watcher.made) == 2
+
+
+def test_a_scheduler_is_made_anew_now_and_then_so_that_it_forgets_what_is_gone():
+    watcher = Watcher(node("n0"), many=3)
+    for name in "abc":
+        watcher.put(pod(name))
+        watcher.follow()
+        watcher.cache.remove(pod(name))
+        watcher.follow()
     assert len(watcher.made) == 2
 
 
