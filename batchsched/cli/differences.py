@@ -141,6 +141,8 @@ def _verdict(found: "Tuned") -> str:
         text = f"Improved: {name} differs by {difference} on these seeds."
     else:
         text = f"Not improved: {name} differs by {difference} on these seeds. Keep what you have."
+        if not found.promised:
+            text += " On the seeds of the search no setting was better, either."
         if found.seeds_to_tell is not None:
             text += f" About {found.seeds_to_tell} seeds would tell a gain as small as this (tune.heldOut)."
     costs = ", ".join(f"{one.measure.title.lower()} {difference_text(one)}" for one in found.costs)

@@ -69,6 +69,11 @@ class Tuned:
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
+    def promised(self) -> bool:
+        """True when the best setting was better than what was stated, on the seeds of the search."""
+        return self.best.value > self.base if self.maximised else self.best.value < self.base
+
+    @property
     def improved(self) -> bool:
         """True when the objective is better on the held-out seeds, and its interval excludes that it is not."""
         difference = self.objective.difference

@@ -43,6 +43,7 @@ def test_the_best_of_the_search_is_checked_on_seeds_that_it_did_not_see(found):
     assert len(made.tried) == 4
     assert told[-1] == (4, 4)
     assert made.best.value == min(one.value for one in made.tried) < made.base
+    assert made.promised
     assert made.held_out == (2, 3, 4)
     assert made.objective.difference.count == 3
     assert {one.seed for one in made.outcomes} == {2, 3, 4}
@@ -63,6 +64,7 @@ def test_a_parameter_that_changes_nothing_improves_nothing(tmp_path):
     }
     made, _ = tuned(tmp_path, idle, seeds=1)
     assert not made.improved
+    assert not made.promised
     assert made.objective.verdict == "same"
     assert made.costs == ()
 
