@@ -13,7 +13,7 @@ from batchsched.session.gang import Gang
 from batchsched.session.turns import Orders, Round, Standing, asked_by, total_of
 from tests.session.scenario import cluster, gang, nodes, profile, queue, schedule
 
-POLICIES = ["drf", "fifo", "strict-fifo", "shortfall", "dominant-share", "priority", "time-based", "armada"]
+POLICIES = ["drf", "fifo", "strict-fifo", "dominant-share", "priority", "time-based", "armada"]
 
 
 @st.composite

@@ -18,7 +18,6 @@ def test_every_policy_of_the_documentation_is_an_entry_point():
         "guaranteed-ratio",
         "max-min",
         "priority",
-        "shortfall",
         "strict-fifo",
         "time-based",
     ]
@@ -41,7 +40,7 @@ def test_unknown_name_is_answered_with_those_there_are():
         make("lottery", {})
     assert str(caught.value) == (
         "policy.name: no policy is named 'lottery'; registered are armada, decayed-usage, dominant-share, drf, f1, "
-        "fcfs, fifo, guaranteed-ratio, headroom, max-min, priority, saf, shortfall, sjf, strict-fifo, time-based, wfp3"
+        "fcfs, fifo, guaranteed-ratio, headroom, max-min, priority, saf, sjf, strict-fifo, time-based, wfp3"
     )
 
 
