@@ -120,7 +120,7 @@ class Resources:
         self._specs: dict[int, Pod] = {}
         self._names: set[str] = set()
         for node in snapshot.nodes:
-            self._names.update(_offers(node))
+            self._names.update(node.offered)
         for pod in snapshot.pods:
             if id(pod.spec) not in self._specs:
                 self._specs[id(pod.spec)] = pod
@@ -128,15 +128,11 @@ class Resources:
 
     def offered(self, node: Node) -> bool:
         """Tell whether all that a node offers has a name that is known."""
-        return self._names.issuperset(_offers(node))
+        return self._names.issuperset(node.offered)
 
     def hold(self, pod: Pod) -> bool:
         """Tell whether all that a pod asks for has a name that is known."""
         return id(pod.spec) in self._specs or self._names.issuperset(requests(pod))
-
-
-def _offers(node: Node) -> Iterable[str]:
-    return node.status.allocatable or node.status.capacity or ()
 
 
 def tell(scheduler: Scheduler, changes: Iterable[Change], cache: Cache) -> None:

@@ -71,11 +71,15 @@ class Node(Value, frozen=True, gc=False):
         """The taints, never None."""
         return self.spec.taints or ()
 
+    @property
+    def offered(self) -> Mapping[str, str | int | float]:
+        """What pods may use, as it is written; capacity where allocatable is not stated."""
+        return self.status.allocatable or self.status.capacity or {}
+
     def allocatable(self) -> dict[str, int]:
         """Return what pods may use, in base units.
 
         Raises:
           InvalidQuantity: an amount that is no quantity.
         """
-        amounts = self.status.allocatable or self.status.capacity or {}
-        return {resource: base_units(resource, text) for resource, text in amounts.items()}
+        return {resource: base_units(resource, text) for resource, text in self.offered.items()}

@@ -103,7 +103,7 @@ class Frame:
         """All resources that nodes offer or pods ask for, the common ones first."""
         names: set[str] = set()
         for node in snapshot.nodes:
-            names.update(node.status.allocatable or node.status.capacity or ())
+            names.update(node.offered)
         for pod in snapshot.pods:
             names.update(self.specs.requests(pod))
         return (*LEADING, *sorted(names - set(LEADING)))
