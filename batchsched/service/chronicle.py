@@ -58,8 +58,8 @@ class Chronicle:
         snapshot, now = self._cache.snapshot(), self._clock.now()
         tree = QueueTree(snapshot.queues)
         for profile in self._profiles():
-            entitles = tree.entitles or profile.queue_policy is not None
-            if entitles and QueuePolicies(tree, profile.queue_policy).remember:
+            policies = QueuePolicies.between(tree, profile)
+            if policies is not None and policies.remember:
                 held = await asyncio.to_thread(_held, snapshot, profile.scheduler_name)
                 past = self.past(profile)
                 past.advance(now, held)

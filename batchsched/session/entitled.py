@@ -67,6 +67,16 @@ class QueuePolicies:
                 )
                 self.set_aside += (SetAside("", f"Queue {name}", field, error.message),)
 
+    @classmethod
+    def between(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
+        """Return the policies between queues under a profile, None while no queue is entitled to anything.
+
+        Raises:
+          InvalidInput: the profile's policy cannot be made.
+        """
+        entitles = tree.entitles or profile.queue_policy is not None
+        return cls(tree, profile.queue_policy) if entitles else None
+
     @property
     def remember(self) -> bool:
         """True when one of them looks at what was used lately."""
@@ -138,8 +148,7 @@ class Turns:
         self._frame = frame
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
-        entitles = frame.queues.entitles or profile.queue_policy is not None
-        self.policies = QueuePolicies(frame.queues, profile.queue_policy) if entitles else None
+        self.policies = QueuePolicies.between(frame.queues, profile)
         self.look_at_nodes()
         self._past = past or Past(by_queue(frame.snapshot.usage), profile.usage_half_life_seconds)
         self._remembers = self.policies is not None and self.policies.remember
@@ -147,7 +156,7 @@ class Turns:
     def look_at_nodes(self) -> None:
         """Find what queues state that nodes as they are now do not offer."""
         queues, nodes = self._frame.queues, self._frame.table.nodes
-        offered = {name for node in nodes for name in node.status.allocatable or node.status.capacity or ()}
+        offered = {name for node in nodes for name in node.offered}
         self._misfits = misfits(queues, offered)
 
     @property

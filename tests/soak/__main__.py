@@ -10,7 +10,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from tests.controlplane.plane import ControlPlane
 from tests.faults.kills import CPUS, Rounds, table
 from tests.faults.replicas import Terms, pair, running
 from tests.faults.witness import Witness
-from tests.soak.churn import Churn, Size
-from tests.soak.storm import Storm
+from tests.soak.churn import Churn, Sample, Size
+from tests.soak.storm import Gust, Storm
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -93,12 +93,7 @@ def _kill(plane: ControlPlane, options: argparse.Namespace) -> None:
 def _storm(plane: ControlPlane, options: argparse.Namespace) -> None:
     namespace = _namespace(plane, "storm")
     storm = Storm(plane, namespace, options.seed)
-    try:
-        for gust in storm.run(options.storm):
-            print(f"{time.strftime('%H:%M:%S')} {gust}", flush=True)
-            _record(options.record, {"kind": "gust", **asdict(gust)})
-    finally:
-        print("\n".join(storm.summary()), flush=True)
+    _follow("gust", storm.run(options.storm), storm.summary, options.record)
     _clear(namespace)
 
 
@@ -110,12 +105,19 @@ def _clear(namespace: Namespace) -> None:
 def _churn(plane: ControlPlane, options: argparse.Namespace) -> None:
     namespace = _namespace(plane, "churn")
     churn = Churn(plane, namespace, Size(options.nodes, options.pods), options.seed)
+    _follow("sample", churn.run(options.seconds), churn.summary, options.record)
+
+
+def _follow(
+    kind: str, run: Iterable[Gust | Sample], summary: Callable[[], Iterable[str]], record: Path | None
+) -> None:
+    """Tell what comes of a run as it comes, and its summary at the end, however it ends."""
     try:
-        for sample in churn.run(options.seconds):
-            print(f"{time.strftime('%H:%M:%S')} {sample}", flush=True)
-            _record(options.record, {"kind": "sample", **asdict(sample)})
+        for one in run:
+            print(f"{time.strftime('%H:%M:%S')} {one}", flush=True)
+            _record(record, {"kind": kind, **asdict(one)})
     finally:
-        print("\n".join(churn.summary()), flush=True)
+        print("\n".join(summary()), flush=True)
 
 
 def _namespace(plane: ControlPlane, name: str) -> Namespace:

@@ -77,13 +77,13 @@ class Orderings:
         self._known: dict[str, Policy] = {}
         misplaced = misplaced_queues(tuple(tally.queues.values()))
         tree = QueueTree(queue for name, queue in tally.queues.items() if name not in misplaced)
-        entitled = tree.entitles or profile.queue_policy is not None
-        self.by_priority = entitled or profile.selection == "weight"
+        policies = QueuePolicies.between(tree, profile)
+        self.by_priority = policies is not None or profile.selection == "weight"
         """Whether priorities come before the order; under ordered selection without entitlements they do not."""
-        if entitled:
+        if policies is not None:
             nothing = np.zeros(0, np.int64)
             shares = lay_out(tree, Capacity((), nothing, np.zeros(0, np.bool_)), Load({}, {}))
-            chosen = QueuePolicies(tree, profile.queue_policy).of(shares)
+            chosen = policies.of(shares)
             for name in tree.queues:
                 self._known[name] = chosen[shares.home(name)].gangs or self._default
 
