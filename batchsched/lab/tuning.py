@@ -76,19 +76,21 @@ class Tuned:
     @property
     def improved(self) -> bool:
         """True when the objective is better on the held-out seeds, and its interval excludes that it is not."""
-        difference = self.objective.difference
-        gain = difference.value if self.maximised else -difference.value
-        return gain > 0 and gain >= difference.half_width
+        return self._gain > 0 and self._gain >= self.objective.difference.half_width
 
     @property
     def seeds_to_tell(self) -> int | None:
         """How many held-out seeds would tell a gain like the one seen, at its spread; None where none was seen."""
         difference = self.objective.difference
-        gain = difference.value if self.maximised else -difference.value
-        if self.improved or not gain > 0 or not isfinite(difference.half_width):
+        if self.improved or not self._gain > 0 or not isfinite(difference.half_width):
             return None
         # The interval shrinks with the root of the count.
-        return ceil(difference.count * (difference.half_width / gain) ** 2)
+        return ceil(difference.count * (difference.half_width / self._gain) ** 2)
+
+    @property
+    def _gain(self) -> float:
+        difference = self.objective.difference.value
+        return difference if self.maximised else -difference
 
     @property
     def costs(self) -> tuple[Compared, ...]:
