@@ -23,6 +23,9 @@ EVERY: Final = 10.0
 """Seconds between two samples."""
 WARM_UP: Final = 12_000
 """Pods that come and go before memory is judged: the journal of the cache fills, which keeps 65,536 changes."""
+TURNOVER: Final = 1.3
+"""As many times all pods, too: until then the scheduler was made anew, which it is after four changes a pod
+(`cache/feed.py`), and what it keeps of pods that are gone is as much as it ever is."""
 GROWTH: Final = 0.05
 """By which the memory of the last third may be above that of the first."""
 PATIENCE: Final = 300.0
@@ -102,9 +105,15 @@ class Churn:
             assert not lost, f"lost: {lost}"
         assert (self.grown() or 0.0) <= GROWTH, "memory grows"
 
+    @property
+    def warm_up(self) -> int:
+        """How many pods come and go before memory is judged."""
+        return max(WARM_UP, round(TURNOVER * self.size.pods))
+
     def grown(self) -> float | None:
         """By which share the memory of the last third is above that of the first; None: it was too short."""
-        kept = [one for one in self.samples if one.binds >= self.samples[0].binds + WARM_UP]
+        begun = self.samples[0].binds + self.warm_up
+        kept = [one for one in self.samples if one.binds >= begun]
         if len(kept) < 6:
             return None
         third = len(kept) // 3
@@ -127,7 +136,7 @@ class Churn:
         )
         yield (
             f"memory {self.samples[0].rss:.0f} to {last.rss:.0f} MiB, peak {max(one.rss for one in self.samples):.0f}; "
-            f"after the first {WARM_UP} pods: {judged}"
+            f"after the first {self.warm_up} pods: {judged}"
         )
         yield f"open files {self.samples[0].files} to {last.files}, threads {self.samples[0].threads} to {last.threads}"
         yield f"a batch was bound after {took[len(took) // 2]:.2f} s (median of {len(took)}), {took[-1]:.2f} s at worst"
