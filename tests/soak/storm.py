@@ -1,7 +1,6 @@
 """A network at its worst: rounds of load, each through another mixture of faults that a seed draws, on any request."""
 
 import random
-import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Final
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.proxy import Ending, Fault, Proxy, cut, delayed, hung, lost, page, refused, status
-from tests.faults.kills import CPUS
+from tests.faults.kills import CPUS, spread
 from tests.faults.load import Batch, Load
 from tests.faults.replicas import Replica, Replicas, Terms, running
 from tests.faults.witness import Witness
@@ -110,13 +109,10 @@ class Storm:
         """Say what came of it, in lines for people."""
         if not self.done:
             return
-        took = sorted(one.whole for one in self.done)
+        took = spread([one.whole for one in self.done])
         struck = sum(one.struck for one in self.done)
         yield f"{struck} faults in {len(self.done)} rounds of {self.pods} pods"
-        yield (
-            f"end of the faults to everything bound: median {statistics.median(took):.2f} s, "
-            f"P90 {took[int(0.9 * (len(took) - 1))]:.2f} s, worst {took[-1]:.2f} s"
-        )
+        yield f"end of the faults to everything bound: {took}"
 
 
 def _judge(load: Load, batch: Batch, witness: Witness) -> None:
