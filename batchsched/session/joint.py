@@ -133,8 +133,8 @@ class Joint:
         walked: dict[int, Walked] = {}
         left = sorted(shares, key=lambda g: (g not in first, int(problem.tier[g]), int(problem.rank[g])))
         while left:
-            for number in left:
-                walked[number] = walk.gang(self._formulation.gangs[number], shares[number])
+            wanted = ((self._formulation.gangs[number], shares[number]) for number in left)
+            walked.update(zip(left, walk.gangs(wanted), strict=True))
             again = [number for number in left if not walked[number].placed and not walked[number].final]
             if len(again) == len(left):
                 break

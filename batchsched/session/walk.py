@@ -5,8 +5,9 @@ kept. Gangs are kept or undone one by one; a gang is never kept below its minimu
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from types import TracebackType
 from typing import Self
 
@@ -111,17 +112,44 @@ class Walk:
         self._kept = len(self._done)
         return tuple(self._done)
 
-    def gang(self, gang: Gang, shares: Sequence[Share]) -> Walked:
+    def gangs(self, wanted: Iterable[tuple[Gang, Sequence[Share]]]) -> list[Walked]:
+        """Walk gang after gang; where pods alone of one class follow each other, the filters are asked once."""
+        found: list[Walked] = []
+        for pod_class, run in groupby(wanted, key=_class_alone):
+            some = list(run)
+            state = None
+            if pod_class is not None and len(some) > 1:
+                state = self._all_together(pod_class, [share.nodes[0] for _, (share,) in some])
+            found += [self.gang(gang, shares, state) for gang, shares in some]
+        return found
+
+    def _all_together(self, pod_class: PodClass, nodes: Sequence[int]) -> CycleState | None:
+        """Return the state of a class whose pods may all go where they are wanted, None when each is to be asked."""
+        try:
+            state, status = self._prepared(pod_class)
+            return state if status.ok and self._admitted(pod_class, nodes, state) else None
+        except PluginError:
+            return None  # it breaks again for whom it does
+
+    def gang(self, gang: Gang, shares: Sequence[Share], state: CycleState | None = None) -> Walked:
         """Walk one gang. When a member is refused and the minimum is not reached, nothing of it stays.
 
         A gang over which a plugin broke is refused for the session: one that hung is not there any more to break again.
+
+        Args:
+          gang: the gang.
+          shares: where it is to go.
+          state: of its one share, which the filters were asked about already; None: they are to be asked.
         """
         broken = self._broken.get(gang.members.identity)
         if broken is not None:
             return broken
         walked = Walked(gang)
         try:
-            walked.refusal = self._place(walked, shares)
+            if state is not None:
+                self.add(walked, shares[0], state)
+            else:
+                walked.refusal = self._place(walked, shares)
         except PluginError as error:
             walked.refusal = Status(Code.UNSCHEDULABLE, (str(error),), error.plugin)
             walked.failure = walked.final = True
@@ -205,13 +233,11 @@ class Walk:
         self, walked: Walked, share: Share, wanted: list[tuple[Pod, int]]
     ) -> tuple[Status, list[tuple[Pod, int]]]:
         """Place as many of the wanted pods as the pipeline takes; returns who refused, and what is left."""
-        frame = self._frame
         pod_class = share.part.pod_class
-        standing = frame.standings.of(pod_class)
-        state, status = frame.pipeline.prepare(pod_class, frame.table, standing)
+        state, status = self._prepared(pod_class)
         if not status.ok:
             return status, wanted
-        if self._all_at_once(share, wanted, state):
+        if self._admitted(pod_class, [node for _, node in wanted], state):
             for at, (pod, node) in enumerate(wanted):
                 status = self._reserve(walked, pod, node, pod_class, state)
                 if not status.ok:
@@ -249,13 +275,15 @@ class Walk:
             at, refused = at + 1, 0
         return status, list(zip(pods[at:], nodes, strict=True))
 
-    def _all_at_once(self, share: Share, wanted: list[tuple[Pod, int]], state: CycleState) -> bool:
+    def _prepared(self, pod_class: PodClass) -> tuple[CycleState, Status]:
         frame = self._frame
-        nodes, counts = np.unique(
-            np.fromiter((node for _, node in wanted), np.int32, len(wanted)), return_counts=True
-        )
-        answer = frame.pipeline.admits(
-            share.part.pod_class, frame.table, nodes.astype(np.int32), counts.astype(np.int32), state
+        return frame.pipeline.prepare(pod_class, frame.table, frame.standings.of(pod_class))
+
+    def _admitted(self, pod_class: PodClass, wanted: Sequence[int], state: CycleState) -> bool:
+        """Tell whether pods of a class may be on all these nodes at once, one pod each time a node is named."""
+        nodes, counts = np.unique(np.array(wanted, np.int32), return_counts=True)
+        answer = self._frame.pipeline.admits(
+            pod_class, self._frame.table, nodes, counts.astype(np.int32), state
         )
         return bool(answer)
 
@@ -306,6 +334,12 @@ class Walk:
         if broken is not None and walked.refusal.ok:
             walked.refusal = Status(Code.UNSCHEDULABLE, (str(broken),), broken.plugin)
             walked.failure = True
+
+
+def _class_alone(wanted: tuple[Gang, Sequence[Share]]) -> PodClass | None:
+    """Return the class of a pod alone, None for a gang of several."""
+    gang, shares = wanted
+    return shares[0].part.pod_class if gang.members.alone and len(shares) == 1 else None
 
 
 def _any_pod(gang: Gang) -> Pod:

@@ -3,9 +3,12 @@
 `greedy` also places a session whose profile selects in strict order: then it is the whole answer.
 """
 
+from itertools import groupby
+
 import numpy as np
 
 from batchsched.solver.outcome import to_solution
+from batchsched.solver.packing.alike import alike
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem, Solution
 
@@ -35,8 +38,12 @@ def job_by_job(problem: Problem) -> Solution:
 
 
 def fill(packing: Packing) -> None:
-    """Add whatever gang or surplus pod still fits, tier by tier, in the policy's order."""
+    """Add whatever gang or surplus pod still fits, tier by tier, in the policy's order.
+
+    Equal lone pods that follow each other are placed as one gang would be.
+    """
     problem = packing.problem
+    kinds = alike(packing.room)
     order = np.lexsort((problem.rank, problem.tier)).tolist()
     tier = problem.tier.tolist()
     start = 0
@@ -44,8 +51,13 @@ def fill(packing: Packing) -> None:
         end = start
         while end < len(order) and tier[order[end]] == tier[order[start]]:
             end += 1
-        for gang in order[start:end]:
-            packing.try_gang(gang)
+        for kind, gangs in groupby(order[start:end], key=kinds.__getitem__):
+            run = list(gangs)
+            if kind >= 0 and len(run) > 1:
+                packing.try_alike(run)
+                continue
+            for gang in run:
+                packing.try_gang(gang)
         for gang in order[start:end]:
             packing.add_surplus(gang)
         start = end

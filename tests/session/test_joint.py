@@ -8,7 +8,7 @@ from batchsched.framework.status import Verdict
 from batchsched.settings.schema import SolverSettings
 from tests.session import audit
 from tests.session.clusters import random_cluster
-from tests.session.scenario import cluster, gang, nodes, placed, reasons, schedule
+from tests.session.scenario import alone, cluster, gang, nodes, placed, reasons, schedule
 from tests.session.test_permit import Recorder, decide_with
 
 
@@ -22,6 +22,46 @@ class Shy(Recorder):
     def filter(self, pod, nodes, state):
         taken = np.array([any(True for _ in nodes.table.pods.on(int(at))) for at in nodes.indexes])
         return Verdict.refuse(taken.reshape(len(nodes)), "already has company", unresolvable=False)
+
+
+class Counting(Recorder):
+    """Takes at most so many pods on a node, and may be asked about many at once."""
+
+    name = "Counting"
+    landing = Landing.COUNTED
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self.asked = 0
+
+    def signature(self, pod):
+        return ""
+
+    @override
+    def filter(self, pod, nodes, state):
+        taken = self._on(nodes.table, nodes.indexes)
+        return Verdict.refuse(taken >= self._most, "is full", unresolvable=False)
+
+    def admits(self, pod, table, nodes, counts):
+        self.asked += 1
+        return bool((self._on(table, nodes) + counts <= self._most).all())
+
+    def _on(self, table, nodes):
+        return np.array([len(list(table.pods.on(int(at)))) for at in nodes], np.int64)
+
+
+def test_equal_pods_alone_are_asked_about_at_once():
+    plugin = Counting(most=4)
+    decision, _ = decide_with(plugin, cluster(nodes(3, cpu=4), alone(12, cpu=1)))
+    assert len(placed(decision)) == 12
+    assert plugin.asked == 1
+
+
+def test_equal_pods_alone_that_do_not_all_land_where_they_should_are_asked_about_one_by_one():
+    decision, sessions = decide_with(Counting(most=1), cluster(nodes(3, cpu=4), alone(4, cpu=1)))
+    assert sorted(placed(decision).values()) == ["n0", "n1", "n2"]
+    assert not sessions.frame.table.requested.any()
 
 
 def test_what_only_the_pipeline_knows_is_cut_and_solved_again():

@@ -43,6 +43,10 @@ class Quotas:
         for q, g in zip(quota[kept].tolist(), gang[kept].tolist(), strict=True):
             self._of_gang[g].append(q)
 
+    def bind(self, gang: int) -> bool:
+        """Whether any quota may refuse the gang."""
+        return bool(self._of_gang[gang])
+
     def room(self, gang: int, needs: tuple[tuple[int, int], ...], want: int) -> int:
         """How many of `want` pods with these needs the gang's quotas still admit."""
         for q in self._of_gang[gang]:

@@ -1,5 +1,6 @@
 """Placing single gangs, all or nothing, on what is free now: the greedy's hand and the ordered session's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -105,9 +106,16 @@ class Packing:
         room.rollback(mark)
         return None
 
+    def try_alike(self, gangs: Sequence[int]) -> None:
+        """Place gangs that are `alike`, the first ones of them where not all fit."""
+        placed = self.room.place_alike([self._classes_of[gang][0] for gang in gangs])
+        self.taken[gangs[:placed]] = True
+
     def add_surplus(self, gang: int) -> int:
         """Place what is left of a taken gang, as many pods as go; returns how many."""
         if not self.taken[gang] or not self.problem.allowed[gang]:
+            return 0
+        if not any(self.room.waiting[klass] for klass in self._classes_of[gang]):
             return 0
         placed = 0
         for part in self.members(gang).parts:

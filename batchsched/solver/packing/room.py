@@ -1,5 +1,6 @@
 """What is free on the nodes while pods are placed, with undo."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from batchsched.solver.packing.slots import Slots, augmented_free
 from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem
 
 _NOWHERE = np.zeros(0, np.int64)
+_ONE = np.ones(1, np.int64)
 
 
 class Entry(NamedTuple):
@@ -94,11 +96,38 @@ class Room:
                     placed += self._fill(klass, min(int(lack[d]), want - placed), inside, False)
         return placed
 
+    def place_alike(self, classes: Sequence[int]) -> int:
+        """Place the gangs of classes of one pod each that ask for the same, in this order, while there is room.
+
+        Neither quotas nor rows are asked. They are placed as so many pods of one class would be.
+
+        Args:
+          classes: of one kind and demand, each all of its gang.
+
+        Returns:
+          how many were placed.
+        """
+        nodes, counts = self._choose(classes[0], len(classes), None, False)
+        each = np.repeat(nodes, counts)[:, None]
+        for klass, node in zip(classes, each, strict=False):
+            self.take(self._gang[klass])
+            self._apply(Entry(klass, self._gang[klass], node, _ONE, 1), 1)
+        return len(each)
+
     def _fill(self, klass: int, want: int, nodes: IntArray | None, whole: bool) -> int:
         """Fill nodes phase by phase; `whole` gives up early when capacity falls short."""
+        where, counts = self._choose(klass, want, nodes, whole)
+        if where.size:
+            self.put(klass, where, counts)
+        return int(counts.sum())
+
+    def _choose(
+        self, klass: int, want: int, nodes: IntArray | None, whole: bool
+    ) -> tuple[IntArray, IntArray]:
+        """Return where up to `want` pods would go, and how many to each node."""
         fit = self.fit(klass, nodes)
         if whole and int(fit.sum()) < want:
-            return 0
+            return _NOWHERE, _NOWHERE
         free = [row if nodes is None else row[nodes] for row in self.free[: self.problem.free.shape[1]]]
         limited = klass in self.rows.of_class
         left, taken = want, np.zeros(len(fit), np.int64)
@@ -112,11 +141,9 @@ class Room:
                 break
         at = np.flatnonzero(taken)
         where, counts = at if nodes is None else nodes[at], taken[at]
-        if limited:  # charged phase by phase; the entry below charges them for good
+        if limited:  # charged phase by phase; whoever puts them there charges them for good
             self.rows.charge(klass, where, -counts)
-        if at.size:
-            self.put(klass, where, counts)
-        return want - left
+        return where, counts
 
     def _take(
         self, klass: int, free: list[IntArray], cap: IntArray, want: int, nodes: IntArray | None

@@ -97,3 +97,19 @@ def test_a_gang_limit_of_one_admits_one_gang():
     packing = Packing(problem)
     assert packing.try_gang(0) is not None
     assert packing.try_gang(1) is None
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.booleans())
+def test_equal_lone_pods_are_as_many_placed_as_one_as_one_by_one(seed: int, pods: int, spread: bool):
+    rng = np.random.default_rng(seed)
+    free, demand = rng.integers(0, 9, (4, 3)).tolist(), [*rng.integers(0, 4, 2).tolist(), 1]
+    problem = problem_of(free, [{"pods": 1, "demand": demand}] * pods, spread=spread)
+    one_by_one, together = Packing(problem), Packing(problem)
+    for gang in range(pods):
+        one_by_one.try_gang(gang)
+    together.try_alike(list(range(pods)))
+    assert together.taken.tolist() == one_by_one.taken.tolist()
+    assert together.room.waiting == one_by_one.room.waiting
+    assert all((row >= 0).all() for row in together.room.free)
+    together.rollback(0)
+    assert not together.taken.any()
