@@ -283,6 +283,8 @@ class Sessions:
         self, walk: Walk, scene: Scene, formulation: Formulation, outcome: Outcome, head: Head | None
     ) -> Outcome:
         """Try gangs that the walk refused once more, pod by pod: the pipeline may know a way that rows cannot say."""
+        if not outcome.rejected:
+            return outcome
         podwise = Podwise(self._spent(scene, outcome.walked), self._admission, walk)
         standing = {one.gang.members.identity for one in outcome.walked}
         for number, refused in sorted(outcome.rejected.items()):

@@ -13,6 +13,7 @@ import numpy as np
 from batchsched.errors import InvalidInput
 from batchsched.framework.status import IntArray
 from batchsched.model.decision import SetAside
+from batchsched.model.pod import Pod
 from batchsched.ordering.entitlements import entitlements
 from batchsched.ordering.fairness import registry
 from batchsched.ordering.fairness.policy import FairnessPolicy
@@ -26,7 +27,7 @@ from batchsched.session.admission import Admission
 from batchsched.session.backlog import Line
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang
-from batchsched.session.quotas import is_ours
+from batchsched.session.quotas import held_by, is_ours, summed
 from batchsched.session.turns import Orders, Round, Standing, total_of
 from batchsched.session.walk import Walked
 from batchsched.settings.schema import PolicySettings, Profile
@@ -112,14 +113,12 @@ def standing_of(
 
 def usage_by_queue(frame: Frame, scheduler_name: str) -> dict[str, IntArray]:
     """By queue, [R] what its own pods hold on nodes."""
-    usage: dict[str, IntArray] = {}
+    there: dict[str, list[Pod]] = {}
     for members in frame.running.values():
         ours = [pod for pod, node in members.bound.values() if node >= 0 and is_ours(pod, scheduler_name)]
         if ours:
-            held = usage.setdefault(members.queue, np.zeros(len(frame.table.resources), np.int64))
-            for pod in ours:
-                held += frame.vectors(pod)[0]
-    return usage
+            there.setdefault(members.queue, []).extend(ours)
+    return {queue: held_by(frame, pods) for queue, pods in there.items()}
 
 
 def _as_arrays(frame: Frame, past: Usage) -> dict[str, FloatArray]:
@@ -177,8 +176,7 @@ class Turns:
         held = usage_by_queue(self._frame, self._scheduler_name)
         for one in walked:
             mine = held.setdefault(one.gang.queue, np.zeros(len(self._frame.table.resources), np.int64))
-            for placed in one.placed:
-                mine += self._frame.vectors(placed.pod)[0]
+            mine += summed([placed.pod_class.requests for placed in one.placed], len(mine))
         names = self._frame.table.resources
         return {
             queue: {names[at]: int(amounts[at]) for at in np.flatnonzero(amounts)}

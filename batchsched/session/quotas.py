@@ -1,6 +1,7 @@
 """What queues still allow: limits less what runs, at every ancestor."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,15 +88,17 @@ def _used(frame: Frame, finder: "Finder", scheduler_name: str) -> tuple[IntArray
     """[Q, R] what pods in the subtrees hold, and [Q] how many gangs they are."""
     used = np.zeros((len(finder.limits), len(frame.table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
-    for members in frame.gangs.values():
+    there: dict[Owner, list[Pod]] = {}
+    gangs: Counter[Owner] = Counter()
+    for members in frame.running.values():
         ours = [pod for pod, _ in members.bound.values() if is_ours(pod, scheduler_name)]
-        if not ours:
-            continue
-        above = finder.inside(frame, members.owner)
-        if above:
-            running[above] += 1
-            for vector, _ in (frame.vectors(pod) for pod in ours):
-                used[above] += vector
+        if ours:
+            there.setdefault(members.owner, []).extend(ours)
+            gangs[members.owner] += 1
+    for owner, pods in there.items():
+        above = finder.inside(frame, owner)
+        running[above] += gangs[owner]
+        used[above] += held_by(frame, pods)
     return used, running
 
 
@@ -160,10 +163,24 @@ def spend(quotas: Quotas, frame: Frame, *walked: Walked) -> Quotas:
     limited, counted = free < UNLIMITED, gangs < UNLIMITED
     for one in walked:
         about = quotas.finder.rows(frame, one.gang.members.owner)
-        used = np.sum([frame.vectors(placed.pod)[0] for placed in one.placed], axis=0, dtype=np.int64)
+        used = summed([placed.pod_class.requests for placed in one.placed], len(frame.table.resources))
         free[about] -= np.where(limited[about], used, 0)
         gangs[about] -= np.where(counted[about], int(one.gang.fresh), 0)
     return replace(quotas, free=np.maximum(0, free), gangs=np.maximum(0, gangs))
+
+
+def held_by(frame: Frame, pods: Iterable[Pod]) -> IntArray:
+    """[R] what pods ask for together."""
+    return summed([frame.vectors(pod)[0] for pod in pods], len(frame.table.resources))
+
+
+def summed(vectors: Sequence[IntArray], resources: int) -> IntArray:
+    """[R] add vectors up; most of many are one and the same array, so that each is counted first."""
+    kinds = {id(vector): vector for vector in vectors}
+    total = np.zeros(resources, np.int64)
+    for kind, count in Counter(map(id, vectors)).items():
+        total += kinds[kind] * count
+    return total
 
 
 def is_ours(pod: Pod, scheduler_name: str) -> bool:

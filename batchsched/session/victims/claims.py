@@ -10,6 +10,7 @@ from batchsched.ordering.reclaim import Reclaim, all_may_go, may_reclaim
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Entitled, Gang
 from batchsched.session.preemption import NEVER, PREEMPTED
+from batchsched.session.quotas import summed
 from batchsched.session.turns import Standing
 from batchsched.session.victims.tenants import Tenant, Unit
 from batchsched.session.walk import Walked
@@ -43,8 +44,8 @@ class Claims:
         self._patience: dict[str, int] = {}
         for one in walked:
             if one.placed:
-                amounts = [frame.vectors(placed.pod)[0] for placed in one.placed]
-                self.count(one.gang.queue, np.sum(amounts, axis=0, dtype=np.int64))
+                asked = [placed.pod_class.requests for placed in one.placed]
+                self.count(one.gang.queue, summed(asked, len(frame.table.resources)))
 
     def count(self, queue: str, amount: IntArray) -> None:
         """Count what a queue's gang gains [R], or with a minus loses."""

@@ -7,6 +7,7 @@ Who is not preemptible, or has not run for its minimum, is no tenant: it stays w
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -83,10 +84,15 @@ class Tenants:
             if (going := [it for _, it in sorted(one.bound.items()) if it[0].terminating and it[1] >= 0])
         ]
         """What leaves already."""
+
+    @cached_property
+    def all(self) -> list[Tenant]:
+        """Who may leave; looked at for the first gang that wants it."""
+        frame = self._frame
         running = [one for _, one in sorted(frame.running.items()) if self._may_leave(one)]
         priorities = {one.identity: frame.priority_among(one, _bound(one)) for one in running}
         ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities.values())))}
-        self.all = [
+        return [
             Tenant(
                 one,
                 one.queue,

@@ -3,6 +3,7 @@
 Shapes: C classes, D domains, N nodes, R resources.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -11,7 +12,7 @@ import numpy as np
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.exact.nodewise import fitting
 from batchsched.solver.explaining.counting import Room, hopeful, least, minimum, room
-from batchsched.solver.explaining.relaxation import Quota, Together, apply
+from batchsched.solver.explaining.relaxation import Pods, Quota, Relaxation, Together, apply
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, IntArray, Problem
 
@@ -31,14 +32,37 @@ def fits_alone(problem: Problem) -> bool:
     return not quotas_short(problem) and not np.any(shortage_of_pods(problem)) and _placeable(problem)
 
 
-def fits_with_quotas(problem: Problem, change: Quota | Together) -> bool:
-    """The same with quotas changed: where no packing has to count against them, nodes are not asked again."""
-    changed = apply(problem, change)
-    if not plain(problem):
-        return fits_alone(changed)
-    return (
-        not quotas_short(changed, problem) and not np.any(shortage_of_pods(problem)) and _placeable(problem)
-    )
+def fits_with(problem: Problem, change: Relaxation) -> bool:
+    """Whether the only gang of a problem fits once it is changed.
+
+    Quotas come first; where no packing has to count against them, nodes are not asked again when quotas alone change.
+    """
+    parts = change.parts if isinstance(change, Together) else (change,)
+    quotas = [part for part in parts if isinstance(part, Quota)]
+    if not plain(problem) or any(isinstance(part, Pods | Together) for part in parts):
+        return fits_alone(apply(problem, change))
+    if not all(_made_up(lacking, quotas) for lacking in quotas_short(problem)):
+        return False
+    others = tuple(part for part in parts if not isinstance(part, Quota))
+    return not np.any(shortage_of_pods(problem)) and _placeable(apply(problem, Together(others)))
+
+
+def _made_up(lacking: Quota, quotas: Sequence[Quota]) -> bool:
+    """Whether changes of quotas make up for what one of them lacks."""
+    mine = [one for one in quotas if one.quota == lacking.quota]
+    amounts = [sum(one.amounts[at] for one in mine) for at in range(len(lacking.amounts))]
+    enough = all(there >= wanted for there, wanted in zip(amounts, lacking.amounts, strict=True))
+    return enough and sum(one.gangs for one in mine) >= lacking.gangs
+
+
+def fitted(problem: Problem, before: Problem) -> bool:
+    """Whether the only gang of a problem fitted `before`, while nodes and quotas had more left.
+
+    What the nodes take now they took then, too: they are asked as they were only where they do not.
+    """
+    if quotas_short(before, problem) or np.any(shortage_of_pods(problem)):
+        return False
+    return (plain(problem) and _placeable(problem)) or _placeable(before)
 
 
 def plain(problem: Problem) -> bool:
@@ -51,12 +75,13 @@ def _placeable(problem: Problem) -> bool:
     """Whether the nodes take the only gang, which exists and which its quotas admit."""
     counts = plain(problem)
     found = room(problem)
-    if counts and (found.fits or len(problem.count) == 1):
+    small = len(problem.free) <= _SMALL
+    if counts and (found.fits or len(problem.count) == 1 or not small):
         return found.fits
     rigid = least(problem) == int(problem.count.sum())
     if not found.fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
         return False
-    if len(problem.free) <= _SMALL and int(np.count_nonzero(fitting(problem))) <= _PAIRS:
+    if small and int(np.count_nonzero(fitting(problem))) <= _PAIRS:
         return bool(solve_exact(problem, _BUDGET, seed=0).taken[0])
     return found.fits if counts else Packing(problem).try_gang(0) is not None
 
@@ -75,6 +100,7 @@ def shortage_of_pods(problem: Problem) -> IntArray:
     return short
 
 
+@lru_cache(maxsize=8)
 def quotas_short(problem: Problem, like: Problem | None = None) -> tuple[Quota, ...]:
     """What the only gang's quotas lack for its minimum, one change for each that lacks something.
 

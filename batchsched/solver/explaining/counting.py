@@ -50,6 +50,8 @@ def least(problem: Problem) -> int:
 def minimum(problem: Problem) -> IntArray:
     """Pods of each class [C] that make the minimum of a problem's only gang, the smallest pods first."""
     wanted = np.zeros(len(problem.count), np.int64)
+    if least(problem) >= int(problem.count.sum()):
+        return wanted + problem.count
     order = np.argsort(_size(problem), kind="stable")
     for subgroup, need in enumerate(problem.sub_need.tolist()):
         wanted += _first(problem, order[problem.subgroup[order] == subgroup], need, wanted)

@@ -17,7 +17,8 @@ from batchsched.solver.explaining.admission import (
     best_domain,
     capacity_short,
     fits_alone,
-    fits_with_quotas,
+    fits_with,
+    fitted,
     passing,
     pods_short,
     quotas_short,
@@ -26,13 +27,11 @@ from batchsched.solver.explaining.admission import (
 from batchsched.solver.explaining.counting import least, room
 from batchsched.solver.explaining.leftover import Alone, alone, leftover
 from batchsched.solver.explaining.relaxation import (
-    Quota,
     Relaxation,
     Rule,
     Together,
     apply,
     half,
-    only_quotas,
     wider_levels,
 )
 from batchsched.solver.explaining.unblock import Cause, Family, Probe, families, smallest
@@ -114,7 +113,7 @@ class Explainer:
         own = alone(self._left, gang)
         if not self._problem.allowed[gang]:
             return self._evidence(own, Cause.NOT_ALLOWED, None)
-        quick = Probe(partial(_fits, own.problem), _QUICK)
+        quick = Probe(partial(fits_with, own.problem), _QUICK)
         thorough = Probe(lambda change: self._admits(own.named(change), gang), _THOROUGH)
         blamed: Cause | None = None
         for family in families(own.problem, self._types, self._above, self._resolve is not None):
@@ -184,7 +183,7 @@ class Explainer:
         return Evidence(
             gang=own.gang,
             cause=cause,
-            outbid=cause != Cause.NOT_ALLOWED and fits_alone(self._before(own)),
+            outbid=cause != Cause.NOT_ALLOWED and fitted(own.problem, self._before(own)),
             need=least(problem),
             fits=int(found.placed.sum(axis=1).max(initial=0)),
             level=int(problem.required[0]),
@@ -235,13 +234,6 @@ def explain(
 ) -> Evidence:
     """Explain why a gang was refused; see `Explainer`."""
     return Explainer(problem, solution, resolve=resolve, wider=wider).gang(gang)
-
-
-def _fits(problem: Problem, change: Relaxation) -> bool:
-    """Whether the only gang of a problem fits once it is changed."""
-    if isinstance(change, Quota | Together) and only_quotas(change):
-        return fits_with_quotas(problem, change)
-    return fits_alone(apply(problem, change))
 
 
 def _row(change: Relaxation | None) -> int:

@@ -26,12 +26,13 @@ from batchsched.solver.worth import needs
 def leftover(problem: Problem, solution: Solution) -> Problem:
     """The problem after the solution's placements, which stay: only refused gangs may still be placed."""
     asked = problem.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
-    free = problem.free.copy()
+    free = problem.free.copy(order="F")  # whoever asks, asks resource by resource
     np.subtract.at(free, solution.nodes, asked)
     quota_free, quota_gangs = _quotas_left(problem, solution, asked)
     return replace(
         problem,
         free=free,
+        capacity=np.asfortranarray(problem.capacity),
         quota_free=quota_free,
         quota_gangs=quota_gangs,
         allowed=problem.allowed & ~solution.taken,

@@ -106,17 +106,6 @@ def apply(problem: Problem, relaxation: Relaxation) -> Problem:
             return reduce(apply, parts, problem)
 
 
-def only_quotas(relaxation: Relaxation) -> bool:
-    """Whether a change leaves everything but quotas as it is."""
-    match relaxation:
-        case Quota():
-            return True
-        case Together(parts):
-            return all(only_quotas(part) for part in parts)
-        case _:
-            return False
-
-
 def half(relaxation: Relaxation) -> Relaxation | None:
     """Half of the change, rounded down; None when nothing is left of it."""
     match relaxation:

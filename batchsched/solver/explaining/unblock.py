@@ -216,25 +216,25 @@ def _nodes(problem: Problem, first: tuple[Relaxation, ...], types: Sequence[IntA
     bound = [(NONE, problem.required[0]), *enumerate(problem.sub_required)]
     levels = tuple(Level(0, NONE, subgroup) for subgroup, level in bound if level != NONE)
     pods = int(minimum(problem).sum())
-    fixed = first
-    stages: tuple[tuple[Relaxation, ...], ...] = ((), rules, levels)
-    for at, loose in enumerate(stages):
-        fixed = (*fixed, *loose)
-        more = _more(apply(problem, Together(fixed)), types)
-        if more is not None and (at == 0 or loose):
-            yield Family(
-                Cause.CAPACITY, partial(_wider, fixed, more), more.count, max(pods, _TIMES * more.count)
-            )
+    # Neither quotas nor rules change how many nodes would do.
+    stages: list[tuple[tuple[Relaxation, ...], Problem]] = [((), problem)]
+    if rules:
+        stages.append((rules, problem))
+    if levels:
+        stages.append(((*rules, *levels), apply(problem, Together(levels))))
+    found: list[tuple[tuple[Relaxation, ...], Nodes]] = []
+    for loose, changed in stages:
+        more = _more(changed, types)
+        if more is not None:
+            found.append((loose, more))
+            most = max(pods, _TIMES * more.count)
+            yield Family(Cause.CAPACITY, partial(_wider, (*first, *loose), more), more.count, most)
     # others may take what is added, so that there must be enough for them too
     asked = tuple((minimum(problem) @ problem.demand).tolist())
     quotas = tuple(Quota(quota, asked, 1) for quota in range(len(problem.quota_gangs)))
     given = tuple(part for part in first if isinstance(part, Pods))
-    stages = ((), rules, (*rules, *levels))
-    for loose in stages:
-        fixed = (*given, *quotas, *loose)
-        more = _more(apply(problem, Together(fixed)), types)
-        if more is not None:
-            yield Family(Cause.CAPACITY, partial(_plenty, (*fixed, more)), 1, _TIMES)
+    for loose, more in found:
+        yield Family(Cause.CAPACITY, partial(_plenty, (*given, *quotas, *loose, more)), 1, _TIMES)
 
 
 def _more(problem: Problem, types: Sequence[IntArray]) -> Nodes | None:
@@ -273,8 +273,9 @@ def _offers(problem: Problem, found: Room, types: Sequence[IntArray]) -> Iterato
     if not needed.any() or not len(short):
         return
     largest = problem.demand[needed].max(axis=0)
+    all_pass = np.asarray(passes[needed].all(axis=0))
     for nodes in types:
-        good = nodes[passes[needed][:, nodes].all(axis=0)]
+        good = nodes[all_pass[nodes]]
         like = int(good[0] if len(good) else nodes[0])
         size = np.maximum(problem.capacity[like], largest)
         extra = size - problem.capacity[like]

@@ -1,5 +1,6 @@
 """Whether one gang fits, and what it lacks."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,14 @@ from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.explaining.admission import (
     capacity_short,
     fits_alone,
-    fits_with_quotas,
+    fits_with,
+    fitted,
     quotas_short,
     shortage_of_pods,
     size_short,
 )
 from batchsched.solver.explaining.leftover import alone
-from batchsched.solver.explaining.relaxation import Quota, Together, apply
+from batchsched.solver.explaining.relaxation import Nodes, Quota, Together, apply
 from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Problem, Row
 from tests.solver.instances import problem_of, problems
 
@@ -36,8 +38,28 @@ def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
         single = alone(problem, gang).problem
         for quota in quotas_short(single):
             half = Quota(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
-            for change in (quota, half, Together((quota, quota))):
-                assert fits_with_quotas(single, change) == fits_alone(apply(single, change))
+            for change in (quota, half, Together((quota, quota)), Together((half, half, half))):
+                assert fits_with(single, change) == fits_alone(apply(single, change))
+
+
+@pytest.mark.properties
+@given(problems())
+def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(problem: Problem):
+    for gang in np.flatnonzero(problem.need > 0).tolist():
+        single = alone(problem, gang).problem
+        for change in (Nodes(1, 0), Nodes(2, 0, passing=0), Together((*quotas_short(single), Nodes(1, 0)))):
+            assert fits_with(single, change) == fits_alone(apply(single, change))
+
+
+@pytest.mark.properties
+@given(problems())
+def test_who_fits_on_what_is_left_fitted_when_more_was(problem: Problem):
+    for gang in np.flatnonzero(problem.need > 0).tolist():
+        before = alone(problem, gang).problem
+        if before.rows:
+            continue
+        now = replace(before, free=before.free // 2)
+        assert fitted(now, before) == fits_alone(before)
 
 
 def test_large_problems_with_rules_are_asked_of_the_packing():

@@ -15,7 +15,6 @@ from batchsched.solver.explaining.relaxation import (
     Together,
     apply,
     half,
-    only_quotas,
     wider_levels,
 )
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Problem, Row, Sense
@@ -130,10 +129,3 @@ def test_wider_levels_contain_whole_domains_and_come_finest_first():
     assert wider_levels(problem, 1) == (0,)
     assert wider_levels(problem, 2) == (3, 1, 0)
     assert wider_levels(problem, 0) == ()
-
-
-def test_quotas_alone_are_told_from_what_changes_more():
-    quota = Quota(0, (1,))
-    assert only_quotas(quota)
-    assert only_quotas(Together((quota, quota)))
-    assert not only_quotas(Together((quota, Nodes(1, 0))))
