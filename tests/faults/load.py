@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from batchsched.model.custom import API_VERSION
 from tests.controlplane.fixtures import Namespace
 from tests.controlplane.objects import pod, pod_group
 from tests.controlplane.plane import ApiFault
 from tests.faults.witness import Witness
 
-_BATCH: Final = "tests/batch"
 _LARGEST: Final = 60
 
 
@@ -35,7 +35,6 @@ class Job:
 class Batch:
     """Jobs that were submitted together."""
 
-    number: int
     jobs: tuple[Job, ...]
     pods: frozenset[str]
 
@@ -66,7 +65,7 @@ class Load:
             name = f"{self.prefix}-{self._batches}-{len(jobs)}"
             jobs.append(Job(name, size, size // 2 if elastic else size))
             left -= size
-        return Batch(self._batches, tuple(jobs), frozenset(name for job in jobs for name in job.pods))
+        return Batch(tuple(jobs), frozenset(name for job in jobs for name in job.pods))
 
     @contextmanager
     def submitting(self, batch: Batch, over: float = 0.0) -> Iterator[None]:
@@ -75,9 +74,9 @@ class Load:
         self.draw.shuffle(pods)
         pause, begun = over / len(pods), time.monotonic()
         with ThreadPoolExecutor(6) as some:
-            made = [some.submit(self._group, batch, job) for job in batch.jobs if job.size > 1]
+            made = [some.submit(self._group, job) for job in batch.jobs if job.size > 1]
             for number, (job, name) in enumerate(pods):
-                made.append(some.submit(self._pod, batch, job, name, begun + number * pause))
+                made.append(some.submit(self._pod, job, name, begun + number * pause))
             yield
             for one in made:
                 one.result()
@@ -88,22 +87,22 @@ class Load:
             pass
 
     def remove(self, batch: Batch) -> None:
-        """Delete a batch at once, as if its jobs had ended."""
-        at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-        for plural, group in (("pods", ""), ("podgroups", "scheduling.batchsched.dev/v1alpha1")):
-            path = f"{self.namespace.path(plural, group=group)}?labelSelector={_BATCH}%3D{batch.number}"
-            while not self._removed(path, at_once):
-                pass
+        """Delete a batch at once, as if its jobs had ended.
 
-    def _removed(self, path: str, options: dict[str, object]) -> bool:
-        """Delete a collection; False: the server ended the request half way, as it does after a minute."""
+        One by one: to find a collection the API server reads all pods there are.
+        """
+        pods = [self.namespace.path("pods", name) for name in sorted(batch.pods)]
+        groups = [self._group_path(job.name) for job in batch.jobs if job.size > 1]
+        with ThreadPoolExecutor(6) as some:
+            for paths in (pods, groups):
+                list(some.map(self._delete, paths))
+
+    def _delete(self, path: str) -> None:
         try:
-            self.namespace.api.call("DELETE", path, options)
+            self.namespace.api.delete(path)
         except ApiFault as fault:
-            if fault.status != 504:
+            if fault.status != 404:  # rolled back, and not made again
                 raise
-            return False
-        return True
 
     def whole(self, batch: Batch, witness: Witness) -> bool:
         """Whether every pod of a batch has a node."""
@@ -123,13 +122,14 @@ class Load:
         """Pods of a batch that somebody deleted."""
         return [name for name in sorted(batch.pods) if witness.gone[f"{self.namespace.name}/{name}"]]
 
-    def _group(self, batch: Batch, job: Job) -> None:
+    def _group(self, job: Job) -> None:
         made = pod_group(job.name, job.minimum)
-        made["metadata"]["labels"] = {_BATCH: str(batch.number)}
-        self.namespace.api.create(self.namespace.path("podgroups", group=made["apiVersion"]), made)
+        self.namespace.api.create(self._group_path(), made)
 
-    def _pod(self, batch: Batch, job: Job, name: str, due: float) -> None:
+    def _group_path(self, name: str = "") -> str:
+        return self.namespace.path("podgroups", name, group=API_VERSION)
+
+    def _pod(self, job: Job, name: str, due: float) -> None:
         time.sleep(max(0.0, due - time.monotonic()))
         gang = job.name if job.size > 1 else ""
-        made = pod(name, gang=gang, labels={_BATCH: str(batch.number)}, cpu="1")
-        self.namespace.api.create(self.namespace.path("pods"), made)
+        self.namespace.api.create(self.namespace.path("pods"), pod(name, gang=gang, cpu="1"))

@@ -19,6 +19,8 @@ from tests.faults.witness import Witness
 
 SHARE: Final = 0.005
 """Of the pods, which share comes and goes together."""
+TOGETHER: Final = 10
+"""Batches that are made together while the cluster is filled."""
 EVERY: Final = 10.0
 """Seconds between two samples."""
 WARM_UP: Final = 12_000
@@ -84,15 +86,13 @@ class Churn:
         scheduler = Replica(self.plane, "soak-busy")
         with Witness(self.plane.admin, room).watching() as witness, running(scheduler):
             alive: deque[Batch] = deque()
-            while sum(len(one.pods) for one in alive) < self.size.pods:
-                alive.append(
-                    self._submit(load, witness, 10 * batch if self.size.pods > 20 * batch else batch)
-                )
+            for left in range(-(-self.size.pods // batch), 0, -TOGETHER):
+                alive += self._submit(load, witness, batch, min(left, TOGETHER))
             begun = last = time.monotonic()
             self.took.clear()
             while time.monotonic() - begun < seconds:
                 load.remove(alive.popleft())
-                alive.append(self._submit(load, witness, batch))
+                alive += self._submit(load, witness, batch)
                 assert not witness.complaints, "; ".join(witness.complaints)
                 assert scheduler.runs, "the scheduler has ended"
                 if time.monotonic() - last >= EVERY:
@@ -141,12 +141,14 @@ class Churn:
         yield f"open files {self.samples[0].files} to {last.files}, threads {self.samples[0].threads} to {last.threads}"
         yield f"a batch was bound after {took[len(took) // 2]:.2f} s (median of {len(took)}), {took[-1]:.2f} s at worst"
 
-    def _submit(self, load: Load, witness: Witness, pods: int) -> Batch:
-        batch, begun = load.batch(pods), time.monotonic()
-        load.submit(batch)
-        eventually(lambda: load.whole(batch, witness), PATIENCE)
+    def _submit(self, load: Load, witness: Witness, pods: int, batches: int = 1) -> list[Batch]:
+        """Make batches of so many pods each, and wait until all of them are bound."""
+        made, begun = [load.batch(pods) for _ in range(batches)], time.monotonic()
+        for one in made:
+            load.submit(one)
+        eventually(lambda: all(load.whole(one, witness) for one in made), PATIENCE)
         self.took.append(time.monotonic() - begun)
-        return batch
+        return made
 
 
 def _sample(pid: int, seconds: float, binds: int) -> Sample:
