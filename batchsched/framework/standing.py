@@ -98,7 +98,8 @@ class Ranked:
     Kinds, by reach: of a node to which a pod came those that look at Node objects are not asked again.
     """
 
-    def __init__(self, scorers: Sequence[Scorer], count: int) -> None:
+    def __init__(self, scorers: Sequence[Scorer], table: NodeTable) -> None:
+        count = len(table.nodes)
         self._scorers = tuple(scorers)
         self._kinds = tuple(
             Scores.nothing(scorers, reach, count)
@@ -106,7 +107,7 @@ class Ranked:
             if any(one.reach is reach for one in scorers)
         )
         self._plain = np.zeros(count, np.int64)
-        self._since = (0, 0)
+        self._since = table.changes.generation, table.moves.generation
         self._feasible: IndexArray | None = None
         self._inside = np.zeros(count, np.bool_)
         self._normal = np.zeros(0, np.int64)
@@ -241,7 +242,7 @@ class Standing:
         Nodes that do not fit are not asked about, nor do they count when scores are normalised.
         """
         if self._ranked is None or not self._ranked.same(scorers):
-            self._ranked = Ranked(scorers, len(table.nodes))
+            self._ranked = Ranked(scorers, table)
         return self._ranked.total(asking, feasible, table)
 
 

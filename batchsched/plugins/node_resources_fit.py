@@ -157,16 +157,21 @@ class NodeResourcesFit(
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        amounts = state.read(NEED).amounts
-        allocatable = nodes.allocatable
+        amounts, allocatable = state.read(NEED).amounts, nodes.allocatable
         short = amounts > allocatable - nodes.requested
         if not short.any():
             return Verdict.accept(len(nodes))
-        columns = np.flatnonzero(np.logical_or.reduce(short, axis=0))
-        reasons = tuple(_reason(nodes.table.resources[column]) for column in columns)
-        never = amounts > allocatable
-        never[:, nodes.table.column[PODS]] = False
-        return Verdict(reasons, short[:, columns].T, np.asarray(never.any(axis=1)))
+        reasons, refused = [], []
+        never = np.zeros(len(nodes), np.bool_)
+        for column in np.flatnonzero(amounts != NEVER).tolist():
+            lacking = short[:, column]
+            if lacking.any():
+                resource = nodes.table.resources[column]
+                reasons.append(_reason(resource))
+                refused.append(lacking)
+                if resource != PODS:
+                    never |= amounts[column] > allocatable[:, column]
+        return Verdict(tuple(reasons), np.stack(refused), never)
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
