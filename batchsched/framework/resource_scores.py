@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 from pydantic import Field
 
 from batchsched.framework.nodes import Nodes
@@ -42,6 +43,11 @@ class Load:
     taken: IntArray
     asked: int
 
+    @property
+    def everywhere(self) -> bool:
+        """True when all nodes have some of it."""
+        return int(np.count_nonzero(self.capacity)) == len(self.capacity)
+
 
 def loads(pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec], *, nonzero: bool) -> list[Load]:
     """Return the loads of those resources that count: scalar ones only where the pod asks for them.
@@ -78,10 +84,13 @@ def asked_amounts(
         amounts = scored_requests(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
     column = nodes.table.column
-    found = [int(pod.requests[column[one.name]]) if one.name in column else 0 for one in resources]
-    for at, one in enumerate(resources):
-        if nonzero and one.name in NONZERO_COLUMN:
-            found[at] = int(pod.nonzero[NONZERO_COLUMN[one.name]])
+    assumed = NONZERO_COLUMN if nonzero else {}
+    found: list[int] = []
+    for one in resources:
+        if one.name in assumed:
+            found.append(int(pod.nonzero[assumed[one.name]]))
+        else:
+            found.append(int(pod.requests[column[one.name]]) if one.name in column else 0)
     return tuple(found)
 
 

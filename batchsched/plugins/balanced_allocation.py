@@ -66,10 +66,10 @@ def balance(found: Sequence[Load]) -> IntArray:
     Rounded down. Sums run in the order of the resources, so that they round as the original's do.
     """
     fractions = [
-        np.minimum((load.taken + np.asarray([[0], [load.asked]])) / np.maximum(load.capacity, 1), 1.0)
+        np.minimum((load.taken + np.array(((0,), (load.asked,)))) / np.maximum(load.capacity, 1), 1.0)
         for load in found
     ]
-    if len(found) == 2 and all(load.capacity.all() for load in found):
+    if len(found) == 2 and all(load.everywhere for load in found):
         return _percent(np.abs(fractions[0] - fractions[1]) / 2)
     there = np.stack([load.capacity > 0 for load in found])[:, np.newaxis]
     used = np.where(there, np.stack(fractions), 0.0)

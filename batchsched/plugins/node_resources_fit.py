@@ -190,7 +190,7 @@ class NodeResourcesFit(
         total = np.zeros(len(nodes), np.int64)
         weights = np.zeros(len(nodes), np.int64)
         for load in loads(pod, nodes, self._strategy.resources, nonzero=True):
-            if self._line is None and load.capacity.all():
+            if self._line is None and load.everywhere:
                 total += self._score(load, load.capacity) * load.weight
                 weights += load.weight
                 continue

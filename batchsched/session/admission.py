@@ -102,16 +102,21 @@ class Admission:
                 reason="Gated",
                 message=f"{left_out} pods are kept out of the queue: {reasons}",
             )
-        return replace(gang, parts=tuple(parts)) if left_out or len(gang.parts) else gang
+        if gang.size == 1 and not left_out:
+            return gang
+        return replace(gang, parts=tuple(parts))
 
     def _failure(self, gang: Gang) -> PluginError | None:
         """What broke as the gang's pods came in: nobody knows which pods they are equal to."""
-        facts = (self.frame.specs.of(pod) for part in gang.parts for pod in part.pods)
+        specs = self.frame.specs
+        if not specs.failing:
+            return None
+        facts = (specs.of(pod) for part in gang.parts for pod in part.pods)
         return next((one.failure for one in facts if one.failure is not None), None)
 
     def _in_queue_order(self, pods: Sequence[Pod], priority: int) -> Iterable[Pod]:
         sorts = self.frame.pipeline.queue_sorts
-        if not sorts:
+        if not sorts or len(pods) == 1:
             return pods
         sort = sorts[0]
         keys = [

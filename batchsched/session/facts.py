@@ -43,6 +43,8 @@ class SpecBook:
         self._pipeline = pipeline
         self._facts: dict[Hashable, SpecFacts] = {}
         self._signatures: dict[object, int] = {}
+        self.failing = False
+        """Some plugin broke over a spec."""
 
     def of(self, pod: Pod) -> SpecFacts:
         """Return the facts of a pod's spec; requests do not count what was resized in place.
@@ -63,6 +65,7 @@ class SpecBook:
                 failures[0] if failures else None,
             )
             self._facts[key] = known
+            self.failing |= known.failure is not None
         return known
 
     def _signature(self, pod: Pod, failures: list[PluginError]) -> int:

@@ -184,13 +184,13 @@ class Podwise:
         standing = frame.standings.of(part.pod_class)
         allowed = trial.fence.allows(part.subgroup)
         scan = self._scan(frame.pipeline.scan(pod_class, frame.table, standing), pod_class, pod, allowed)
-        if not scan.fits.any():
-            trial.scan = scan
-            trial.stuck = trial.stuck or Stuck(part, pod, scan, allowed)
-            return False
         feasible = np.flatnonzero(scan.fits if allowed is None else scan.fits & allowed).astype(np.int32)
         if not len(feasible):
-            trial.fenced = True
+            if scan.fits.any():
+                trial.fenced = True
+            else:
+                trial.scan = scan
+                trial.stuck = trial.stuck or Stuck(part, pod, scan, allowed)
             return False
         total = frame.pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
         node = int(feasible[int(np.argmax(total))])

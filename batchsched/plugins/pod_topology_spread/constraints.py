@@ -63,11 +63,11 @@ class Args(Part):
             )
         return self
 
-    def defaults(self) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the constraints of pods that state none, without their selectors."""
-        if self.defaulting_type == "System":
-            return SYSTEM_DEFAULTS
-        return tuple(TopologySpreadConstraint(**one.model_dump()) for one in self.default_constraints)
+    def defaults(self, action: str) -> tuple[TopologySpreadConstraint, ...]:
+        """Return the constraints of an action for pods that state none, without their selectors."""
+        system = self.defaulting_type == "System"
+        own = (TopologySpreadConstraint(**one.model_dump()) for one in self.default_constraints)
+        return tuple(one for one in (SYSTEM_DEFAULTS if system else own) if one.when_unsatisfiable == action)
 
 
 SYSTEM_DEFAULTS: Final = (
@@ -97,23 +97,23 @@ class Constraint:
 def constraints_of(
     pod: Pod, action: str, defaults: tuple[TopologySpreadConstraint, ...], table: NodeTable
 ) -> tuple[Constraint, ...]:
-    """Return the constraints of one action that hold for a pod.
+    """Return the constraints of one action that hold for a pod; `defaults` are that action's.
 
     Source: `filterTopologySpreadConstraints` and `buildDefaultConstraints` of kube-scheduler.
     """
-    namespaces = frozenset({pod.namespace})
     stated = pod.spec.topology_spread_constraints
     if stated:
+        namespaces = frozenset({pod.namespace})
         return tuple(
             _constraint(one, Selection(selectors_of(one, pod.labels), namespaces))
             for one in stated
             if one.when_unsatisfiable == action
         )
-    chosen = [one for one in defaults if one.when_unsatisfiable == action]
-    if not chosen:
+    selectors = default_selectors(pod, table) if defaults else ()
+    if not selectors:
         return ()
-    selection = Selection(default_selectors(pod, table), namespaces)
-    return () if selection.empty else tuple(_constraint(one, selection) for one in chosen)
+    selection = Selection(selectors, frozenset({pod.namespace}))
+    return () if selection.empty else tuple(_constraint(one, selection) for one in defaults)
 
 
 def _constraint(stated: TopologySpreadConstraint, selection: Selection) -> Constraint:

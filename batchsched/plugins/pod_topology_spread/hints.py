@@ -27,12 +27,12 @@ class SpreadHints:
     """The hints of one profile's plugin.
 
     Args:
-      defaults: constraints of pods that state none. Whom they select, only the cluster's Services and workloads say:
-        each pod of the namespace is taken to be meant.
+      defaults: DoNotSchedule constraints of pods that state none. Whom they select, only the cluster's Services and
+        workloads say: each pod of the namespace is taken to be meant.
     """
 
     def __init__(self, defaults: Sequence[TopologySpreadConstraint]) -> None:
-        self._defaults = tuple(one for one in defaults if one.when_unsatisfiable == DO_NOT_SCHEDULE)
+        self._defaults = tuple(defaults)
 
     def events(self) -> Sequence[ClusterEventWithHint]:
         """Return the events and their hints."""

@@ -72,14 +72,15 @@ class PodTopologySpread(
 
     def __init__(self, args: wishes.Args | None = None) -> None:
         self._args = args or wishes.Args()
-        self._defaults = self._args.defaults()
+        self._required = self._args.defaults(wishes.DO_NOT_SCHEDULE)
+        self._preferred = self._args.defaults(wishes.SCHEDULE_ANYWAY)
 
     @override
     def signature(self, pod: Pod) -> Hashable:
         stated = pod.spec.topology_spread_constraints
         if stated:
             asked: Hashable = tuple(_identity(one) for one in stated)
-        elif self._defaults:
+        elif self._required or self._preferred:
             owner = controller_of(pod)
             asked = None if owner is None else (owner.kind, owner.name)
         else:
@@ -103,11 +104,11 @@ class PodTopologySpread(
 
     @override
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        return default_label_keys(snapshot) if self._defaults else frozenset()
+        return default_label_keys(snapshot) if self._required or self._preferred else frozenset()
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        asked = wishes.constraints_of(pod.pod, wishes.DO_NOT_SCHEDULE, self._defaults, nodes.table)
+        asked = wishes.constraints_of(pod.pod, wishes.DO_NOT_SCHEDULE, self._required, nodes.table)
         if not asked:
             return PreFilterAnswer(SKIP)
         state.write(SPREADS, count_spreads(nodes.table, pod.pod, asked))
@@ -136,15 +137,15 @@ class PodTopologySpread(
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return SpreadHints(self._defaults).events()
+        return SpreadHints(self._required).events()
 
     @override
     def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
-        return spread_rows(batch, nodes.table, self._defaults)
+        return spread_rows(batch, nodes.table, self._required)
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        asked = wishes.constraints_of(pod.pod, wishes.SCHEDULE_ANYWAY, self._defaults, nodes.table)
+        asked = wishes.constraints_of(pod.pod, wishes.SCHEDULE_ANYWAY, self._preferred, nodes.table)
         if not asked:
             return SKIP
         # With kube-scheduler's own defaults a node without a zone still spreads by host name.
