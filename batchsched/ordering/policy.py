@@ -5,7 +5,7 @@ submission decides, then `namespace/name`, as a fresh list of the cluster tells 
 behind one protocol, found by name here and by entry point (`batchsched.policies`) elsewhere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
@@ -42,6 +42,17 @@ class GangColumns:
     size: FloatArray
     share: FloatArray
     arrival: IntArray
+
+    def at(self, places: Sequence[int] | IntArray) -> "GangColumns":
+        """Return the gangs at these places, in this order."""
+        return GangColumns(
+            self.priority[places],
+            self.created[places],
+            self.estimate[places],
+            self.size[places],
+            self.share[places],
+            self.arrival[places],
+        )
 
 
 class Policy(Protocol):

@@ -36,18 +36,16 @@ class Admission:
 
     def gang(self, members: Members) -> Gang | Refusal:
         """Return the gang as the solver may have it, its pods in queue order and without gated ones, or a refusal."""
-        refusal = self._references(members)
-        if refusal is not None:
-            return refusal
-        gang = self.frame.gang(members)
         known = members.admitted
-        if known is None or known[0] is not gang:
-            try:
-                known = (gang, self._queued(gang))
-            except PluginError as error:
-                return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
-            members.admitted = known
-        return known[1]
+        if known is not None and known[0] is self and known[1] is members.gang:
+            return known[2]
+        gang = self.frame.gang(members)
+        try:
+            answer = self._references(members) or self._queued(gang)
+        except PluginError as error:
+            return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
+        members.admitted = (self, gang, answer)
+        return answer
 
     def _references(self, members: Members) -> Refusal | None:
         key = members.key

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from batchsched.framework.status import BoolArray
 from batchsched.ordering.policy import FloatArray, GangColumns, IntArray, Policy, RoomPolicy, order
 from batchsched.session.gang import Gang, Members
 
@@ -25,18 +26,16 @@ class Line:
     Args:
       members: W gangs.
       needs: [W, R] what the gangs must still have, all pods up to the minimum together.
-      estimates: [W] expected run times in seconds, NaN where none is stated.
+      columns: what policies know of them.
+      stranded: [W] half bound gangs.
       room: [W] share of the cluster that must stay free when the gang starts, by the policy.
     """
 
     members: list[Members]
     needs: IntArray
-    estimates: FloatArray
+    columns: GangColumns
+    stranded: BoolArray
     room: FloatArray
-
-    def first(self, count: int) -> "Line":
-        """Return the first gangs of the line."""
-        return Line(self.members[:count], self.needs[:count], self.estimates[:count], self.room[:count])
 
     def without(self, identities: frozenset[str]) -> "Line":
         """Return the line without some gangs."""
@@ -47,7 +46,11 @@ class Line:
     def at(self, places: list[int]) -> "Line":
         """Return the gangs at these places, in this order."""
         return Line(
-            [self.members[at] for at in places], self.needs[places], self.estimates[places], self.room[places]
+            [self.members[at] for at in places],
+            self.needs[places],
+            self.columns.at(places),
+            self.stranded[places],
+            self.room[places],
         )
 
 
@@ -127,13 +130,13 @@ class Backlog:
             self._number_anew(slots)
         columns = self._view(slots)
         places = order(policy, columns, now) if len(slots) else slots
-        fresh = self._columns[_STRANDED, slots][places] == 0
-        if not fresh.all():
-            places = places[np.argsort(fresh, kind="stable")]
+        stranded = self._columns[_STRANDED, slots] > 0
+        if stranded.any():
+            places = places[np.argsort(~stranded[places], kind="stable")]
         room = policy.room(columns, now)[places] if isinstance(policy, RoomPolicy) else np.zeros(len(slots))
         slots = slots[places]
         members = [one for at in slots.tolist() if (one := self._members[at]) is not None]
-        return Line(members, self._needs[slots], self._columns[_ESTIMATE, slots], room)
+        return Line(members, self._needs[slots], columns.at(places), stranded[places], room)
 
     def youngest(self) -> float:
         """Return when the youngest waiting gang was submitted, 0 when there is none."""

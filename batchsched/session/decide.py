@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.registry import standard
@@ -146,11 +146,10 @@ class Sessions:
             if not self.frame.table.nodes:
                 draft.refusals += [no_nodes(one) for one in waiting]
             elif not self.profile.solver.enabled:
-                self._podwise(
-                    walk, draft, self._turns.arranged(line, self._admission, now).members, now, seed
-                )
+                turns = self._turns.through(line, self._admission, now)
+                self._podwise(walk, draft, [line.members[at] for at in turns], now, seed)
             elif self.profile.selection == "ordered":
-                self._ordered(walk, draft, self._turns.arranged(line, self._admission, now), now, brief)
+                self._ordered(walk, draft, line, now, brief)
             else:
                 kept = Kept(self.frame, self._resting(among))
                 self._joint(walk, draft, waiting, kept, now, (seed, listener))
@@ -313,13 +312,14 @@ class Sessions:
 
     def _ordered(self, walk: Walk, draft: Draft, line: Line, now: float, brief: bool) -> None:
         promises, window = Promises.of(self.profile, self.promised, now), self.profile.session_window
-        line = promises.in_front(line, self.frame, shared=self._turns.policies is not None)
+        turns = self._turns.through(line, self._admission, now)
+        shared = self._turns.policies is not None
+        line, turns = promises.in_front(line, turns, self.frame, shared=shared)
         ordered = Ordered(self._scene(draft), self._admission, walk, promises, brief=brief)
-        ordered.select(
-            line.first(window), self._policy.horizon if isinstance(self._policy, RoomPolicy) else 0.0
-        )
+        horizon = self._policy.horizon if isinstance(self._policy, RoomPolicy) else 0.0
+        ordered.select(line, islice(turns, window), horizon)
         if not brief:
-            draft.refusals += [outside_window(one, window) for one in line.members[window:]]
+            draft.refusals += [outside_window(line.members[at], window) for at in turns]
         draft.walked += ordered.walked
         draft.refusals += ordered.refusals
         draft.reservations += ordered.reservations

@@ -6,7 +6,7 @@ Each turn counts as if the gang had been placed, so that entitlements move with 
 order and, for each gang, the share of its tier.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -101,10 +101,10 @@ def standing_of(
       past: decayed usage by queue.
     """
     usage = usage_by_queue(frame, scheduler_name)
-    request = {name: amount.copy() for name, amount in usage.items()}
+    asked: dict[str, list[IntArray]] = {name: [amount] for name, amount in usage.items()}
     for gang in gangs:
-        asked = request.setdefault(gang.queue, np.zeros(len(frame.table.resources), np.int64))
-        asked += total_of(gang)
+        asked.setdefault(gang.queue, []).append(total_of(gang))
+    request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in asked.items()}
     capacity = Capacity(frame.table.resources, frame.table.allocatable.sum(axis=0), frame.weighed)
     shares = lay_out(frame.queues, capacity, Load(usage, request, _as_arrays(frame, past)))
     chosen = policies.of(shares)
@@ -194,16 +194,31 @@ class Turns:
         standing = self.standing(gangs)
         if standing is None:
             return list(gangs)
-        ordered = list(Round(standing, gangs, Orders(gangs, self._policy, now)))
-        return sorted(ordered, key=lambda gang: not gang.members.stranded)
+        turns = Round(standing, gangs, Orders.of(gangs, self._policy, now))
+        return sorted(turns, key=lambda gang: not gang.members.stranded)
 
-    def arranged(self, line: Line, admission: Admission, now: float) -> Line:
-        """Return a line in the order of turns; who is not admitted takes none, and stands behind."""
+    def through(self, line: Line, admission: Admission, now: float) -> Iterator[int]:
+        """Yield the places of a line in the order of turns, which are worked out as far as somebody asks.
+
+        A gang of which surplus is cut has its turn when all of it has. Who is not admitted takes none, and comes last.
+        """
         if self.policies is None:
-            return line
+            yield from range(len(line.members))
+            return
         admitted = (admission.gang(members) for members in line.members)
-        turns = self.of([one for one in admitted if isinstance(one, Gang) and one.parts], now)
-        place = {gang.members.identity: at for at, gang in enumerate(turns)}
-        last = len(place)
-        order = sorted(range(len(line.members)), key=lambda at: place.get(line.members[at].identity, last))
-        return line.at(order)
+        gangs = {at: one for at, one in enumerate(admitted) if isinstance(one, Gang) and one.parts}
+        some, places = list(gangs.values()), list(gangs)
+        standing = standing_of(self._frame, self.policies, some, self._scheduler_name, self._past.usage)
+        orders = Orders(line.columns.at(places), line.stranded[places], self._policy, now)
+        turns: Iterable[Gang] = Round(standing, some, orders)
+        if line.stranded.any():
+            turns = sorted(turns, key=lambda gang: not gang.members.stranded)
+        place = {gang.members.identity: at for at, gang in gangs.items()}
+        left: dict[str, int] = {}
+        for gang in turns:
+            identity = gang.members.identity
+            at = place[identity]
+            left[identity] = left.get(identity, gangs[at].size) - gang.size
+            if not left[identity]:
+                yield at
+        yield from (at for at in range(len(line.members)) if at not in gangs)

@@ -46,7 +46,7 @@ class Members:
       slot: the gang's place in the backlog's columns, -1 outside.
       gang, run: what was worked out of this record, until a member comes or goes.
       lasting: a gang, and its problem by itself, as it stays when running gangs end.
-      admitted: a gang, and what admission made of it.
+      admitted: an admission, a gang, and what the one made of the other.
       turned: a gang, and the same in the share that it stood in last.
       hope: a gang, and whether an empty cluster would take it.
     """
@@ -59,7 +59,7 @@ class Members:
     gang: "Gang | None" = None
     run: "Run | None" = None
     lasting: "tuple[Gang, Problem] | None" = None
-    admitted: "tuple[Gang, Gang | Refusal] | None" = None
+    admitted: "tuple[object, Gang, Gang | Refusal] | None" = None
     turned: "tuple[Gang, Gang] | None" = None
     hope: "tuple[Gang | None, bool] | None" = None
 

@@ -7,7 +7,7 @@ Source: Mu'alem and Feitelson, Utilization, Predictability, Workloads, and User 
 IBM SP2 with Backfilling, TPDS 2001, for EASY.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
 
@@ -71,29 +71,29 @@ class Ordered:
         self.refusals: list[Refusal] = []
         self.reservations: list[Reservation] = []
 
-    def select(self, line: Line, horizon: float = 0.0) -> None:
+    def select(self, line: Line, turns: Iterator[int], horizon: float = 0.0) -> None:
         """Start gangs in order until the head blocks or the window is through.
 
         Args:
-          line: the window.
+          line: who waits.
+          turns: places in the line in order, as many as the window has; asked for as far as it matters.
           horizon: seconds within which a running gang's end counts as room, where the policy wants room.
         """
         profile = self._scene.profile
         self._soon = self._ending(horizon) if line.room.any() else self._soon
-        held = self._held_back(line, slice(0, None))
-        could = self._could_fit(line.needs)
-        for at, members in enumerate(line.members):
+        held, could = self._held_back(line), self._could_fit(line)
+        behind = np.ones(len(line.members), np.bool_)
+        for at in turns:
+            behind[at] = False
             if held[at]:
-                self._leave_out((members,), None)
+                self._leave_out((line.members[at],), None)
                 continue
-            gang = self._admitted(members)
+            gang = self._admitted(line.members[at])
             if gang is None:
                 continue
             attempt = self._start(gang) if could[at] else self._full_or_stuck(gang)
             if attempt is Attempt.STARTED:
-                behind = slice(at + 1, None)
-                held[behind] = self._held_back(line, behind)
-                could[behind] = self._could_fit(line.needs[behind])
+                held, could = self._held_back(line), self._could_fit(line)
                 continue
             if not could[at] and not self._brief:
                 self.refusals.append(lone(self._scene, gang))
@@ -102,10 +102,10 @@ class Ordered:
                 if shadow is not None:
                     if self._promises.due(gang):
                         self.reservations.append(reservation(gang, shadow))
-                    self._backfill(line, at + 1, gang, shadow)
+                    self._backfill(line, turns, behind, (gang, shadow))
                     return
             elif attempt is Attempt.FULL and profile.blocking:
-                self._leave_out(line.members[at + 1 :], gang)
+                self._leave_out((line.members[at] for at in turns), gang)
                 return
 
     def _ending(self, horizon: float) -> IntArray:
@@ -115,45 +115,57 @@ class Ordered:
         soon = [run.total for run in runs if run.end <= self._now + horizon]
         return np.sum(soon, axis=0) if soon else self._soon
 
-    def _held_back(self, line: Line, some: slice) -> BoolArray:
-        """Tell which of some gangs the policy holds back: their needs and the room are not free, now or soon."""
-        room = line.room[some]
+    def _held_back(self, line: Line) -> BoolArray:
+        """[W] gangs that the policy holds back: their needs and the room are not free, now or soon."""
+        room = line.room
         if not room.any() or not (self._scene.frame.running or self.walked):
             return np.zeros(len(room), np.bool_)
         table = self._table
         there = np.maximum(0, self._scene.frame.free()).sum(axis=0) + self._soon
-        wanted = line.needs[some] + room[:, np.newaxis] * table.allocatable.sum(axis=0)
-        short = (wanted > there) & (line.needs[some] > 0) & self._scene.frame.weighed
+        wanted = line.needs + room[:, np.newaxis] * table.allocatable.sum(axis=0)
+        short = (wanted > there) & (line.needs > 0) & self._scene.frame.weighed
         return np.asarray((room > 0) & short.any(axis=1))
 
-    def _backfill(self, line: Line, first: int, head: Gang, shadow: Shadow) -> None:
-        """Start gangs behind the head, in order, that do not delay it."""
-        short = np.nan_to_num(line.estimates, nan=np.inf) + self._now <= shadow.start
-        at = first
-        while at < len(line.members):
-            may = self._may_backfill(line, slice(at, None), short, shadow)
-            behind = at + (int(np.argmax(may)) if may.any() else len(may))
-            self._leave_out(line.members[at:behind], head)
-            if behind == len(line.members):
+    def _backfill(
+        self, line: Line, turns: Iterator[int], behind: BoolArray, head: tuple[Gang, Shadow]
+    ) -> None:
+        """Start gangs behind the head, in order, that do not delay it.
+
+        Args:
+          line: who waits.
+          turns: places of those behind the head, in order.
+          behind: [W] the same.
+          head: and its reservation.
+        """
+        first, shadow = head
+        short = np.nan_to_num(line.columns.estimate, nan=np.inf) + self._now <= shadow.start
+        may = behind & self._may_backfill(line, short, shadow)
+        while not self._brief or may.any():
+            at = next(turns, None)
+            if at is None:
                 return
-            gang = self._admitted(line.members[behind])
-            at = behind + 1
-            if gang is None:
-                continue
-            if self._start(gang, None if short[behind] else shadow) is Attempt.IN_THE_WAY:
-                self._leave_out((gang.members,), head)
+            attempt = Attempt.IN_THE_WAY
+            if may[at]:
+                may[at] = False
+                gang = self._admitted(line.members[at])
+                if gang is None:
+                    continue
+                attempt = self._start(gang, None if short[at] else shadow)
+            if attempt is Attempt.IN_THE_WAY:
+                self._leave_out((line.members[at],), first)
+            else:
+                may &= self._may_backfill(line, short, shadow)
 
-    def _may_backfill(self, line: Line, some: slice, short: BoolArray, shadow: Shadow) -> BoolArray:
-        """[w] gangs that could start by what is free in sum, now and beside the head at its start."""
-        needs = line.needs[some]
+    def _may_backfill(self, line: Line, short: BoolArray, shadow: Shadow) -> BoolArray:
+        """[W] gangs that could start by what is free in sum, now and beside the head at its start."""
         total = np.maximum(0, shadow.free).sum(axis=0)
-        beside = short[some] | (needs + shadow.needs <= total).all(axis=1)
-        return np.asarray(self._could_fit(needs) & beside & ~self._held_back(line, some))
+        beside = short | (line.needs + shadow.needs <= total).all(axis=1)
+        return np.asarray(self._could_fit(line) & beside & ~self._held_back(line))
 
-    def _could_fit(self, needs: IntArray) -> BoolArray:
+    def _could_fit(self, line: Line) -> BoolArray:
         """[W] gangs whose needs are free in sum: the others need not be tried."""
         free: IntArray = np.maximum(0, self._scene.frame.free()).sum(axis=0)
-        return np.asarray((needs <= free).all(axis=1))
+        return np.asarray((line.needs <= free).all(axis=1))
 
     def _admitted(self, members: Members) -> Gang | None:
         admitted = self._admission.gang(members)

@@ -7,7 +7,7 @@ stays at the head: who comes later starts before it only without delaying it. Hi
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -48,21 +48,24 @@ class Promises:
         """Tell whether a start was promised to a gang, and is to be kept."""
         return self.slowdown is not None and members.key in self.before
 
-    def in_front(self, line: Line, frame: Frame, *, shared: bool) -> Line:
-        """Return a line with promised gangs before all of their tier, held back by no policy.
+    def in_front(
+        self, line: Line, turns: Iterator[int], frame: Frame, *, shared: bool
+    ) -> tuple[Line, Iterator[int]]:
+        """Return a line and its turns with promised gangs before all of their tier, held back by no policy.
 
         Args:
-          line: in the policy's order.
+          line: who waits.
+          turns: the places in the line in the order of turns.
           frame: says what tiers gangs are of.
           shared: queues take turns by what they are entitled to: a promise holds inside its queue alone.
         """
-        promised = [at for at, members in enumerate(line.members) if self.given(members)]
-        if not promised:
-            return line
+        given = {at for at, members in enumerate(line.members) if self.given(members)}
+        if not given:
+            return line, turns
         room = line.room.copy()
-        room[promised] = 0.0
-        places = list(range(len(line.members)))
-        for at in promised:
+        room[list(given)] = 0.0
+        places = list(turns)
+        for at in [place for place in places if place in given]:
             mine = line.members[at]
             tier = frame.gang(mine).tier
             ahead = (line.members[place] for place in places[: places.index(at)])
@@ -74,7 +77,7 @@ class Promises:
                 and not (shared and other.queue != mine.queue)
             )
             places.insert(next(passed, places.index(at)), places.pop(places.index(at)))
-        return replace(line, room=room).at(places)
+        return replace(line, room=room), iter(places)
 
     def _slowdown(self, gang: Gang) -> float:
         run = DEFAULT_ESTIMATE if math.isnan(gang.estimate) else gang.estimate

@@ -127,7 +127,7 @@ class _Tree:
         past = Past(by_queue(snapshot.usage), profile.usage_half_life_seconds)
         self._standing = standing_of(frame, chosen, self._gangs, profile.scheduler_name, past.usage)
         order = policies.make(profile.policy.name, profile.policy.args, POLICIES)
-        turns = list(Round(self._standing, self._gangs, Orders(self._gangs, order, now)))
+        turns = list(Round(self._standing, self._gangs, Orders.of(self._gangs, order, now)))
         self._turns = [gang for gang in turns if not gang.follows]
         self._entitles = frame.queues.entitles or profile.queue_policy is not None
         self._running = Counter(

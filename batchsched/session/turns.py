@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heapreplace
-from typing import Final, NamedTuple
+from operator import itemgetter
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from batchsched.session.gang import Entitled, Gang
 
 _AT_ONCE: Final = 64
 """Turns of a queue that are worked out together: few enough that little is in vain when a gang is cut."""
+_AT_FIRST: Final = 8
+"""As many are at first: most sessions in strict order ask for no more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,19 +41,34 @@ class Orders:
     """The places of gangs by one policy or another: inside a queue its own order holds, where it states one.
 
     Args:
-      gangs: who waits.
+      columns: what policies know of G gangs.
+      stranded: [G] half bound ones.
       default: the profile's policy.
       now: seconds since 1970.
     """
 
-    def __init__(self, gangs: Sequence[Gang], default: Policy, now: float) -> None:
-        self._gangs = gangs
+    def __init__(self, columns: GangColumns, stranded: BoolArray, default: Policy, now: float) -> None:
+        self._columns = columns
+        self._stranded = stranded
         self._default = default
         self._now = now
         self._places: dict[int, FloatArray] = {}
-        by_seniority = sorted(range(len(gangs)), key=lambda at: gangs[at].seniority)
-        self._arrival = np.empty(len(gangs), np.int64)
-        self._arrival[by_seniority] = np.arange(len(gangs))
+
+    @classmethod
+    def of(cls, gangs: Sequence[Gang], default: Policy, now: float) -> Self:
+        """Return the orders of gangs that stand in no line."""
+        arrival = np.empty(len(gangs), np.int64)
+        arrival[sorted(range(len(gangs)), key=lambda at: gangs[at].seniority)] = np.arange(len(gangs))
+        columns = GangColumns(
+            priority=np.array([gang.priority for gang in gangs], np.int64),
+            created=np.array([gang.created for gang in gangs], np.float64),
+            estimate=np.array([gang.estimate for gang in gangs], np.float64),
+            size=np.array([gang.size for gang in gangs], np.float64),
+            share=np.array([gang.share for gang in gangs], np.float64),
+            arrival=arrival,
+        )
+        stranded = np.array([gang.members.stranded for gang in gangs], np.bool_)
+        return cls(columns, stranded, default, now)
 
     def places(self, policy: Policy | None) -> FloatArray:
         """[G] the place of every gang by a policy, the profile's for None; half bound ones before all."""
@@ -61,20 +79,12 @@ class Orders:
         return known
 
     def _made(self, policy: Policy) -> FloatArray:
-        gangs = self._gangs
-        columns = GangColumns(
-            priority=np.array([gang.priority for gang in gangs], np.int64),
-            created=np.array([gang.created for gang in gangs], np.float64),
-            estimate=np.array([gang.estimate for gang in gangs], np.float64),
-            size=np.array([gang.size for gang in gangs], np.float64),
-            share=np.array([gang.share for gang in gangs], np.float64),
-            arrival=self._arrival,
-        )
-        by_policy = np.empty(len(gangs))
-        by_policy[order(policy, columns, self._now)] = np.arange(len(gangs))
-        stranded = np.array([gang.members.stranded for gang in gangs], np.bool_)
-        places = np.empty(len(gangs))
-        places[np.lexsort((by_policy, -columns.priority, ~stranded))] = np.arange(len(gangs))
+        columns = self._columns
+        numbers = np.arange(len(columns.priority))
+        by_policy = np.empty(len(numbers))
+        by_policy[order(policy, columns, self._now)] = numbers
+        places = np.empty(len(numbers))
+        places[np.lexsort((by_policy, -columns.priority, ~self._stranded))] = numbers
         return places
 
 
@@ -113,6 +123,7 @@ class Round:
         self._lines = _lines(shares, standing.policies, gangs, orders)
         self._prepared: list[list[_Next]] = [[] for _ in self._lines]
         """By row, what is known of the last gangs of its line, the next one last."""
+        self._at_once = [min(_AT_FIRST, _AT_ONCE)] * len(self._lines)
         live = shares.with_usage(self._usage)
         self._siblings = {
             row: siblings_of(live, standing.entitled, row)
@@ -179,7 +190,8 @@ class Round:
 
     def _prepare(self, row: int) -> None:
         """Work out the turns of the next gangs of a queue, each with those before it counted."""
-        line = self._lines[row][: -_AT_ONCE - 1 : -1]
+        line = self._lines[row][: -self._at_once[row] - 1 : -1]
+        self._at_once[row] = _AT_ONCE
         heads = [head for head, _ in line]
         asked = np.array([asked_by(gang) for _, gang in line])
         total = np.array([total_of(gang) for _, gang in line])
@@ -297,15 +309,15 @@ def _lines(
 ) -> list[list[tuple[float, Gang]]]:
     """By row, its own gangs with their places, the next one last."""
     lines: list[list[tuple[float, Gang]]] = [[] for _ in range(len(shares))]
-    known: dict[str, tuple[list[tuple[float, Gang]], list[float]]] = {}
+    known: dict[str, tuple[list[tuple[float, Gang]], FloatArray]] = {}
     for at, gang in enumerate(gangs):
         mine = known.get(gang.queue)
         if mine is None:
             row = shares.home(gang.queue)
-            mine = known[gang.queue] = lines[row], orders.places(policies[row].gangs).tolist()
-        mine[0].append((mine[1][at], gang))
+            mine = known[gang.queue] = lines[row], orders.places(policies[row].gangs)
+        mine[0].append((mine[1].item(at), gang))
     for line in lines:
-        line.sort(key=lambda one: -one[0])
+        line.sort(key=itemgetter(0), reverse=True)
     return lines
 
 
