@@ -28,9 +28,11 @@ class Priority:
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Order by priority, then by creation."""
-        both = np.stack([-gangs.priority.astype(np.float64), gangs.created])
-        _, places = np.unique(both, axis=1, return_inverse=True)
-        return places.reshape(-1).astype(np.float64)
+        line = np.lexsort((gangs.created, -gangs.priority))
+        priority, created = gangs.priority[line], gangs.created[line]
+        places = np.zeros(len(line))
+        places[line[1:]] = np.cumsum((priority[1:] != priority[:-1]) | (created[1:] != created[:-1]))
+        return places
 
 
 class Fcfs:

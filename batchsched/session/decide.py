@@ -141,7 +141,8 @@ class Sessions:
         self._turns.usage(now)
         with Walk(self.frame, now) as walk:
             busy = self._revisit_held(walk, draft, now)
-            line = self.frame.backlog.order(self._policy, now).without(busy | self._resting(among))
+            resting = self._resting(among)
+            line = self.frame.backlog.order(self._policy, now).without(busy | resting)
             waiting = line.members
             if not self.frame.table.nodes:
                 draft.refusals += [no_nodes(one) for one in waiting]
@@ -151,7 +152,7 @@ class Sessions:
             elif self.profile.selection == "ordered":
                 self._ordered(walk, draft, line, now, brief)
             else:
-                kept = Kept(self.frame, self._resting(among))
+                kept = Kept(self.frame, resting)
                 self._joint(walk, draft, waiting, kept, now, (seed, listener))
             self._heed(walk, draft)
             walk.keep()

@@ -61,7 +61,7 @@ class Frame:
         """Gangs with bound members, and PodGroups with too few pods of which none waits, by identity."""
         self.weighed = weighed(self.table.resources)
         self._uncounted = np.array([pipeline.leaves_out(one) for one in self.table.resources], np.bool_)
-        self._total = self.table.allocatable.sum(axis=0)
+        self._add_up_nodes()
         self._priorities = {one.metadata.name: one.value for one in snapshot.priority_classes}
         self._default_priority = next(
             (one.value for one in snapshot.priority_classes if one.global_default), 0
@@ -139,13 +139,18 @@ class Frame:
 
     def _weigh_anew(self) -> None:
         """Work out anew what waiting gangs weigh, and whether nodes would take them at all."""
-        before, self._total = self._total, self.table.allocatable.sum(axis=0)
+        before = self._total
+        self._add_up_nodes()
         heavier = not np.array_equal(before, self._total)
         for members in self.backlog:
             members.lasting = members.hope = None
             if heavier:
                 members.gang = None
                 self._dirty[members.identity] = None
+
+    def _add_up_nodes(self) -> None:
+        self._total = self.table.allocatable.sum(axis=0)
+        self._measured = np.flatnonzero(self.weighed & (self._total > 0))
 
     def add_group(self, group: PodGroup) -> None:
         """Take in a PodGroup, or a new version of it."""
@@ -386,8 +391,5 @@ class Frame:
 
     def share(self, requests: IntArray) -> float:
         """Return the dominant share of a request: the largest over cpu, memory and GPUs of request ÷ all nodes."""
-        total = self._total
-        counted = self.weighed & (total > 0)
-        if not counted.any():
-            return 0.0
-        return float((requests[counted] / total[counted]).max())
+        measured = self._measured
+        return float((requests[measured] / self._total[measured]).max(initial=0.0))

@@ -1,6 +1,7 @@
 """Gangs and queues in numbers, kept from change to change of the cache: nobody looks at all pods again."""
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,12 +11,15 @@ from batchsched.cache.journal import Change
 from batchsched.model.pod import QUEUE_LABEL, Pod
 from batchsched.model.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.model.queue import Queue
-from batchsched.model.requests import requests
+from batchsched.model.requests import requests, stated
+from batchsched.session.facts import resized
 from batchsched.session.gang import ALONE, identity_of
 from batchsched.session.quotas import is_ours
 
 QUEUES: Final = "queues"
 RUNNING: Final = "Running"
+_MOST_STATED: Final = 10_000
+"""So many different requests are kept in mind."""
 
 
 @dataclass(slots=True)
@@ -55,6 +59,8 @@ class Tally:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._told = -1
+        self._known: dict[Hashable, dict[str, int]] = {}
+        """What pods ask for, by what their specs state."""
         self.gangs: dict[str, Standing] = {}
         """By identity; of pods alone only those that wait."""
         self.queues: dict[str, Queue] = {}
@@ -135,8 +141,20 @@ class Tally:
         if not any(is_ours(pod, name) for name in self._cache.scheduler_names):
             return
         amounts = (self.usage if pod.node else self.wanted).setdefault(queue, Counter())
-        for resource, amount in requests(pod).items():
+        for resource, amount in self._requests(pod).items():
             amounts[resource] += sign * amount
+
+    def _requests(self, pod: Pod) -> dict[str, int]:
+        """Return what a pod asks for; of many that state the same, and were not resized, it is added up once."""
+        if resized(pod):
+            return requests(pod)
+        written = stated(pod)
+        known = self._known.get(written)
+        if known is None:
+            if len(self._known) == _MOST_STATED:
+                self._known.clear()
+            known = self._known[written] = requests(pod)
+        return known
 
     def _queue_of(self, identity: str, pod: Pod) -> str:
         """Return where a pod is counted."""
