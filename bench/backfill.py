@@ -42,7 +42,7 @@ class Promises:
 
     def follower(self, snapshot: Snapshot, profile: Profile) -> "Watched":
         """Return a scheduler whose reservations are noted."""
-        return Watched(Follower(snapshot, profile), self)
+        return Watched(Follower(snapshot, profile, brief=False), self)
 
     def note(self, decision: Decision, now: float) -> None:
         """Take in what a session reserved."""

@@ -129,7 +129,8 @@ class Sessions:
           now: seconds since 1970.
           seed: of everything that is drawn.
           telemetry: a listener.
-          brief: leave out refusals that say only that a gang has to wait; a simulator reads none of them.
+          brief: leave out what says only that a gang has to wait, refusals and the reservation of a head behind
+            which nobody could start; a simulator reads none of it.
           among: identities of the gangs that take part; the others rest, since nothing can have helped them. None:
             all but those that rest in the snapshot.
         """

@@ -23,7 +23,8 @@ class Follower:
       profile: how to schedule.
       pipeline: the profile's plugins, where they are made already.
       past: what queues used until now, None for what the snapshot says; whoever follows on from another takes its own.
-      brief: leave out refusals that say only that a gang has to wait: a simulator asks thousands of times.
+      brief: leave out what says only that a gang has to wait, refusals and the reservation of a head behind which
+        nobody could start: a simulator asks thousands of times.
 
     Raises:
       InvalidInput: as for `decide`.

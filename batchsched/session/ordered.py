@@ -49,7 +49,7 @@ class Ordered:
       admission: says which gangs may be tried.
       walk: the session's statement.
       promises: whose reservation is told.
-      brief: leave refusals out; who asks thousands of times reads none.
+      brief: leave out what only says that gangs have to wait; who asks thousands of times reads none of it.
     """
 
     def __init__(
@@ -82,6 +82,8 @@ class Ordered:
         profile = self._scene.profile
         self._soon = self._ending(horizon) if line.room.any() else self._soon
         held, could = self._held_back(line), self._could_fit(line)
+        if self._brief and self._promises.slowdown is None and not could.any():
+            return  # nobody starts, and when the head could is read by nobody
         behind = np.ones(len(line.members), np.bool_)
         for at in turns:
             behind[at] = False
