@@ -93,12 +93,10 @@ class Ordered:
             gang = self._admitted(line.members[at])
             if gang is None:
                 continue
-            attempt = self._start(gang) if could[at] else self._full_or_stuck(gang)
+            attempt = self._start(gang) if could[at] else self._too_large(gang)
             if attempt is Attempt.STARTED:
                 held, could = self._held_back(line), self._could_fit(line)
                 continue
-            if not could[at] and not self._brief:
-                self.refusals.append(lone(self._scene, gang))
             if attempt is Attempt.FULL and profile.backfill != "none":
                 shadow = shadow_of(self._scene, gang, self.walked, self._now)
                 if shadow is not None:
@@ -238,6 +236,11 @@ class Ordered:
             return Attempt.STUCK
         if not self._brief:
             self.refusals.append(by_itself(self._scene, formulation, solution))
+        return self._full_or_stuck(gang)
+
+    def _too_large(self, gang: Gang) -> Attempt:
+        if not self._brief:
+            self.refusals.append(lone(self._scene, gang))
         return self._full_or_stuck(gang)
 
     def _full_or_stuck(self, gang: Gang) -> Attempt:
