@@ -222,9 +222,7 @@ class Round:
         """
         parent = self._parent[row]
         guarantee, fair = self._entitled.guarantee[row], self._entitled.fair[row]
-        stage = np.where(
-            _inside_guarantee(usage, asked, guarantee), 0, np.where(_inside(usage, asked, fair), 1, 2)
-        ).tolist()
+        stage = _stages(usage + asked, asked > 0, guarantee, fair).tolist()
         if self._policies[parent].strict:
             return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
         siblings = repeated(self._siblings[parent], row - self._spans[parent][0], usage, np.array(heads))
@@ -284,15 +282,19 @@ def _standing_in(share: Entitled, gang: Gang) -> Gang:
     return known[1]
 
 
-def _inside_guarantee(usage: IntArray, asked: IntArray, guarantee: IntArray) -> BoolArray:
-    """[G] where all that is asked of guaranteed resources is inside the guarantee [R]."""
-    covered = (guarantee > 0) & (asked > 0)
-    return np.asarray(covered.any(axis=1) & ((usage + asked <= guarantee) | ~covered).all(axis=1))
+def _stages(after: IntArray, wanted: BoolArray, guarantee: IntArray, fair: IntArray) -> IntArray:
+    """[G] 0 where all that is wanted of guaranteed resources is inside the guarantee, 1 inside the fair share, else 2.
 
-
-def _inside(usage: IntArray, asked: IntArray, fair: IntArray) -> BoolArray:
-    """[G] where all that is asked is inside the fair share [R]."""
-    return np.asarray(((usage + asked <= fair) | (asked == 0)).all(axis=1))
+    Args:
+      after: [G, R] what is used once each gang has its place.
+      wanted: [G, R] what it asks for any of.
+      guarantee: [R] the queue's.
+      fair: [R] its fair share.
+    """
+    covered = wanted & (guarantee > 0)
+    guaranteed = covered.any(axis=1) & ~(covered & (after > guarantee)).any(axis=1)
+    beyond = (wanted & (after > fair)).any(axis=1)
+    return np.where(guaranteed, 0, 1 + beyond)
 
 
 def _strict(shares: Shares, policies: Sequence[FairnessPolicy]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.greedy import greedy_packing
+from batchsched.solver.greedy import fill, greedy_packing
 from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, Problem, Solution
@@ -43,10 +43,10 @@ def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solut
     """Choose by quotas alone, and place what was chosen.
 
     Args:
-      packing: of the session; what it holds is not looked at.
+      packing: the greedy's, of the session; what stays is taken out of it.
       budget: how much may be spent, of which a part is.
       seed: CP-SAT's.
-      floor: what the answer may not fall behind.
+      floor: the same as a solution: what the answer may not fall behind.
 
     Returns:
       a proved optimum; None when the choice was not proved to be best, or does not all find a place.
@@ -66,11 +66,24 @@ def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solut
     allotted = placed_per_class(problem, choice.classes, choice.counts)
     pods = np.where(free[problem.gang], problem.count, allotted).astype(np.int32)
     chosen = replace(problem, count=pods, allowed=problem.allowed & (choice.taken | free))
-    answer = to_solution(greedy_packing(chosen), "quotas")
     best = tier_values(problem, np.arange(len(pods)), pods)
+    answer = to_solution(_beside(packing, chosen, floor), "quotas")
+    if higher(answer.objective, best):
+        answer = to_solution(greedy_packing(chosen), "quotas")
     if higher(answer.objective, best) or compare(answer, floor) < 0:
         return None
     return replace(answer, bound=np.maximum(best, answer.objective), guard=choice.guard)
+
+
+def _beside(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
+    """Place what was chosen; gangs of which the greedy placed just that stay where they are."""
+    placed = placed_per_class(packing.problem, floor.classes, floor.counts)
+    other = np.bincount(chosen.gang, placed != chosen.count, minlength=len(chosen.need)) > 0
+    kept = np.flatnonzero(floor.taken & chosen.allowed & ~other)
+    made = Packing(chosen)
+    made.reinstate(packing.withdraw(set(kept.tolist())))
+    fill(made)
+    return made
 
 
 def one_node(problem: Problem) -> Problem:

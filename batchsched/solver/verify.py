@@ -168,17 +168,20 @@ def _bound(problem: Problem, who: str, nodes: NDArray[np.int32], level: int, pin
 
 
 def _quotas(problem: Problem, solution: Solution) -> Iterator[str]:
+    if not len(problem.quota_gangs):
+        return
     gangs = problem.gang[solution.classes]
     asked = problem.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     fresh = solution.taken & problem.fresh & (np.array(_minimum(problem), np.int64) > 0)
-    for q in range(len(problem.quota_gangs)):
-        member: BoolArray = problem.quota_member[q]
-        used = asked[member[gangs]].sum(axis=0)
-        for r in np.flatnonzero(used > np.maximum(problem.quota_free[q], 0)).tolist():
-            yield f"quota {q} leaves {problem.quota_free[q, r]} of resource {r} and {used[r]} is placed"
-        count = int((member & fresh).sum())
-        if count > max(0, int(problem.quota_gangs[q])):
-            yield f"quota {q} leaves room for {problem.quota_gangs[q]} gangs and {count} are taken"
+    by_gang = np.zeros((len(problem.need), asked.shape[1]), np.int64)
+    np.add.at(by_gang, gangs, asked)
+    member = problem.quota_member.astype(np.int64)
+    used, count = member @ by_gang, member @ fresh
+    left, gangs_left = np.maximum(problem.quota_free, 0), np.maximum(problem.quota_gangs, 0)
+    for q, r in np.argwhere(used > left).tolist():
+        yield f"quota {q} leaves {problem.quota_free[q, r]} of resource {r} and {used[q, r]} is placed"
+    for q in np.flatnonzero(count > gangs_left).tolist():
+        yield f"quota {q} leaves room for {problem.quota_gangs[q]} gangs and {count[q]} are taken"
 
 
 def _rows(problem: Problem, solution: Solution) -> Iterator[str]:

@@ -96,7 +96,8 @@ class Claim:
 def repeated(siblings: Siblings, at: int, usage: IntArray, head: FloatArray) -> Siblings:
     """Return one sibling as many: each with a usage [N, R] and a next gang [N] of its own, all else the same."""
     count = len(usage)
-    chosen = np.full(count, at)  # to copy few rows is cheaper than to broadcast one
+    # To copy few rows is cheaper than to broadcast one.
+    chosen = np.full(count, at) if count > 1 else slice(at, at + 1)
     return replace(
         siblings,
         names=siblings.names[at : at + 1] * count,

@@ -66,11 +66,15 @@ class Claims:
             for pod in part.pods
         )
 
+    def reclaims(self, gang: Gang) -> bool:
+        """Whether a gang may take from other queues at all."""
+        return gang.entitled in ENTITLED
+
     def reason(self, gang: Gang, tenant: Tenant) -> str:
         """Why a tenant may have to leave for a gang, "" when it need not."""
         if gang.queue == tenant.queue:
             return PREEMPTED if tenant.priority < gang.priority else ""
-        if gang.entitled not in ENTITLED or self._now - tenant.started < self._reclaim_patience(tenant.queue):
+        if not self.reclaims(gang) or self._now - tenant.started < self._reclaim_patience(tenant.queue):
             return ""
         return RECLAIMED if any(self._may(gang, unit) for unit in tenant.units) else ""
 

@@ -143,7 +143,7 @@ class Clearing:
     def _causes(self, gang: Gang) -> list[Cause]:
         """Everybody who may have to leave for a gang: surplus before the minimum of the same gang."""
         found = []
-        for tenant in self._tenants.all:
+        for tenant in self._tenants.all if self._claims.reclaims(gang) else self._tenants.of(gang.queue):
             reason = self._claims.reason(gang, tenant) if tenant.members is not gang.members else ""
             if reason:
                 found += [Cause(unit, reason) for unit in tenant.units]

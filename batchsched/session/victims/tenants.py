@@ -103,6 +103,17 @@ class Tenants:
             for one in running
         ]
 
+    def of(self, queue: str) -> list[Tenant]:
+        """Those of one queue."""
+        return self._by_queue.get(queue, [])
+
+    @cached_property
+    def _by_queue(self) -> dict[str, list[Tenant]]:
+        found: dict[str, list[Tenant]] = {}
+        for tenant in self.all:
+            found.setdefault(tenant.queue, []).append(tenant)
+        return found
+
     def _may_leave(self, members: Members) -> bool:
         if not any(self._stands(pod, node) for pod, node in members.bound.values()):
             return False

@@ -189,16 +189,21 @@ class Nodewise:
     def _limit(self) -> None:
         """Quotas: resources of all members together, and how many fresh gangs may be taken."""
         problem = self.problem
-        for quota in range(len(problem.quota_gangs)):
-            member = problem.quota_member[quota]
-            columns = np.flatnonzero(member[self.gangs])
+        if not len(problem.quota_gangs):
+            return
+        limits = np.maximum(problem.quota_free, 0)
+        reach = np.zeros((len(self.needs), problem.demand.shape[1]))
+        np.add.at(reach, self.gangs, problem.demand[self.classes] * self.upper.astype(np.float64)[:, None])
+        tight = problem.quota_member.astype(np.float64) @ reach > limits
+        fresh = problem.quota_member & (problem.fresh & (self.taken >= 0))
+        many = fresh.sum(axis=1) > problem.quota_gangs
+        for quota in np.flatnonzero(tight.any(axis=1) | many).tolist():
+            columns = np.flatnonzero(problem.quota_member[quota][self.gangs])
             asks = problem.demand[self.classes[columns]]
-            limit = np.maximum(problem.quota_free[quota], 0)
-            reach = asks.astype(np.float64).T @ self.upper[columns]
-            for resource in np.flatnonzero(reach > limit).tolist():
-                self._weigh(columns, asks[:, resource], int(limit[resource]))
-            counted = self.taken[member & problem.fresh & (self.taken >= 0)]
-            if len(counted) > problem.quota_gangs[quota]:
+            for resource in np.flatnonzero(tight[quota]).tolist():
+                self._weigh(columns, asks[:, resource], int(limits[quota, resource]))
+            if many[quota]:
+                counted = self.taken[fresh[quota]]
                 self._weigh(counted, np.ones_like(counted), max(0, int(problem.quota_gangs[quota])))
 
     def _weigh(self, columns: IntArray, asks: IntArray, limit: int) -> None:

@@ -90,7 +90,7 @@ def room(problem: Problem) -> Room:
     placed = np.zeros((len(domains), len(wanted)), np.int64)
     if not len(nodes):
         return Room(domains, placed, wanted)
-    free = problem.free[nodes]
+    free = np.take(problem.free.T, nodes, axis=1).T  # a copy in which resource follows on resource
     owner = np.repeat(np.arange(len(domains)), np.diff(np.append(first, len(nodes))))
     for index in np.argsort(-_size(problem), kind="stable").tolist():
         want = int(wanted[index])
@@ -98,10 +98,12 @@ def room(problem: Problem) -> Room:
             continue
         fits = fitting(problem, index, free, nodes, want)
         before = np.cumsum(fits) - fits
-        before -= before[first][owner]
+        if len(first) > 1:
+            before -= before[first][owner]
         take = np.clip(want - before, 0, fits)
         placed[:, index] = np.add.reduceat(take, first)
-        free = free - take[:, None] * problem.demand[index]
+        for resource in np.flatnonzero(problem.demand[index]).tolist():
+            free[:, resource] -= take * problem.demand[index, resource]
     return Room(domains, placed, wanted)
 
 

@@ -177,15 +177,15 @@ class Slots:
         return 100 - percent
 
     def _score_rank(self, kind: int) -> IntArray | None:
-        """For a kind, each node's rank from the highest score (0) down; nothing when all are alike."""
+        """For a kind, by how much each node's score is below the highest; in ranks where that is too much."""
         if kind not in self._score:
             row = self._problem.score[kind]
-            values, inverse = np.unique(-row, return_inverse=True)
-            if len(values) <= 1:
-                self._score[kind] = None
-            else:
-                coarse = max(1, -(-len(values) // (1 << SCORE_BITS)))
-                self._score[kind] = inverse.astype(np.int64) // coarse
+            below = row.max(initial=0) - row
+            largest = int(below.max(initial=0))
+            if largest >= 1 << SCORE_BITS:
+                values, inverse = np.unique(below, return_inverse=True)
+                below = inverse.astype(np.int64) // max(1, -(-len(values) // (1 << SCORE_BITS)))
+            self._score[kind] = below if largest else None
         return self._score[kind]
 
 
