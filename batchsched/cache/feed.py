@@ -89,11 +89,9 @@ class Feed:
             return False
         if change.after is None or change.field == GROUPS:
             return True
-        return (
-            self._resources.offered(change.after)
-            if change.field == NODES
-            else self._resources.hold(change.after)
-        )
+        if change.field == NODES:
+            return self._resources.offered(change.after)
+        return _binds(change) or self._resources.hold(change.after)  # who waited asked for what is known
 
     def _is_read(self, change: Change) -> bool:
         """Tell whether a node changed in something that a decision may depend on."""

@@ -9,7 +9,7 @@ from typing import Any
 from batchsched.framework.events import Action, ClusterEvent, Resource
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
-from batchsched.model.requests import requests
+from batchsched.model.requests import requests, resized
 
 PODS = frozenset({Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARGET_POD})
 
@@ -72,7 +72,7 @@ def _pod_actions(old: Pod, new: Pod) -> list[Action]:
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:
-    if (old.spec, old.status) == (new.spec, new.status):
+    if old.spec == new.spec and not resized(old) and not resized(new):
         return False
     now = requests(new)
     return any(now.get(resource, 0) < amount for resource, amount in requests(old).items())

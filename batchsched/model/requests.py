@@ -67,6 +67,17 @@ def stated(pod: Pod) -> Hashable:
     )
 
 
+def resized(pod: Pod) -> bool:
+    """Tell whether a bound pod's status may count for more, or less, than its spec."""
+    if not pod.spec.node_name:
+        return False
+    status = pod.status
+    if status.resources is not None or status.allocated_resources is not None:
+        return True
+    containers = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return bool(containers) and any(one.resources is not None for one in containers)
+
+
 def _stated(container: Container) -> Hashable:
     resources = container.resources
     return tuple(resources.requests.items()) if resources and resources.requests else ()

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Final
 
-from prometheus_client import Histogram
 from typing_extensions import override
 
 from batchsched.model.decision import Decision
@@ -40,7 +39,6 @@ class Timed(Telemetry):
         self._profile = profile
         self._point = ""
         self._spent, self._status = 0.0, _SUCCESS
-        self._plugins: dict[tuple[str, str, str], Histogram] = {}
         self.stages: dict[str, float] = {}
         """Seconds by stage of the session that runs, or ran last."""
 
@@ -74,7 +72,7 @@ class Timed(Telemetry):
             status = _SUCCESS
         finally:
             spent = perf_counter() - begun
-            self._of(plugin, point, status).observe(spent)
+            self._metrics.under(self._metrics.plugin_duration, plugin, point, status).observe(spent)
             if point != self._point:
                 self.flush()
             self._point = point
@@ -87,13 +85,6 @@ class Timed(Telemetry):
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)
         self._point, self._spent, self._status = "", 0.0, _SUCCESS
-
-    def _of(self, plugin: str, point: str, status: str) -> Histogram:
-        key = (plugin, point, status)
-        known = self._plugins.get(key)
-        if known is None:
-            known = self._plugins[key] = self._metrics.plugin_duration.labels(*key)
-        return known
 
 
 class Counting:
@@ -110,8 +101,9 @@ class Counting:
 
     def asked(self, method: str, status: str, seconds: float) -> None:
         """Hear of a request to the API server."""
-        self._metrics.requests.labels(status, method).inc()
-        self._metrics.request_duration.labels(method).observe(seconds)
+        metrics = self._metrics
+        metrics.under(metrics.requests, status, method).inc()
+        metrics.under(metrics.request_duration, method).observe(seconds)
 
     def decided(
         self, profile: str, entities: tuple[Entity, ...], begun: float, decision: Decision, took: float
@@ -172,9 +164,10 @@ class Counting:
             return
         profile, begun, first, attempts = known
         metrics, result = self._metrics, "error" if problem else "scheduled"
-        metrics.schedule_attempts.labels(result, profile).inc()
-        metrics.attempt_duration.labels(result, profile).observe(max(0.0, now - begun))
+        metrics.under(metrics.schedule_attempts, result, profile).inc()
+        metrics.under(metrics.attempt_duration, result, profile).observe(max(0.0, now - begun))
         if not problem:
             told = str(attempts) if attempts <= _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
-            metrics.sli_duration.labels(told).observe(max(0.0, now - (begun if first is None else first)))
+            since = begun if first is None else first
+            metrics.under(metrics.sli_duration, told).observe(max(0.0, now - since))
             metrics.pod_attempts.observe(attempts)

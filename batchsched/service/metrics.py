@@ -7,7 +7,7 @@ Source: the names and buckets of kube-scheduler's pkg/scheduler/metrics, 1.36, a
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -35,6 +35,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.declared: list[MetricWrapperBase] = []
         """In the order of the documentation."""
+        self._known: dict[tuple[Any, ...], Any] = {}
         self._attempts()
         self._plugins()
         self._queues()
@@ -42,6 +43,14 @@ class Metrics:
         self._cluster()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
+
+    def under(self, metric: M, *labels: str) -> M:
+        """Return a metric under its labels, looked for once: for what is counted pod by pod, and never cleared."""
+        key = (metric, *labels)
+        found: M | None = self._known.get(key)
+        if found is None:
+            found = self._known[key] = metric.labels(*labels)
+        return found
 
     def text(self) -> bytes:
         """Write all of them as Prometheus reads them."""

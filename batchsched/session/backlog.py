@@ -5,7 +5,7 @@ when half of the slots are empty.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,12 +36,6 @@ class Line:
     columns: GangColumns
     stranded: BoolArray
     room: FloatArray
-
-    def without(self, identities: frozenset[str]) -> "Line":
-        """Return the line without some gangs."""
-        if not identities:
-            return self
-        return self.at([at for at, one in enumerate(self.members) if one.identity not in identities])
 
     def at(self, places: list[int]) -> "Line":
         """Return the gangs at these places, in this order."""
@@ -123,11 +117,19 @@ class Backlog:
         if len(self._members) > _SMALLEST and self._count * 2 < len(self._members):
             self._close_holes()
 
-    def order(self, policy: Policy, now: float) -> Line:
-        """Return the waiting gangs, next first: those that are half bound, then the others, each as the policy says."""
+    def order(self, policy: Policy, now: float, among: Iterable[Members] | None = None) -> Line:
+        """Return the waiting gangs, next first: those that are half bound, then the others, each as the policy says.
+
+        Args:
+          policy: orders.
+          now: seconds since 1970.
+          among: waiting gangs, the only ones that are wanted; None for all.
+        """
         slots = np.flatnonzero(self._alive[: len(self._members)])
         if not self._in_order:
             self._number_anew(slots)
+        if among is not None:
+            slots = np.array(sorted(one.slot for one in among), np.int64)
         columns = self._view(slots)
         places = order(policy, columns, now) if len(slots) else slots
         stranded = self._columns[_STRANDED, slots] > 0

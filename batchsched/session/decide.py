@@ -142,8 +142,7 @@ class Sessions:
         self._turns.usage(now)
         with Walk(self.frame, now) as walk:
             busy = self._revisit_held(walk, draft, now)
-            resting = self._resting(among)
-            line = self.frame.backlog.order(self._policy, now).without(busy | resting)
+            line = self.frame.backlog.order(self._policy, now, self._taking_part(among, busy))
             waiting = line.members
             if not self.frame.table.nodes:
                 draft.refusals += [no_nodes(one) for one in waiting]
@@ -153,7 +152,7 @@ class Sessions:
             elif self.profile.selection == "ordered":
                 self._ordered(walk, draft, line, now, brief)
             else:
-                kept = Kept(self.frame, resting)
+                kept = Kept(self.frame, self._resting(among))
                 self._joint(walk, draft, waiting, kept, now, (seed, listener))
             self._heed(walk, draft)
             walk.keep()
@@ -166,8 +165,17 @@ class Sessions:
         """Return what queues used lately, decayed up to now; nothing while no policy asks for it."""
         return self._turns.usage(now)
 
+    def _taking_part(self, among: Set[str] | None, busy: frozenset[str]) -> list[Members] | None:
+        """Return who waits, neither rests nor is held; None for all that wait."""
+        frame, out = self.frame, self._rest | busy
+        if among is None:
+            return [one for one in frame.backlog if one.identity not in out] if out else None
+        found = (frame.gangs.get(identity) for identity in among - busy)
+        return [one for one in found if one is not None and one.slot >= 0]
+
     def _resting(self, among: Set[str] | None) -> frozenset[str]:
-        return self._rest if among is None else frozenset(one.identity for one in self.frame.backlog) - among
+        """Return who rests, of those at least that hold something by nomination."""
+        return self._rest if among is None else frozenset(self.frame.nominated) - among
 
     def _heed(self, walk: Walk, draft: Draft) -> None:
         """Take gangs out that plugins sent back while they waited."""

@@ -12,7 +12,7 @@ from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.workloads import controller_of
 from batchsched.model.meta import ObjectMeta
 from batchsched.model.pod import Pod, PodSpec
-from batchsched.model.requests import nonzero_requests, requests
+from batchsched.model.requests import nonzero_requests, requests, resized
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +95,6 @@ def _whose(pod: Pod) -> Hashable:
     owner = controller_of(pod)
     own = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None
     return id(pod.spec) if owner is None and own is None else (id(pod.spec), owner, own)
-
-
-def resized(pod: Pod) -> bool:
-    """Tell whether a bound pod's status may count for more, or less, than its spec."""
-    if not pod.spec.node_name:
-        return False
-    status = pod.status
-    if status.resources is not None or status.allocated_resources is not None:
-        return True
-    containers = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return bool(containers) and any(one.resources is not None for one in containers)
 
 
 def nobody(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:

@@ -22,10 +22,11 @@ from batchsched.model.decision import SetAside
 from batchsched.model.node import Node
 from batchsched.model.pod import SUB_GROUP_LABEL, Pod
 from batchsched.model.podgroup import PodGroup
+from batchsched.model.requests import resized
 from batchsched.model.snapshot import Snapshot
 from batchsched.ordering.tree import QueueTree
 from batchsched.session.backlog import Backlog
-from batchsched.session.facts import SpecBook, has_own_volume, nobody, resized
+from batchsched.session.facts import SpecBook, has_own_volume, nobody
 from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of, needs_of, seniority
 
 GPU_SUFFIX = "/gpu"
@@ -58,7 +59,9 @@ class Frame:
         self.backlog = Backlog(len(self.table.resources))
         self.running: dict[str, Members] = {}
         self.short: dict[str, Members] = {}
-        """Gangs with bound members, and PodGroups with too few pods of which none waits, by identity."""
+        self.nominated: dict[str, Members] = {}
+        """Gangs with bound members, PodGroups with too few pods of which none waits, and gangs of which somebody who
+        waits is nominated, by identity."""
         self.weighed = weighed(self.table.resources)
         self._uncounted = np.array([pipeline.leaves_out(one) for one in self.table.resources], np.bool_)
         self._add_up_nodes()
@@ -244,7 +247,9 @@ class Frame:
                 self.backlog.put(self.gang(members))
             else:
                 self.backlog.drop(members)
-            for kind, belongs in ((self.running, bool(members.bound)), (self.short, members.short)):
+            named = any(pod.status.nominated_node_name for pod in members.pending.values())
+            kinds = (self.running, members.bound), (self.short, members.short), (self.nominated, named)
+            for kind, belongs in kinds:
                 if belongs:
                     kind[identity] = members
                 else:

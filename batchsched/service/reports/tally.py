@@ -11,8 +11,7 @@ from batchsched.cache.journal import Change
 from batchsched.model.pod import QUEUE_LABEL, Pod
 from batchsched.model.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.model.queue import Queue
-from batchsched.model.requests import requests, stated
-from batchsched.session.facts import resized
+from batchsched.model.requests import requests, resized, stated
 from batchsched.session.gang import ALONE, identity_of
 from batchsched.session.quotas import is_ours
 

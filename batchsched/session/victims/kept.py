@@ -27,9 +27,9 @@ class Kept:
         self._frame = frame
         self._resting = resting
         self._nominated: dict[str, list[tuple[Pod, int]]] = {}
-        named = [  # few are, of thousands that wait
+        named = [
             (identity, key, pod)
-            for identity, members in frame.gangs.items()
+            for identity, members in frame.nominated.items()
             for key, pod in members.pending.items()
             if pod.status.nominated_node_name
         ]
