@@ -53,6 +53,18 @@ def test_surplus_counts_against_the_limit_too():
     assert answer.counts.sum() == 5
 
 
+def test_what_the_greedy_placed_as_it_was_chosen_stays_where_it_is():
+    gangs = [{"pods": 2, "demand": [1]}, {"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}]
+    problem = limited([[4], [4], [4]], gangs, 6)
+    packing, floor = greedy_packing(problem), greedy(problem)
+    assert floor.taken.tolist() == [True, True, False]
+    answer = allot(packing, PLENTY, 0, floor)
+    assert answer is not None
+    assert answer.taken.tolist() == [True, False, True]
+    assert answer.nodes[answer.classes == 0].tolist() == floor.nodes[floor.classes == 0].tolist()
+    assert verify(problem, answer) == ()
+
+
 def test_a_choice_that_the_nodes_do_not_hold_is_none():
     problem = limited([[3], [3], [3]], [gang | {"demand": [2]} for gang in THREE], 8)
     assert allot(greedy_packing(problem), PLENTY, 0, greedy(problem)) is None
