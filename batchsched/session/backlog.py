@@ -37,16 +37,6 @@ class Line:
     stranded: BoolArray
     room: FloatArray
 
-    def at(self, places: list[int]) -> "Line":
-        """Return the gangs at these places, in this order."""
-        return Line(
-            [self.members[at] for at in places],
-            self.needs[places],
-            self.columns.at(places),
-            self.stranded[places],
-            self.room[places],
-        )
-
 
 class Backlog:
     """The waiting gangs. Columns are float64 [7, slots]; priorities and arrivals are exact below 2^53."""
