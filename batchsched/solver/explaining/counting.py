@@ -91,17 +91,17 @@ def room(problem: Problem) -> Room:
     if not len(nodes):
         return Room(domains, placed, wanted)
     free = np.take(problem.free.T, nodes, axis=1).T  # a copy in which resource follows on resource
-    owner = np.repeat(np.arange(len(domains)), np.diff(np.append(first, len(nodes))))
-    for index in np.argsort(-_size(problem), kind="stable").tolist():
+    order = [index for index in np.argsort(-_size(problem), kind="stable").tolist() if wanted[index]]
+    for index in order:
         want = int(wanted[index])
-        if want == 0:
-            continue
         fits = fitting(problem, index, free, nodes, want)
+        placed[:, index] = np.minimum(want, np.add.reduceat(fits, first))
+        if index == order[-1]:
+            break
         before = np.cumsum(fits) - fits
         if len(first) > 1:
-            before -= before[first][owner]
+            before -= np.repeat(before[first], np.diff(first, append=len(nodes)))
         take = np.clip(want - before, 0, fits)
-        placed[:, index] = np.add.reduceat(take, first)
         for resource in np.flatnonzero(problem.demand[index]).tolist():
             free[:, resource] -= take * problem.demand[index, resource]
     return Room(domains, placed, wanted)
