@@ -16,7 +16,7 @@ from batchsched.cache.cache import NODES, PODS, Cache
 from batchsched.cache.journal import Change
 from batchsched.cache.likeness import alike
 from batchsched.model.node import Node
-from batchsched.model.pod import Pod
+from batchsched.model.pod import Pod, PodSpec
 from batchsched.model.requests import requests
 from batchsched.model.snapshot import HeldGang, Snapshot
 from batchsched.ports.scheduler import NodeScheduler, Scheduler
@@ -115,13 +115,14 @@ class Resources:
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         snapshot = snapshot or Snapshot()
-        self._specs: dict[int, Pod] = {}
+        # The specs alone: pods come and go.
+        self._specs: dict[int, PodSpec] = {}
         self._names: set[str] = set()
         for node in snapshot.nodes:
             self._names.update(node.offered)
         for pod in snapshot.pods:
             if id(pod.spec) not in self._specs:
-                self._specs[id(pod.spec)] = pod
+                self._specs[id(pod.spec)] = pod.spec
                 self._names.update(requests(pod))
 
     def offered(self, node: Node) -> bool:

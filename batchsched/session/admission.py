@@ -6,7 +6,7 @@ solver nothing.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from batchsched.errors import PluginError
 from batchsched.framework import answers
@@ -23,11 +23,15 @@ from batchsched.session.levels import Levels, UnknownLevel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """What admission needs: the tables, the levels, and which PodGroups and Queues had to be set aside."""
+    """What admission needs: the tables, the levels, and which PodGroups and Queues had to be set aside.
+
+    Its mark stands for it where an answer is kept, which is with the tables.
+    """
 
     frame: Frame
     levels: Levels
     set_aside: frozenset[str]
+    mark: object = field(default_factory=object)
 
     @classmethod
     def of(cls, frame: Frame, levels: Levels, snapshot: Snapshot) -> "Admission":
@@ -37,14 +41,14 @@ class Admission:
     def gang(self, members: Members) -> Gang | Refusal:
         """Return the gang as the solver may have it, its pods in queue order and without gated ones, or a refusal."""
         known = members.admitted
-        if known is not None and known[0] is self and known[1] is members.gang:
+        if known is not None and known[0] is self.mark and known[1] is members.gang:
             return known[2]
         gang = self.frame.gang(members)
         try:
             answer = self._references(members) or self._queued(gang)
         except PluginError as error:
             return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
-        members.admitted = (self, gang, answer)
+        members.admitted = (self.mark, gang, answer)
         return answer
 
     def _references(self, members: Members) -> Refusal | None:
@@ -90,7 +94,7 @@ class Admission:
                 parts.append(GangPart(part.pod_class, part.subgroup, tuple(pods)))
         if gang.members.alone and not gang.parts:  # the pod is being deleted
             return gang
-        count = self.frame.count_of(next(iter(gang.members.pending.values())))
+        count = self.frame.counts.of(next(iter(gang.members.pending.values())))
         if not count.possible:
             return Refusal(pod_group=gang.key, reason="NotEnoughPods", message=_not_enough(gang.members))
         if left_out and not _enough(gang, parts):
@@ -114,7 +118,7 @@ class Admission:
 
     def _in_queue_order(self, pods: Sequence[Pod], priority: int) -> Iterable[Pod]:
         sorts = self.frame.pipeline.queue_sorts
-        if not sorts or len(pods) == 1:
+        if not sorts:
             return pods
         sort = sorts[0]
         keys = [

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.errors import PluginError
-from batchsched.framework.gangs import GangCount
 from batchsched.framework.nodes import LEADING, NodeTable
 from batchsched.framework.pipeline import Pipeline
 from batchsched.framework.podclass import PodClass
@@ -26,6 +25,7 @@ from batchsched.model.requests import resized
 from batchsched.model.snapshot import Snapshot
 from batchsched.ordering.tree import QueueTree
 from batchsched.session.backlog import Backlog
+from batchsched.session.counts import Counts
 from batchsched.session.facts import SpecBook, has_own_volume, nobody
 from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of, needs_of, seniority
 
@@ -43,19 +43,20 @@ class Frame:
     """The tables of one cluster: nodes with what is on them, gangs with who waits and who runs.
 
     Args:
-      snapshot: where to start. Its queues, classes and topologies stay.
+      snapshot: where to start. Its queues, classes and topologies stay; its pods and PodGroups are not held on to.
       pipeline: the profile's plugins; they say which pods are equal.
     """
 
     def __init__(self, snapshot: Snapshot, pipeline: Pipeline) -> None:
-        self.snapshot = snapshot
+        self.snapshot = replace(snapshot, pods=(), pod_groups=())
         self.pipeline = pipeline
         self.specs = SpecBook(pipeline)
         self.queues = QueueTree(snapshot.queues)
-        self.table = NodeTable(snapshot, self._columns(snapshot))
-        self.table.gang_of = self._gang_of
+        self.table = NodeTable(self.snapshot, self._columns(snapshot))
         self.standings = Standings(self.table)
         self.gangs: dict[str, Members] = {}
+        self.counts = Counts(self.gangs)
+        self.table.gang_of = self.counts.of_gang
         self.backlog = Backlog(len(self.table.resources))
         self.running: dict[str, Members] = {}
         self.short: dict[str, Members] = {}
@@ -73,7 +74,6 @@ class Frame:
         self._kin: dict[object, PodClass] = {}
         """Of classes that differ in priority alone, the first."""
         self._vectors: dict[int, tuple[IntArray, IntArray]] = {}
-        self._counts: dict[str, GangCount] = {}
         self._dirty: dict[str, None] = {}
         self._astray: dict[str, dict[str, Pod]] = {}
         """Pods bound to nodes that nobody knows, by node."""
@@ -220,8 +220,8 @@ class Frame:
         return members
 
     def _touch(self, members: Members) -> None:
-        members.gang = members.run = None
-        self._counts.pop(members.identity, None)
+        members.forget()
+        self.counts.forget(members.identity)
         self._dirty[members.identity] = None
 
     def _learn_labels(self, pod: Pod) -> None:
@@ -284,18 +284,6 @@ class Frame:
     def _endless(self, amounts: IntArray) -> IntArray:
         return np.where(self._uncounted, ENDLESS, amounts) if self._uncounted.any() else amounts
 
-    def count_of(self, pod: Pod) -> GangCount:
-        """Return the count of a pod's gang, as the session moves it."""
-        identity = identity_of(pod)
-        count = self._counts.get(identity)
-        if count is None:
-            count = self._counts[identity] = self.gangs[identity].count()
-        return count
-
-    def _gang_of(self, pod: Pod) -> GangCount | None:
-        """As `count_of`; None for what stands for the pods of several gangs."""
-        return self.count_of(pod) if pod.metadata.name else None
-
     def priority_of(self, pod: Pod) -> int:
         """Resolve a pod's own priority."""
         if pod.spec.priority is not None:
@@ -332,7 +320,7 @@ class Frame:
         Nor does a pod with a volume that is made for it alone: who it is matters to plugins.
         """
         members = self.gangs.get(identity_of(pod))
-        if members is None or (self.count_of(pod).possible and not has_own_volume(pod)):
+        if members is None or (self.counts.of(pod).possible and not has_own_volume(pod)):
             return ""
         return members.identity
 

@@ -44,9 +44,9 @@ class Members:
       group: the PodGroup, None for a pod alone or where it does not exist.
       pending, bound: pods by namespace/name; bound ones with their node's number, -1 for an unknown node.
       slot: the gang's place in the backlog's columns, -1 outside.
-      gang, run: what was worked out of this record, until a member comes or goes.
+      gang, run: what was worked out of this record, until a member comes or goes; so is all that follows.
       lasting: a gang, and its problem by itself, as it stays when running gangs end.
-      admitted: an admission, a gang, and what the one made of the other.
+      admitted: an admission's mark, a gang, and what the one made of the other.
       turned: a gang, and the same in the share that it stood in last.
       hope: a gang, and whether an empty cluster would take it.
     """
@@ -142,6 +142,10 @@ class Members:
             return math.inf
         placed = (pod for pod, node in self.bound.values() if node >= 0)
         return min((seconds(pod.status.start_time, math.inf) for pod in placed), default=math.inf) + estimate
+
+    def forget(self) -> None:
+        """Let go of all that was worked out: it holds on to pods as they were, and in a circle with this record."""
+        self.gang = self.run = self.lasting = self.admitted = self.turned = self.hope = None
 
     def settle(self, index: Mapping[str, int]) -> None:
         """Take in that nodes have other numbers."""

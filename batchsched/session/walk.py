@@ -173,7 +173,7 @@ class Walk:
 
     def close(self, walked: Walked) -> bool:
         """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
-        complete = self._frame.count_of(_any_pod(walked.gang)).complete
+        complete = self._frame.counts.of(_any_pod(walked.gang)).complete
         rejection = self._frame.table.waiting.rejection(walked.gang.members.identity)
         if not rejection.ok:
             walked.refusal, walked.final = rejection, True
@@ -295,7 +295,7 @@ class Walk:
             walked.final = True
             return status
         frame.table.add(pod, node, *frame.vectors(pod))
-        frame.count_of(pod).count(pod, 1)
+        frame.counts.of(pod).count(pod, 1)
         walked.placed.append(Placed(pod, node, pod_class, state))
         walked.state = after(walked.state, Move.RESERVE)
         answers = frame.pipeline.permit(pod, node, frame.table, state)
@@ -318,7 +318,7 @@ class Walk:
 
     def _lift(self, placed: Placed) -> None:
         self._frame.table.remove(placed.pod, *self._frame.vectors(placed.pod))
-        self._frame.count_of(placed.pod).count(placed.pod, -1)
+        self._frame.counts.of(placed.pod).count(placed.pod, -1)
 
     def _roll_back(self, walked: Walked) -> None:
         """Unreserve the gang's pods, the last one first, and take them off the table."""

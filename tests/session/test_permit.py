@@ -14,7 +14,7 @@ from batchsched.model.decision import Decision
 from batchsched.model.pod import POD_GROUP_LABEL
 from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.session.decide import Sessions
-from tests.session.scenario import NOW, cluster, gang, nodes, placed, profile, reasons
+from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
 
 
 class Recorder:
@@ -96,8 +96,9 @@ WAYS = [
 @pytest.mark.parametrize("settings", WAYS)
 def test_every_placed_pod_goes_through_every_point_in_order(settings):
     recorder = Recorder()
-    decision, _ = decide_with(recorder, cluster(nodes(4, gpu=2), gang("bert", 3), gang("gpt", 2)), **settings)
-    assert len(placed(decision)) == 5
+    there = cluster(nodes(4, gpu=2), gang("bert", 3), gang("gpt", 2), alone(2))
+    decision, _ = decide_with(recorder, there, **settings)
+    assert len(placed(decision)) == 7
     for pod in placed(decision):
         seen = [point for point, name in recorder.calls if name == pod and point not in ("PreScore", "Score")]
         assert list(dict.fromkeys(seen)) == [

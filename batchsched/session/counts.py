@@ -1,0 +1,35 @@
+"""How many members of each gang have a place, as the session moves them."""
+
+from collections.abc import Mapping
+
+from batchsched.framework.gangs import GangCount
+from batchsched.model.pod import Pod
+from batchsched.session.gang import Members, identity_of
+
+
+class Counts:
+    """The counts of gangs, each made when it is first asked for.
+
+    Args:
+      gangs: the records of all gangs, by identity; whoever owns them says when one changed.
+    """
+
+    def __init__(self, gangs: Mapping[str, Members]) -> None:
+        self._gangs = gangs
+        self._counts: dict[str, GangCount] = {}
+
+    def of(self, pod: Pod) -> GangCount:
+        """Return the count of a pod's gang."""
+        identity = identity_of(pod)
+        count = self._counts.get(identity)
+        if count is None:
+            count = self._counts[identity] = self._gangs[identity].count()
+        return count
+
+    def of_gang(self, pod: Pod) -> GangCount | None:
+        """As `of`; None for what stands for the pods of several gangs."""
+        return self.of(pod) if pod.metadata.name else None
+
+    def forget(self, identity: str) -> None:
+        """Take in that a gang's members changed."""
+        self._counts.pop(identity, None)
