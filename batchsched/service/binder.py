@@ -49,7 +49,9 @@ class BindingCycles:
     def start(self, planner: Planner, placement: Placement) -> None:
         """Begin to bind a gang."""
         self._gangs[placement.entity.identity] += 1
-        task = asyncio.create_task(self._gang(planner, placement))
+        # The table of now: the next session may begin before the task does, over one that knows of no reservation.
+        cycle = BindingCycle(planner.table, self._binder)
+        task = asyncio.create_task(self._gang(planner, placement, cycle))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -74,8 +76,7 @@ class BindingCycles:
         while self._running:
             await asyncio.wait(self._running)
 
-    async def _gang(self, planner: Planner, placement: Placement) -> None:
-        cycle = BindingCycle(planner.table, self._binder)
+    async def _gang(self, planner: Planner, placement: Placement, cycle: BindingCycle) -> None:
         binding = [self._one(planner, pod, node, cycle) for pod, node in placement.places]
         # One alone needs no task of its own: of ten thousand lone pods each would have two.
         ends = await asyncio.gather(*binding) if len(binding) > 1 else [await one for one in binding]

@@ -2,10 +2,12 @@
 
 import asyncio
 
-from batchsched.framework.status import PermitAnswer
+from batchsched.framework.status import SUCCESS, PermitAnswer
+from batchsched.model.meta import ObjectMeta
+from batchsched.model.policy import PriorityClass
 from tests.service.test_planner import FAULT, Licence
 from tests.service.town import Town, with_plugin
-from tests.session.scenario import cluster, gang, nodes
+from tests.session.scenario import alone, cluster, gang, nodes
 
 
 async def test_everybody_is_told_how_it_went():
@@ -79,3 +81,42 @@ async def test_pod_that_is_deleted_as_it_is_bound_leaves_its_room_to_its_success
     town.make(gang("bert", 2).pods[1:])
     await town.turns(4)
     assert set(town.bound) == {"bert-0", "bert-1"}
+
+
+class Ledger:
+    """Notes over which table a pod was reserved, and over which it is bound."""
+
+    name = "Ledger"
+
+    def __init__(self) -> None:
+        self.reserved: dict[str, object] = {}
+        self.bound: dict[str, object] = {}
+
+    def reserve(self, pod, node, nodes, state):
+        self.reserved[pod.name] = nodes
+        return SUCCESS
+
+    def unreserve(self, pod, node, nodes, state):
+        del self.reserved[pod.name]
+
+    async def prebind(self, pod, node, cycle):
+        self.bound[pod.name] = cycle.table
+        return SUCCESS
+
+
+async def test_pods_are_bound_over_the_table_that_knows_of_their_reservation(monkeypatch):
+    ledger = Ledger()
+    with_plugin(monkeypatch, ledger)
+    town = Town(cluster(nodes(1, gpu=4), gang("bert", 2)))
+    planner, now = town.planner, town.clock.now()
+    planner.sync(now)
+    for placement in planner.finish(planner.begin(now)(), now):
+        town.cycles.start(planner, placement)
+    before = planner.table
+    town.make(alone(1).pods)
+    town.cache.put(PriorityClass(metadata=ObjectMeta(name="high"), value=1))
+    planner.sync(now)
+    planner.begin(now)  # over tables that were made anew, before any task has run
+    assert planner.table is not before
+    await town.cycles.drain()
+    assert ledger.bound == ledger.reserved
