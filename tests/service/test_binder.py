@@ -110,7 +110,9 @@ async def test_pods_are_bound_over_the_table_that_knows_of_their_reservation(mon
     town = Town(cluster(nodes(1, gpu=4), gang("bert", 2)))
     planner, now = town.planner, town.clock.now()
     planner.sync(now)
-    for placement in planner.finish(planner.begin(now)(), now):
+    work = planner.begin(now)
+    assert work is not None
+    for placement in planner.finish(work(), now):
         town.cycles.start(planner, placement)
     before = planner.table
     town.make(alone(1).pods)
