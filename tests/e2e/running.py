@@ -158,6 +158,12 @@ def pods(namespace: Namespace, gang: str = "") -> dict[str, dict[str, Any]]:
     }
 
 
+def condition(namespace: Namespace, pod: str) -> dict[str, Any]:
+    """A pod's condition `PodScheduled`."""
+    stated = pods(namespace)[pod].get("status", {}).get("conditions", ())
+    return next((one for one in stated if one["type"] == "PodScheduled"), {})
+
+
 def bound(namespace: Namespace, gang: str = "") -> dict[str, str]:
     """The pods that have a node, and theirs; those that are being deleted do not count."""
     return {

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.controlplane.fixtures import eventually
-from tests.e2e.running import all_bound, bound, group, never, pods
+from tests.e2e.running import all_bound, bound, condition, group, never, pods
 
 pytestmark = pytest.mark.usefixtures("scheduler")
 
@@ -76,6 +76,8 @@ def test_gang_whose_pod_group_is_deleted_waits_for_another(namespace):
     never(lambda: bound(namespace), 0.5)
     path = namespace.path("podgroups", "bert", group="scheduling.batchsched.dev/v1alpha1")
     namespace.api.delete(path)
+    # Nodes come by another watch, which may be the quicker one.
+    eventually(lambda: "no PodGroup" in condition(namespace, "bert-0").get("message", ""))
     namespace.nodes(1, prefix="more", cpu=1)
     never(lambda: bound(namespace), 1.5)
     group(namespace, "bert", 2)

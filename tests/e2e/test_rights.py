@@ -21,7 +21,7 @@ from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.installed import BASE
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.owners import install, job, members
-from tests.e2e.running import LEASE, all_bound, apply_crds, bound, group, pods
+from tests.e2e.running import LEASE, all_bound, apply_crds, bound, condition, group, pods
 from tests.e2e.serving import Served, serving
 
 GANGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
@@ -94,12 +94,6 @@ def be_refused_twice(namespace: Namespace) -> None:
     for cpu in ("5", "6"):
         namespace.api.merge("/api/v1/nodes/node-0/status", {"status": {"allocatable": {"cpu": cpu}}})
         time.sleep(2.5)  # as long as it backs off
-
-
-def condition(namespace: Namespace, name: str) -> dict[str, str]:
-    """A pod's condition PodScheduled."""
-    stated = namespace.get(name)["status"].get("conditions", ())
-    return next((one for one in stated if one["type"] == "PodScheduled"), {})
 
 
 def roll_back(namespace: Namespace) -> None:

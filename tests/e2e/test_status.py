@@ -9,7 +9,7 @@ from batchsched.cli import exit_code
 from batchsched.cli.queues import EXPLAIN
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.running import Scheduler, all_bound, group, make, pods
+from tests.e2e.running import Scheduler, all_bound, condition, group, make
 
 pytestmark = pytest.mark.usefixtures("scheduler")
 API = "scheduling.batchsched.dev/v1alpha1"
@@ -54,20 +54,14 @@ def test_refused_gang_says_why_what_is_missing_and_what_would_help(namespace):
     message = scheduled(found)["message"]
     assert "cpu" in message
     assert "would help" in message
-    eventually(lambda: said_of(namespace, "bert-0"), SOON)
-    condition = said_of(namespace, "bert-0")
-    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
-    assert condition["message"].startswith("0/2 nodes are available: PodGroup ")
+    eventually(lambda: condition(namespace, "bert-0"), SOON)
+    said = condition(namespace, "bert-0")
+    assert (said["status"], said["reason"]) == ("False", "Unschedulable")
+    assert said["message"].startswith("0/2 nodes are available: PodGroup ")
     namespace.nodes(1, prefix="more", cpu=4)
     all_bound(namespace, "bert", 3, SOON)
     eventually(lambda: scheduled(status(namespace, "bert")).get("status") == "True", SOON)
     assert "queuePosition" not in status(namespace, "bert")
-
-
-def said_of(namespace: Namespace, pod: str) -> dict[str, Any]:
-    """The condition `PodScheduled`."""
-    conditions = pods(namespace)[pod].get("status", {}).get("conditions", ())
-    return next((one for one in conditions if one["type"] == "PodScheduled"), {})
 
 
 def test_events_are_in_the_words_of_kube_scheduler(namespace):
