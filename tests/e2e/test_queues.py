@@ -123,7 +123,7 @@ def test_a_limit_lowered_below_what_is_used_evicts_nobody_and_lets_nobody_in(nam
 
 def test_pods_of_a_deleted_queue_stay_and_its_gangs_wait_for_another(namespace, queues):
     namespace.nodes(1, cpu=8)
-    queues.make("a", limit={"cpu": "8"})
+    queues.make("a", limit={"cpu": "2"})  # nobody else gets in before the deletion is known
     gang(namespace, "first", 2, queue=queues.name("a"))
     all_bound(namespace, "first", 2)
     queues.delete("a")
