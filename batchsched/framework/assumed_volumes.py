@@ -4,7 +4,9 @@ Kubernetes binds a claim, or provisions a volume for it, after the scheduling cy
 that the volume is promised, and that the claim has its node.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,12 @@ class AssumedVolumes:
         self._by_pod[pod] = promise
         self.claim_of.update(promise.volumes)
         self.node_of.update(promise.claims)
+
+    def take_over(self, before: Self, stands: Callable[[str], bool]) -> None:
+        """Take note of earlier promises of those pods, `namespace/name`, whose reservation stands."""
+        for pod, promise in before._by_pod.items():
+            if stands(pod):
+                self.assume(pod, promise)
 
     def of(self, pod: str) -> Promise:
         """Return what a pod, `namespace/name`, was promised; nothing where there is no promise."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from batchsched.cache.cache import PODS, Cache
 from batchsched.cache.feed import Feed
+from batchsched.framework.assumed_volumes import AssumedVolumes
 from batchsched.framework.binding import unreserve
 from batchsched.framework.nodes import NodeTable
 from batchsched.framework.pipeline import Pipeline
@@ -85,6 +86,7 @@ class Planner:
         self._past = Past({}, profile.usage_half_life_seconds)
         self._told = 0
         self._window = profile.session_window
+        self._promised = AssumedVolumes()
         self._feed = self._new_feed()
         self._scheduler = self._follower(Snapshot())
         self._in_flight: dict[str, Entity] = {}
@@ -100,6 +102,8 @@ class Planner:
     def _follower(self, snapshot: Snapshot) -> Follower:
         snapshot = replace(snapshot, reservations=self.reservations)
         self._scheduler = Follower(snapshot, self.profile, self.pipeline, past=self._past, brief=False)
+        self.table.assumed.take_over(self._promised, self._cache.is_assumed)
+        self._promised = self.table.assumed
         return self._scheduler
 
     @property
@@ -187,7 +191,7 @@ class Planner:
 
     def remember(self, before: "Planner") -> None:
         """Take over from the planner that this one stands in for what queues used lately, and what was promised."""
-        self.reservations = before.reservations
+        self.reservations, self._promised = before.reservations, before._promised
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
     def recall(self, past: Past) -> None:

@@ -8,10 +8,13 @@ import pytest
 from batchsched.errors import BindFailed
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
 from batchsched.model.decision import to_json, without_telemetry
+from batchsched.model.pod import Pod
 from batchsched.model.snapshot import Snapshot
+from batchsched.model.volume import ClaimSource, Volume
 from batchsched.session.decide import decide
 from batchsched.session.follow import Follower
 from tests.cache.objects import leaving
+from tests.plugins.storage import claim, storage_class, volume
 from tests.service.town import Town, with_plugin
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod, profile
 from tests.session.test_backfill import running
@@ -291,3 +294,32 @@ async def test_head_that_rests_keeps_its_start_from_gangs_that_come_later(select
     await town.turns(2)
     assert "solo-0" not in town.bound
     assert [one.pod_group for one in town.planner.reservations] == ["team/head"]
+
+
+def claiming(name: str, claim: str) -> Pod:
+    source = ClaimSource(claim_name=claim)
+    return pod(name, spec={"volumes": (Volume(name="data", persistent_volume_claim=source),)})
+
+
+async def test_volume_that_was_promised_is_no_other_pods_after_the_tables_were_made_anew():
+    town = Town(cluster(nodes(1)))
+    stored = [storage_class(provisioner="kubernetes.io/no-provisioner"), volume("disk")]
+    stored += [claim(name, metadata={"namespace": "team"}) for name in ("data", "more")]
+    for one in stored:
+        town.cache.put(one)
+    town.make([claiming("first", "data")])
+    planner, now = town.planner, town.clock.now()
+    planner.sync(now)
+    work = planner.begin(now)
+    assert work is not None
+    assert [one.places[0][0].name for one in planner.finish(work(), now)] == ["first"]
+    before = planner.table
+    town.cache.put(volume("broken", phase="Failed"))
+    town.make([claiming("second", "more")])
+    planner.sync(now)
+    work = planner.begin(now)
+    assert work is not None
+    (refusal,) = work().refusals
+    assert planner.table is not before
+    assert refusal.pod_group == "team/second"
+    assert "persistent volumes to bind" in refusal.message
