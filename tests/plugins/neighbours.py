@@ -1,19 +1,20 @@
 """Small clusters with labels, and pods that care for each other: builders and hypothesis strategies."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import msgspec
 import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Candidate, Row, Sense
 from batchsched.framework.nodes import LEADING, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import BoolArray, Verdict
+from batchsched.framework.status import BoolArray, Code, Verdict
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 from batchsched.model.policy import Namespace, Service
@@ -173,6 +174,47 @@ def walk(plugin: Any, world: World, random: Random, reach: BoolArray) -> tuple[n
     for c, (g, _, _) in enumerate(classes):
         taken[g] |= int(placed[c].any())
     return placed, taken
+
+
+def asking(plugin: Any, world: World, table: NodeTable) -> tuple[Pod, PodClass, CycleState]:
+    """The first pod that waits, its class, and what a plugin that has something to say of it kept at PreFilter."""
+    pod, state = world.gangs[0].classes[0][0], CycleState()
+    one = class_of(table, pod)
+    assume(plugin.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
+    return pod, one, state
+
+
+def judged_as_one_by_one(plugin: Any, world: World, data: st.DataObject) -> None:
+    """See that a plugin says of all nodes at once, and of some in any order, what it says of each alone."""
+    table = world.table()
+    _, one, state = asking(plugin, world, table)
+    whole = plugin.filter(one, table.all(), state)
+    chosen = np.asarray(data.draw(st.permutations(range(len(world.nodes)))), np.int32)
+    some = plugin.filter(one, table.some(chosen), state)
+    for place, at in enumerate(chosen.tolist()):
+        alone = plugin.filter(one, table.one(at), state)
+        assert alone.reasons_at(0) == whole.reasons_at(at) == some.reasons_at(place)
+        assert alone.unresolvable[0] == whole.unresolvable[at] == some.unresolvable[place]
+
+
+def come_and_go(
+    plugin: Any, world: World, table: NodeTable, one: PodClass, state: CycleState, random: Random
+) -> Iterator[None]:
+    """Let pods come and go on nodes, one each time, and the plugin hear of it."""
+    present = list(world.bound)
+    for number in range(8):
+        if present and random.random() < 0.4:
+            pod, at = present.pop(random.randrange(len(present)))
+            take(table, pod)
+            plugin.remove_pod(one, pod, at, table, state)
+        else:
+            waiting = [pod for gang in world.gangs for pod, _ in gang.classes]
+            pod, at = random.choice(waiting), random.randrange(len(world.nodes))
+            pod = msgspec.structs.replace(pod, metadata=_named(pod, f"late{number}"))
+            put(table, pod, at)
+            present.append((pod, at))
+            plugin.add_pod(one, pod, at, table, state)
+        yield
 
 
 def _named(one: Pod, name: str) -> Any:

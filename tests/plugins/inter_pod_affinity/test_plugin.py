@@ -1,9 +1,7 @@
 """InterPodAffinity at its points."""
 
-import msgspec
-import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -133,40 +131,16 @@ def test_arguments_that_make_no_sense_are_refused(args):
 @pytest.mark.properties
 @given(nb.worlds(nb.social_pods), st.data())
 def test_all_nodes_at_once_are_judged_as_one_by_one(world, data):
-    table = world.table()
-    one = nb.class_of(table, world.gangs[0].classes[0][0])
-    state = CycleState()
-    assume(PLUGIN.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
-    whole = PLUGIN.filter(one, table.all(), state)
-    chosen = np.asarray(data.draw(st.permutations(range(len(world.nodes)))), np.int32)
-    some = PLUGIN.filter(one, table.some(chosen), state)
-    for place, at in enumerate(chosen.tolist()):
-        alone = PLUGIN.filter(one, table.one(at), state)
-        assert alone.reasons_at(0) == whole.reasons_at(at) == some.reasons_at(place)
-        assert alone.unresolvable[0] == whole.unresolvable[at] == some.unresolvable[place]
+    nb.judged_as_one_by_one(PLUGIN, world, data)
 
 
 @pytest.mark.properties
 @given(nb.worlds(nb.social_pods), st.randoms(use_true_random=False))
 def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, random):
     table = world.table()
-    asking = world.gangs[0].classes[0][0]
-    one, state = nb.class_of(table, asking), CycleState()
-    assume(PLUGIN.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
-    present = list(world.bound)
-    for number in range(8):
-        if present and random.random() < 0.4:
-            pod, at = present.pop(random.randrange(len(present)))
-            nb.take(table, pod)
-            PLUGIN.remove_pod(one, pod, at, table, state)
-        else:
-            pod = random.choice([pod for gang in world.gangs for pod, _ in gang.classes])
-            meta = msgspec.structs.replace(pod.metadata, name=f"late{number}")
-            pod, at = msgspec.structs.replace(pod, metadata=meta), random.randrange(len(world.nodes))
-            nb.put(table, pod, at)
-            present.append((pod, at))
-            PLUGIN.add_pod(one, pod, at, table, state)
-        kept, afresh = PLUGIN.filter(one, table.all(), state), nb.verdict(PLUGIN, table, asking)
+    pod, one, state = nb.asking(PLUGIN, world, table)
+    for _ in nb.come_and_go(PLUGIN, world, table, one, state, random):
+        kept, afresh = PLUGIN.filter(one, table.all(), state), nb.verdict(PLUGIN, table, pod)
         assert kept.fits.tolist() == afresh.fits.tolist()
 
 

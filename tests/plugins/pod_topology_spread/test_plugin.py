@@ -1,7 +1,7 @@
 """PodTopologySpread at its points."""
 
-import msgspec
-import numpy as np
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -116,42 +116,19 @@ def test_the_emptiest_zone_scores_highest_and_unlabelled_nodes_nothing():
 @pytest.mark.properties
 @given(nb.worlds(nb.spread_pods), st.data())
 def test_all_nodes_at_once_are_judged_as_one_by_one(world, data):
-    table = world.table()
-    one = nb.class_of(table, world.gangs[0].classes[0][0])
-    state = CycleState()
-    assume(PLUGIN.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
-    together = PLUGIN.filter(one, table.all(), state)
-    chosen = np.asarray(data.draw(st.permutations(range(len(world.nodes)))), np.int32)
-    some = PLUGIN.filter(one, table.some(chosen), state)
-    for place, at in enumerate(chosen.tolist()):
-        alone = PLUGIN.filter(one, table.one(at), state)
-        assert alone.reasons_at(0) == together.reasons_at(at) == some.reasons_at(place)
-        assert alone.unresolvable[0] == together.unresolvable[at] == some.unresolvable[place]
+    nb.judged_as_one_by_one(PLUGIN, world, data)
 
 
 @pytest.mark.properties
 @given(nb.worlds(nb.spread_pods), st.randoms(use_true_random=False))
 def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, random):
     table = world.table()
-    asking = world.gangs[0].classes[0][0]
-    one, state = nb.class_of(table, asking), CycleState()
-    assume(PLUGIN.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
+    pod, one, state = nb.asking(PLUGIN, world, table)
     # Where kube-scheduler counts otherwise than at first: the selector `{}`, and pods that are being deleted.
     assume(not any(spread.constraint.selection.empty for spread in state.read(SPREADS)))
-    present = [(pod, at) for pod, at in world.bound if not pod.terminating]
-    for number in range(8):
-        if present and random.random() < 0.4:
-            pod, at = present.pop(random.randrange(len(present)))
-            nb.take(table, pod)
-            PLUGIN.remove_pod(one, pod, at, table, state)
-        else:
-            pod = random.choice([pod for gang in world.gangs for pod, _ in gang.classes])
-            meta = msgspec.structs.replace(pod.metadata, name=f"late{number}")
-            pod, at = msgspec.structs.replace(pod, metadata=meta), random.randrange(len(world.nodes))
-            nb.put(table, pod, at)
-            present.append((pod, at))
-            PLUGIN.add_pod(one, pod, at, table, state)
-        kept, afresh = PLUGIN.filter(one, table.all(), state), nb.verdict(PLUGIN, table, asking)
+    staying = replace(world, bound=tuple(place for place in world.bound if not place[0].terminating))
+    for _ in nb.come_and_go(PLUGIN, staying, table, one, state, random):
+        kept, afresh = PLUGIN.filter(one, table.all(), state), nb.verdict(PLUGIN, table, pod)
         assert kept.refused.tolist() == afresh.refused.tolist()
 
 
