@@ -65,6 +65,10 @@ class PreFilterAnswer:
     nodes: frozenset[str] | None = None
 
 
+ASK_FILTER: Final = PreFilterAnswer()
+SKIP_FILTER: Final = PreFilterAnswer(SKIP)
+
+
 @dataclass(frozen=True, slots=True)
 class PermitAnswer:
     """A Permit's answer: Success, a refusal, or Wait with the seconds it may last."""

@@ -15,12 +15,12 @@ from batchsched.framework.answers import POINTS
 from batchsched.framework.guard import name_of
 from batchsched.framework.status import (
     SKIP,
+    SKIP_FILTER,
     SUCCESS,
     Code,
     IntArray,
     PermitAnswer,
     PostFilterAnswer,
-    PreFilterAnswer,
     Status,
     Verdict,
 )
@@ -64,7 +64,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "snapshot_label_keys": lambda *_: frozenset(),
     "preenqueue": lambda *_: SUCCESS,
     "key": lambda *_: 0,
-    "prefilter": lambda *_: PreFilterAnswer(SKIP),
+    "prefilter": lambda *_: SKIP_FILTER,
     "add_pod": lambda *_: None,
     "remove_pod": lambda *_: None,
     "filter": _all_fit,

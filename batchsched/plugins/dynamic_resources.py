@@ -20,7 +20,7 @@ from batchsched.framework.points import (
 )
 from batchsched.framework.scan import Scan
 from batchsched.framework.state import CycleState, StateKey
-from batchsched.framework.status import SKIP, Code, IntArray, PostFilterAnswer, PreFilterAnswer, Status
+from batchsched.framework.status import SKIP_FILTER, Code, IntArray, PostFilterAnswer, PreFilterAnswer, Status
 from batchsched.model.custom import Part
 from batchsched.model.pod import Pod
 
@@ -65,7 +65,7 @@ class DynamicResources(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         state.write(ASKED, True)
-        return PreFilterAnswer(SKIP)
+        return SKIP_FILTER
 
     @override
     def postfilter(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> PostFilterAnswer:

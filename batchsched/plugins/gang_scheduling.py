@@ -12,7 +12,7 @@ from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Reso
 from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import SKIP, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status
+from batchsched.framework.status import SKIP_FILTER, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status
 from batchsched.model.pod import POD_GROUP_LABEL, Pod
 from batchsched.model.podgroup import PodGroup
 
@@ -34,7 +34,7 @@ class GangScheduling:
         """Refuse a gang with fewer pods than its minimum. There is no Filter to prepare."""
         gang = nodes.table.gang_of(pod.pod)
         if gang is None or gang.possible:
-            return PreFilterAnswer(SKIP)
+            return SKIP_FILTER
         if gang.existing < gang.minimum:
             reason = NOT_ENOUGH.format(existing=gang.existing, minimum=gang.minimum)
         else:

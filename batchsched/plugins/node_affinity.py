@@ -30,7 +30,16 @@ from batchsched.framework.points import (
     SignaturePlugin,
 )
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import SKIP, SUCCESS, Code, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.framework.status import (
+    SKIP,
+    SKIP_FILTER,
+    SUCCESS,
+    Code,
+    IntArray,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
 from batchsched.model.affinity import NodeAffinity as Affinity
 from batchsched.model.affinity import PreferredSchedulingTerm
 from batchsched.model.custom import Part
@@ -95,7 +104,7 @@ class NodeAffinity(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         must = _required(pod.pod)
         if must is None and self._enforced is None and pod.pod.spec.node_selector is None:
-            return PreFilterAnswer(SKIP)
+            return SKIP_FILTER
         names = _names(must.node_selector_terms) if must else None
         if names is not None and not names:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (CONFLICT,)))

@@ -17,7 +17,7 @@ from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
 from batchsched.framework.state import CycleState, StateKey
-from batchsched.framework.status import SKIP, PreFilterAnswer, Verdict
+from batchsched.framework.status import ASK_FILTER, SKIP_FILTER, PreFilterAnswer, Verdict
 from batchsched.model.node import Node
 from batchsched.model.pod import Pod
 
@@ -48,9 +48,9 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         required = required_features(pod.pod)
         if not required:
-            return PreFilterAnswer(SKIP)
+            return SKIP_FILTER
         state.write(REQUIRED, required)
-        return PreFilterAnswer()
+        return ASK_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:

@@ -27,7 +27,15 @@ from batchsched.framework.points import (
     SignaturePlugin,
 )
 from batchsched.framework.state import CycleState, StateKey
-from batchsched.framework.status import SKIP, BoolArray, IndexArray, IntArray, PreFilterAnswer, Verdict
+from batchsched.framework.status import (
+    ASK_FILTER,
+    SKIP_FILTER,
+    BoolArray,
+    IndexArray,
+    IntArray,
+    PreFilterAnswer,
+    Verdict,
+)
 from batchsched.model.pod import Pod
 
 TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
@@ -60,7 +68,7 @@ class NodePorts(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         wanted = host_ports(pod.pod)
         state.write(WANTED, wanted)
-        return PreFilterAnswer() if wanted else PreFilterAnswer(SKIP)
+        return ASK_FILTER if wanted else SKIP_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:

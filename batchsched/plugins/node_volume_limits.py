@@ -28,7 +28,14 @@ from batchsched.framework.points import (
     SignaturePlugin,
 )
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import SKIP, IndexArray, IntArray, PreFilterAnswer, Verdict
+from batchsched.framework.status import (
+    ASK_FILTER,
+    SKIP_FILTER,
+    IndexArray,
+    IntArray,
+    PreFilterAnswer,
+    Verdict,
+)
 from batchsched.framework.storage import (
     Storage,
     claim_class,
@@ -86,7 +93,7 @@ class NodeVolumeLimits(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         attachable = any(volume.attachable for volume in pod.pod.spec.volumes or ())
-        return PreFilterAnswer() if attachable else PreFilterAnswer(SKIP)
+        return ASK_FILTER if attachable else SKIP_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:

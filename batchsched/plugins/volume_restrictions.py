@@ -29,7 +29,8 @@ from batchsched.framework.points import (
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import (
-    SKIP,
+    ASK_FILTER,
+    SKIP_FILTER,
     SUCCESS,
     BoolArray,
     Code,
@@ -118,7 +119,7 @@ class VolumeRestrictions(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if not pod.pod.spec.volumes:
-            return PreFilterAnswer(SKIP)
+            return SKIP_FILTER
         known = nodes.table.beside("claims", _claims)
         names = tuple(_claim_names(pod.pod))
         for name in names:
@@ -129,7 +130,7 @@ class VolumeRestrictions(
         uses = sum(bool(nodes.pods.claim_users.get(claim)) for claim in claims)
         found = Conflicts(disks_of(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses)
         state.write(CONFLICTS, found)
-        return PreFilterAnswer() if found.disks or found.uses else PreFilterAnswer(SKIP)
+        return ASK_FILTER if found.disks or found.uses else SKIP_FILTER
 
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:

@@ -18,7 +18,15 @@ from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
 from batchsched.framework.state import CycleState, StateKey
-from batchsched.framework.status import SKIP, BoolArray, Code, PreFilterAnswer, Status, Verdict
+from batchsched.framework.status import (
+    ASK_FILTER,
+    SKIP_FILTER,
+    BoolArray,
+    Code,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
 from batchsched.framework.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     Storage,
@@ -81,7 +89,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
         found: list[Requirement] = []
         names = _claim_names(pod.pod)
         if not names:
-            return PreFilterAnswer(SKIP)
+            return SKIP_FILTER
         storage = storage_of(nodes.table)
         try:
             for name in names:
@@ -91,7 +99,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
         except _Refused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         state.write(REQUIREMENTS, tuple(found))
-        return PreFilterAnswer() if found else PreFilterAnswer(SKIP)
+        return ASK_FILTER if found else SKIP_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:

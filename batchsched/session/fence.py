@@ -25,8 +25,10 @@ class Fence:
     def of(cls, scene: Scene, gang: Gang) -> "Fence":
         """Return the fence of a gang: open, but where members run already."""
         group = gang.members.group
+        if group is None:  # a pod alone keeps to no level
+            return cls(scene.levels.domains, {}, {})
         choices = {-1: scene.levels.of(group)} | dict(enumerate(scene.levels.of_subgroups(group)))
-        names = {-1: ""} | {at: sub.name for at, sub in enumerate(group.spec.sub_groups if group else ())}
+        names = {-1: ""} | {at: sub.name for at, sub in enumerate(group.spec.sub_groups)}
         levels = {at: choice.required for at, choice in choices.items() if choice.required != NONE}
         pins = {at: pinned(scene, gang.members, level, names[at]) for at, level in levels.items()}
         return cls(scene.levels.domains, levels, pins)

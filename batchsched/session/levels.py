@@ -4,6 +4,7 @@ A level is named by its name; foreign PodGroups name it by its node label, which
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -23,6 +24,9 @@ class LevelChoice:
 
     required: int = NONE
     preferred: int = NONE
+
+
+ANYWHERE: Final = LevelChoice()
 
 
 class Levels:
@@ -64,7 +68,7 @@ class Levels:
           UnknownLevel: the topology or a level does not exist.
         """
         if group is None or group.spec.topology is None:
-            return LevelChoice()
+            return ANYWHERE
         topology = group.spec.topology
         return self._choice(topology.name, topology.required, topology.preferred)
 
@@ -80,7 +84,7 @@ class Levels:
         choices = []
         for sub in group.spec.sub_groups:
             if sub.topology is None:
-                choices.append(LevelChoice())
+                choices.append(ANYWHERE)
             else:
                 name = sub.topology.name or inherited
                 choices.append(self._choice(name, sub.topology.required, sub.topology.preferred))

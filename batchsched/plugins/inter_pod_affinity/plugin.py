@@ -26,7 +26,9 @@ from batchsched.framework.points import (
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import (
+    ASK_FILTER,
     SKIP,
+    SKIP_FILTER,
     SUCCESS,
     BoolArray,
     IntArray,
@@ -114,12 +116,12 @@ class InterPodAffinity(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if nobody_cares(nodes.table, pod.pod):
-            return PreFilterAnswer(SKIP)
+            return SKIP_FILTER
         needs = count_needs(nodes.table, pod.pod)
         if not needs.affinity and not needs.anti_affinity and not needs.enemies.any():
-            return PreFilterAnswer(SKIP)
+            return SKIP_FILTER
         state.write(NEEDS, needs)
-        return PreFilterAnswer(SUCCESS)
+        return ASK_FILTER
 
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:

@@ -25,7 +25,16 @@ from batchsched.framework.points import (
     SnapshotLabelsPlugin,
 )
 from batchsched.framework.state import CycleState, StateKey
-from batchsched.framework.status import SKIP, SUCCESS, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.framework.status import (
+    ASK_FILTER,
+    SKIP,
+    SKIP_FILTER,
+    SUCCESS,
+    IntArray,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
 from batchsched.framework.workloads import controller_of, default_label_keys
 from batchsched.model.affinity import TopologySpreadConstraint
 from batchsched.model.pod import Pod
@@ -110,9 +119,9 @@ class PodTopologySpread(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         asked = wishes.constraints_of(pod.pod, wishes.DO_NOT_SCHEDULE, self._required, nodes.table)
         if not asked:
-            return PreFilterAnswer(SKIP)
+            return SKIP_FILTER
         state.write(SPREADS, count_spreads(nodes.table, pod.pod, asked))
-        return PreFilterAnswer(SUCCESS)
+        return ASK_FILTER
 
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:

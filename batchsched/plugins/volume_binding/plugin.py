@@ -26,7 +26,9 @@ from batchsched.framework.points import (
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import (
+    ASK_FILTER,
     SKIP,
+    SKIP_FILTER,
     SUCCESS,
     Code,
     IndexArray,
@@ -107,9 +109,9 @@ class VolumeBinding(
         except Refused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if claims is None:
-            return PreFilterAnswer(SKIP)
+            return SKIP_FILTER
         state.write(CLAIMS, claims)
-        return PreFilterAnswer()
+        return ASK_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
