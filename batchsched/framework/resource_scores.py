@@ -1,4 +1,4 @@
-"""What the two resource-scoring plugins share: the arguments, and allocatable and requested resource by resource."""
+"""What the two resource-scoring plugins share: the arguments, and what a class asks of each resource that counts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from pydantic import Field
 
-from batchsched.framework.nodes import Nodes
+from batchsched.framework.nodes import Nodes, NodeTable
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.status import IntArray
 from batchsched.model.custom import Part
@@ -28,62 +28,67 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Load:
-    """One resource on n nodes.
+class Demand:
+    """What a class asks of one resource that counts in its score.
 
     Args:
       weight: in the score.
-      capacity: [n] allocatable; where it is 0 the resource is left out of the node's score.
-      taken: [n] requested by the pods that are there.
       asked: what the pod asks for.
+      column: of the resource in the node table.
+      assumed: its column in the requests with the defaults that scoring assumes; None: these do not count.
     """
 
     weight: int
-    capacity: IntArray
-    taken: IntArray
     asked: int
+    column: int
+    assumed: int | None
 
-    @property
-    def everywhere(self) -> bool:
-        """True when all nodes have some of it."""
-        return int(np.count_nonzero(self.capacity)) == len(self.capacity)
+    def capacity(self, nodes: Nodes) -> IntArray:
+        """[n] allocatable; where it is 0 the resource is left out of the node's score."""
+        return nodes.table.allocatable[nodes.where, self.column]
+
+    def taken(self, nodes: Nodes) -> IntArray:
+        """[n] requested by the pods that are there."""
+        if self.assumed is None:
+            return nodes.table.requested[nodes.where, self.column]
+        return nodes.table.nonzero[nodes.where, self.assumed]
 
 
-def loads(pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec], *, nonzero: bool) -> list[Load]:
-    """Return the loads of those resources that count: scalar ones only where the pod asks for them.
+Demands = tuple[Demand, ...]
+
+
+def everywhere(capacity: IntArray) -> bool:
+    """Tell whether all [n] nodes have some of a resource."""
+    return int(np.count_nonzero(capacity)) == len(capacity)
+
+
+def demands(pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool) -> Demands:
+    """Return what counts in a score: scalar resources only where the pod asks for them.
 
     Args:
       pod: the class to place.
-      nodes: n nodes.
+      table: the nodes.
       resources: those that the arguments name, in their order.
       nonzero: count the defaults that scoring assumes for containers without cpu or memory requests.
 
     Source: `calculateResourceAllocatableRequest` of kube-scheduler's plugins/noderesources.
     """
-    table, where = nodes.table, nodes.where
-    column = table.column
-    asked = asked_amounts(pod, nodes, resources, nonzero=nonzero)
-    found = []
-    for resource, amount in zip(resources, asked, strict=True):
-        if resource.name not in column or not (resource.name in NATIVE or is_scalar(resource.name)):
-            continue
-        if amount or resource.name in NATIVE:
-            second = NONZERO_COLUMN.get(resource.name) if nonzero else None
-            at = column[resource.name]
-            # One column of the nodes looked at, and not all columns first.
-            taken = table.requested[where, at] if second is None else table.nonzero[where, second]
-            found.append(Load(resource.weight, table.allocatable[where, at], taken, amount))
-    return found
+    asked = asked_amounts(pod, table, resources, nonzero=nonzero)
+    return tuple(
+        Demand(one.weight, amount, table.column[one.name], NONZERO_COLUMN.get(one.name) if nonzero else None)
+        for one, amount in zip(resources, asked, strict=True)
+        if one.name in table.column and (one.name in NATIVE or (amount and is_scalar(one.name)))
+    )
 
 
 def asked_amounts(
-    pod: PodClass, nodes: Nodes, resources: Sequence[ResourceSpec], *, nonzero: bool
+    pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
     """Return what the pod counts for in a score, resource by resource."""
     if nonzero and pod.pod.spec.resources is not None:
         amounts = scored_requests(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
-    column = nodes.table.column
+    column = table.column
     assumed = NONZERO_COLUMN if nonzero else {}
     found: list[int] = []
     for one in resources:

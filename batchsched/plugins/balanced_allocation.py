@@ -1,6 +1,6 @@
 """NodeResourcesBalancedAllocation: a node whose resources are used evenly wastes none of them."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import ClassVar, Final
 
 import numpy as np
@@ -10,13 +10,23 @@ from typing_extensions import override
 from batchsched.framework.nodes import Nodes
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import PreScorePlugin, Reach, ScorePlugin, SignaturePlugin
-from batchsched.framework.resource_scores import CPU_AND_MEMORY, Load, ResourceSpec, asked_amounts, loads
-from batchsched.framework.state import CycleState
+from batchsched.framework.resource_scores import (
+    CPU_AND_MEMORY,
+    Demands,
+    ResourceSpec,
+    asked_amounts,
+    demands,
+    everywhere,
+)
+from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import SKIP, SUCCESS, FloatArray, IntArray, Status
 from batchsched.model.custom import Part
 from batchsched.model.pod import Pod
 from batchsched.model.requests import stated
 
+DEMANDS: Final = StateKey[Demands]("NodeResourcesBalancedAllocation/demands")
+WITHOUT_AND_WITH: Final = np.array(((0,), (1,)))
+"""[2, 1] how often the pod counts."""
 MIDDLE: Final = 50
 """The score of a node whose balance the pod does not change is 75: half the way from here to the top."""
 
@@ -47,31 +57,36 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        state.write(DEMANDS, self._demands(pod, nodes))
         # A pod that requests nothing changes no balance; scoring it would send all such pods to one node.
-        return SUCCESS if any(asked_amounts(pod, nodes, self.args.resources, nonzero=False)) else SKIP
+        return SUCCESS if any(asked_amounts(pod, nodes.table, self.args.resources, nonzero=False)) else SKIP
+
+    def _demands(self, pod: PodClass, nodes: Nodes) -> Demands:
+        return demands(pod, nodes.table, self.args.resources, nonzero=False)
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        found = loads(pod, nodes, self.args.resources, nonzero=False)
-        if not found:
+        asked = state.read(DEMANDS) if state.has(DEMANDS) else self._demands(pod, nodes)
+        if not asked:
             return np.full(len(nodes), MIDDLE + MIDDLE // 2, np.int64)
-        before, after = balance(found)
+        before, after = balance(asked, nodes)
         gain: IntArray = after - before
         return MIDDLE + (MIDDLE + gain) // 2
 
 
-def balance(found: Sequence[Load]) -> IntArray:
+def balance(asked: Demands, nodes: Nodes) -> IntArray:
     """[2, n] 100 less the standard deviation of the used fractions, in whole percent, without the pod and with it.
 
     Rounded down. Sums run in the order of the resources, so that they round as the original's do.
     """
+    capacities = [one.capacity(nodes) for one in asked]
     fractions = [
-        np.minimum((load.taken + np.array(((0,), (load.asked,)))) / np.maximum(load.capacity, 1), 1.0)
-        for load in found
+        np.minimum((one.taken(nodes) + one.asked * WITHOUT_AND_WITH) / np.maximum(capacity, 1), 1.0)
+        for one, capacity in zip(asked, capacities, strict=True)
     ]
-    if len(found) == 2 and all(load.everywhere for load in found):
+    if len(asked) == 2 and all(everywhere(capacity) for capacity in capacities):
         return _percent(np.abs(fractions[0] - fractions[1]) / 2)
-    there = np.stack([load.capacity > 0 for load in found])[:, np.newaxis]
+    there = np.stack([capacity > 0 for capacity in capacities])[:, np.newaxis]
     used = np.where(there, np.stack(fractions), 0.0)
     count = np.maximum(there.sum(axis=0), 1)
     mean = _sum(used) / count
@@ -83,7 +98,7 @@ def balance(found: Sequence[Load]) -> IntArray:
 
 
 def _percent(deviation: FloatArray) -> IntArray:
-    return np.asarray((1 - deviation) * 100, np.float64).astype(np.int64)
+    return ((1 - deviation) * 100).astype(np.int64)
 
 
 def _sum(rows: FloatArray) -> FloatArray:

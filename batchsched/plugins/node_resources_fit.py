@@ -31,13 +31,22 @@ from batchsched.framework.points import (
 )
 from batchsched.framework.resource_scores import (
     CPU_AND_MEMORY,
-    Load,
+    Demands,
     ResourceSpec,
+    demands,
+    everywhere,
     is_extended,
-    loads,
 )
 from batchsched.framework.state import CycleState, StateKey
-from batchsched.framework.status import SUCCESS, IndexArray, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.framework.status import (
+    ASK_FILTER,
+    SUCCESS,
+    IndexArray,
+    IntArray,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
 from batchsched.framework.utilization import (
     MAX_UTILIZATION,
     UtilizationShapePoint,
@@ -103,6 +112,7 @@ class Need:
 
 
 NEED: Final = StateKey[Need]("NodeResourcesFit/need")
+DEMANDS: Final = StateKey[Demands]("NodeResourcesFit/demands")
 
 
 class NodeResourcesFit(
@@ -138,7 +148,7 @@ class NodeResourcesFit(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         state.write(NEED, self._need(pod, nodes.table))
-        return PreFilterAnswer()
+        return ASK_FILTER
 
     def _need(self, pod: PodClass, table: NodeTable) -> Need:
         amounts = np.where(pod.requests > 0, pod.requests, NEVER)
@@ -183,32 +193,38 @@ class NodeResourcesFit(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        state.write(DEMANDS, self._demands(pod, nodes))
         return SUCCESS
+
+    def _demands(self, pod: PodClass, nodes: Nodes) -> Demands:
+        return demands(pod, nodes.table, self._strategy.resources, nonzero=True)
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
-        weights = np.zeros(len(nodes), np.int64)
-        for load in loads(pod, nodes, self._strategy.resources, nonzero=True):
-            if self._line is None and load.everywhere:
-                total += self._score(load, load.capacity) * load.weight
-                weights += load.weight
+        weights: IntArray | int = 0
+        for one in state.read(DEMANDS) if state.has(DEMANDS) else self._demands(pod, nodes):
+            capacity, taken = one.capacity(nodes), one.taken(nodes) + one.asked
+            if self._line is None and everywhere(capacity):
+                total += self._score(taken, capacity) * one.weight
+                weights += one.weight
                 continue
-            there = load.capacity > 0
-            scores = self._score(load, np.where(there, load.capacity, 1))
+            there = capacity > 0
+            scores = self._score(taken, np.where(there, capacity, 1))
             # A resource that scores nothing on the broken line does not pull the others down.
             counts = there & (scores > 0) if self._line is not None else there
-            total += np.where(counts, scores * load.weight, 0)
-            weights += np.where(counts, load.weight, 0)
+            total += np.where(counts, scores * one.weight, 0)
+            weights = weights + np.where(counts, one.weight, 0)
         divisor = np.maximum(weights, 1)
         if self._line is not None:
             return np.floor(total / divisor + 0.5).astype(np.int64)
         return total // divisor
 
-    def _score(self, load: Load, capacity: IntArray) -> IntArray:
-        taken = load.taken + load.asked
+    def _score(self, taken: IntArray, capacity: IntArray) -> IntArray:
+        """[n] Score one resource; `taken` counts the pod."""
         if self._strategy.type is StrategyType.LEAST_ALLOCATED:
-            return np.where(taken > capacity, 0, (capacity - taken) * MAX_UTILIZATION // capacity)
+            left: IntArray = np.maximum(capacity - taken, 0)
+            return left * MAX_UTILIZATION // capacity
         used = np.minimum(taken, capacity) * MAX_UTILIZATION // capacity
         return used if self._line is None else self._line[used]
 

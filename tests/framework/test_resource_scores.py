@@ -4,9 +4,9 @@ from batchsched.framework.resource_scores import (
     CPU_AND_MEMORY,
     ResourceSpec,
     asked_amounts,
+    demands,
     is_extended,
     is_scalar,
-    loads,
 )
 from tests.plugins.cluster import class_of, node, pod, table
 
@@ -33,17 +33,17 @@ def test_kinds_of_resources(resource, extended, scalar):
 def test_scalar_resources_count_only_where_they_are_asked_for():
     made = table([node("n", {GPU.name: "4"})])
     resources = (*CPU_AND_MEMORY, GPU, ResourceSpec(name="pods"), ResourceSpec(name="nobody.has/it"))
-    assert len(loads(class_of(made, pod()), made.all(), resources, nonzero=True)) == 2
-    found = loads(class_of(made, pod(requests={GPU.name: "1"})), made.all(), resources, nonzero=True)
-    assert [(load.weight, load.asked, load.capacity.tolist()) for load in found[2:]] == [(5, 1, [4])]
+    assert len(demands(class_of(made, pod()), made, resources, nonzero=True)) == 2
+    found = demands(class_of(made, pod(requests={GPU.name: "1"})), made, resources, nonzero=True)
+    assert [(one.weight, one.asked, one.capacity(made.all()).tolist()) for one in found[2:]] == [(5, 1, [4])]
 
 
 def test_defaults_stand_in_for_missing_requests_only_where_they_are_wanted():
     made = table([node("n")], {"n": [pod("a")]})
     wish = class_of(made, pod())
-    assert asked_amounts(wish, made.all(), CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
-    assert asked_amounts(wish, made.all(), CPU_AND_MEMORY, nonzero=False) == (0, 0)
-    assert [load.taken.tolist() for load in loads(wish, made.all(), CPU_AND_MEMORY, nonzero=True)] == [
+    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
+    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (0, 0)
+    assert [one.taken(made.all()).tolist() for one in demands(wish, made, CPU_AND_MEMORY, nonzero=True)] == [
         [100],
         [200 * MEBIBYTE],
     ]
@@ -52,5 +52,5 @@ def test_defaults_stand_in_for_missing_requests_only_where_they_are_wanted():
 def test_pod_level_requests_count_without_defaults_and_not_with_them():
     made = table([node("n")])
     wish = class_of(made, pod(resources={"requests": {"cpu": "2", "memory": "1Gi"}}))
-    assert asked_amounts(wish, made.all(), CPU_AND_MEMORY, nonzero=False) == (2000, 1024 * MEBIBYTE)
-    assert asked_amounts(wish, made.all(), CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
+    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (2000, 1024 * MEBIBYTE)
+    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
