@@ -236,11 +236,13 @@ def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
 
 def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
     """[n] Return an answer that has one score from 0 to 100 for each of `count` nodes."""
-    made = ask(plugin, point, np.asarray, answer)
-    whole = made.shape == (count,) and (not count or made.dtype.kind in "iu")
-    if not whole or (count and not 0 <= np.minimum.reduce(made) <= np.maximum.reduce(made) <= MAX_SCORE):
-        raise PluginError(name_of(plugin), point, f"expected {count} whole numbers from 0 to {MAX_SCORE}")
-    return made.astype(np.int64)
+    given = ask(plugin, point, np.asarray, answer)
+    if given.shape == (count,) and (not count or given.dtype.kind in "iu"):
+        made = given.astype(np.int64, copy=False)
+        # Read without its sign, a number below 0 is a large one.
+        if not count or np.maximum.reduce(made.view(np.uint64)) <= MAX_SCORE:
+            return made
+    raise PluginError(name_of(plugin), point, f"expected {count} whole numbers from 0 to {MAX_SCORE}")
 
 
 def permitted(plugin: object, answer: object) -> PermitAnswer:
