@@ -11,6 +11,8 @@ SHORT: Final = 64
 NOBODY: Final = -1
 """A move of the whole that happened to no node in particular: nodes joined, left or changed places."""
 
+NONE: Final = np.zeros(0, np.int32)
+
 
 class Moves:
     """A log of moves; what is too long ago is forgotten.
@@ -40,6 +42,8 @@ class Moves:
 
     def since(self, generation: int) -> IndexArray:
         """[k] the nodes to which something happened after a generation; ascending, each once."""
+        if generation == self.generation:
+            return NONE
         if generation < self._from:
             return np.arange(self._size, dtype=np.int32)
         moved = set(self._log[generation - self._from :])

@@ -37,7 +37,6 @@ class Scoring:
         Raises:
           PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
         """
-        feasible = standing.settled(feasible)
         nodes = table.these(feasible)
         self._prescore(asking, feasible, nodes, standing)
         skipped = asking.state.skip_score

@@ -123,8 +123,10 @@ class Ranked:
         self._stale |= not same
         for kind in self._kinds:
             moved = self._moved(kind, table)
-            kind.known[moved] = False
             # All that fitted before are known, but for those that moved.
+            if same and not len(moved):
+                continue
+            kind.known[moved] = False
             wanted = moved[self._inside[moved]] if same else feasible[~kind.known[feasible]]
             self._stale |= self._ask(kind, asking, wanted, table)
         if self._stale:
@@ -184,6 +186,7 @@ class Standing:
     def __init__(self) -> None:
         self._judged: dict[object, Judged] = {}
         self._ranked: Ranked | None = None
+        self._fits: BoolArray | None = None
         self._feasible = np.zeros(0, np.int32)
         self._prefiltered: tuple[int, CycleState] | None = None
         self._prescored: tuple[int, IndexArray, CycleState] | None = None
@@ -198,7 +201,7 @@ class Standing:
         self._prefiltered = table.changes.generation, lasting
 
     def prescored(self, table: NodeTable, feasible: IndexArray) -> CycleState | None:
-        """Return what PreScores wrote of the nodes that fit, `settled`, and need not be asked again; None: all are."""
+        """Return what PreScores wrote of the nodes that `fitting` told, and need not be asked again; None: all are."""
         known = self._prescored
         same = known is not None and known[0] == table.changes.generation and known[1] is feasible
         return known[2] if known is not None and same else None
@@ -227,19 +230,19 @@ class Standing:
             self._judged[plugin] = found
         return found
 
-    def settled(self, feasible: IndexArray) -> IndexArray:
-        """[n] Return the nodes that fit: the very array of the last time where they are the same."""
-        known = self._feasible
-        if len(known) != len(feasible) or not np.logical_and.reduce(known == feasible):
-            self._feasible = feasible
+    def fitting(self, fits: BoolArray) -> IndexArray:
+        """[n] Return the nodes that fit, of all N: the very array of the last time where they are the same."""
+        if self._fits is None or not np.logical_and.reduce(self._fits == fits):
+            self._fits, self._feasible = fits, np.flatnonzero(fits).astype(np.int32)
         return self._feasible
 
     def rank(
         self, scorers: tuple[Scorer, ...], asking: Asking, feasible: IndexArray, table: NodeTable
     ) -> IntArray:
-        """[n] Return the total of Score plugins whose reach is not the cluster, for the nodes that fit, `settled`.
+        """[n] Return the total of Score plugins whose reach is not the cluster, for the nodes that fit.
 
-        Nodes that do not fit are not asked about, nor do they count when scores are normalised.
+        They are the array that `fitting` returned: of any other that is asked again what stands of that one. Nodes that
+        do not fit are not asked about, nor do they count when scores are normalised.
         """
         if self._ranked is None or not self._ranked.same(scorers):
             self._ranked = Ranked(scorers, table)

@@ -184,7 +184,7 @@ class Podwise:
         standing = frame.standings.of(part.pod_class)
         allowed = trial.fence.allows(part.subgroup)
         scan = self._scan(frame.pipeline.scan(pod_class, frame.table, standing), pod_class, pod, allowed)
-        feasible = np.flatnonzero(scan.fits if allowed is None else scan.fits & allowed).astype(np.int32)
+        feasible = standing.fitting(scan.fits if allowed is None else scan.fits & allowed)
         if not len(feasible):
             if scan.fits.any():
                 trial.fenced = True

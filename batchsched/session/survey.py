@@ -93,7 +93,7 @@ class Survey:
                 lasting &= ~verdict.unresolvable
             score = no_score
             if self._scores and mask.any():
-                feasible = np.flatnonzero(mask).astype(np.int32)
+                feasible = standing.fitting(mask)
                 score[feasible] = frame.pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
             return Surveyed(
                 scan,

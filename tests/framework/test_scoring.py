@@ -39,7 +39,9 @@ def totals(plugin, *feasible):
     made, pipeline, standing = table([node(f"n{at}") for at in range(4)]), Pipeline([plugin]), Standing()
     wish = class_of(made, pod())
     return [
-        pipeline.score(wish, np.asarray(some, np.int32), made, CycleState(), standing).tolist()
+        pipeline.score(
+            wish, standing.fitting(np.isin(np.arange(4), some)), made, CycleState(), standing
+        ).tolist()
         for some in feasible
     ]
 

@@ -64,7 +64,7 @@ def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any
         scan.fit_error(),
         scan.plugins,
     ]
-    feasible = np.flatnonzero(scan.fits & chosen).astype(np.int32)
+    feasible = (standing or Standing()).fitting(scan.fits & chosen)
     if len(feasible):
         found.append(pipeline.score(wish, feasible, made, scan.state, standing).tolist())
     return found
@@ -196,7 +196,7 @@ class Undeclared(Watched):
 
 def look(pipeline, made, wish, standing):
     scan = pipeline.scan(wish, made, standing)
-    feasible = np.flatnonzero(scan.fits).astype(np.int32)
+    feasible = standing.fitting(scan.fits)
     return pipeline.score(wish, feasible, made, scan.state, standing).tolist()
 
 
