@@ -71,6 +71,7 @@ class Planner:
         self.profile = profile
         self.world = world or World(profile)
         self.pipeline: Pipeline = standard().pipeline(profile, self.world.outside)
+        self._surplus = _who_refuses_surplus(self.pipeline)
         self.taking_part: tuple[Entity, ...] = ()
         """Who took part in the last session."""
         self.queue = self._empty_queue()
@@ -229,7 +230,7 @@ class Planner:
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
                 rejection = Rejection()  # it tries again soon
             else:
-                rejection = self._rejection(refusal)
+                rejection = rejection_of(refusal, self.pipeline) if refusal else self._surplus
             self._settle(entity, () if overtaken else places, rejection, now)
         self._in_flight = {}
         self._window = min(self.profile.session_window, 2 * self._window)
@@ -266,14 +267,6 @@ class Planner:
         else:
             self.queue.add_unschedulable(entity, rejection, now)
 
-    def _rejection(self, refusal: Refusal | None) -> Rejection:
-        """Say who refused a gang; a decision says nothing of surplus pods that are not placed."""
-        if refusal is not None:
-            return rejection_of(refusal, self.pipeline)
-        refusals = (Refusal(pod_group="", reason=reason, message="") for reason in _SURPLUS)
-        plugins = [rejection_of(one, self.pipeline).plugins for one in refusals]
-        return Rejection(frozenset().union(*plugins))
-
     def _assume(self, places: Places, now: float) -> bool:
         """Assume all of a gang's places, or none, and give them back at the plugins."""
         done: list[tuple[Pod, str]] = []
@@ -299,6 +292,11 @@ class Planner:
                 pods = tuple(HeldPod(key, nodes[key]) for key in entity.pods if key in nodes)
                 held.append(HeldGang(one.pod_group, one.plugin, seconds(one.until), pods))
         self._waiting, self.held = waiting, tuple(held)
+
+
+def _who_refuses_surplus(pipeline: Pipeline) -> Rejection:
+    refusals = (Refusal(pod_group="", reason=reason, message="") for reason in _SURPLUS)
+    return Rejection(frozenset().union(*(rejection_of(one, pipeline).plugins for one in refusals)))
 
 
 def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Places]:
