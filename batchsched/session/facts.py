@@ -52,7 +52,7 @@ class SpecBook:
         Raises:
           InvalidQuantity: an amount that is no quantity.
         """
-        key = _whose(pod)
+        key = whose(pod)
         known = self._facts.get(key)
         if known is None:
             failures: list[PluginError] = []
@@ -87,10 +87,11 @@ class SpecBook:
 
 def has_own_volume(pod: Pod) -> bool:
     """Tell whether a volume is made for the pod alone."""
-    return any(volume.ephemeral for volume in pod.spec.volumes or ())
+    volumes = pod.spec.volumes
+    return any(volume.ephemeral for volume in volumes) if volumes else False
 
 
-def _whose(pod: Pod) -> Hashable:
+def whose(pod: Pod) -> Hashable:
     """What plugins read of a pod beside its labels: its spec, which many may share, and what tells those apart."""
     owner = controller_of(pod)
     own = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None

@@ -26,7 +26,7 @@ from batchsched.model.snapshot import Snapshot
 from batchsched.ordering.tree import QueueTree
 from batchsched.session.backlog import Backlog
 from batchsched.session.counts import Counts
-from batchsched.session.facts import SpecBook, has_own_volume, nobody
+from batchsched.session.facts import SpecBook, has_own_volume, nobody, whose
 from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of, needs_of, seniority
 
 GPU_SUFFIX = "/gpu"
@@ -293,14 +293,7 @@ class Frame:
     def class_of(self, pod: Pod, priority: int) -> PodClass:
         """Return the class of a pod: one for all pods among which no plugin sees a difference."""
         facts = self.specs.of(pod)
-        labels = pod.metadata.labels
-        read = sorted(labels) if self._all_labels and labels else self._read
-        seen = tuple((key, labels.get(key)) for key in read) if labels and read else ()
-        asked = self.pipeline.extenders.interested(pod)
-        if asked:  # who is outside may look at all of it
-            seen += tuple(sorted((labels or {}).items())) + tuple(
-                sorted((pod.metadata.annotations or {}).items())
-            )
+        seen, asked = self._seen(pod), self.pipeline.extenders.interested(pod)
         identity = (pod.metadata.namespace, facts.signature, seen, priority, self._gang_matters(pod))
         known = self._classes.get(identity)
         if known is None:
@@ -313,6 +306,15 @@ class Frame:
                 known = replace(known, kin=first) if first is not known else known
             self._classes[identity] = known
         return known
+
+    def _seen(self, pod: Pod) -> tuple[tuple[str, str | None], ...]:
+        """Return what anybody reads of a pod beside its spec: some labels, and all of it where an extender asks."""
+        labels = pod.metadata.labels
+        read = sorted(labels) if self._all_labels and labels else self._read
+        seen = tuple((key, labels.get(key)) for key in read) if labels and read else ()
+        if self.pipeline.extenders.interested(pod):
+            seen += (*sorted((labels or {}).items()), *sorted((pod.metadata.annotations or {}).items()))
+        return seen
 
     def _gang_matters(self, pod: Pod) -> str:
         """A gang that cannot reach its minimum is refused by its own PreFilter: it shares no class.
@@ -372,9 +374,13 @@ class Frame:
         names = {sub.name: at for at, sub in enumerate(subs)}
         groups: dict[tuple[int, int], list[Pod]] = {}
         classes: dict[int, PodClass] = {}
+        alike: dict[object, PodClass] = {}
         for pod in pods:
-            pod_class = self.class_of(pod, priority)
-            classes[id(pod_class)] = pod_class
+            stated = (whose(pod), self._seen(pod))
+            pod_class = alike.get(stated)
+            if pod_class is None:
+                pod_class = alike[stated] = self.class_of(pod, priority)
+                classes[id(pod_class)] = pod_class
             sub = names.get(pod.labels.get(SUB_GROUP_LABEL, ""), -1) if names else -1
             groups.setdefault((id(pod_class), sub), []).append(pod)
         made = [GangPart(classes[key], sub, tuple(some)) for (key, sub), some in groups.items()]
