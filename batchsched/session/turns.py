@@ -11,7 +11,7 @@ import numpy as np
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.ordering.entitlements import siblings_of
 from batchsched.ordering.fairness.policy import FairnessPolicy
-from batchsched.ordering.fairness.siblings import repeated
+from batchsched.ordering.fairness.siblings import Siblings, repeated
 from batchsched.ordering.policy import FloatArray, GangColumns, Policy, order
 from batchsched.ordering.shares import Entitlements, Shares
 from batchsched.session.gang import Entitled, Gang
@@ -130,6 +130,8 @@ class Round:
             for row, (begin, end) in enumerate(self._spans)
             if begin < end
         }
+        self._as_now: dict[int, Siblings] = {}
+        """By row, it alone among its siblings; its usage is what it uses by now."""
         self._strict = _strict(shares, standing.policies)
         self._ahead: dict[int, Gang] = {}
         self._stage = [0] * len(shares)
@@ -182,7 +184,7 @@ class Round:
             if not heap:
                 return None
             best = heap[0][2]
-            ((stage, rank),) = self._ranks(row, [best.head], best.asked[None], self._usage[row][None])
+            ((stage, rank),) = self._ranks(row, [best.head], best.asked[None])
             return _Next(best.head, best.asked, best.total, stage, rank)
         if not self._prepared[row] and self._lines[row]:
             self._prepare(row)
@@ -208,7 +210,7 @@ class Round:
         return found.rank, row, found
 
     def _ranks(
-        self, row: int, heads: Sequence[float], asked: IntArray, usage: IntArray
+        self, row: int, heads: Sequence[float], asked: IntArray, before: IntArray | None = None
     ) -> list[tuple[int, tuple[float, ...]]]:
         """Tell what a row's turn would be like among its siblings, with one gang or another next.
 
@@ -216,19 +218,35 @@ class Round:
           row: whose turn.
           heads: G places of its next gang.
           asked: [G, R] what that gang asks for at least.
-          usage: [G, R] what the row uses before.
+          before: [G, R] what the row uses before; None: what it uses now, before one gang.
 
         Returns: G stages, and ranks, the smallest of which is next.
         """
         parent = self._parent[row]
-        guarantee, fair = self._entitled.guarantee[row], self._entitled.fair[row]
-        stage = _stages(usage + asked, asked > 0, guarantee, fair).tolist()
+        guarantee, fair = self._entitled.guarantee[row].tolist(), self._entitled.fair[row].tolist()
+        usage = (self._usage[row][None] if before is None else before).tolist()
+        stage = [
+            _stage(used, wanted, guarantee, fair) for used, wanted in zip(usage, asked.tolist(), strict=True)
+        ]
         if self._policies[parent].strict:
             return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
-        siblings = repeated(self._siblings[parent], row - self._spans[parent][0], usage, np.array(heads))
+        siblings = self._among(row, heads, before)
         keys = self._policies[parent].key(siblings, asked).reshape(len(heads), -1).tolist()
-        before = -int(siblings.priority[0])
-        return [(one, (one, before, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]
+        last = -int(siblings.priority[0])
+        return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]
+
+    def _among(self, row: int, heads: Sequence[float], before: IntArray | None) -> Siblings:
+        """Return a row among its siblings, once for each next gang."""
+        parent = self._parent[row]
+        at = row - self._spans[parent][0]
+        if before is not None:
+            return repeated(self._siblings[parent], at, before, np.array(heads))
+        known = self._as_now.get(row)
+        if known is None:
+            usage = self._usage[row : row + 1]  # a view: it moves on with the turns
+            known = self._as_now[row] = repeated(self._siblings[parent], at, usage, np.zeros(1))
+        known.head[:] = heads
+        return known
 
     def _in_line(self, row: int, gang: Gang) -> Gang:
         """Put a gang behind the one before it in a strict subtree: it starts after that, in no better share."""
@@ -282,19 +300,26 @@ def _standing_in(share: Entitled, gang: Gang) -> Gang:
     return known[1]
 
 
-def _stages(after: IntArray, wanted: BoolArray, guarantee: IntArray, fair: IntArray) -> IntArray:
-    """[G] 0 where all that is wanted of guaranteed resources is inside the guarantee, 1 inside the fair share, else 2.
+def _stage(used: Sequence[int], asked: Sequence[int], guarantee: Sequence[int], fair: Sequence[int]) -> int:
+    """0 where all that is wanted of guaranteed resources is inside the guarantee, 1 inside the fair share, else 2.
+
+    A turn asks this of one gang at a time: of few numbers Python's own are compared faster than arrays.
 
     Args:
-      after: [G, R] what is used once each gang has its place.
-      wanted: [G, R] what it asks for any of.
+      used: [R] what is used before the gang has its place.
+      asked: [R] what it asks for.
       guarantee: [R] the queue's.
       fair: [R] its fair share.
     """
-    covered = wanted & (guarantee > 0)
-    guaranteed = covered.any(axis=1) & ~(covered & (after > guarantee)).any(axis=1)
-    beyond = (wanted & (after > fair)).any(axis=1)
-    return np.where(guaranteed, 0, 1 + beyond)
+    covered = [
+        amount + more <= mine
+        for amount, more, mine in zip(used, asked, guarantee, strict=True)
+        if more > 0 and mine > 0
+    ]
+    if covered and all(covered):
+        return 0
+    beyond = (more > 0 and amount + more > mine for amount, more, mine in zip(used, asked, fair, strict=True))
+    return 1 + any(beyond)
 
 
 def _strict(shares: Shares, policies: Sequence[FairnessPolicy]) -> list[int]:

@@ -120,6 +120,8 @@ def portions(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolAr
     An amount of a resource that the cluster does not have is infinitely much of it.
     """
     there = capacity > 0
+    if there.all():
+        return np.where(weighed, amounts / capacity, 0.0)
     parts = np.divide(amounts, capacity, out=np.zeros(np.shape(amounts)), where=there)
     parts = np.where(there | (np.asarray(amounts) <= 0), parts, np.inf)
     return np.where(weighed, parts, 0.0)
@@ -140,6 +142,8 @@ def sizes(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArr
 def per_weight(share: FloatArray, weight: FloatArray) -> FloatArray:
     """Return shares divided by weights; with weight 0 nothing is 0, and anything is infinite."""
     some = weight > 0
+    if some.all():
+        return share / weight
     return np.where(
         some, np.divide(share, weight, out=np.zeros_like(share), where=some), np.where(share > 0, np.inf, 0.0)
     )
