@@ -168,6 +168,17 @@ class NodeTable:
         self.nonzero[node] -= nonzero
         self.moves.note(node)
 
+    def remove_all(self, pods: Sequence[Pod]) -> None:
+        """Take many pods away again, each with what it was counted with."""
+        if not pods:
+            return
+        nodes = [self.pods.remove(pod) for pod in pods]
+        requested, nonzero = zip(*(self._counted.pop(pod.key) for pod in pods), strict=True)
+        np.subtract.at(self.requested, nodes, np.array(requested))
+        np.subtract.at(self.nonzero, nodes, np.array(nonzero))
+        for node in nodes:
+            self.moves.note(node)
+
     def counted(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R], [2]) what a pod that is on a node was counted with.
 

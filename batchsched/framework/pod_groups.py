@@ -22,6 +22,14 @@ class LabelGroup:
     labels: dict[str, str]
     terminating: bool
 
+    def holds(self, pod: Pod) -> bool:
+        """Tell whether a pod is one of them."""
+        return (
+            pod.labels == self.labels
+            and pod.namespace == self.namespace
+            and pod.terminating == self.terminating
+        )
+
 
 @dataclass(slots=True, eq=False)
 class AffinityGroup:
@@ -79,6 +87,8 @@ class LabelGroups:
         self._empty = 0
         self._index = LabelIndex()
         self._leaving: list[int] = []
+        self._latest = 0
+        """The group of the pod that came last."""
 
     def __len__(self) -> int:
         """The number of groups, empty ones included."""
@@ -86,7 +96,10 @@ class LabelGroups:
 
     def enter(self, pod: Pod) -> int:
         """Count a pod in; returns its group."""
-        number = self._find(pod.namespace, tuple(sorted(pod.labels.items())), terminating=pod.terminating)
+        number = self._latest  # pods of one template come one after the other
+        if number >= len(self._groups) or not self._groups[number].holds(pod):
+            number = self._find(pod.namespace, tuple(sorted(pod.labels.items())), terminating=pod.terminating)
+            self._latest = number
         self._empty -= self._sizes[number] == 0
         self._sizes[number] += 1
         return number

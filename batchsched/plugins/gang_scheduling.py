@@ -6,7 +6,7 @@ Unreserve of one member rolls the gang back: the session does it, and the counts
 """
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
 from batchsched.framework.nodes import Nodes, NodeTable
@@ -60,7 +60,7 @@ class GangScheduling:
             if gang is not None:
                 nodes.waiting.allow(gang.key, self.name)
             return PermitAnswer()
-        return PermitAnswer(Status(Code.WAIT), gang.timeout_seconds)
+        return PermitAnswer(_WAIT, gang.timeout_seconds)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return what may complete a gang: a member that comes, or another PodGroup to go by."""
@@ -70,6 +70,9 @@ class GangScheduling:
             ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL, when_own),
             ClusterEventWithHint.on(Resource.POD_GROUP, Action.ADD | Action.UPDATE, _group_stated),
         )
+
+
+_WAIT: Final = Status(Code.WAIT, plugin=GangScheduling.name)
 
 
 def _member_came(pod: Pod, _old: None, new: Pod) -> Hint:

@@ -21,9 +21,13 @@ class Counts:
     def of(self, pod: Pod) -> GangCount:
         """Return the count of a pod's gang."""
         identity = identity_of(pod)
-        count = self._counts.get(identity)
+        return self._counts.get(identity) or self.of_members(self._gangs[identity])
+
+    def of_members(self, members: Members) -> GangCount:
+        """Return the count of a gang."""
+        count = self._counts.get(members.identity)
         if count is None:
-            count = self._counts[identity] = self._gangs[identity].count()
+            count = self._counts[members.identity] = members.count()
         return count
 
     def of_gang(self, pod: Pod) -> GangCount | None:

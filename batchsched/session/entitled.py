@@ -27,7 +27,7 @@ from batchsched.session.admission import Admission
 from batchsched.session.backlog import Line
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Gang
-from batchsched.session.quotas import held_by, is_ours, summed
+from batchsched.session.quotas import held_by, is_ours
 from batchsched.session.turns import Orders, Round, Standing, total_of
 from batchsched.session.walk import Walked
 from batchsched.settings.schema import PolicySettings, Profile
@@ -176,7 +176,7 @@ class Turns:
         held = usage_by_queue(self._frame, self._scheduler_name)
         for one in walked:
             mine = held.setdefault(one.gang.queue, np.zeros(len(self._frame.table.resources), np.int64))
-            mine += summed([placed.pod_class.requests for placed in one.placed], len(mine))
+            mine += one.total(len(mine))
         names = self._frame.table.resources
         return {
             queue: {names[at]: int(amounts[at]) for at in np.flatnonzero(amounts)}

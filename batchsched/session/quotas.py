@@ -163,7 +163,7 @@ def spend(quotas: Quotas, frame: Frame, *walked: Walked) -> Quotas:
     limited, counted = free < UNLIMITED, gangs < UNLIMITED
     for one in walked:
         about = quotas.finder.rows(frame, one.gang.members.owner)
-        used = summed([placed.pod_class.requests for placed in one.placed], len(frame.table.resources))
+        used = one.total(len(frame.table.resources))
         free[about] -= np.where(limited[about], used, 0)
         gangs[about] -= np.where(counted[about], int(one.gang.fresh), 0)
     return replace(quotas, free=np.maximum(0, free), gangs=np.maximum(0, gangs))
@@ -171,15 +171,11 @@ def spend(quotas: Quotas, frame: Frame, *walked: Walked) -> Quotas:
 
 def held_by(frame: Frame, pods: Iterable[Pod]) -> IntArray:
     """[R] what pods ask for together."""
-    return summed([frame.vectors(pod)[0] for pod in pods], len(frame.table.resources))
-
-
-def summed(vectors: Sequence[IntArray], resources: int) -> IntArray:
-    """[R] add vectors up; most of many are one and the same array, so that each is counted first."""
-    kinds = {id(vector): vector for vector in vectors}
-    total = np.zeros(resources, np.int64)
-    for kind, count in Counter(map(id, vectors)).items():
-        total += kinds[kind] * count
+    found = [frame.vectors(pod)[0] for pod in pods]
+    vectors = {id(vector): vector for vector in found}
+    total = np.zeros(len(frame.table.resources), np.int64)
+    for vector, count in Counter(map(id, found)).items():  # most are one and the same array
+        total += vectors[vector] * count
     return total
 
 

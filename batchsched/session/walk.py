@@ -4,12 +4,13 @@ The walk is a statement: whatever it did to the table and to the plugins is undo
 kept. Gangs are kept or undone one by one; a gang is never kept below its minimum.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.gangs import WaitingPod
 from batchsched.framework.podclass import PodClass
 from batchsched.framework.state import CycleState
-from batchsched.framework.status import SUCCESS, Code, Status
+from batchsched.framework.status import SUCCESS, Code, IntArray, Status
 from batchsched.model.life import Move, State, after
 from batchsched.model.pod import Pod
 from batchsched.session.frame import Frame
@@ -43,6 +44,9 @@ class Placed:
     state: CycleState
 
 
+_CLASS: Final[Callable[[Placed], PodClass]] = attrgetter("pod_class")
+
+
 @dataclass(slots=True)
 class Walked:
     """What became of one gang: its pods and their nodes, who holds it, or who refused it.
@@ -65,6 +69,13 @@ class Walked:
     held_by: str = ""
     until: float = 0.0
     state: State = State.PENDING
+
+    def total(self, resources: int) -> IntArray:
+        """[R] Return what its pods with a place ask for together."""
+        total = np.zeros(resources, np.int64)
+        for pod_class, count in Counter(map(_CLASS, self.placed)).items():
+            total += pod_class.requests * count
+        return total
 
 
 class Walk:
@@ -92,10 +103,14 @@ class Walk:
     ) -> None:
         """Leave the table as it was found: undo what was not kept, then lift what was kept off the nodes."""
         self.undo(self._kept)
-        for walked in reversed(self._done):
-            for placed in reversed(walked.placed):
-                self._lift(placed)
-            self._frame.table.waiting.drop(walked.gang.members.identity)
+        frame = self._frame
+        frame.table.remove_all(
+            [placed.pod for walked in reversed(self._done) for placed in reversed(walked.placed)]
+        )
+        for walked in self._done:
+            identity = walked.gang.members.identity
+            frame.counts.forget(identity)
+            frame.table.waiting.drop(identity)
 
     def mark(self) -> int:
         """Where the walk stands now."""
@@ -173,7 +188,7 @@ class Walk:
 
     def close(self, walked: Walked) -> bool:
         """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
-        complete = self._frame.counts.of(_any_pod(walked.gang)).complete
+        complete = self._frame.counts.of_members(walked.gang.members).complete
         rejection = self._frame.table.waiting.rejection(walked.gang.members.identity)
         if not rejection.ok:
             walked.refusal, walked.final = rejection, True
@@ -281,11 +296,9 @@ class Walk:
 
     def _admitted(self, pod_class: PodClass, wanted: Sequence[int], state: CycleState) -> bool:
         """Tell whether pods of a class may be on all these nodes at once, one pod each time a node is named."""
-        nodes, counts = np.unique(np.array(wanted, np.int32), return_counts=True)
-        answer = self._frame.pipeline.admits(
-            pod_class, self._frame.table, nodes, counts.astype(np.int32), state
-        )
-        return bool(answer)
+        counted = sorted(Counter(wanted).items())  # a few nodes: faster than by arrays
+        nodes, counts = np.array(counted, np.int32).T
+        return bool(self._frame.pipeline.admits(pod_class, self._frame.table, nodes, counts, state))
 
     def _reserve(self, walked: Walked, pod: Pod, node: int, pod_class: PodClass, state: CycleState) -> Status:
         """Reserve, assume and permit one pod."""
@@ -295,7 +308,7 @@ class Walk:
             walked.final = True
             return status
         frame.table.add(pod, node, *frame.vectors(pod))
-        frame.counts.of(pod).count(pod, 1)
+        frame.counts.of_members(walked.gang.members).count(pod, 1)
         walked.placed.append(Placed(pod, node, pod_class, state))
         walked.state = after(walked.state, Move.RESERVE)
         answers = frame.pipeline.permit(pod, node, frame.table, state)
@@ -340,10 +353,6 @@ def _class_alone(wanted: tuple[Gang, Sequence[Share]]) -> PodClass | None:
     """Return the class of a pod alone, None for a gang of several."""
     gang, shares = wanted
     return shares[0].part.pod_class if gang.members.alone and len(shares) == 1 else None
-
-
-def _any_pod(gang: Gang) -> Pod:
-    return gang.parts[0].pods[0]
 
 
 def _spread_out(share: Share) -> Iterator[int]:

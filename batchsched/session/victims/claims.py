@@ -10,7 +10,6 @@ from batchsched.ordering.reclaim import Reclaim, all_may_go, may_reclaim
 from batchsched.session.frame import Frame
 from batchsched.session.gang import Entitled, Gang
 from batchsched.session.preemption import NEVER, PREEMPTED
-from batchsched.session.quotas import summed
 from batchsched.session.turns import Standing
 from batchsched.session.victims.tenants import Tenant, Unit
 from batchsched.session.walk import Walked
@@ -44,8 +43,7 @@ class Claims:
         self._patience: dict[str, int] = {}
         for one in walked:
             if one.placed:
-                asked = [placed.pod_class.requests for placed in one.placed]
-                self.count(one.gang.queue, summed(asked, len(frame.table.resources)))
+                self.count(one.gang.queue, one.total(len(frame.table.resources)))
 
     def count(self, queue: str, amount: IntArray) -> None:
         """Count what a queue's gang gains [R], or with a minus loses."""
@@ -70,11 +68,15 @@ class Claims:
         """Whether a gang may take from other queues at all."""
         return gang.entitled in ENTITLED
 
+    def ripe(self, tenant: Tenant) -> bool:
+        """Whether a tenant has run for so long that other queues may take from it."""
+        return self._now - tenant.started >= self._reclaim_patience(tenant.queue)
+
     def reason(self, gang: Gang, tenant: Tenant) -> str:
         """Why a tenant may have to leave for a gang, "" when it need not."""
         if gang.queue == tenant.queue:
             return PREEMPTED if tenant.priority < gang.priority else ""
-        if not self.reclaims(gang) or self._now - tenant.started < self._reclaim_patience(tenant.queue):
+        if not self.reclaims(gang) or not self.ripe(tenant):
             return ""
         return RECLAIMED if any(self._may(gang, unit) for unit in tenant.units) else ""
 

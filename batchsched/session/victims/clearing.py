@@ -7,6 +7,7 @@ nodes without them, and only then they are evicted. What each is given counts fo
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import Final, Self
 
@@ -27,7 +28,7 @@ from batchsched.session.survey import Survey
 from batchsched.session.victims.claims import Claims
 from batchsched.session.victims.limits import Cause, Limits
 from batchsched.session.victims.moving import all_find_a_place, movable
-from batchsched.session.victims.tenants import Tenants, Unit
+from batchsched.session.victims.tenants import Tenant, Tenants, Unit
 from batchsched.session.walk import Share, Walk, Walked
 from batchsched.solver.problem import UNLIMITED, IndexArray
 from batchsched.solver.victims.choose import VictimBudget, choose
@@ -143,11 +144,18 @@ class Clearing:
     def _causes(self, gang: Gang) -> list[Cause]:
         """Everybody who may have to leave for a gang: surplus before the minimum of the same gang."""
         found = []
-        for tenant in self._tenants.all if self._claims.reclaims(gang) else self._tenants.of(gang.queue):
+        own = self._tenants.of(gang.queue)
+        others = self._ripe if self._claims.reclaims(gang) else []
+        for tenant in sorted({*own, *others}, key=lambda one: one.members.identity):
             reason = self._claims.reason(gang, tenant) if tenant.members is not gang.members else ""
             if reason:
                 found += [Cause(unit, reason) for unit in tenant.units]
         return self._staying(found)
+
+    @cached_property
+    def _ripe(self) -> list[Tenant]:
+        """From whom other queues may take."""
+        return [one for one in self._tenants.all if self._claims.ripe(one)]
 
     def _staying(self, causes: Iterable[Cause]) -> list[Cause]:
         """Leave out who leaves already."""

@@ -5,9 +5,9 @@ Who is not preemptible, or has not run for its minimum, is no tenant: it stays w
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -51,15 +51,20 @@ class Unit:
     total: IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Tenant:
-    """A gang that runs and may leave: its surplus pods first, its minimum last, which needs all of them gone."""
+    """A gang that runs and may leave."""
 
     members: Members
     queue: str
     priority: int
     started: float
-    units: tuple[Unit, ...]
+    part: Callable[[], tuple[Unit, ...]]
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """Its surplus pods first, its minimum last, which needs all of them gone; of most tenants nobody asks."""
+        return self.part()
 
 
 class Tenants:
@@ -98,7 +103,7 @@ class Tenants:
                 one.queue,
                 priorities[one.identity],
                 started(one),
-                self._units(one, 2 ** min(ranks[priorities[one.identity]], STEPS)),
+                partial(self._units, one, 2 ** min(ranks[priorities[one.identity]], STEPS)),
             )
             for one in running
         ]
