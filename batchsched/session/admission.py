@@ -7,10 +7,12 @@ solver nothing.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from batchsched.errors import PluginError
 from batchsched.framework import answers
 from batchsched.framework.guard import ask
+from batchsched.framework.points import QueueSortPlugin
 from batchsched.framework.status import SUCCESS, Status
 from batchsched.model.decision import Refusal
 from batchsched.model.meta import seconds
@@ -121,11 +123,13 @@ class Admission:
         if not sorts:
             return pods
         sort = sorts[0]
-        keys = [
-            ask(sort, "QueueSort", sort.key, pod, priority, seconds(pod.metadata.creation_timestamp))
-            for pod in pods
-        ]
+        created = [seconds(pod.metadata.creation_timestamp) for pod in pods]
+        keys = ask(sort, "QueueSort", _keys, sort, pods, priority, created)
         return [pods[at] for at in answers.in_order(sort, keys)]
+
+
+def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Sequence[float]) -> list[Any]:
+    return [sort.key(pod, priority, when) for pod, when in zip(pods, created, strict=True)]
 
 
 def _enough(gang: Gang, parts: Iterable[GangPart]) -> bool:
