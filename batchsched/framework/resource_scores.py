@@ -28,7 +28,7 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Demand:
+class ScoredResource:
     """What a class asks of one resource that counts in its score.
 
     Args:
@@ -54,7 +54,7 @@ class Demand:
         return nodes.table.nonzero[nodes.where, self.assumed]
 
 
-Demands = tuple[Demand, ...]
+ScoredResources = tuple[ScoredResource, ...]
 
 
 def everywhere(capacity: IntArray) -> bool:
@@ -62,7 +62,9 @@ def everywhere(capacity: IntArray) -> bool:
     return int(np.count_nonzero(capacity)) == len(capacity)
 
 
-def demands(pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool) -> Demands:
+def scored_resources(
+    pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
+) -> ScoredResources:
     """Return what counts in a score: scalar resources only where the pod asks for them.
 
     Args:
@@ -75,7 +77,9 @@ def demands(pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], 
     """
     asked = asked_amounts(pod, table, resources, nonzero=nonzero)
     return tuple(
-        Demand(one.weight, amount, table.column[one.name], NONZERO_COLUMN.get(one.name) if nonzero else None)
+        ScoredResource(
+            one.weight, amount, table.column[one.name], NONZERO_COLUMN.get(one.name) if nonzero else None
+        )
         for one, amount in zip(resources, asked, strict=True)
         if one.name in table.column and (one.name in NATIVE or (amount and is_scalar(one.name)))
     )

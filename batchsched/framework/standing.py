@@ -50,7 +50,7 @@ class Judged:
         What was kept is not changed: scans of earlier pods go on showing it.
         """
         whole = self.verdict
-        accepted = not part.refused.any()
+        accepted = not part.reasons or not part.refused.any()
         if accepted and (self.everyone or self.fits[moved].all()):
             self.since = since
             return self

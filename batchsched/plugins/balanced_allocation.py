@@ -12,11 +12,11 @@ from batchsched.framework.podclass import PodClass
 from batchsched.framework.points import PreScorePlugin, Reach, ScorePlugin, SignaturePlugin
 from batchsched.framework.resource_scores import (
     CPU_AND_MEMORY,
-    Demands,
     ResourceSpec,
+    ScoredResources,
     asked_amounts,
-    demands,
     everywhere,
+    scored_resources,
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import SKIP, SUCCESS, FloatArray, IntArray, Status
@@ -24,7 +24,7 @@ from batchsched.model.custom import Part
 from batchsched.model.pod import Pod
 from batchsched.model.requests import stated
 
-DEMANDS: Final = StateKey[Demands]("NodeResourcesBalancedAllocation/demands")
+SCORED: Final = StateKey[ScoredResources]("NodeResourcesBalancedAllocation/scored")
 WITHOUT_AND_WITH: Final = np.array(((0,), (1,)))
 """[2, 1] how often the pod counts."""
 MIDDLE: Final = 50
@@ -57,16 +57,16 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        state.write(DEMANDS, self._demands(pod, nodes))
+        state.write(SCORED, self._scored(pod, nodes))
         # A pod that requests nothing changes no balance; scoring it would send all such pods to one node.
         return SUCCESS if any(asked_amounts(pod, nodes.table, self.args.resources, nonzero=False)) else SKIP
 
-    def _demands(self, pod: PodClass, nodes: Nodes) -> Demands:
-        return demands(pod, nodes.table, self.args.resources, nonzero=False)
+    def _scored(self, pod: PodClass, nodes: Nodes) -> ScoredResources:
+        return scored_resources(pod, nodes.table, self.args.resources, nonzero=False)
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        asked = state.read(DEMANDS) if state.has(DEMANDS) else self._demands(pod, nodes)
+        asked = state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes)
         if not asked:
             return np.full(len(nodes), MIDDLE + MIDDLE // 2, np.int64)
         before, after = balance(asked, nodes)
@@ -74,7 +74,7 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
         return MIDDLE + (MIDDLE + gain) // 2
 
 
-def balance(asked: Demands, nodes: Nodes) -> IntArray:
+def balance(asked: ScoredResources, nodes: Nodes) -> IntArray:
     """[2, n] 100 less the standard deviation of the used fractions, in whole percent, without the pod and with it.
 
     Rounded down. Sums run in the order of the resources, so that they round as the original's do.

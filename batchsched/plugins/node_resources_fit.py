@@ -31,11 +31,11 @@ from batchsched.framework.points import (
 )
 from batchsched.framework.resource_scores import (
     CPU_AND_MEMORY,
-    Demands,
     ResourceSpec,
-    demands,
+    ScoredResources,
     everywhere,
     is_extended,
+    scored_resources,
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import (
@@ -112,7 +112,7 @@ class Need:
 
 
 NEED: Final = StateKey[Need]("NodeResourcesFit/need")
-DEMANDS: Final = StateKey[Demands]("NodeResourcesFit/demands")
+SCORED: Final = StateKey[ScoredResources]("NodeResourcesFit/scored")
 
 
 class NodeResourcesFit(
@@ -193,17 +193,17 @@ class NodeResourcesFit(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        state.write(DEMANDS, self._demands(pod, nodes))
+        state.write(SCORED, self._scored(pod, nodes))
         return SUCCESS
 
-    def _demands(self, pod: PodClass, nodes: Nodes) -> Demands:
-        return demands(pod, nodes.table, self._strategy.resources, nonzero=True)
+    def _scored(self, pod: PodClass, nodes: Nodes) -> ScoredResources:
+        return scored_resources(pod, nodes.table, self._strategy.resources, nonzero=True)
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
         weights: IntArray | int = 0
-        for one in state.read(DEMANDS) if state.has(DEMANDS) else self._demands(pod, nodes):
+        for one in state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes):
             capacity, taken = one.capacity(nodes), one.taken(nodes) + one.asked
             if self._line is None and everywhere(capacity):
                 total += self._score(taken, capacity) * one.weight

@@ -55,6 +55,30 @@ def test_sound_answers_come_back_as_they_were():
     assert answers.truth(ODD, "Filter", np.True_) is True
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.array([-1]),
+        np.array([101]),
+        np.array([-1], np.int8),
+        np.array([200], np.uint8),
+        np.array([2**64 - 1], np.uint64),
+        np.array([1.0]),
+        np.array([True]),
+    ],
+    ids=["below", "above", "below in a byte", "above in a byte", "huge", "a fraction", "a truth"],
+)
+def test_scores_are_whole_numbers_from_0_to_100_in_every_width(wrong):
+    with pytest.raises(PluginError, match="expected 1 whole numbers from 0 to 100"):
+        answers.scores(ODD, "Score", wrong, 1)
+
+
+def test_scores_of_every_width_come_in_as_one():
+    for width in (np.int8, np.uint8, np.int64, np.uint64, ">i4"):
+        found = answers.scores(ODD, "Score", np.array([0, 100], width), 2)
+        assert (found.tolist(), found.dtype) == ([0, 100], np.int64)
+
+
 def test_permit_is_signed_by_its_plugin():
     answer = answers.permitted(ODD, PermitAnswer(SUCCESS, 3))
     assert (answer.status.plugin, answer.timeout_seconds) == ("Odd", 3)

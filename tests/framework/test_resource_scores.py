@@ -4,9 +4,9 @@ from batchsched.framework.resource_scores import (
     CPU_AND_MEMORY,
     ResourceSpec,
     asked_amounts,
-    demands,
     is_extended,
     is_scalar,
+    scored_resources,
 )
 from tests.plugins.cluster import class_of, node, pod, table
 
@@ -33,8 +33,8 @@ def test_kinds_of_resources(resource, extended, scalar):
 def test_scalar_resources_count_only_where_they_are_asked_for():
     made = table([node("n", {GPU.name: "4"})])
     resources = (*CPU_AND_MEMORY, GPU, ResourceSpec(name="pods"), ResourceSpec(name="nobody.has/it"))
-    assert len(demands(class_of(made, pod()), made, resources, nonzero=True)) == 2
-    found = demands(class_of(made, pod(requests={GPU.name: "1"})), made, resources, nonzero=True)
+    assert len(scored_resources(class_of(made, pod()), made, resources, nonzero=True)) == 2
+    found = scored_resources(class_of(made, pod(requests={GPU.name: "1"})), made, resources, nonzero=True)
     assert [(one.weight, one.asked, one.capacity(made.all()).tolist()) for one in found[2:]] == [(5, 1, [4])]
 
 
@@ -43,7 +43,9 @@ def test_defaults_stand_in_for_missing_requests_only_where_they_are_wanted():
     wish = class_of(made, pod())
     assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
     assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (0, 0)
-    assert [one.taken(made.all()).tolist() for one in demands(wish, made, CPU_AND_MEMORY, nonzero=True)] == [
+    assert [
+        one.taken(made.all()).tolist() for one in scored_resources(wish, made, CPU_AND_MEMORY, nonzero=True)
+    ] == [
         [100],
         [200 * MEBIBYTE],
     ]
