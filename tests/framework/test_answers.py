@@ -76,7 +76,8 @@ def test_scores_are_whole_numbers_from_0_to_100_in_every_width(wrong):
 def test_scores_of_every_width_come_in_as_one():
     for width in (np.int8, np.uint8, np.int64, np.uint64, ">i4"):
         found = answers.scores(ODD, "Score", np.array([0, 100], width), 2)
-        assert (found.tolist(), found.dtype) == ([0, 100], np.int64)
+        assert found.tolist() == [0, 100]
+        assert found.dtype == np.int64
 
 
 def test_permit_is_signed_by_its_plugin():
