@@ -21,7 +21,7 @@ class Moves:
       size: how many nodes there are.
     """
 
-    __slots__ = ("_from", "_log", "_size", "generation")
+    __slots__ = ("_from", "_latest", "_log", "_size", "generation")
 
     def __init__(self, size: int) -> None:
         self.generation = 0
@@ -29,6 +29,8 @@ class Moves:
         self._size = size
         self._log: list[int] = []
         self._from = 0
+        self._latest = (-1, -1), NONE
+        """Between which generations was asked last, and the answer."""
 
     def note(self, node: int) -> None:
         """Take in that something happened to a node."""
@@ -46,9 +48,12 @@ class Moves:
             return NONE
         if generation < self._from:
             return np.arange(self._size, dtype=np.int32)
-        moved = set(self._log[generation - self._from :])
-        moved.discard(NOBODY)
-        return np.asarray(sorted(moved), np.int32)
+        asked = generation, self.generation
+        if self._latest[0] != asked:  # classes ask the same, one after the other
+            moved = set(self._log[generation - self._from :])
+            moved.discard(NOBODY)
+            self._latest = asked, np.asarray(sorted(moved), np.int32)
+        return self._latest[1]
 
     def renumber(self, numbers: list[int], size: int) -> None:
         """Give nodes other numbers: numbers[old] is the new one, NOBODY of those that are gone, as of NOBODY itself."""
