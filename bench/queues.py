@@ -6,6 +6,7 @@ import json
 import random
 import tempfile
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,9 +36,9 @@ class Stages:
     def progress(self, done: int, total: int, what: str) -> None:
         """Progress is of no interest here."""
 
-    def call(self, plugin: str, point: str) -> "Stage":
-        """Calls of plugins are of no interest here."""
-        return Stage({}, "")
+    def call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+        """Calls of plugins are of no interest here; to read a clock for each would be measured as well."""
+        return nullcontext()
 
 
 class Stage:
