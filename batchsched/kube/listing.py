@@ -12,12 +12,12 @@ _DEADLINE: Final = 60.0
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
+    resource_version: str  # whatever has none is no list
     continue_: str = msgspec.field(name="continue", default="")
 
 
 class _List(msgspec.Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
+    metadata: _ListMeta
     items: list[msgspec.Raw] | None = None
 
 
@@ -38,6 +38,7 @@ async def pages(
     Raises:
       ApiError: the server refused; 410: it took too long, and the list has to begin anew.
       Unreachable: there was no answer.
+      msgspec.DecodeError: the answer is no list.
     """
     query = {**selector, "limit": str(size)}
     while True:

@@ -238,8 +238,8 @@ async def test_a_watch_that_fails_goes_on_where_it_was(plane, proxy, shelf, faul
 
 @pytest.mark.parametrize(
     "fault",
-    [status(500), page(502), refused(), lost(), cut(50), cut(50, Ending.END)],
-    ids=["500", "502", "refused", "lost", "cut", "truncated"],
+    [status(500), page(502), refused(), lost(), cut(50), cut(50, Ending.END), says(GONE)],
+    ids=["500", "502", "refused", "lost", "cut", "truncated", "no list"],
 )
 async def test_a_list_that_fails_is_asked_for_again(plane, proxy, shelf, fault):
     shelf.put("old")
