@@ -164,7 +164,7 @@ class Walk:
             if state is not None:
                 self.add(walked, shares[0], state)
             else:
-                walked.refusal = self._place(walked, shares)
+                walked.refusal = self._place_in_some_order(walked, shares)
         except PluginError as error:
             walked.refusal = Status(Code.UNSCHEDULABLE, (str(error),), error.plugin)
             walked.failure = walked.final = True
@@ -188,7 +188,7 @@ class Walk:
 
     def close(self, walked: Walked) -> bool:
         """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
-        complete = self._frame.counts.of_members(walked.gang.members).complete
+        complete = self._complete(walked)
         rejection = self._frame.table.waiting.rejection(walked.gang.members.identity)
         if not rejection.ok:
             walked.refusal, walked.final = rejection, True
@@ -225,8 +225,25 @@ class Walk:
                 walked.state, walked.held_by = after(walked.state, Move.ALLOW), ""
                 waiting.drop(key)
 
-    def _place(self, walked: Walked, shares: Sequence[Share]) -> Status:
-        """Place share after share; one that gets stuck is tried again once the others moved on."""
+    def _complete(self, walked: Walked) -> bool:
+        return self._frame.counts.of_members(walked.gang.members).complete
+
+    def _place_in_some_order(self, walked: Walked, shares: Sequence[Share]) -> Status:
+        """Place a gang; where a share gets stuck behind the others, begin anew with that one first, once for each.
+
+        A pod that must not see many of the others yet (its spread counts them) finds its place before them.
+        """
+        order, refusal = list(shares), SUCCESS
+        for _ in shares:
+            refusal, stuck = self._place(walked, order)
+            if stuck is None or stuck is order[0] or walked.final or self._complete(walked):
+                break
+            self._roll_back(walked)
+            order = [stuck, *(share for share in order if share is not stuck)]
+        return refusal
+
+    def _place(self, walked: Walked, shares: Sequence[Share]) -> tuple[Status, Share | None]:
+        """Place share after share; one that gets stuck is tried again once the others moved on, and told in the end."""
         left = deque(
             (share, list(zip(share.part.pods, _spread_out(share), strict=False))) for share in shares
         )
@@ -238,11 +255,11 @@ class Walk:
             if not rest:
                 stuck = 0
                 continue
-            if walked.final:
-                return refusal
-            stuck = stuck + 1 if len(rest) == len(wanted) else 0
             left.append((share, rest))
-        return refusal if left else SUCCESS
+            if walked.final:
+                break
+            stuck = stuck + 1 if len(rest) == len(wanted) else 0
+        return (refusal, left[-1][0]) if left else (SUCCESS, None)
 
     def _place_share(
         self, walked: Walked, share: Share, wanted: list[tuple[Pod, int]]

@@ -1,15 +1,38 @@
 """Gangs whose members need each other are placed when a search over every way says that they can be."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from batchsched.model.decision import Decision
 from tests.session import audit
-from tests.session.needs import Puzzle, can_be_placed, puzzles, snapshot_of
+from tests.session.needs import (
+    ZONE,
+    Kind,
+    Machine,
+    Puzzle,
+    Rules,
+    Spread,
+    Team,
+    can_be_placed,
+    puzzles,
+    snapshot_of,
+)
 from tests.session.scenario import profile, schedule
 
 pytestmark = pytest.mark.properties
 EXACT = profile(solver={"gap": 0.0})
+OTHERS_FIRST = Puzzle(
+    (Machine("n0", "x", 1), Machine("n1", "x", 2)),
+    (),
+    (
+        Team(
+            "g0",
+            (Kind("a", "1", Rules(), 2), Kind("b", "1", Rules(spreads=(Spread(ZONE, "a", 1, least=2),)), 1)),
+            3,
+        ),
+    ),
+)
+"""The pod of b may go to the zone only before both of a have."""
 BY_RULES = {"PluginConstraint", "NoFeasibleNode"}
 BY_ROOM = {"InsufficientResources", "NoFeasibleNode"}
 
@@ -30,6 +53,7 @@ def test_gang_whose_members_need_each_other_is_placed_exactly_when_it_can_be(puz
 
 
 @given(puzzle=puzzles(teams=3))
+@example(puzzle=OTHERS_FIRST)
 def test_such_a_gang_and_others_that_want_room_alone_are_all_placed_when_they_can_be(puzzle):
     placed, decision = solved(puzzle)
     assert (len(placed) == len(puzzle.teams)) == can_be_placed(puzzle), decision.refusals
