@@ -97,9 +97,8 @@ class Life(RuleBasedStateMachine):
     def pod_changes(self, name: str, label: str) -> None:
         known = self.api.objects[Pod].get(name)
         if known is not None:
-            self.api.put(
-                self.api.rewrite(pod(name, 0, known.metadata.uid, labels={"v": label}, on=known.node))
-            )
+            changed = pod(name, 0, known.metadata.uid, labels={"v": label}, on=known.node)
+            self.api.put(self.api.rewrite(changed, status=known.status))  # who has ended does not run again
 
     @rule(name=st.sampled_from(PODS), where=st.sampled_from(NODES))
     def pod_is_bound(self, name: str, where: str) -> None:

@@ -99,14 +99,12 @@ def test_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(clus
 def test_no_placement_at_all_is_worth_more(cluster: Snapshot):
     """Every way to put every pod on every node, judged by the objects alone: formulation included."""
     waiting = [pod for pod in cluster.pods if not pod.node]
-    priorities = priorities_of(cluster)
+    tier_of = tiers_of(cluster)
     shares = {pod.key: weight(cluster, pod) for pod in waiting}
-    tiers = sorted(set(priorities.values()), reverse=True)
+    tiers = sorted(set(tier_of.values()), reverse=True)
 
     def value(places: dict[str, str]) -> tuple[float, ...]:
-        return tuple(
-            round(sum(shares[key] for key in places if priorities[key] == tier), 9) for tier in tiers
-        )
+        return tuple(round(sum(shares[key] for key in places if tier_of[key] == tier), 9) for tier in tiers)
 
     found = schedule(cluster, EXACT)
     mine = value({f"{one.namespace}/{one.pod}": one.node for one in found.assignments})
@@ -117,13 +115,15 @@ def test_no_placement_at_all_is_worth_more(cluster: Snapshot):
             assert audit.violations(cluster, places), places
 
 
-def priorities_of(cluster: Snapshot) -> dict[str, int]:
+def tiers_of(cluster: Snapshot) -> dict[str, tuple[bool, int]]:
+    """By pod, whether its gang is half bound, which goes before all, and its priority."""
     values = {one.metadata.name: one.value for one in cluster.priority_classes}
-    return {
-        pod.key: values.get(group.spec.priority_class_name, 0) if group else 0
-        for group, pods in audit.gangs(cluster).values()
-        for pod in pods
-    }
+    found: dict[str, tuple[bool, int]] = {}
+    for group, pods in audit.gangs(cluster).values():
+        half = any(pod.node for pod in pods) and not audit.complete(group, pods, {})
+        priority = values.get(group.spec.priority_class_name, 0) if group else 0
+        found |= {pod.key: (half, priority) for pod in pods}
+    return found
 
 
 def weight(cluster: Snapshot, pod: Pod) -> float:
