@@ -157,6 +157,8 @@ def subgroup_outside_its_domain(problem: Problem, solution: Solution) -> Planted
     if not len(inside):
         return None
     sub, node = problem.subgroup[solution.classes[inside[0]]], solution.nodes[inside[0]]
+    if problem.levels[1, node] < 0:
+        return None
     required, pinned = problem.sub_required.copy(), problem.sub_pinned.copy()
     required[sub], pinned[sub] = 1, problem.levels[1, node] + 1
     return replace(problem, sub_required=required, sub_pinned=pinned), solution

@@ -29,7 +29,11 @@ def fits_alone(problem: Problem) -> bool:
     Yes is always true: a placement was found. No is exact for gangs of one class without rows and subgroups'
     levels, and for small problems; otherwise it says that filling the largest pods first finds no way.
     """
-    return not quotas_short(problem) and not np.any(shortage_of_pods(problem)) and _placeable(problem)
+    if np.any(shortage_of_pods(problem)):
+        return False
+    if quotas_short(problem):
+        return _has_choice(problem) and _exactly(problem)
+    return _placeable(problem)
 
 
 def fits_with(problem: Problem, change: Relaxation) -> bool:
@@ -39,7 +43,8 @@ def fits_with(problem: Problem, change: Relaxation) -> bool:
     """
     parts = change.parts if isinstance(change, Together) else (change,)
     quotas = [part for part in parts if isinstance(part, Quota)]
-    if not plain(problem) or any(isinstance(part, Pods | Together) for part in parts):
+    found_elsewhere = any(isinstance(part, Pods | Together) for part in parts)
+    if not plain(problem) or found_elsewhere or _has_choice(problem):
         return fits_alone(apply(problem, change))
     if not all(_made_up(lacking, quotas) for lacking in quotas_short(problem)):
         return False
@@ -60,6 +65,8 @@ def fitted(problem: Problem, before: Problem) -> bool:
 
     What the nodes take now they took then, too: they are asked as they were only where they do not.
     """
+    if _has_choice(problem):
+        return fits_alone(before)
     if quotas_short(before, problem) or np.any(shortage_of_pods(problem)):
         return False
     return (plain(problem) and _placeable(problem)) or _placeable(before)
@@ -75,15 +82,28 @@ def _placeable(problem: Problem) -> bool:
     """Whether the nodes take the only gang, which exists and which its quotas admit."""
     counts = plain(problem)
     found = room(problem)
-    small = len(problem.free) <= _SMALL
-    if counts and (found.fits or len(problem.count) == 1 or not small):
+    if counts and (found.fits or len(problem.count) == 1 or len(problem.free) > _SMALL):
         return found.fits
     rigid = least(problem) == int(problem.count.sum())
     if not found.fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
         return False
-    if small and int(np.count_nonzero(fitting(problem))) <= _PAIRS:
-        return bool(solve_exact(problem, _BUDGET, seed=0).taken[0])
+    if _is_small(problem):
+        return _exactly(problem)
     return found.fits if counts else Packing(problem).try_gang(0) is not None
+
+
+def _is_small(problem: Problem) -> bool:
+    return len(problem.free) <= _SMALL and int(np.count_nonzero(fitting(problem))) <= _PAIRS
+
+
+@lru_cache(maxsize=8)
+def _has_choice(problem: Problem) -> bool:
+    """Whether other pods than the smallest, for which quotas are counted, may make the minimum, and can be tried."""
+    return len(problem.count) > 1 and least(problem) < int(problem.count.sum()) and _is_small(problem)
+
+
+def _exactly(problem: Problem) -> bool:
+    return bool(solve_exact(problem, _BUDGET, seed=0).taken[0])
 
 
 def shortage_of_pods(problem: Problem) -> IntArray:
