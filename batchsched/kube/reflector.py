@@ -120,17 +120,38 @@ class Reflector:
         self._read = read
         self._missing = False
         self._refusals = 0
+        self._asked = self._answered = 0
+        """How many fresh lists were asked for, and how many of them are taken in."""
+        self._listed = asyncio.Event()
+        self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(clock, longest=_LONGEST_WAIT)
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
         while True:
             try:
-                if not self._version:
+                if not self._version or self._asked > self._answered:
                     await self._list()
-                await self._watch()
+                async with asyncio.timeout(None) as self._watching:
+                    await self._watch()
+            except TimeoutError:
+                _LOG.log(_DETAIL, "%s: a fresh list is wanted", self.resource.plural)
             except (ApiError, Unreachable, msgspec.DecodeError) as error:
+                self._watching = None
                 await self._recover(error)
+
+    async def renew(self) -> None:
+        """List the collection afresh, and return once that is taken in: all that was written before now is known then.
+
+        A watch tells of everything, but not how late it is.
+        """
+        self._asked += 1
+        mine = self._asked
+        if self._watching is not None and not self._watching.expired():
+            self._watching.reschedule(asyncio.get_running_loop().time())
+        while self._answered < mine:
+            self._listed.clear()
+            await self._listed.wait()
 
     @property
     def needed(self) -> bool:
@@ -185,8 +206,9 @@ class Reflector:
 
     async def _list(self) -> None:
         """Take in everything there is, page by page."""
+        self._watching = None
         found: list[Any] = []
-        version = ""
+        version, asked = "", self._asked
         terms = self._terms
         async with aclosing(
             pages(self._connection, self.resource.path(), terms.selector, terms.page)
@@ -197,7 +219,8 @@ class Reflector:
         self._sink.replaced([one for one in found if one is not None])
         self.lists += 1
         self.heard_at = self._clock.monotonic()
-        self._version = version
+        self._version, self._answered = version, asked
+        self._listed.set()
         # The backoff stays as it is: lists may go well whose watches do not.
         self._missing = False
         self._allowed()

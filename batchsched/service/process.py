@@ -25,7 +25,7 @@ LEFT: Final = 0
 LOST: Final = 1
 """The exit code when somebody else may lead."""
 SETTLING: Final = 0.2
-"""Seconds in which watches bring what the leader before us wrote last: room that it gave away is not ours to give."""
+"""Seconds in which the last requests of the leader before us come to an end, before it is read what they did."""
 YOUNG: Final = 20_000
 """New objects after which the garbage collector looks among them."""
 
@@ -74,7 +74,6 @@ class Process:
             _LOG.info("following the cluster")
             if self.lease is not None and not leaving.done():
                 await _first(leaving, follow, asyncio.create_task(self.lease.acquire(), name="acquire"))
-                await self.clock.sleep(SETTLING)
             if leaving.done():
                 return LEFT
             return await self._lead(service, leaving, follow)
@@ -82,7 +81,7 @@ class Process:
             await _end(follow, leaving)
 
     async def _lead(self, service: Service, leaving: asyncio.Task[bool], follow: asyncio.Task[None]) -> int:
-        lead = asyncio.create_task(service.lead(), name="lead")
+        lead = asyncio.create_task(self._begin(service), name="lead")
         keep = asyncio.create_task(self._keep(), name="keep")
         ended = await _first(leaving, follow, lead, keep)
         if ended is keep:
@@ -101,6 +100,12 @@ class Process:
             await self.lease.release()
         await self._tell(service)
         return LEFT
+
+    async def _begin(self, service: Service) -> None:
+        if self.lease is not None:
+            await self.clock.sleep(SETTLING)
+            await service.catch_up()
+        await service.lead()
 
     async def _tell(self, service: Service) -> None:
         with contextlib.suppress(TimeoutError):

@@ -128,6 +128,13 @@ class Service:
         for one in self.reflectors:
             await one.synced.wait()
 
+    async def catch_up(self) -> None:
+        """Read all pods afresh: what the leader before us bound last may not have come by our watch.
+
+        Without it the room that it gave away looks free: a watch that is late, or has fallen silent, does not say so.
+        """
+        await next(one for one in self.reflectors if one.resource == PODS).renew()
+
     async def lead(self) -> None:
         """Schedule until cancelled; what began to be bound is finished first. Its Events are left for `leave`."""
         await self.synced()

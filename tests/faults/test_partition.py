@@ -1,20 +1,23 @@
 """Two replicas, and between one of them and the API server a network that lets nothing through: never do both write."""
 
 import random
+import signal
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.objects import pod_group
 from tests.controlplane.plane import ControlPlane
-from tests.controlplane.proxy import Ending, Exchange, Proxy, lost
-from tests.faults.load import Load
+from tests.controlplane.proxy import Ending, Exchange, Proxy, cut, lost
+from tests.faults.load import Job, Load
 from tests.faults.replicas import Replica, Replicas, Terms, running
 from tests.faults.witness import Witness
 
 CPUS = 16
 PODS = 80
+NODES = 3 * PODS // CPUS
 TAKES = 120.0
 TERMS = Terms()
 
@@ -33,7 +36,7 @@ class Apart:
         self.load = Load(namespace, random.Random(9))
         self.pair = tuple(Replica(plane, f"apart-{at}", proxy.url, TERMS) for at, proxy in enumerate(proxies))
         self.replicas = Replicas(plane, self.pair)
-        namespace.nodes(3 * PODS // CPUS, cpu=CPUS)
+        namespace.nodes(NODES, cpu=CPUS)
 
     def whole(self, *batches) -> bool:
         return self.replicas.tend() and all(self.load.whole(one, self.witness) for one in batches)
@@ -99,3 +102,24 @@ def test_whoever_hears_no_answers_stops_before_the_other_begins(apart, record_pr
     assert not later or binds(own, later[0].at) == []
     assert apart.load.half([batch], apart.witness) == {}
     assert apart.load.lost(batch, apart.witness) == []
+
+
+def test_whoever_takes_over_knows_what_its_watch_never_told_and_gives_no_room_away_twice(apart):
+    """It knows pods that wait, whose PodGroup is missing, and has not heard who was bound since."""
+    half = NODES * CPUS // 2
+    own, other = apart.led()
+    lead, waiting = apart.pair if own is apart.proxies[0] else reversed(apart.pair)
+    namespace, late = apart.load.namespace, Job("late", half, half)
+    namespace.pods(half, prefix="late", gang="late", cpu="1")
+    silent = other.on(cut(0, Ending.STALL), watch=True, path=r"/api/v1/pods\?", count=1)
+    waiting.end(signal.SIGKILL)
+    apart.replicas.ready()
+    eventually(lambda: silent.hits, TAKES)
+    early = apart.load.batch(half)
+    apart.load.submit(early)
+    eventually(lambda: apart.load.whole(early, apart.witness), TAKES)
+    lead.end(signal.SIGKILL)
+    group = pod_group(late.name, late.minimum)
+    namespace.api.create(namespace.path("podgroups", group=group["apiVersion"]), group)
+    eventually(lambda: apart.witness.bound(namespace.name, frozenset(late.pods)) == half, TAKES)
+    assert apart.replicas.leader() is waiting
