@@ -239,6 +239,8 @@ class Walk:
             if stuck is None or stuck is order[0] or walked.final or self._complete(walked):
                 break
             self._roll_back(walked)
+            if walked.failure:
+                return walked.refusal
             order = [stuck, *(share for share in order if share is not stuck)]
         return refusal
 

@@ -1,6 +1,7 @@
 """Faults of plugins, point by point: a plugin that raises or answers nonsense fails its own gang and no other."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,8 +24,11 @@ from batchsched.framework.status import (
 )
 from batchsched.model.decision import Decision
 from batchsched.model.pod import POD_GROUP_LABEL, Pod
+from batchsched.model.snapshot import Snapshot
 from batchsched.session.decide import Sessions
+from tests.session.needs import snapshot_of
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
+from tests.session.test_needs import OTHERS_FIRST
 from tests.session.test_permit import WAYS
 
 BAD = "bert"
@@ -239,8 +243,10 @@ OF_POSTFILTER: list[tuple[str, Fault]] = [
 ]
 
 
-def decide_with(plugin: object, **settings: Any) -> tuple[Decision, Sessions]:
-    snapshot = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
+USUAL = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
+
+
+def decide_with(plugin: object, snapshot: Snapshot = USUAL, **settings: Any) -> tuple[Decision, Sessions]:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
     usual = standard().pipeline(chosen)
     sessions = Sessions(snapshot, chosen, Pipeline((plugin, *usual.plugins), usual.weights))
@@ -267,6 +273,24 @@ def cases(faults: list[tuple[str, Fault]]) -> list[Any]:
 @pytest.mark.parametrize("point, fault", cases(FAULTS))
 def test_fault_fails_its_gang_with_the_plugin_named_and_all_else_is_scheduled(point, fault, settings):
     assert_that_one_gang_failed(*decide_with(Faulty(point, fault), **settings))
+
+
+class NeverGivesBack(Faulty):
+    """Reserves everything, and breaks as soon as it is to be given back."""
+
+    @override
+    def reserve(self, pod, node, nodes, state):
+        return SUCCESS
+
+
+@pytest.mark.parametrize("settings", WAYS[:2])
+def test_gang_that_breaks_a_plugin_as_it_is_taken_back_is_not_tried_in_another_order(settings):
+    order_matters = replace(OTHERS_FIRST, teams=(replace(OTHERS_FIRST.teams[0], name=BAD),))
+    plugin = NeverGivesBack("Unreserve", raising)
+    decision, sessions = decide_with(plugin, snapshot_of(order_matters), **settings)
+    assert placed(decision) == {}
+    assert reasons(decision) == {f"team/{BAD}": "PluginFailed"}
+    assert not sessions.frame.table.requested.any()
 
 
 @pytest.mark.parametrize("settings", WAYS[:2])

@@ -43,8 +43,8 @@ def fits_with(problem: Problem, change: Relaxation) -> bool:
     """
     parts = change.parts if isinstance(change, Together) else (change,)
     quotas = [part for part in parts if isinstance(part, Quota)]
-    found_elsewhere = any(isinstance(part, Pods | Together) for part in parts)
-    if not plain(problem) or found_elsewhere or _has_choice(problem):
+    with_pods = any(isinstance(part, Pods | Together) for part in parts)
+    if not plain(problem) or with_pods or _has_choice(problem):
         return fits_alone(apply(problem, change))
     if not all(_made_up(lacking, quotas) for lacking in quotas_short(problem)):
         return False
