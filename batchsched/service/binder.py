@@ -7,8 +7,8 @@ fresh ones. What failed is taken back between two sessions only, since plugins a
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, TypeVar
 
 from batchsched.cache.cache import Cache
 from batchsched.errors import BatchschedError
@@ -19,6 +19,9 @@ from batchsched.ports.clock import Clock
 from batchsched.service.planner import Placement, Places, Planner
 
 _LOG: Final = logging.getLogger(__name__)
+T = TypeVar("T")
+BREATH: Final = 128
+"""Bindings that begin at once. Others wait until their requests are sent: to begin ten thousand takes a while."""
 Told = Callable[[Pod, str, str], None]
 """Hears of each pod: its node, and what went wrong, "" for nothing."""
 
@@ -46,8 +49,12 @@ class BindingCycles:
         self._gangs: Counter[str] = Counter()
         self._failed: list[tuple[Planner, Placement]] = []
 
-    def start(self, planner: Planner, placement: Placement) -> None:
-        """Begin to bind a gang."""
+    async def start(self, planner: Planner, placements: Iterable[Placement]) -> None:
+        """Begin to bind gangs."""
+        async for placement in _breathing(placements):
+            self._start(planner, placement)
+
+    def _start(self, planner: Planner, placement: Placement) -> None:
         self._gangs[placement.entity.identity] += 1
         # The table of now: the next session may begin before the task does, over one that knows of no reservation.
         cycle = BindingCycle(planner.table, self._binder)
@@ -77,9 +84,16 @@ class BindingCycles:
             await asyncio.wait(self._running)
 
     async def _gang(self, planner: Planner, placement: Placement, cycle: BindingCycle) -> None:
-        binding = [self._one(planner, pod, node, cycle) for pod, node in placement.places]
-        # One alone needs no task of its own: of ten thousand lone pods each would have two.
-        ends = await asyncio.gather(*binding) if len(binding) > 1 else [await one for one in binding]
+        if (
+            len(placement.places) == 1
+        ):  # needs no task of its own: of ten thousand lone pods each would have two
+            ends = [await self._one(planner, *placement.places[0], cycle)]
+        else:
+            binding = [
+                asyncio.create_task(self._one(planner, pod, node, cycle))
+                async for pod, node in _breathing(placement.places)
+            ]
+            ends = await asyncio.gather(*binding)
         failed: Places = tuple(
             place for place, bound in zip(placement.places, ends, strict=True) if not bound
         )
@@ -107,3 +121,11 @@ class BindingCycles:
             self._cache.finish_binding(pod.key, self._clock.now())
         self._told(pod, node, problem)
         return not problem
+
+
+async def _breathing(things: Iterable[T]) -> AsyncIterator[T]:
+    """Yield things, and let whatever else waits have its turn after every `BREATH` of them."""
+    for number, one in enumerate(things, 1):
+        yield one
+        if number % BREATH == 0:
+            await asyncio.sleep(0)

@@ -108,8 +108,7 @@ class Loop:
             planner.broke(self._clock.now())
             raise
         now = self._clock.now()
-        for placement in planner.finish(decision, now):
-            self._cycles.start(planner, placement)
+        await self._cycles.start(planner, planner.finish(decision, now))
         if planner.queue.pending()["active"]:
             self._alarm.ring()
         if planner.world.hung:

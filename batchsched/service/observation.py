@@ -69,11 +69,7 @@ class Observation:
         if asked is not None:
             account = replace(decision.solver, seconds=round(took, _DIGITS), stages=stages)
             told = replace(decision, solver=account)
-            self.sessions.keep(
-                Session(
-                    self._number, profile, asked.snapshot, asked.now, asked.seed, told, planner.world.answers
-                )
-            )
+            self.sessions.keep(Session(self._number, profile, asked, told, planner.world.answers))
         _tell(self._number, profile, decision, took)
 
     def _remember(self, planner: Planner, decision: Decision) -> None:

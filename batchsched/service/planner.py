@@ -161,7 +161,7 @@ class Planner:
         taking_part = frozenset(one for one in self._in_flight if one not in self._leaving)
         asked = None
         if self.recording or world.minded:
-            asked = Asked(self._recorded(taking_part, now), now, self._seed)
+            asked = Asked(self._seen(now), taking_part, now, self._seed)
         self.asked = asked if self.recording else None
         return lambda: world.decide(
             lambda: scheduler.decide(now, self._seed, taking_part, world.telemetry), asked
@@ -199,17 +199,10 @@ class Planner:
         """Begin with what queues used before we led; before the first session only."""
         self._past = past
 
-    def _recorded(self, taking_part: frozenset[str], now: float) -> Snapshot:
+    def _seen(self, now: float) -> Snapshot:
+        usage = listed(self._scheduler.usage(now))
         snapshot = self._cache.snapshot()
-        waiting = {identity_of(pod) for pod in snapshot.pods if not pod.node}
-        resting = tuple(sorted(waiting - taking_part))
-        return replace(
-            snapshot,
-            held=self.held,
-            resting=resting,
-            usage=listed(self._scheduler.usage(now)),
-            reservations=self.reservations,
-        )
+        return replace(snapshot, held=self.held, usage=usage, reservations=self.reservations)
 
     def finish(self, decision: Decision, now: float) -> list[Placement]:
         """Take in a decision; returns who is to be bound."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import msgspec
 
 from batchsched.model.decision import Decision
-from batchsched.model.snapshot import Snapshot
 from batchsched.record.answers import Answers
 from batchsched.record.file import Record, encode
+from batchsched.service.world import Asked
 from batchsched.settings.schema import Profile
 
 
@@ -20,25 +20,22 @@ class Session:
     Args:
       number: grows from session to session.
       profile: how.
-      snapshot: what it was decided over.
-      now: seconds since 1970.
-      seed: of everything that was drawn.
+      asked: what it was decided over.
       decision: what came of it, with its telemetry.
       answers: what the world said meanwhile.
     """
 
     number: int
     profile: Profile
-    snapshot: Snapshot
-    now: float
-    seed: int
+    asked: Asked
     decision: Decision
     answers: Answers
 
     def content(self) -> bytes:
         """Return it as the content of a session file."""
+        asked = self.asked
         content, _ = encode(
-            Record(self.snapshot, self.profile, self.now, self.seed, self.decision, answers=self.answers)
+            Record(asked.snapshot, self.profile, asked.now, asked.seed, self.decision, answers=self.answers)
         )
         return content
 
@@ -90,7 +87,7 @@ def _summary(session: Session) -> Summary:
     return Summary(
         id=session.number,
         profile=session.profile.scheduler_name,
-        time=dt.datetime.fromtimestamp(session.now, dt.UTC).isoformat(timespec="milliseconds"),
+        time=dt.datetime.fromtimestamp(session.asked.now, dt.UTC).isoformat(timespec="milliseconds"),
         seconds=decision.solver.seconds,
         pods_placed=len(decision.assignments),
         gangs_refused=len(decision.refusals),

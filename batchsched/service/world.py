@@ -7,7 +7,8 @@ session: that session is decided again from its snapshot, and whoever follows th
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from batchsched.record.answers import Answers, Transcript
 from batchsched.record.answers import Asked as Said
 from batchsched.service.deadline import once
 from batchsched.service.session import Meeting, http_extenders
+from batchsched.session.gang import identity_of
 from batchsched.settings.schema import Profile
 
 T = TypeVar("T")
@@ -72,13 +74,27 @@ class _Minding(Watchdog):
         return call() if minder is None else minder.watch(plugin, point, call)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asked:
-    """What a session was decided over: with the profile, all that `decide` needs to decide it again."""
+    """What a session was decided over: with the profile, all that `decide` needs to decide it again.
 
-    snapshot: Snapshot
+    Args:
+      seen: the cluster.
+      taking_part: identities of the gangs that did.
+      now: seconds since 1970.
+      seed: of everything that was drawn.
+    """
+
+    seen: Snapshot
+    taking_part: frozenset[str]
     now: float
     seed: int
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The cluster, and who waits and rests. That is found when somebody wants it, and most sessions nobody does."""
+        waiting = {identity_of(pod) for pod in self.seen.pods if not pod.node}
+        return replace(self.seen, resting=tuple(sorted(waiting - self.taking_part)))
 
 
 class World:

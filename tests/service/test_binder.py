@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from batchsched.framework.status import SUCCESS, PermitAnswer
 from batchsched.model.meta import ObjectMeta
 from batchsched.model.policy import PriorityClass
+from batchsched.service.binder import BREATH
 from tests.service.test_planner import FAULT, Licence
 from tests.service.town import Town, with_plugin
 from tests.session.scenario import alone, cluster, gang, nodes
@@ -83,6 +86,29 @@ async def test_pod_that_is_deleted_as_it_is_bound_leaves_its_room_to_its_success
     assert set(town.bound) == {"bert-0", "bert-1"}
 
 
+@pytest.mark.parametrize("waiting", [gang("bert", 3 * BREATH), alone(3 * BREATH)], ids=["gang", "alone"])
+async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
+    town = Town(cluster(nodes(3 * 3 * BREATH, gpu=1), waiting))
+    planner, now = town.planner, town.clock.now()
+    planner.sync(now)
+    work = planner.begin(now)
+    assert work is not None
+    seen = set()
+
+    async def look() -> None:
+        while not town.cycles.idle:
+            seen.add(len(town.told))
+            await asyncio.sleep(0)
+
+    placements = planner.finish(work(), now)
+    start = asyncio.create_task(town.cycles.start(planner, placements))
+    await asyncio.sleep(0)
+    await look()
+    await start
+    assert len(town.told) == 3 * BREATH
+    assert len(seen) > 2
+
+
 class Ledger:
     """Notes over which table a pod was reserved, and over which it is bound."""
 
@@ -112,8 +138,7 @@ async def test_pods_are_bound_over_the_table_that_knows_of_their_reservation(mon
     planner.sync(now)
     work = planner.begin(now)
     assert work is not None
-    for placement in planner.finish(work(), now):
-        town.cycles.start(planner, placement)
+    await town.cycles.start(planner, planner.finish(work(), now))
     before = planner.table
     town.make(alone(1).pods)
     town.cache.put(PriorityClass(metadata=ObjectMeta(name="high"), value=1))

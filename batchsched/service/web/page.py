@@ -4,15 +4,17 @@ import asyncio
 import datetime as dt
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
-from jinja2 import Environment, StrictUndefined, Template
 
 from batchsched import __version__
 from batchsched.service.observation import Observation
 from batchsched.service.web import view
 from batchsched.service.wiring import Service
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 PATH: Final = "/"
 _HEADERS: Final = {
@@ -58,6 +60,8 @@ class Page:
 
 
 @cache
-def _template() -> Template:
+def _template() -> "Template":
+    from jinja2 import Environment, StrictUndefined  # 60 ms that nobody waits for who binds pods
+
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     return environment.from_string(files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8"))
