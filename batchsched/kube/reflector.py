@@ -28,8 +28,13 @@ _WATCH_SECONDS: Final = 300
 """The shortest time that a watch is asked for; the longest is twice that, so that not all watches end together."""
 _SHORT: Final = 1.0
 """A watch that ended within so many seconds without an event counts as a failure."""
+_MOMENT: Final = 1
+"""Seconds of a watch that takes in what is late: the shortest that can be asked for."""
 _LONGEST_WAIT: Final = 15.0
 """Seconds between two attempts at most: so much later do we hear of a server that came back."""
+_NOBODY: Final = "nobody.batchsched.dev"
+"""A name that no object has."""
+_DEADLINE: Final = 10.0
 _GONE: Final = 410
 _FORBIDDEN: Final = 403
 _FOR_GOOD: Final = 3
@@ -121,37 +126,50 @@ class Reflector:
         self._missing = False
         self._refusals = 0
         self._asked = self._answered = 0
-        """How many fresh lists were asked for, and how many of them are taken in."""
-        self._listed = asyncio.Event()
+        """How often somebody wanted all to be told, and up to which of these it was."""
+        self._told = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(clock, longest=_LONGEST_WAIT)
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
         while True:
+            asked = self._asked
             try:
-                if not self._version or self._asked > self._answered:
+                if not self._version:
                     await self._list()
-                async with asyncio.timeout(None) as self._watching:
-                    await self._watch()
-            except TimeoutError:
-                _LOG.log(_DETAIL, "%s: a fresh list is wanted", self.resource.plural)
+                elif asked > self._answered:
+                    await self._catch_up()
+                else:
+                    await self._follow()
+                    continue
+                self._answered = asked
+                self._told.set()
             except (ApiError, Unreachable, msgspec.DecodeError) as error:
-                self._watching = None
                 await self._recover(error)
 
-    async def renew(self) -> None:
-        """List the collection afresh, and return once that is taken in: all that was written before now is known then.
+    async def _follow(self) -> None:
+        """Watch until the server ends it, or somebody wants to be up to date."""
+        try:
+            async with asyncio.timeout(None) as self._watching:
+                await self._watch()
+        except TimeoutError:
+            _LOG.log(_DETAIL, "%s: the watch is taken up anew", self.resource.plural)
+        finally:
+            self._watching = None
 
-        A watch tells of everything, but not how late it is.
+    async def up_to_date(self) -> None:
+        """Wait until the sink was told all that had been written when this was called.
+
+        A watch tells everything, but not how late it is; one that has fallen silent tells nothing for a while.
         """
         self._asked += 1
         mine = self._asked
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
         while self._answered < mine:
-            self._listed.clear()
-            await self._listed.wait()
+            self._told.clear()
+            await self._told.wait()
 
     @property
     def needed(self) -> bool:
@@ -206,9 +224,8 @@ class Reflector:
 
     async def _list(self) -> None:
         """Take in everything there is, page by page."""
-        self._watching = None
         found: list[Any] = []
-        version, asked = "", self._asked
+        version = ""
         terms = self._terms
         async with aclosing(
             pages(self._connection, self.resource.path(), terms.selector, terms.page)
@@ -219,16 +236,25 @@ class Reflector:
         self._sink.replaced([one for one in found if one is not None])
         self.lists += 1
         self.heard_at = self._clock.monotonic()
-        self._version, self._answered = version, asked
-        self._listed.set()
+        self._version = version
         # The backoff stays as it is: lists may go well whose watches do not.
         self._missing = False
         self._allowed()
         self.synced.set()
 
-    async def _watch(self) -> None:
-        """Follow changes until the server ends the watch, as it does after a few minutes."""
-        seconds = int(_WATCH_SECONDS * (1 + self._clock.jitter()))
+    async def _catch_up(self) -> None:
+        """Take in what is not told yet, by a short watch: what is late comes first in it, and its end after that.
+
+        Before it a consistent read of nothing: its answer waits until the server, which answers watches from a cache of
+        its own, is up to date (1.31 and later).
+        """
+        nothing = {"fieldSelector": f"metadata.name={_NOBODY}"}
+        await self._connection.request("GET", self.resource.path(), query=nothing, deadline=_DEADLINE)
+        await self._watch(_MOMENT)
+
+    async def _watch(self, seconds: int = 0) -> None:
+        """Follow changes until the server ends the watch; 0: after a few minutes."""
+        seconds = seconds or int(_WATCH_SECONDS * (1 + self._clock.jitter()))
         query = {
             **self._terms.selector,
             "watch": "true",
@@ -248,7 +274,7 @@ class Reflector:
                 self.heard_at = self._clock.monotonic()
                 self._backoff.reset()
                 self._allowed()
-        if not seen and self._clock.monotonic() - begun < _SHORT:
+        if self._clock.monotonic() - begun < _SHORT and (not seen or seconds == _MOMENT):
             raise Unreachable("the watch ended as soon as it began")
         self._backoff.reset()
 

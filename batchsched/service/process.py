@@ -24,8 +24,6 @@ _LOG: Final = logging.getLogger(__name__)
 LEFT: Final = 0
 LOST: Final = 1
 """The exit code when somebody else may lead."""
-SETTLING: Final = 0.2
-"""Seconds in which the last requests of the leader before us come to an end, before it is read what they did."""
 YOUNG: Final = 20_000
 """New objects after which the garbage collector looks among them."""
 
@@ -103,7 +101,6 @@ class Process:
 
     async def _begin(self, service: Service) -> None:
         if self.lease is not None:
-            await self.clock.sleep(SETTLING)
             await service.catch_up()
         await service.lead()
 

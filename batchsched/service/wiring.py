@@ -129,11 +129,11 @@ class Service:
             await one.synced.wait()
 
     async def catch_up(self) -> None:
-        """Read all pods afresh: what the leader before us bound last may not have come by our watch.
+        """Wait until we know which pods the leader before us bound last.
 
-        Without it the room that it gave away looks free: a watch that is late, or has fallen silent, does not say so.
+        Its room looks free otherwise: a watch that is late, or has fallen silent, does not say so.
         """
-        await next(one for one in self.reflectors if one.resource == PODS).renew()
+        await next(one for one in self.reflectors if one.resource == PODS).up_to_date()
 
     async def lead(self) -> None:
         """Schedule until cancelled; what began to be bound is finished first. Its Events are left for `leave`."""

@@ -279,7 +279,7 @@ async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks(plane, proxy, 
     assert max(clock.slept[1:]) >= 7
 
 
-async def test_a_fresh_list_knows_what_a_watch_that_fell_silent_never_told(plane, proxy, shelf):
+async def test_whoever_is_up_to_date_knows_what_a_watch_that_fell_silent_never_told(plane, proxy, shelf):
     shelf.put("old")
     proxy.on(cut(0, Ending.STALL), watch=True, count=1)
     async with following(plane, shelf, proxy, silence=60.0) as (reflector, mirror):
@@ -288,20 +288,23 @@ async def test_a_fresh_list_knows_what_a_watch_that_fell_silent_never_told(plane
         shelf.drop("old")
         await asyncio.sleep(0.2)
         assert mirror.there != shelf.there()
-        await reflector.renew()
+        await reflector.up_to_date()
         assert mirror.there == shelf.there()
         shelf.put("newer")
         await settled(mirror, shelf)
-    assert mirror.lists == 2
+    assert mirror.lists == 1
 
 
-@pytest.mark.parametrize("fault", [status(500), refused(), says(GONE)], ids=["500", "refused", "no list"])
-async def test_whoever_wants_a_fresh_list_waits_until_there_is_one(plane, proxy, shelf, fault):
+@pytest.mark.parametrize(
+    "fault", [status(500), refused(), says(), status(410)], ids=["500", "refused", "empty", "410"]
+)
+@pytest.mark.parametrize("watch", [False, True], ids=["read", "watch"])
+async def test_whoever_wants_to_be_up_to_date_waits_until_it_is(plane, proxy, shelf, fault, watch):
     async with following(plane, shelf, proxy) as (reflector, mirror):
         await until(lambda: proxy.count(watch=True) == 1)
-        proxy.on(fault, watch=False, count=2)
+        proxy.on(fault, watch=watch, count=2)
         shelf.put("new")
-        await asyncio.gather(reflector.renew(), reflector.renew())
+        await asyncio.gather(reflector.up_to_date(), reflector.up_to_date())
         assert mirror.there == shelf.there()
 
 
