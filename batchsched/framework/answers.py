@@ -255,7 +255,8 @@ def permitted(plugin: object, answer: object) -> PermitAnswer:
     seconds: object = answer.timeout_seconds
     if not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
         raise _nonsense(plugin, "Permit", "a timeout of 0 seconds or more", seconds)
-    return PermitAnswer(signed(stated, plugin), seconds)
+    made = signed(stated, plugin)
+    return answer if made is answer.status else PermitAnswer(made, seconds)
 
 
 def truth(plugin: object, point: str, answer: object) -> bool:

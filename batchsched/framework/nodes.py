@@ -156,8 +156,7 @@ class NodeTable:
         """Put a pod on a node; it counts from now on."""
         self.requested[node] += requested
         self.nonzero[node] += nonzero
-        self.pods.add(pod, node)
-        self._counted[pod.key] = (requested, nonzero)
+        self._counted[self.pods.add(pod, node)] = (requested, nonzero)
         self.moves.note(node)
 
     def remove(self, pod: Pod, requested: IntArray, nonzero: IntArray) -> None:

@@ -40,8 +40,8 @@ class PodTable:
         self.claim_users: dict[str, dict[str, Pod]] = {}
         """Pods on any node by the claim, `namespace/name`, that they use."""
 
-    def add(self, pod: Pod, node: int) -> None:
-        """Put a pod on a node."""
+    def add(self, pod: Pod, node: int) -> str:
+        """Put a pod on a node; returns its `namespace/name`."""
         key = pod.key
         self._pods[key] = (pod, node)
         self._on.setdefault(node, {})[key] = pod
@@ -58,6 +58,7 @@ class PodTable:
             self.ports_on.setdefault(node, {})[key] = ports
         if pod.spec.volumes:
             self._mount(pod, node)
+        return key
 
     def _mount(self, pod: Pod, node: int) -> None:
         for volume in pod.spec.volumes or ():

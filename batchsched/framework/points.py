@@ -317,6 +317,18 @@ class ReservePlugin(Protocol):
 
 
 @runtime_checkable
+class SparingReservePlugin(Protocol):
+    """A Reserve that knows classes for whose pods it keeps nothing; without it all pods are shown to it."""
+
+    def keeps_nothing(self, pod: PodClass) -> bool:
+        """Tell whether `reserve` would say Success of any pod of the class on any node, and keep nothing.
+
+        Such pods are not shown to `reserve`; `unreserve` is called for them as for all others.
+        """
+        ...
+
+
+@runtime_checkable
 class PermitPlugin(Protocol):
     """The gate before binding: allows, refuses, or makes the pod wait."""
 

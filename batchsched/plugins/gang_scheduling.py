@@ -50,6 +50,10 @@ class GangScheduling:
         """Hold the pod's place; the session counts it."""
         return SUCCESS
 
+    def keeps_nothing(self, pod: PodClass) -> bool:
+        """The session counts who has a place."""
+        return True
+
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         """Give the place back: what waits of the gang can no longer be let go."""
 

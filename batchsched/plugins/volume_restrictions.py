@@ -26,6 +26,7 @@ from batchsched.framework.points import (
     PreFilterPlugin,
     ReservePlugin,
     SignaturePlugin,
+    SparingReservePlugin,
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import (
@@ -97,6 +98,7 @@ class VolumeRestrictions(
     BulkFilterPlugin,
     ConstrainPlugin,
     ReservePlugin,
+    SparingReservePlugin,
     EnqueueExtensionsPlugin,
 ):
     """Refuses nodes where a disk is mounted in a way that forbids a second mount, and claims that are in use.
@@ -168,6 +170,10 @@ class VolumeRestrictions(
             if any(user != pod.key for user in nodes.pods.claim_users.get(claim, ())):
                 return Status(Code.UNSCHEDULABLE, (CLAIM_IN_USE,))
         return SUCCESS
+
+    @override
+    def keeps_nothing(self, pod: PodClass) -> bool:
+        return not pod.pod.spec.volumes
 
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from batchsched.errors import PluginError
 from batchsched.framework.gangs import WaitingPod
 from batchsched.framework.podclass import PodClass
+from batchsched.framework.points import ReservePlugin
 from batchsched.framework.state import CycleState
 from batchsched.framework.status import SUCCESS, Code, IntArray, Status
 from batchsched.model.life import Move, State, after
@@ -91,6 +92,7 @@ class Walk:
         self._done: list[Walked] = []
         self._kept = 0
         self._broken: dict[str, Walked] = {}
+        self._keepers: dict[PodClass, tuple[ReservePlugin, ...]] = {}
         self.rejected: list[Walked] = []
         """Gangs that waited, and of which a plugin rejected a pod since."""
 
@@ -322,7 +324,7 @@ class Walk:
     def _reserve(self, walked: Walked, pod: Pod, node: int, pod_class: PodClass, state: CycleState) -> Status:
         """Reserve, assume and permit one pod."""
         frame = self._frame
-        status = frame.pipeline.reserve(pod, node, frame.table, state)
+        status = frame.pipeline.reserve(pod, node, frame.table, state, self._keeping(pod_class))
         if not status.ok:
             walked.final = True
             return status
@@ -339,6 +341,13 @@ class Walk:
             until = {one.status.plugin: self._now + one.timeout_seconds for one in answers}
             frame.table.waiting.add(WaitingPod(pod, node, walked.gang.members.identity, until))
         return SUCCESS
+
+    def _keeping(self, pod_class: PodClass) -> tuple[ReservePlugin, ...]:
+        """Return the plugins that keep something for pods of a class; asked once."""
+        known = self._keepers.get(pod_class)
+        if known is None:
+            known = self._keepers[pod_class] = self._frame.pipeline.keeping(pod_class)
+        return known
 
     def _take_back(self, placed: Placed) -> None:
         """Unreserve one pod and take it off the table, whatever a plugin raises."""

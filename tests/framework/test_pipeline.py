@@ -270,6 +270,30 @@ def test_reserve_that_raises_unreserves_everyone_too():
     assert [name for point, name in calls if point == "Unreserve"] == ["b", "a"]
 
 
+class Spares(Reserves):
+    """Keeps nothing for pods named so."""
+
+    def keeps_nothing(self, pod):
+        return self.answer if self.answer is not None else pod.pod.name == "plain"
+
+
+@pytest.mark.parametrize("name, asked", [("plain", ["b"]), ("other", ["a", "b"])])
+def test_reserve_that_keeps_nothing_for_a_class_is_not_shown_its_pods(name, asked):
+    calls: Calls = []
+    made, one = three(), pod(name)
+    pipeline = Pipeline([Spares("a", calls), Reserves("b", calls)])
+    keeping = pipeline.keeping(class_of(made, one))
+    assert pipeline.reserve(one, 0, made, CycleState(), keeping).ok
+    assert calls == [("Reserve", name) for name in asked]
+    pipeline.unreserve(one, 0, made, CycleState())
+    assert [name for point, name in calls if point == "Unreserve"] == ["b", "a"]
+
+
+def test_what_a_reserve_says_of_a_class_is_true_or_false():
+    with pytest.raises(PluginError, match="plugin a failed in Reserve: expected True or False"):
+        Pipeline([Spares("a", answer="no")]).keeping(class_of(three(), pod()))
+
+
 def test_unreserve_that_raises_does_not_keep_the_others_from_theirs():
     class Broken(Reserves):
         @override

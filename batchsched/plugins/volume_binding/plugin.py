@@ -23,6 +23,7 @@ from batchsched.framework.points import (
     ReservePlugin,
     ScorePlugin,
     SignaturePlugin,
+    SparingReservePlugin,
 )
 from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import (
@@ -77,6 +78,7 @@ class VolumeBinding(
     PreScorePlugin,
     ScorePlugin,
     ReservePlugin,
+    SparingReservePlugin,
     PreBindPlugin,
     EnqueueExtensionsPlugin,
 ):
@@ -176,6 +178,10 @@ class VolumeBinding(
             return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))
         nodes.assumed.assume(pod.key, _promise(found, nodes, node))
         return SUCCESS
+
+    @override
+    def keeps_nothing(self, pod: PodClass) -> bool:
+        return not pod.pod.spec.volumes
 
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
