@@ -21,7 +21,7 @@ _PATIENCE: Final = 60.0
 """Seconds within which a write is tried again while the server is busy."""
 _BUSY: Final = (429, 503, 504)
 _TRIES: Final = 4
-"""How often a bind is tried whose outcome could not be told."""
+"""How often a bind is sent that gets no answer, and after which the pod has no node."""
 
 
 class Fence(Protocol):
@@ -74,6 +74,8 @@ class Writer:
     async def bind(self, binding: Binding) -> None:
         """Bind a pod. A request without an answer is looked into: the pod may be where it was to go.
 
+        Whoever is not told that it is not waits: its room must not be given to another.
+
         Raises:
           BindFailed: it is bound elsewhere, or gone, or the server does not take it.
           NotLeading: the fence fell first.
@@ -90,41 +92,46 @@ class Writer:
         path = PODS.path(binding.namespace, binding.pod, "binding")
         failed = f"binding {binding.namespace}/{binding.pod} to {binding.node}"
         backoff = Backoff(self._clock, first=0.1, longest=5.0)
-        for _ in range(_TRIES):
+        in_doubt, in_vain = False, 0
+        while True:
             try:
                 await self.send("POST", path, body)
             except (ApiError, Unreachable) as error:
-                if isinstance(error, ApiError) and error.status < 500 and error.status != 409:
+                refused = isinstance(error, ApiError) and error.status < 500
+                if refused and not in_doubt and not _is_conflict(error):
                     raise BindFailed(f"{failed}: {error}") from error
-                if await self._is_there(binding, error):
+                in_doubt = in_doubt or not refused
+                node = await self._node_of(binding, failed, error)
+                if node == binding.node:
                     return
+                if node is not None:
+                    in_vain += 1
+                    if refused or in_vain == _TRIES:
+                        why = error if refused else f"no answer to {_TRIES} requests"
+                        raise BindFailed(f"{failed}: {why}") from error
                 await backoff.wait()
             else:
                 return
-        raise BindFailed(f"{failed}: no answer to {_TRIES} requests")
 
-    async def _is_there(self, binding: Binding, error: ApiError | Unreachable) -> bool:
-        """Return whether the pod is bound to the node.
+    async def _node_of(self, binding: Binding, failed: str, error: ApiError | Unreachable) -> str | None:
+        """Return the node of a pod that was to be bound, "" where it has none, None where nobody can tell.
 
         Raises:
           BindFailed: it never will be.
         """
-        failed = f"binding {binding.namespace}/{binding.pod} to {binding.node}"
         try:
             now = msgspec.json.decode(await self.get(PODS, binding.namespace, binding.pod), type=_Bound)
         except ApiError as answer:
             if answer.status == 404:
                 raise BindFailed(f"{failed}: the pod is gone") from error
-            return False
+            return None
         except (Unreachable, msgspec.DecodeError):
-            return False
+            return None
         if binding.uid and now.metadata.uid != binding.uid:
             raise BindFailed(f"{failed}: another pod has its name now") from error
-        if now.spec.node_name and now.spec.node_name != binding.node:
+        if now.spec.node_name not in ("", binding.node):
             raise BindFailed(f"{failed}: it is bound to {now.spec.node_name} already") from error
-        if not now.spec.node_name and isinstance(error, ApiError) and error.status == 409:
-            raise BindFailed(f"{failed}: {error}") from error
-        return now.spec.node_name == binding.node
+        return now.spec.node_name
 
     async def evict(self, pod: Pod, grace: int | None = None) -> None:
         """Evict a pod through the Eviction API, which minds disruption budgets; one that is gone already is no error.
@@ -221,3 +228,8 @@ class Writer:
         if remaining <= 0:
             raise NotLeading("nothing is written any more: the lease may be lost")
         return min(_DEADLINE, remaining)
+
+
+def _is_conflict(error: ApiError | Unreachable) -> bool:
+    """Tell whether a pod may be bound already."""
+    return isinstance(error, ApiError) and error.status == 409

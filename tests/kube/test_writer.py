@@ -115,6 +115,34 @@ async def test_a_bind_whose_lost_answer_cannot_be_looked_into_is_sent_again_and_
     assert node_of(namespace) == "node-0"
 
 
+@pytest.mark.parametrize(
+    "fault", [refused(), status(500), status(403, "Forbidden")], ids=["refused", "500", "403"]
+)
+async def test_a_bind_that_was_carried_out_is_no_failure_however_long_nobody_can_tell(
+    plane, proxy, namespace, lone, fault
+):
+    """As when the API server ends in the middle of it, and refuses all at first when it comes back."""
+    proxy.on(lost(), **BINDING, count=1)
+    proxy.on(fault, **BINDING)
+    reads = proxy.on(fault, method="GET", count=8)
+    async with writing(plane, proxy) as writer:
+        await writer.bind(Binding.of(lone, "node-0"))
+    assert reads.hits == 8
+    assert node_of(namespace) == "node-0"
+
+
+async def test_a_bind_that_was_in_doubt_and_is_refused_then_fails_once_the_pod_is_seen_to_wait(
+    plane, proxy, lone
+):
+    proxy.on(refused(), **BINDING, count=1)
+    proxy.on(refused(), method="GET", count=1)
+    proxy.on(status(403, "Forbidden"), **BINDING)
+    async with writing(plane, proxy) as writer:
+        with pytest.raises(BindFailed, match="403"):
+            await writer.bind(Binding.of(lone, "node-0"))
+    assert proxy.count("POST") == 2
+
+
 async def test_a_bind_that_never_gets_through_fails(plane, proxy, namespace, lone):
     proxy.on(status(500), **BINDING)
     async with writing(plane, proxy) as writer:
