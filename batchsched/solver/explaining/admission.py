@@ -74,7 +74,7 @@ def fitted(problem: Problem, before: Problem) -> bool:
 
 def plain(problem: Problem) -> bool:
     """Whether counting says all: neither rows nor levels of subgroups are to be kept."""
-    return not problem.rows and bool(np.all(problem.sub_required == NONE))
+    return not problem.rows and not (problem.sub_required != NONE).any()
 
 
 @lru_cache(maxsize=8)
@@ -106,6 +106,7 @@ def _exactly(problem: Problem) -> bool:
     return bool(solve_exact(problem, _BUDGET, seed=0).taken[0])
 
 
+@lru_cache(maxsize=8)
 def shortage_of_pods(problem: Problem) -> IntArray:
     """Pods that would have to exist besides, by class [C], before the only gang's minimum could be met at all."""
     short = np.zeros(len(problem.count), np.int64)

@@ -113,7 +113,8 @@ def alone(problem: Problem, gang: int) -> Alone:
     subgroups = np.flatnonzero(problem.sub_gang == gang)
     member = problem.quota_member[:, gang] if len(problem.quota_gangs) else np.zeros(0, np.bool_)
     quotas = np.flatnonzero(member)
-    kinds, kind = np.unique(problem.kind[classes], return_inverse=True)
+    # A gang has few classes: Python sorts them faster than an array is made of them.
+    kinds = sorted(set(problem.kind[classes].tolist()))
     number = np.full(len(problem.sub_gang) + 1, NONE, np.int32)
     number[subgroups] = np.arange(len(subgroups))
     touching = np.array([at for at, row in enumerate(problem.rows) if _touches(row, classes, gang)], np.int64)
@@ -123,7 +124,7 @@ def alone(problem: Problem, gang: int) -> Alone:
         mask=problem.mask[kinds],
         score=np.zeros((len(kinds), len(problem.free)), np.int64),
         demand=problem.demand[classes],
-        kind=kind.astype(np.int32),
+        kind=np.array([kinds.index(one) for one in problem.kind[classes].tolist()], np.int32),
         gang=np.zeros(len(classes), np.int32),
         subgroup=number[problem.subgroup[classes]],
         count=problem.count[classes],
