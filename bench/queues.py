@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,7 +105,7 @@ def snapshot(nodes: int, gangs: int, queues: int, seed: int) -> Snapshot:
 
 
 def main(arguments: list[str]) -> int:
-    """Decide one session a seed, and say what it took."""
+    """Decide two sessions a seed, the first over pods that nobody has looked at yet, and say what they took."""
     parser = argparse.ArgumentParser(prog="queues", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--gangs", type=int, default=2000)
@@ -116,19 +117,41 @@ def main(arguments: list[str]) -> int:
         sessions = Sessions(there, Profile())
         gc.collect()
         gc.disable()  # as `batchsched decide` has it; `run` looks through what is young, and seldom
-        stages, begun, cpu = Stages(), time.perf_counter(), time.process_time()
-        decision = sessions.decide(NOW, seed, telemetry=stages)
-        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+        first = _session(sessions, seed)
+        # Nothing was bound: all wait again, as they do where a running scheduler's session comes to nothing.
+        second = _session(sessions, seed)
         gc.enable()
-        print(_line(seed, there, decision, took, spent))
-        print("  " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in stages.seconds.items()))
+        print(_line(seed, there, first))
+        print(f"  {first.stages}")
+        print(f"  again, all pods known: {second.took:.2f} s ({second.spent:.2f} s CPU): {second.stages}")
+        assert second.decision == first.decision
     return 0
 
 
-def _line(seed: int, there: Snapshot, decision: Decision, took: float, spent: float) -> str:
-    placed = len({one.pod.rpartition("-")[0] for one in decision.assignments})
-    shares = sorted({tier.share for tier in decision.solver.tiers})
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session: seconds, CPU seconds, those of its stages, and what was decided."""
+
+    took: float
+    spent: float
+    stages: str
+    decision: Decision
+
+
+def _session(sessions: Sessions, seed: int) -> Session:
+    stages, begun, cpu = Stages(), time.perf_counter(), time.process_time()
+    decision = sessions.decide(NOW, seed, telemetry=stages)
+    took, spent = time.perf_counter() - begun, time.process_time() - cpu
+    said = ", ".join(f"{name} {seconds:.2f}" for name, seconds in stages.seconds.items())
+    return Session(took, spent, said, decision)
+
+
+def _line(seed: int, there: Snapshot, one: Session) -> str:
+    placed = len({given.pod.rpartition("-")[0] for given in one.decision.assignments})
+    account = one.decision.solver
+    shares = sorted({tier.share for tier in account.tiers})
     return (
-        f"seed {seed}: {len(there.queues)} queues, {len(there.pod_groups)} gangs, {len(there.pods)} pods: {took:.2f} s "
-        f"({spent:.2f} s CPU); {placed} gangs of some pods placed, gap {decision.solver.gap:.2%}; {', '.join(shares)}"
+        f"seed {seed}: {len(there.queues)} queues, {len(there.pod_groups)} gangs, {len(there.pods)} pods: "
+        f"{one.took:.2f} s ({one.spent:.2f} s CPU); {placed} gangs of some pods placed, "
+        f"gap {account.gap:.2%}; {', '.join(shares)}"
     )
