@@ -37,8 +37,6 @@ from batchsched.framework.timing import Timings
 from batchsched.model.pod import Pod
 from batchsched.model.snapshot import Snapshot
 
-_Reserves = Sequence[points.ReservePlugin] | None
-
 
 class Pipeline:
     """The enabled plugins of one profile, sorted by the points they have.
@@ -75,9 +73,6 @@ class Pipeline:
         self.prescores: tuple[points.PreScorePlugin, ...] = self._at("pre_score", points.PreScorePlugin)
         self.scores: tuple[points.ScorePlugin, ...] = self._at("score", points.ScorePlugin)
         self.reserves: tuple[points.ReservePlugin, ...] = self._at("reserve", points.ReservePlugin)
-        self._sparing: dict[object, points.SparingReservePlugin] = {
-            one: one for one in self.reserves if isinstance(one, points.SparingReservePlugin)
-        }
         self.permits: tuple[points.PermitPlugin, ...] = self._at("permit", points.PermitPlugin)
         # Rows speak for a plugin's Filter: with that switched off they would refuse what the pipeline allows.
         self.constrains: tuple[points.ConstrainPlugin, ...] = tuple(
@@ -334,14 +329,21 @@ class Pipeline:
 
     def keeping(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
         """Return the plugins that may have something to keep for pods of a class; raises `PluginError`."""
-        return tuple(one for one in self.reserves if one not in self._sparing or not self._spares(one, pod))
+        return tuple(one for one in self.reserves if not self._keeps_nothing(one, pod))
 
-    def _spares(self, plugin: points.ReservePlugin, pod: PodClass) -> bool:
-        said = self.timings.ask(plugin, "Reserve", self._sparing[plugin].keeps_nothing, pod)
+    def _keeps_nothing(self, plugin: points.ReservePlugin, pod: PodClass) -> bool:
+        if not isinstance(plugin, points.SparingReservePlugin):
+            return False
+        said = self.timings.ask(plugin, "Reserve", plugin.keeps_nothing, pod)
         return answers.truth(plugin, "Reserve", said)
 
     def reserve(
-        self, pod: Pod, node: int, table: NodeTable, state: CycleState, keeping: _Reserves = None
+        self,
+        pod: Pod,
+        node: int,
+        table: NodeTable,
+        state: CycleState,
+        keeping: Sequence[points.ReservePlugin] | None = None,
     ) -> Status:
         """Reserve a pod at the plugins that keep something, all for None; on a refusal everything is unreserved."""
         for plugin in self.reserves if keeping is None else keeping:

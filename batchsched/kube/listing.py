@@ -24,6 +24,13 @@ class _List(msgspec.Struct, frozen=True):
 _LIST: Final = msgspec.json.Decoder(_List)
 
 
+async def page(
+    connection: Connection, path: str, query: Mapping[str, str], deadline: float = _DEADLINE
+) -> _List:
+    """Return one page of a list, the whole of it where no limit was asked for; raises as `pages`."""
+    return _LIST.decode(await connection.request("GET", path, query=query, deadline=deadline))
+
+
 async def pages(
     connection: Connection, path: str, selector: Mapping[str, str], size: int = PAGE
 ) -> AsyncGenerator[tuple[list[bytes], str], None]:
@@ -42,9 +49,8 @@ async def pages(
     """
     query = {**selector, "limit": str(size)}
     while True:
-        raw = await connection.request("GET", path, query=query, deadline=_DEADLINE)
-        page = _LIST.decode(raw)
-        yield [bytes(item) for item in page.items or ()], page.metadata.resource_version
-        if not page.metadata.continue_:
+        found = await page(connection, path, query)
+        yield [bytes(item) for item in found.items or ()], found.metadata.resource_version
+        if not found.metadata.continue_:
             return
-        query = {**query, "continue": page.metadata.continue_}
+        query = {**query, "continue": found.metadata.continue_}

@@ -18,7 +18,7 @@ import msgspec
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.backoff import Backoff
 from batchsched.kube.connection import Connection
-from batchsched.kube.listing import PAGE, pages
+from batchsched.kube.listing import PAGE, page, pages
 from batchsched.kube.resources import Resource
 from batchsched.ports.clock import Clock
 from batchsched.ports.feed import Sink
@@ -152,7 +152,7 @@ class Reflector:
         """Watch until the server ends it, or somebody wants to be up to date."""
         try:
             async with asyncio.timeout(None) as self._watching:
-                await self._watch()
+                await self._watch(int(_WATCH_SECONDS * (1 + self._clock.jitter())))
         except TimeoutError:
             _LOG.log(_DETAIL, "%s: the watch is taken up anew", self.resource.plural)
         finally:
@@ -249,12 +249,11 @@ class Reflector:
         its own, is up to date (1.31 and later).
         """
         nothing = {"fieldSelector": f"metadata.name={_NOBODY}"}
-        await self._connection.request("GET", self.resource.path(), query=nothing, deadline=_DEADLINE)
+        await page(self._connection, self.resource.path(), nothing, _DEADLINE)
         await self._watch(_MOMENT)
 
-    async def _watch(self, seconds: int = 0) -> None:
-        """Follow changes until the server ends the watch; 0: after a few minutes."""
-        seconds = seconds or int(_WATCH_SECONDS * (1 + self._clock.jitter()))
+    async def _watch(self, seconds: int) -> None:
+        """Follow changes until the server ends the watch, after so many seconds."""
         query = {
             **self._terms.selector,
             "watch": "true",

@@ -97,8 +97,9 @@ class Writer:
             try:
                 await self.send("POST", path, body)
             except (ApiError, Unreachable) as error:
-                refused = isinstance(error, ApiError) and error.status < 500
-                if refused and not in_doubt and not _is_conflict(error):
+                status = error.status if isinstance(error, ApiError) else 0
+                refused = 0 < status < 500
+                if refused and status != 409 and not in_doubt:
                     raise BindFailed(f"{failed}: {error}") from error
                 in_doubt = in_doubt or not refused
                 node = await self._node_of(binding, failed, error)
@@ -228,8 +229,3 @@ class Writer:
         if remaining <= 0:
             raise NotLeading("nothing is written any more: the lease may be lost")
         return min(_DEADLINE, remaining)
-
-
-def _is_conflict(error: ApiError | Unreachable) -> bool:
-    """Tell whether a pod may be bound already."""
-    return isinstance(error, ApiError) and error.status == 409

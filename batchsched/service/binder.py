@@ -84,9 +84,8 @@ class BindingCycles:
             await asyncio.wait(self._running)
 
     async def _gang(self, planner: Planner, placement: Placement, cycle: BindingCycle) -> None:
-        if (
-            len(placement.places) == 1
-        ):  # needs no task of its own: of ten thousand lone pods each would have two
+        # One alone needs no task of its own: of ten thousand lone pods each would have two.
+        if len(placement.places) == 1:
             ends = [await self._one(planner, *placement.places[0], cycle)]
         else:
             binding = [

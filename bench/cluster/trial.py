@@ -158,15 +158,17 @@ def run(scheduler: str, row: Row, nodes: int, *, live: bool = False, longest: fl
     Raises:
       TimeoutError: not everything was bound in time.
     """
-    # As an installation does; without it an environment that keeps no bytecode compiles all of it at each start.
-    compileall.compile_dir(Path(batchsched.__file__).parent, quiet=1)
     with tempfile.TemporaryDirectory() as home, ControlPlane(Path(home) / "plane") as plane:
         install(plane)
         return asyncio.run(_run(plane, scheduler, row, nodes, live, longest))
 
 
 def install(plane: ControlPlane) -> None:
-    """Make our kinds."""
+    """Make our kinds, and compile the package, as an installation of it does.
+
+    An environment that keeps no bytecode would compile all of it at each start.
+    """
+    compileall.compile_dir(Path(batchsched.__file__).parent, quiet=1)
     for file in sorted(CRDS.glob("*.yaml")):
         plane.admin.create(
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(file.read_text())

@@ -88,7 +88,7 @@ async def test_pod_that_is_deleted_as_it_is_bound_leaves_its_room_to_its_success
 
 @pytest.mark.parametrize("waiting", [gang("bert", 3 * BREATH), alone(3 * BREATH)], ids=["gang", "alone"])
 async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
-    town = Town(cluster(nodes(3 * 3 * BREATH, gpu=1), waiting))
+    town = Town(cluster(nodes(3 * BREATH, gpu=1), waiting))
     planner, now = town.planner, town.clock.now()
     planner.sync(now)
     work = planner.begin(now)
