@@ -32,8 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     console = Console(stderr=True)
     found: list[Outcome] = []
     for live in (False, True) if told.live else (False,):
-        for text in told.rows:
-            row = _row(text)
+        for row in told.rows:
             for scheduler in told.schedulers:
                 if scheduler == "floor" and (live or row.size > 1):
                     continue
@@ -50,7 +49,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench cluster", description=__doc__.partition("\n")[0])
-    parser.add_argument("--rows", nargs="+", default=list(ROWS), metavar="JOBSxPODS")
+    parser.add_argument(
+        "--rows", nargs="+", type=_row, default=[_row(one) for one in ROWS], metavar="JOBSxPODS"
+    )
     parser.add_argument("--schedulers", nargs="+", default=list(SCHEDULERS), choices=SCHEDULERS)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--live", action="store_true", help="also with pods made while the scheduler runs")
@@ -60,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _row(text: str) -> Row:
     jobs, _, size = text.partition("x")
+    if not (jobs.isdecimal() and size.isdecimal() and int(jobs) and int(size)):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected jobs x pods of each, e.g. 500x20")
     return Row(int(jobs), int(size))
 
 

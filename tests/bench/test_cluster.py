@@ -30,6 +30,14 @@ def test_row_is_jobs_times_pods():
     assert Row(500, 20).pods == 10000
 
 
+@pytest.mark.parametrize("text", ["3y4", "20x0", "x5", "-1x5"])
+def test_a_row_that_is_none_is_refused_with_what_was_expected(text, capsys):
+    with pytest.raises(SystemExit) as ended:
+        matrix.main([f"--rows={text}"])
+    assert ended.value.code == 2
+    assert f"{text!r}: expected jobs x pods of each" in capsys.readouterr().err
+
+
 def test_ratios_compare_what_was_measured_in_one_run():
     found = [
         outcome("floor", "100 x 1", 1.0),
