@@ -34,8 +34,8 @@ class Quotas:
         self.binding = (
             _binding(problem, quota, gang) if quota.size else np.zeros(len(problem.quota_gangs), bool)
         )
-        self.left = [[int(v) for v in row] for row in problem.quota_free]
-        self.gangs_left = [int(v) for v in problem.quota_gangs]
+        self.left: list[list[int]] = problem.quota_free.tolist()
+        self.gangs_left: list[int] = problem.quota_gangs.tolist()
         self._fresh = problem.fresh
         self._least = least(problem).tolist() if self.binding.any() else []
         self._of_gang: list[list[int]] = [[] for _ in range(len(problem.need))]

@@ -36,10 +36,10 @@ class Room:
         self.mask = problem.mask
         self.quotas = Quotas(problem)
         self.rows = RowLedger(problem)
-        self.waiting = [int(n) for n in problem.count]
+        self.waiting: list[int] = problem.count.tolist()
         self.trail: list[Entry] = []
-        self._gang = [int(g) for g in problem.gang]
-        self._kind = [int(k) for k in problem.kind]
+        self._gang: list[int] = problem.gang.tolist()
+        self._kind: list[int] = problem.kind.tolist()
         self.banned = _banned(problem)
 
     def usable(self, klass: int) -> BoolArray:
@@ -125,47 +125,61 @@ class Room:
         self, klass: int, want: int, nodes: IntArray | None, whole: bool
     ) -> tuple[IntArray, IntArray]:
         """Return where up to `want` pods would go, and how many to each node."""
-        fit = self.fit(klass, nodes)
+        where = self._open(klass, nodes)
+        if len(where) >= want and not self._held_back(klass) and not self.slots.phased(klass):
+            # Each of them takes a pod at least: no more of them are looked at than there are pods.
+            where = where[self.slots.order(klass, self.free, where, want)]
+            counts = _up_to(self.fit(klass, where), want)
+            ascending = where[: len(counts)].argsort()
+            return where[ascending], counts[ascending]
+        fit = self.fit(klass, where)
         if whole and int(fit.sum()) < want:
             return _NOWHERE, _NOWHERE
-        free = [row if nodes is None else row[nodes] for row in self.free[: self.problem.free.shape[1]]]
         limited = klass in self.rows.of_class
         left, taken = want, np.zeros(len(fit), np.int64)
-        for cap in self.slots.phases(klass, free, fit):
-            at, caps = self._take(klass, free, cap - taken, left, nodes)
+        for cap in self.slots.phases(klass, self.free, where, fit):
+            at, caps = self._take(klass, where, cap - taken, left)
             taken[at] += caps
             left -= int(caps.sum())
             if limited and at.size:
-                self.rows.charge(klass, at if nodes is None else nodes[at], caps)
+                self.rows.charge(klass, where[at], caps)
             if left <= 0:
                 break
-        at = np.flatnonzero(taken)
-        where, counts = at if nodes is None else nodes[at], taken[at]
+        at = taken.nonzero()[0]
+        where, counts = where[at], taken[at]
         if limited:  # charged phase by phase; whoever puts them there charges them for good
             self.rows.charge(klass, where, -counts)
         return where, counts
 
-    def _take(
-        self, klass: int, free: list[IntArray], cap: IntArray, want: int, nodes: IntArray | None
-    ) -> tuple[IntArray, IntArray]:
+    def _open(self, klass: int, nodes: IntArray | None) -> IntArray:
+        """Those of the given nodes, or of all, that take a pod of the class at least; most often few do."""
+        usable = self.usable(klass)
+        takes = usable if nodes is None else usable[nodes]
+        for r, amount in self.slots.needs[klass]:
+            free = self.free[r] if nodes is None else self.free[r][nodes]
+            takes = takes & (free >= amount)
+        at: IntArray = takes.nonzero()[0]
+        return at if nodes is None else nodes[at]
+
+    def _take(self, klass: int, nodes: IntArray, cap: IntArray, want: int) -> tuple[IntArray, IntArray]:
         """The positions that one phase takes and how many pods on each, at most `want` together."""
-        at = np.flatnonzero(cap > 0)
+        at = (cap > 0).nonzero()[0]
         caps = cap[at]
-        limited = klass in self.rows.of_class
-        if not at.size or (not limited and not self.problem.spread and int(caps.sum()) <= want):
+        held_back = self._held_back(klass)
+        if not at.size or (not held_back and int(caps.sum()) <= want):
             return at, caps
-        at = self.slots.order(klass, free, at, at if nodes is None else nodes[at])
+        at = at[self.slots.order(klass, self.free, nodes[at], len(at) if held_back else want)]
         caps = cap[at]
         if self.problem.spread:
             caps = _level(caps, want)
-        if limited:
-            caps = self.rows.clip(klass, at if nodes is None else nodes[at], caps)
-        running = np.cumsum(caps)
-        last = int(np.searchsorted(running, want))
-        if last < len(caps):
-            at, caps = at[: last + 1], caps[: last + 1].copy()
-            caps[-1] -= running[last] - want
-        return at, caps
+        if klass in self.rows.of_class:
+            caps = self.rows.clip(klass, nodes[at], caps)
+        caps = _up_to(caps, want)
+        return at[: len(caps)], caps
+
+    def _held_back(self, klass: int) -> bool:
+        """Whether a node may get fewer pods of the class than fit, though more are wanted."""
+        return self.problem.spread or klass in self.rows.of_class
 
     def put(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
         """Place these pods, unasked: the caller has seen that they fit. Nodes are distinct."""
@@ -240,6 +254,17 @@ def _banned(problem: Problem) -> dict[int, BoolArray]:
         for klass, node in zip(cut.classes.tolist(), cut.nodes.tolist(), strict=True):
             result.setdefault(klass, np.ones(len(problem.free), np.bool_))[node] = False
     return result
+
+
+def _up_to(caps: IntArray, want: int) -> IntArray:
+    """The first of these caps that hold `want` pods together, the last of them lowered to that; or all."""
+    running = caps.cumsum()
+    last = int(running.searchsorted(want))
+    if last == len(caps):
+        return caps
+    caps = caps[: last + 1].copy()
+    caps[-1] -= running[last] - want
+    return caps
 
 
 def _level(caps: IntArray, want: int) -> IntArray:

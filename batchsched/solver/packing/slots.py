@@ -32,7 +32,9 @@ class Slots:
     def __init__(self, problem: Problem, plain: bool = False) -> None:
         """Look at the sizes that are asked for; `plain` leaves slot preservation out (the peers' bin-packing)."""
         self.demand = augmented_demand(problem)
-        self.needs = [tuple((int(r), int(row[r])) for r in np.flatnonzero(row)) for row in self.demand]
+        self.needs = [
+            tuple((r, amount) for r, amount in enumerate(row) if amount) for row in self.demand.tolist()
+        ]
         self._problem, self.plain = problem, plain
         nodes = len(problem.capacity)
         self._total = np.maximum(1, problem.capacity.sum(axis=0)).astype(np.float64) / max(1, nodes)
@@ -41,11 +43,12 @@ class Slots:
         varied = np.array([len(np.unique(column[column > 0])) > 0 for column in problem.demand.T], np.bool_)
         few = (largest <= DEVICE_LIMIT) & varied
         self.devices = [int(r) for r in np.flatnonzero(few) if int(r) != problem.pods]
-        self.device_of = [next((r for r in self.devices if row[r] > 0), -1) for row in problem.demand]
-        sizes = {r: np.unique(problem.demand[:, r]) for r in self.devices}
+        demand = problem.demand.tolist()
+        self.device_of = [next((r for r in self.devices if row[r] > 0), -1) for row in demand]
+        sizes = {r: np.unique(problem.demand[:, r]).tolist() for r in self.devices}
         self._larger = [
-            [int(b) for b in sizes[r] if b > row[r]] if r >= 0 else []
-            for r, row in zip(self.device_of, problem.demand, strict=True)
+            [size for size in sizes[r] if size > row[r]] if r >= 0 else []
+            for r, row in zip(self.device_of, demand, strict=True)
         ]
         self._beside = self._device_company(problem)
         self._score: dict[int, IntArray | None] = {}
@@ -69,12 +72,17 @@ class Slots:
                 result.append((r, company))
         return result
 
-    def phases(self, klass: int, free: list[IntArray], fit: IntArray) -> Iterator[IntArray]:
+    def phased(self, klass: int) -> bool:
+        """Whether a node may be filled in more than one phase; otherwise it takes what fits at once."""
+        return not self.plain and (bool(self._beside) or self.device_of[klass] >= 0)
+
+    def phases(self, klass: int, free: IntArray, nodes: IntArray, fit: IntArray) -> Iterator[IntArray]:
         """Upper limits per node, growing: what may be taken before the next larger slot is broken.
 
         Args:
           klass: the class.
-          free: for each resource the free amount on the nodes looked at, [R][M].
+          free: what is free of each resource on each node, [R, N].
+          nodes: the nodes looked at, [M].
           fit: pods of the class that fit on each of these nodes, [M].
 
         Yields:
@@ -83,26 +91,28 @@ class Slots:
         device = self.device_of[klass]
         cap: IntArray | None = None
         if not self.plain and self._beside:
-            spare = self._spare(klass, free, fit)
-            for step in self._steps(klass, device, free, spare) if spare is not fit else ():
+            spare = self._spare(klass, free, nodes, fit)
+            for step in self._steps(klass, device, free, nodes, spare) if spare is not fit else ():
                 cap = step if cap is None else np.maximum(cap, step)
                 yield cap
         if not self.plain and device >= 0:
-            for step in self._steps(klass, device, free, fit):
+            for step in self._steps(klass, device, free, nodes, fit):
                 cap = step if cap is None else np.maximum(cap, step)
                 yield cap
         else:
             yield fit
 
-    def _steps(self, klass: int, device: int, free: list[IntArray], fit: IntArray) -> Iterator[IntArray]:
+    def _steps(
+        self, klass: int, device: int, free: IntArray, nodes: IntArray, fit: IntArray
+    ) -> Iterator[IntArray]:
         """For each larger slot what goes without breaking it, and in the end all that fits."""
         if device >= 0:
             size = int(self.demand[klass, device])
             for larger in self._larger[klass]:
-                yield np.minimum(fit, free[device] % larger // size)
+                yield np.minimum(fit, free[device][nodes] % larger // size)
         yield fit
 
-    def _spare(self, klass: int, free: list[IntArray], fit: IntArray) -> IntArray:
+    def _spare(self, klass: int, free: IntArray, nodes: IntArray, fit: IntArray) -> IntArray:
         """Pods that go before a node's free devices lack the CPU and memory that usually come with them."""
         spare = fit
         for r, amount in self.needs[klass]:
@@ -112,45 +122,49 @@ class Slots:
             for d, company in self._beside:
                 if company[r]:
                     amount -= int(company[r]) * int(self.demand[klass, d])
-                    part = company[r] * free[d]
+                    part = company[r] * free[d][nodes]
                     kept = part if kept is None else kept + part
             if kept is not None and amount > 0:
-                spare = np.minimum(spare, np.maximum(0, free[r] - kept) // amount)
+                spare = np.minimum(spare, np.maximum(0, free[r][nodes] - kept) // amount)
         return spare
 
-    def order(self, klass: int, free: list[IntArray], at: IntArray, nodes: IntArray) -> IntArray:
-        """Positions `at` (into the nodes looked at) in the order in which they are taken.
+    def order(self, klass: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
+        """Positions into `nodes` in the order in which they are taken, the first `most` of them.
 
         Args:
           klass: the class.
-          free: as for `phases`, [R][M].
-          at: positions into 0..M-1, ascending.
-          nodes: the node index of each of these positions, ascending, for the scores.
+          free: as for `phases`, [R, N].
+          nodes: the nodes to order, ascending, [M].
+          most: how many are wanted.
         """
-        key = self._packing(klass, free, at, nodes) << INDEX_BITS
+        key = self._packing(klass, free, nodes) << INDEX_BITS
         score = self._score_rank(int(self._problem.kind[klass]))
         if score is not None:
             key = (key << SCORE_BITS) + (score[nodes] << INDEX_BITS)
-        key += at
+        key += np.arange(len(nodes))
+        if most < len(nodes):
+            key.partition(most)
+            key = key[:most]
         key.sort()
         return key & ((1 << INDEX_BITS) - 1)
 
-    def _packing(self, klass: int, free: list[IntArray], at: IntArray, nodes: IntArray) -> IntArray:
+    def _packing(self, klass: int, free: IntArray, nodes: IntArray) -> IntArray:
         if self.plain:
-            return self._most_allocated(klass, free, at, nodes)
+            return self._most_allocated(klass, free, nodes)
         ratio, device = self._ratio[klass], self.device_of[klass]
         used = [r for r in np.flatnonzero(ratio).tolist() if r not in self.devices]
-        shares = [free[r][at] * (1.0 / self._total[r]) for r in used]
+        shares = [free[r][nodes] * (1.0 / self._total[r]) for r in used]
         if not shares:
-            fullness = np.zeros(len(at))
+            fullness = np.zeros(len(nodes))
         else:
             fullness = shares[0] if len(shares) == 1 else np.maximum(shares[0], shares[1])
-        level = np.minimum(fullness * (PACK_LEVELS / 4), PACK_LEVELS - 1).astype(np.int64)
+        level: IntArray = np.minimum(fullness * (PACK_LEVELS / 4), PACK_LEVELS - 1).astype(np.int64)
         if self._problem.spread:
-            left = (free[device][at] if device >= 0 else 0) * PACK_LEVELS + level
+            left = (free[device][nodes] if device >= 0 else 0) * PACK_LEVELS + level
             return (DEVICE_LIMIT + 1) * PACK_LEVELS - left
         if device >= 0:
-            return free[device][at] * PACK_LEVELS + level
+            level += free[device][nodes] * PACK_LEVELS
+            return level
         if len(shares) < 2:
             return level
         # Alignment: of two resources, the pod goes where the node has relatively more of what it wants more of.
@@ -160,7 +174,7 @@ class Slots:
         away: IntArray = np.minimum((1.0 - along) * 256, 63).astype(np.int64)
         return away * PACK_LEVELS + level
 
-    def _most_allocated(self, klass: int, free: list[IntArray], at: IntArray, nodes: IntArray) -> IntArray:
+    def _most_allocated(self, klass: int, free: IntArray, nodes: IntArray) -> IntArray:
         """The peers' bin-packing: 100 less the mean allocated percentage of what is asked for.
 
         Source: kube-scheduler, NodeResourcesFit with the scoring strategy MostAllocated, equal weights.
@@ -170,9 +184,9 @@ class Slots:
             for r, amount in self.needs[klass]
             if (r < len(self._total) and amount > 1) or r in self.devices
         ]
-        total = np.zeros(len(at))
+        total = np.zeros(len(nodes))
         for r, amount in asked:
-            total += 1.0 - (free[r][at] - amount) / np.maximum(1, self._problem.capacity[nodes, r])
+            total += 1.0 - (free[r][nodes] - amount) / np.maximum(1, self._problem.capacity[nodes, r])
         percent: IntArray = np.floor(100.0 * total / max(1, len(asked))).astype(np.int64)
         return 100 - percent
 

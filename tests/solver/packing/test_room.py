@@ -13,6 +13,14 @@ def test_placing_whole_places_nothing_when_not_all_go():
     assert room.waiting == [1]
 
 
+def test_no_more_nodes_are_looked_at_than_pods_and_the_last_takes_what_is_left():
+    room = Room(problem_of([[2], [5], [4], [0]], [{"pods": 6, "demand": [1]}]), plain=True)
+    assert room.place(0, 3) == 3
+    assert room.free[0].tolist() == [0, 5, 3, 0]
+    assert room.place(0, 3) == 3
+    assert room.free[0].tolist() == [0, 5, 0, 0]
+
+
 def test_triples_add_up_and_leave_out_what_has_moved_away():
     room = Room(problem_of([[4], [4]], [{"pods": 3, "demand": [1]}]))
     room.put(0, np.array([0]), np.array([2]))
