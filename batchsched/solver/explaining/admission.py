@@ -11,8 +11,16 @@ import numpy as np
 
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.exact.nodewise import fitting
-from batchsched.solver.explaining.counting import Room, hopeful, least, minimum, room
-from batchsched.solver.explaining.relaxation import Pods, Quota, Relaxation, Together, apply
+from batchsched.solver.explaining.counting import Room, hopeful, least, minimum, room, room_beside
+from batchsched.solver.explaining.relaxation import (
+    Nodes,
+    Pods,
+    Quota,
+    Relaxation,
+    Together,
+    added,
+    apply,
+)
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, IntArray, Problem
 
@@ -48,8 +56,13 @@ def fits_with(problem: Problem, change: Relaxation) -> bool:
         return fits_alone(apply(problem, change))
     if not all(_made_up(lacking, quotas) for lacking in quotas_short(problem)):
         return False
+    if shortage_of_pods(problem).any():
+        return False
     others = tuple(part for part in parts if not isinstance(part, Quota))
-    return not np.any(shortage_of_pods(problem)) and _placeable(apply(problem, Together(others)))
+    if others and isinstance(others[-1], Nodes) and _counted(problem):
+        changed = apply(problem, Together(others[:-1]))
+        return room_beside(changed, added(changed, others[-1]))
+    return _placeable(apply(problem, Together(others)))
 
 
 def _made_up(lacking: Quota, quotas: Sequence[Quota]) -> bool:
@@ -82,7 +95,7 @@ def _placeable(problem: Problem) -> bool:
     """Whether the nodes take the only gang, which exists and which its quotas admit."""
     counts = plain(problem)
     found = room(problem)
-    if counts and (found.fits or len(problem.count) == 1 or len(problem.free) > _SMALL):
+    if counts and (found.fits or _counted(problem)):
         return found.fits
     rigid = least(problem) == int(problem.count.sum())
     if not found.fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
@@ -90,6 +103,11 @@ def _placeable(problem: Problem) -> bool:
     if _is_small(problem):
         return _exactly(problem)
     return found.fits if counts else Packing(problem).try_gang(0) is not None
+
+
+def _counted(problem: Problem) -> bool:
+    """Whether counting settles where nothing but levels and free capacity matter."""
+    return len(problem.count) == 1 or len(problem.free) > _SMALL
 
 
 def _is_small(problem: Problem) -> bool:

@@ -5,6 +5,7 @@ What is asked of the same problem again is remembered: answers are not to be wri
 Shapes: C classes, D domains, N nodes, R resources.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,7 +38,7 @@ class Room:
     @property
     def fits(self) -> bool:
         """Whether some domain takes the whole minimum."""
-        return bool(np.any(self.placed.sum(axis=1) >= self.wanted.sum()))
+        return bool((self.placed.sum(axis=1) >= self.wanted.sum()).any())
 
 
 @lru_cache(maxsize=8)
@@ -87,24 +88,65 @@ def room(problem: Problem) -> Room:
     """
     nodes, domains, first = _cells(problem)
     wanted = minimum(problem)
-    placed = np.zeros((len(domains), len(wanted)), np.int64)
+    return Room(domains, _filled(problem, nodes, first, wanted, _largest_first(problem)), wanted)
+
+
+def room_beside(problem: Problem, added: Problem) -> bool:
+    """Whether the only gang's minimum fits once nodes are added that all lie in one domain.
+
+    Args:
+      problem: the gang's own, of which the room is known already.
+      added: the same with the new nodes alone (`relaxation.added`).
+
+    The new nodes are the last to be filled, with what the others of their domain leave.
+    """
+    found = room(problem)
+    if found.fits:
+        return True
+    level, pinned = int(problem.required[0]), int(problem.pinned[0])
+    domain = int(added.levels[level, 0]) if level != NONE else NONE
+    if level != NONE and (domain < 0 or pinned not in (NONE, domain)):
+        return False
+    at = (found.domains == domain).nonzero()[0]
+    wanted = found.short[at[0]] if len(at) else found.wanted
+    nodes, first = np.arange(len(added.free)), np.zeros(1, np.int64)
+    placed = _filled(added, nodes, first, wanted, _largest_first(problem))
+    return bool(placed.sum() >= wanted.sum())
+
+
+def _largest_first(problem: Problem) -> list[int]:
+    """The classes, the largest pods first."""
+    order: list[int] = (-_size(problem)).argsort(kind="stable").tolist()
+    return order
+
+
+def _filled(
+    problem: Problem, nodes: IntArray, first: IntArray, wanted: IntArray, order: Sequence[int]
+) -> IntArray:
+    """Pods that fit into each domain [D, C] of those wanted [C], class by class in this order.
+
+    `nodes` are sorted by their domain, `first` says where in them each begins.
+    """
+    placed = np.zeros((len(first), len(wanted)), np.int64)
     if not len(nodes):
-        return Room(domains, placed, wanted)
-    free = np.take(problem.free.T, nodes, axis=1).T  # a copy in which resource follows on resource
-    order = [index for index in np.argsort(-_size(problem), kind="stable").tolist() if wanted[index]]
+        return placed
+    order = [index for index in order if wanted[index]]
+    free = problem.free.T.take(nodes, axis=1).T  # a copy in which resource follows on resource
     for index in order:
         want = int(wanted[index])
         fits = fitting(problem, index, free, nodes, want)
         placed[:, index] = np.minimum(want, np.add.reduceat(fits, first))
         if index == order[-1]:
             break
-        before = np.cumsum(fits) - fits
+        before = fits.cumsum() - fits
         if len(first) > 1:
             before -= np.repeat(before[first], np.diff(first, append=len(nodes)))
-        take = np.clip(want - before, 0, fits)
-        for resource in np.flatnonzero(problem.demand[index]).tolist():
-            free[:, resource] -= take * problem.demand[index, resource]
-    return Room(domains, placed, wanted)
+        take = (want - before).clip(0, fits)
+        at = take.nonzero()[0]  # as few as the pods that are wanted, in each domain
+        for resource, amount in enumerate(problem.demand[index].tolist()):
+            if amount:
+                free[at, resource] -= take[at] * amount
+    return placed
 
 
 def hopeful(problem: Problem) -> bool:
@@ -133,31 +175,33 @@ def _cells(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     level, pinned = int(problem.required[0]), int(problem.pinned[0])
     useful = _useful(problem)
     if level == NONE:
-        return np.flatnonzero(useful), np.full(1, NONE, np.int64), np.zeros(1, np.int64)
+        return useful.nonzero()[0], np.full(1, NONE, np.int64), np.zeros(1, np.int64)
     cell = problem.levels[level]
-    nodes = np.flatnonzero(useful & (cell >= 0 if pinned == NONE else cell == pinned))
+    nodes = (useful & (cell >= 0 if pinned == NONE else cell == pinned)).nonzero()[0]
     if not len(nodes):
         return nodes, np.full(1, max(pinned, 0), np.int64), np.zeros(1, np.int64)
-    nodes = nodes[np.argsort(cell[nodes], kind="stable")]
-    found, first = np.unique(cell[nodes], return_index=True)
-    return nodes, found.astype(np.int64), first
+    nodes = nodes[cell[nodes].argsort(kind="stable")]
+    inside = cell[nodes]
+    first = np.r_[0, (inside[1:] != inside[:-1]).nonzero()[0] + 1]
+    return nodes, inside[first].astype(np.int64), first
 
 
 def _useful(problem: Problem) -> BoolArray:
     """Which nodes [N] have room for a pod of a class that the minimum needs."""
     useful = np.zeros(len(problem.free), np.bool_)
-    for index in np.flatnonzero(minimum(problem)).tolist():
+    for index in minimum(problem).nonzero()[0].tolist():
         fits = problem.mask[problem.kind[index]]
-        for resource in np.flatnonzero(problem.demand[index]).tolist():
-            fits = fits & (problem.free[:, resource] >= problem.demand[index, resource])
+        for resource, amount in enumerate(problem.demand[index].tolist()):
+            if amount:
+                fits = fits & (problem.free[:, resource] >= amount)
         useful |= fits
     return useful
 
 
 def fitting(problem: Problem, index: int, free: IntArray, nodes: NDArray[np.integer], most: int) -> IntArray:
     """How many pods of a class, at most `most`, fit into the free capacity [n, R] of nodes [n]."""
-    fits = np.where(problem.mask[problem.kind[index], nodes], most, 0).astype(np.int64)
-    asks = problem.demand[index]
-    for resource in np.flatnonzero(asks).tolist():
-        np.minimum(fits, free[:, resource] // asks[resource], out=fits)
-    return np.maximum(fits, 0)
+    fits: IntArray = problem.mask[problem.kind[index]][nodes] * np.int64(most)
+    for resource, amount in enumerate(problem.demand[index].tolist()):
+        if amount:
+            np.minimum(fits, free[:, resource] // amount, out=fits)
+    return np.maximum(fits, 0, out=fits)

@@ -5,7 +5,6 @@ Shapes: C classes, G gangs, K kinds, L levels, N nodes, Q quotas, R resources.
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TypeVar
 
 import numpy as np
 
@@ -13,8 +12,6 @@ from batchsched.solver.problem import (
     EVERY_NODE,
     NONE,
     UNLIMITED,
-    IndexArray,
-    IntArray,
     Problem,
     Row,
     Sense,
@@ -83,7 +80,6 @@ class Together:
     parts: "tuple[Relaxation, ...]"
 
 
-_Array = TypeVar("_Array", IndexArray, IntArray)
 Relaxation = Level | Nodes | Quota | Rule | Pods | Together
 
 
@@ -162,10 +158,11 @@ def _level(problem: Problem, change: Level) -> Problem:
     return replace(problem, required=levels, pinned=pins)
 
 
-def _nodes(problem: Problem, change: Nodes) -> Problem:
+def added(problem: Problem, change: Nodes) -> Problem:
+    """The new nodes by themselves, with everything of the problem that asks something of them but its rows."""
     like, count = change.like, change.count
     size = problem.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
-    mask = np.repeat(problem.mask[:, like : like + 1], count, axis=1)
+    mask = problem.mask[:, like : like + 1].repeat(count, axis=1)
     if change.passing != NONE:
         mask[:] = True
     model, levels = like, change.level
@@ -174,24 +171,34 @@ def _nodes(problem: Problem, change: Nodes) -> Problem:
         if len(inside):
             # the best labelled of them, so that finer levels are labelled too
             model = int(inside[np.argmax((problem.levels[:, inside] >= 0).sum(axis=0))])
-    labels = _again(problem.levels, model, count)
+    labels = problem.levels[:, model : model + 1].repeat(count, axis=1)
     if levels != NONE:
-        labels[levels, len(problem.free) :] = change.domain
+        labels[levels] = change.domain
+    amounts = size[None].repeat(count, axis=0)
     return replace(
         problem,
-        free=np.concatenate([problem.free, np.repeat(size[None], count, axis=0)]),
-        capacity=np.concatenate([problem.capacity, np.repeat(size[None], count, axis=0)]),
-        mask=np.concatenate([problem.mask, mask], axis=1),
-        score=_again(problem.score, like, count),
+        free=amounts,
+        capacity=amounts,
+        mask=mask,
+        score=problem.score[:, like : like + 1].repeat(count, axis=1),
         levels=labels,
-        partitions=tuple(_again(ids, model, count) for ids in problem.partitions),
-        rows=tuple(_grown(row, like, count) for row in problem.rows),
+        partitions=tuple(ids[model : model + 1].repeat(count) for ids in problem.partitions),
+        rows=(),
     )
 
 
-def _again(values: _Array, like: int, count: int) -> _Array:
-    """Values [..., N] with the one of node `like` repeated at the end."""
-    return np.concatenate([values, np.repeat(values[..., like : like + 1], count, axis=-1)], axis=-1)
+def _nodes(problem: Problem, change: Nodes) -> Problem:
+    new = added(problem, change)
+    return replace(
+        problem,
+        free=np.concatenate([problem.free, new.free]),
+        capacity=np.concatenate([problem.capacity, new.capacity]),
+        mask=np.concatenate([problem.mask, new.mask], axis=1),
+        score=np.concatenate([problem.score, new.score], axis=1),
+        levels=np.concatenate([problem.levels, new.levels], axis=1),
+        partitions=tuple(map(np.concatenate, zip(problem.partitions, new.partitions, strict=True))),
+        rows=tuple(_grown(row, change.like, change.count) for row in problem.rows),
+    )
 
 
 def _grown(row: Row, like: int, count: int) -> Row:
@@ -199,8 +206,9 @@ def _grown(row: Row, like: int, count: int) -> Row:
         return row
     gangs = row.gang_coefficients
     if len(row.gangs):
-        gangs = np.concatenate([gangs, np.repeat(gangs[like : like + 1], count, axis=0)])
-    return replace(row, right=_again(row.right, like, count), gang_coefficients=gangs)
+        gangs = np.concatenate([gangs, gangs[like : like + 1].repeat(count, axis=0)])
+    right = np.concatenate([row.right, row.right[like : like + 1].repeat(count)])
+    return replace(row, right=right, gang_coefficients=gangs)
 
 
 def _quota(problem: Problem, change: Quota) -> Problem:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.explaining.counting import hopeful, minimum, room
+from batchsched.solver.explaining.counting import hopeful, minimum, room, room_beside
 from batchsched.solver.explaining.leftover import alone
+from batchsched.solver.explaining.relaxation import Nodes, added, apply
 from batchsched.solver.problem import Budget, Problem
 from tests.solver.instances import problem_of, problems
 
@@ -44,6 +45,31 @@ def test_an_elastic_gangs_minimum_is_made_of_its_subgroups_and_its_smallest_pods
         sub_need=np.ones(1, np.int32),
     )
     assert minimum(elastic).tolist() == [1, 3, 2]
+
+
+def test_a_new_node_takes_what_its_own_domain_leaves():
+    levels = [[0, 0, 1, -1]]
+    problem = problem_of([[8], [3], [2], [99]], [{"pods": 9, "demand": [2], "required": 0}], levels=levels)
+    for like, level, domain, fits in (
+        (0, -1, -1, True),
+        (0, 0, 1, False),
+        (0, 0, 2, False),
+        (3, -1, -1, False),
+    ):
+        change = Nodes(1, like, level, domain)
+        assert room_beside(problem, added(problem, change)) is fits
+        assert room(apply(problem, change)).fits is fits
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_new_nodes_are_asked_by_themselves_as_they_are_beside_the_others(problem: Problem):
+    for gang in range(len(problem.need)):
+        single = alone(problem, gang).problem
+        if len(single.count) == 1:
+            for change in (Nodes(count, like) for count in (1, 3) for like in range(len(single.free))):
+                beside = room_beside(single, added(single, change))
+                assert beside == room(apply(single, change)).fits
 
 
 @pytest.mark.properties
