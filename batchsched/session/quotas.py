@@ -159,14 +159,15 @@ def spend(quotas: Quotas, frame: Frame, *walked: Walked) -> Quotas:
     """Return what queues still allow after gangs were placed, one after the other."""
     if not quotas.limits or not walked:
         return quotas
-    free, gangs = quotas.free.copy(), quotas.gangs.copy()
-    limited, counted = free < UNLIMITED, gangs < UNLIMITED
-    for one in walked:
-        about = quotas.finder.rows(frame, one.gang.members.owner)
-        used = one.total(len(frame.table.resources))
-        free[about] -= np.where(limited[about], used, 0)
-        gangs[about] -= np.where(counted[about], int(one.gang.fresh), 0)
-    return replace(quotas, free=np.maximum(0, free), gangs=np.maximum(0, gangs))
+    about = [quotas.finder.rows(frame, one.gang.members.owner) for one in walked]
+    times = [len(rows) for rows in about]
+    rows = [at for found in about for at in found]
+    used, started = np.zeros_like(quotas.free), np.zeros_like(quotas.gangs)
+    np.add.at(used, rows, np.repeat([one.total(used.shape[1]) for one in walked], times, axis=0))
+    np.add.at(started, rows, np.repeat([one.gang.fresh for one in walked], times))
+    free = np.where(quotas.free < UNLIMITED, np.maximum(0, quotas.free - used), quotas.free)
+    gangs = np.where(quotas.gangs < UNLIMITED, np.maximum(0, quotas.gangs - started), quotas.gangs)
+    return replace(quotas, free=free, gangs=gangs)
 
 
 def held_by(frame: Frame, pods: Iterable[Pod]) -> IntArray:

@@ -150,8 +150,8 @@ class Supply:
 
     def of(self, resource: int, sizes: IntArray, nodes: IntArray) -> IntArray:
         """Σ_n floor(free_n / s) over the nodes, for each size."""
-        free = self._free[resource][nodes]
-        return np.array([int((free // s).sum()) for s in sizes.tolist()], np.int64)
+        found: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
+        return found
 
     def rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[LevelRow]:
         """Every level row of an area that can bind at all.
@@ -191,11 +191,10 @@ class Supply:
                 if r in self._devices or len(along) < 2:
                     continue
                 along = along[np.unique(np.linspace(1, len(along) - 1, COMPOSITES).astype(np.int64))]
-                for amount in along.tolist():
-                    factors = np.minimum(demand[:, device] // size, demand[:, r] // amount)
-                    right = int(np.minimum(held, self._free[r][nodes] // amount).sum())
-                    if int(factors @ most) > right:
-                        yield LevelRow(factors, right, None)
+                factors = np.minimum(demand[:, device] // size, demand[:, r] // along[:, None])
+                right = np.minimum(held, self._free[r][nodes] // along[:, None]).sum(axis=1)
+                for i in np.flatnonzero(factors @ most > right).tolist():
+                    yield LevelRow(factors[i], int(right[i]), None)
 
 
 def rows_over(ledger: RowLedger, pools: Pools, index: int) -> list[tuple[int, IntArray]] | None:
