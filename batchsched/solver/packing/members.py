@@ -47,7 +47,7 @@ def find_members(
     levelled = bool(problem.required[gang] != NONE or problem.preferred[gang] != NONE) or any(
         part.required != NONE or part.preferred != NONE for part in parts
     )
-    return Members(tuple(classes), tuple(parts), int(problem.count[list(classes)].sum()), levelled)
+    return Members(tuple(classes), tuple(parts), sum(int(problem.count[c]) for c in classes), levelled)
 
 
 def _size(slots: Slots, klass: int) -> tuple[int, float, int]:

@@ -317,9 +317,9 @@ class Packing:
         """Pods of a class that fit in each domain of a level, [D]."""
         ids = self.problem.levels[level]
         size = int(ids.max(initial=-1)) + 1
-        ids = ids if cell is None else ids[cell]
-        inside = ids >= 0
-        total = np.bincount(ids[inside], weights=self.room.fit(klass, cell)[inside], minlength=size)
+        nodes = self.room.open_nodes(klass, cell)
+        nodes = nodes[ids[nodes] >= 0]
+        total = np.bincount(ids[nodes], weights=self.room.fit(klass, nodes), minlength=size)
         return total.astype(np.int64)
 
     def fitting_domains(self, members: Members, need: int, level: int, cell: IntArray | None) -> list[int]:
@@ -340,8 +340,9 @@ class Packing:
         if total is None:
             return []
         key = spare if spare is not None else np.where(total >= need, total, -1)
-        good = np.flatnonzero(key >= 0)
-        return [int(d) for d in good[np.argsort(key[good], kind="stable")]]
+        good = (key >= 0).nonzero()[0]
+        tightest: list[int] = good[key[good].argsort(kind="stable")].tolist()
+        return tightest
 
     def _roomiest(self, members: Members, level: int, cell: IntArray | None) -> list[int]:
         share = np.zeros(int(self.problem.levels[level].max(initial=-1)) + 1)

@@ -125,7 +125,7 @@ class Room:
         self, klass: int, want: int, nodes: IntArray | None, whole: bool
     ) -> tuple[IntArray, IntArray]:
         """Return where up to `want` pods would go, and how many to each node."""
-        where = self._open(klass, nodes)
+        where = self.open_nodes(klass, nodes)
         if len(where) >= want and not self._held_back(klass) and not self.slots.phased(klass):
             # Each of them takes a pod at least: no more of them are looked at than there are pods.
             where = where[self.slots.order(klass, self.free, where, want)]
@@ -151,7 +151,7 @@ class Room:
             self.rows.charge(klass, where, -counts)
         return where, counts
 
-    def _open(self, klass: int, nodes: IntArray | None) -> IntArray:
+    def open_nodes(self, klass: int, nodes: IntArray | None) -> IntArray:
         """Those of the given nodes, or of all, that take a pod of the class at least; most often few do."""
         usable = self.usable(klass)
         takes = usable if nodes is None else usable[nodes]

@@ -39,6 +39,7 @@ class Slots:
         nodes = len(problem.capacity)
         self._total = np.maximum(1, problem.capacity.sum(axis=0)).astype(np.float64) / max(1, nodes)
         self._ratio = problem.demand / self._total
+        self._dominant: list[float] = self._ratio.max(axis=1, initial=0.0).tolist()
         largest = problem.capacity.max(axis=0, initial=0)
         varied = np.array([len(np.unique(column[column > 0])) > 0 for column in problem.demand.T], np.bool_)
         few = (largest <= DEVICE_LIMIT) & varied
@@ -55,7 +56,7 @@ class Slots:
 
     def dominant(self, klass: int) -> float:
         """The largest share that one pod of a class takes of an average node: how hard it is to place."""
-        return float(self._ratio[klass].max(initial=0.0))
+        return self._dominant[klass]
 
     def dominant_resource(self, klass: int) -> int:
         """The resource of which a class takes the largest share."""
