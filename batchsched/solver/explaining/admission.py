@@ -87,22 +87,22 @@ def fitted(problem: Problem, before: Problem) -> bool:
 
 def plain(problem: Problem) -> bool:
     """Whether counting says all: neither rows nor levels of subgroups are to be kept."""
-    return not problem.rows and not (problem.sub_required != NONE).any()
+    return not problem.rows and all(level == NONE for level in problem.sub_required.tolist())
 
 
 @lru_cache(maxsize=8)
 def _placeable(problem: Problem) -> bool:
     """Whether the nodes take the only gang, which exists and which its quotas admit."""
     counts = plain(problem)
-    found = room(problem)
-    if counts and (found.fits or _counted(problem)):
-        return found.fits
+    fits = room(problem).fits
+    if counts and (fits or _counted(problem)):
+        return fits
     rigid = least(problem) == int(problem.count.sum())
-    if not found.fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
+    if not fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
         return False
     if _is_small(problem):
         return _exactly(problem)
-    return found.fits if counts else Packing(problem).try_gang(0) is not None
+    return fits if counts else Packing(problem).try_gang(0) is not None
 
 
 def _counted(problem: Problem) -> bool:
