@@ -138,10 +138,12 @@ class Slots:
           nodes: the nodes to order, ascending, [M].
           most: how many are wanted.
         """
-        key = self._packing(klass, free, nodes) << INDEX_BITS
+        key = self._packing(klass, free, nodes)
         score = self._score_rank(int(self._problem.kind[klass]))
         if score is not None:
-            key = (key << SCORE_BITS) + (score[nodes] << INDEX_BITS)
+            key <<= SCORE_BITS
+            key += score[nodes]
+        key <<= INDEX_BITS
         key += np.arange(len(nodes))
         if most < len(nodes):
             key.partition(most)
@@ -153,7 +155,7 @@ class Slots:
         if self.plain:
             return self._most_allocated(klass, free, nodes)
         ratio, device = self._ratio[klass], self.device_of[klass]
-        used = [r for r in np.flatnonzero(ratio).tolist() if r not in self.devices]
+        used = [r for r, _ in self.needs[klass] if r < len(ratio) and r not in self.devices]
         shares = [free[r][nodes] * (1.0 / self._total[r]) for r in used]
         if not shares:
             fullness = np.zeros(len(nodes))
