@@ -154,8 +154,9 @@ class NodeTable:
 
     def add(self, pod: Pod, node: int, requested: IntArray, nonzero: IntArray) -> None:
         """Put a pod on a node; it counts from now on."""
-        self.requested[node] += requested
-        self.nonzero[node] += nonzero
+        row, scored = self.requested[node], self.nonzero[node]  # views: writing them back costs as much again
+        row += requested
+        scored += nonzero
         self._counted[self.pods.add(pod, node)] = (requested, nonzero)
         self.moves.note(node)
 
@@ -175,7 +176,7 @@ class NodeTable:
         requested, nonzero = zip(*(self._counted.pop(pod.key) for pod in pods), strict=True)
         np.subtract.at(self.requested, nodes, np.array(requested))
         np.subtract.at(self.nonzero, nodes, np.array(nonzero))
-        for node in nodes:
+        for node in dict.fromkeys(nodes):
             self.moves.note(node)
 
     def counted(self, pod: Pod) -> tuple[IntArray, IntArray]:

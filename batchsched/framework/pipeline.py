@@ -90,6 +90,7 @@ class Pipeline:
             one: one for one in self._having(points.PreFilterExtensionsPlugin)
         }
         judging = {*self.prefilters, *self.filters, *self.scores}
+        self._sparing = {one: one for one in self._having(points.SparingReservePlugin)}
         self.reads_all = bool(judging - set(self._signing))
         """Some plugin does not say what of a pod it looks at: it may look at all of the spec and the labels."""
         self.by_priority = any(getattr(one, "by_priority", True) for one in {*judging, *self.prescores})
@@ -329,13 +330,12 @@ class Pipeline:
 
     def keeping(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
         """Return the plugins that may have something to keep for pods of a class; raises `PluginError`."""
-        return tuple(one for one in self.reserves if not self._keeps_nothing(one, pod))
+        return tuple(one for one in self.reserves if not self._keeps_nothing(self._sparing.get(one), pod))
 
-    def _keeps_nothing(self, plugin: points.ReservePlugin, pod: PodClass) -> bool:
-        if not isinstance(plugin, points.SparingReservePlugin):
+    def _keeps_nothing(self, one: points.SparingReservePlugin | None, pod: PodClass) -> bool:
+        if one is None:
             return False
-        said = self.timings.ask(plugin, "Reserve", plugin.keeps_nothing, pod)
-        return answers.truth(plugin, "Reserve", said)
+        return answers.truth(one, "Reserve", self.timings.ask(one, "Reserve", one.keeps_nothing, pod))
 
     def reserve(
         self,

@@ -323,7 +323,8 @@ class SparingReservePlugin(Protocol):
     def keeps_nothing(self, pod: PodClass) -> bool:
         """Tell whether `reserve` would say Success of any pod of the class on any node, and keep nothing.
 
-        Such pods are not shown to `reserve`; `unreserve` is called for them as for all others.
+        Such pods are not shown to `reserve`; `unreserve` is called for them as for all others. A plugin that says so
+        and is asked at Permit, too, may find pods there that go the same way after the one it is asked about.
         """
         ...
 

@@ -63,7 +63,7 @@ class GangScheduling:
         if gang is None or gang.complete:
             if gang is not None:
                 nodes.waiting.allow(gang.key, self.name)
-            return PermitAnswer()
+            return _GO
         return PermitAnswer(_WAIT, gang.timeout_seconds)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -76,6 +76,7 @@ class GangScheduling:
         )
 
 
+_GO: Final = PermitAnswer()
 _WAIT: Final = Status(Code.WAIT, plugin=GangScheduling.name)
 
 

@@ -92,8 +92,9 @@ class Admission:
                 else:
                     gated = status
                     left_out += 1
+            as_they_were = tuple(pods) == part.pods
             if pods:
-                parts.append(GangPart(part.pod_class, part.subgroup, tuple(pods)))
+                parts.append(part if as_they_were else GangPart(part.pod_class, part.subgroup, tuple(pods)))
         if gang.members.alone and not gang.parts:  # the pod is being deleted
             return gang
         count = self.frame.counts.of(next(iter(gang.members.pending.values())))
@@ -106,9 +107,7 @@ class Admission:
                 reason="Gated",
                 message=f"{left_out} pods are kept out of the queue: {reasons}",
             )
-        if gang.size == 1 and not left_out:
-            return gang
-        return replace(gang, parts=tuple(parts))
+        return gang if tuple(parts) == gang.parts else replace(gang, parts=tuple(parts))
 
     def _failure(self, gang: Gang) -> PluginError | None:
         """What broke as the gang's pods came in: nobody knows which pods they are equal to."""

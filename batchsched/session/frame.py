@@ -312,7 +312,7 @@ class Frame:
         labels = pod.metadata.labels
         read = sorted(labels) if self._all_labels and labels else self._read
         seen = tuple((key, labels.get(key)) for key in read) if labels and read else ()
-        if self.pipeline.extenders.interested(pod):
+        if self.pipeline.extenders and self.pipeline.extenders.interested(pod):
             seen += (*sorted((labels or {}).items()), *sorted((pod.metadata.annotations or {}).items()))
         return seen
 

@@ -45,6 +45,8 @@ class Placed:
     state: CycleState
 
 
+_Wanted = list[tuple[Pod, int]]
+"""Pods, and where they are to go."""
 _CLASS: Final[Callable[[Placed], PodClass]] = attrgetter("pod_class")
 
 
@@ -93,6 +95,8 @@ class Walk:
         self._kept = 0
         self._broken: dict[str, Walked] = {}
         self._keepers: dict[PodClass, tuple[ReservePlugin, ...]] = {}
+        self._together = {*frame.pipeline.permits} <= {*frame.pipeline.reserves}
+        """Nobody is at Permit alone: once Reserve keeps nothing, nobody does."""
         self.rejected: list[Walked] = []
         """Gangs that waited, and of which a plugin rejected a pod since."""
 
@@ -106,9 +110,8 @@ class Walk:
         """Leave the table as it was found: undo what was not kept, then lift what was kept off the nodes."""
         self.undo(self._kept)
         frame = self._frame
-        frame.table.remove_all(
-            [placed.pod for walked in reversed(self._done) for placed in reversed(walked.placed)]
-        )
+        pods = [placed.pod for walked in reversed(self._done) for placed in reversed(walked.placed)]
+        frame.table.remove_all(pods)
         for walked in self._done:
             identity = walked.gang.members.identity
             frame.counts.forget(identity)
@@ -182,11 +185,10 @@ class Walk:
         Raises:
           PluginError: a plugin broke.
         """
-        for pod, node in zip(share.part.pods, _spread_out(share), strict=True):
-            status = self._reserve(walked, pod, node, share.part.pod_class, state)
-            if not status.ok:
-                walked.refusal = status
-                return
+        wanted = list(zip(share.part.pods, _spread_out(share), strict=True))
+        status = self._reserve(walked, wanted, share.part.pod_class, state)
+        if not status.ok:
+            walked.refusal = status
 
     def close(self, walked: Walked) -> bool:
         """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
@@ -265,25 +267,21 @@ class Walk:
             stuck = stuck + 1 if len(rest) == len(wanted) else 0
         return (refusal, left[-1][0]) if left else (SUCCESS, None)
 
-    def _place_share(
-        self, walked: Walked, share: Share, wanted: list[tuple[Pod, int]]
-    ) -> tuple[Status, list[tuple[Pod, int]]]:
+    def _place_share(self, walked: Walked, share: Share, wanted: _Wanted) -> tuple[Status, _Wanted]:
         """Place as many of the wanted pods as the pipeline takes; returns who refused, and what is left."""
         pod_class = share.part.pod_class
         state, status = self._prepared(pod_class)
         if not status.ok:
             return status, wanted
         if self._admitted(pod_class, [node for _, node in wanted], state):
-            for at, (pod, node) in enumerate(wanted):
-                status = self._reserve(walked, pod, node, pod_class, state)
-                if not status.ok:
-                    return status, wanted[at:]
-            return SUCCESS, []
+            before = len(walked.placed)
+            status = self._reserve(walked, wanted, pod_class, state)
+            return status, wanted[len(walked.placed) - before :]
         return self._one_by_one(walked, pod_class, wanted, state)
 
     def _one_by_one(
-        self, walked: Walked, pod_class: PodClass, wanted: list[tuple[Pod, int]], state: CycleState
-    ) -> tuple[Status, list[tuple[Pod, int]]]:
+        self, walked: Walked, pod_class: PodClass, wanted: _Wanted, state: CycleState
+    ) -> tuple[Status, _Wanted]:
         """Place pod after pod, each on the first of the nodes left that still takes it."""
         frame = self._frame
         nodes = deque(node for _, node in wanted)
@@ -303,7 +301,7 @@ class Walk:
                 refused += 1
                 status = status if refused == len(nodes) else SUCCESS
                 continue
-            status = self._reserve(walked, pods[at], node, pod_class, state)
+            status = self._reserve(walked, [(pods[at], node)], pod_class, state)
             if not status.ok:
                 nodes.appendleft(node)
                 break
@@ -321,33 +319,49 @@ class Walk:
         nodes, counts = np.array(counted, np.int32).T
         return bool(self._frame.pipeline.admits(pod_class, self._frame.table, nodes, counts, state))
 
-    def _reserve(self, walked: Walked, pod: Pod, node: int, pod_class: PodClass, state: CycleState) -> Status:
-        """Reserve, assume and permit one pod."""
-        frame = self._frame
-        status = frame.pipeline.reserve(pod, node, frame.table, state, self._keeping(pod_class))
-        if not status.ok:
-            walked.final = True
-            return status
-        frame.table.add(pod, node, *frame.vectors(pod))
-        frame.counts.of_members(walked.gang.members).count(pod, 1)
-        walked.placed.append(Placed(pod, node, pod_class, state))
-        walked.state = after(walked.state, Move.RESERVE)
-        answers = frame.pipeline.permit(pod, node, frame.table, state)
-        if answers and answers[0].status.code is not Code.WAIT:
-            walked.final = True
-            self._take_back(walked.placed.pop())
-            return answers[0].status
-        if answers:
-            until = {one.status.plugin: self._now + one.timeout_seconds for one in answers}
-            frame.table.waiting.add(WaitingPod(pod, node, walked.gang.members.identity, until))
+    def _reserve(self, walked: Walked, wanted: _Wanted, pod_class: PodClass, state: CycleState) -> Status:
+        """Reserve, assume and permit pods of a class, until one is refused: it and those behind it have no place.
+
+        Each goes all the way before the next, save where nobody on it keeps anything: then all are assumed first.
+        """
+        frame, keeping = self._frame, self._keeping(pod_class)
+        count = frame.counts.of_members(walked.gang.members)
+        status = SUCCESS
+        for some in [wanted] if self._together and not keeping else [[one] for one in wanted]:
+            for pod, node in some:
+                status = frame.pipeline.reserve(pod, node, frame.table, state, keeping)
+                if not status.ok:
+                    break
+                frame.table.add(pod, node, *frame.vectors(pod))
+                count.count(pod, 1)
+                walked.placed.append(Placed(pod, node, pod_class, state))
+                walked.state = after(walked.state, Move.RESERVE)
+            else:
+                status = self._permit(walked, len(some))
+            if not status.ok:
+                walked.final = True
+                break
+        return status
+
+    def _permit(self, walked: Walked, count: int) -> Status:
+        """Permit the last pods that were assumed; the first that is refused is taken back, and those behind it."""
+        frame, identity = self._frame, walked.gang.members.identity
+        for at, one in enumerate(walked.placed[-count:]):
+            answers = frame.pipeline.permit(one.pod, one.node, frame.table, one.state)
+            if answers and answers[0].status.code is not Code.WAIT:
+                for _ in range(at, count):
+                    self._take_back(walked.placed.pop())
+                return answers[0].status
+            if answers:
+                until = {said.status.plugin: self._now + said.timeout_seconds for said in answers}
+                frame.table.waiting.add(WaitingPod(one.pod, one.node, identity, until))
         return SUCCESS
 
     def _keeping(self, pod_class: PodClass) -> tuple[ReservePlugin, ...]:
         """Return the plugins that keep something for pods of a class; asked once."""
-        known = self._keepers.get(pod_class)
-        if known is None:
-            known = self._keepers[pod_class] = self._frame.pipeline.keeping(pod_class)
-        return known
+        if pod_class not in self._keepers:
+            self._keepers[pod_class] = self._frame.pipeline.keeping(pod_class)
+        return self._keepers[pod_class]
 
     def _take_back(self, placed: Placed) -> None:
         """Unreserve one pod and take it off the table, whatever a plugin raises."""
@@ -355,11 +369,8 @@ class Walk:
         try:
             frame.pipeline.unreserve(placed.pod, placed.node, frame.table, placed.state)
         finally:
-            self._lift(placed)
-
-    def _lift(self, placed: Placed) -> None:
-        self._frame.table.remove(placed.pod, *self._frame.vectors(placed.pod))
-        self._frame.counts.of(placed.pod).count(placed.pod, -1)
+            frame.table.remove(placed.pod, *frame.vectors(placed.pod))
+            frame.counts.of(placed.pod).count(placed.pod, -1)
 
     def _roll_back(self, walked: Walked) -> None:
         """Unreserve the gang's pods, the last one first, and take them off the table."""

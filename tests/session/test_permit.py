@@ -183,6 +183,57 @@ def test_held_gang_past_its_time_is_unreserved_in_reverse_and_nothing_stays():
     assert not sessions.frame.table.requested.any()
 
 
+class Gate:
+    """Is at Permit, counts who is on the nodes by then, and may refuse a pod."""
+
+    name: ClassVar[str] = "Gate"
+
+    def __init__(self, refused: str = "") -> None:
+        self._refused = refused
+        self.seen: list[int] = []
+        self.unreserved: list[str] = []
+
+    def permit(self, pod, node, nodes, state):
+        self.seen.append(len(nodes.pods))
+        return refuse(self._refused)(pod.name)
+
+
+class Door(Gate):
+    """Is at Reserve, too, and keeps something."""
+
+    def reserve(self, pod, node, nodes, state):
+        return SUCCESS
+
+    def unreserve(self, pod, node, nodes, state):
+        self.unreserved.append(pod.name)
+
+
+class Arch(Door):
+    """Keeps nothing."""
+
+    def keeps_nothing(self, pod):
+        return True
+
+
+@pytest.mark.parametrize("kind, seen", [(Gate, [1, 2, 3]), (Door, [1, 2, 3]), (Arch, [3, 3, 3])])
+def test_permit_sees_who_came_before_and_the_others_where_nobody_keeps_anything(kind, seen):
+    plugin = kind()
+    decision, _ = decide_with(plugin, cluster(nodes(3, gpu=1), gang("bert", 3)))
+    assert len(placed(decision)) == 3
+    assert plugin.seen == seen
+
+
+@pytest.mark.parametrize("kind, back", [(Door, ["bert-1", "bert-0"]), (Arch, ["bert-2", "bert-1", "bert-0"])])
+def test_refused_member_is_taken_back_with_those_that_were_assumed_together_with_it(kind, back):
+    plugin = kind("bert-1")
+    there = cluster(nodes(4, gpu=1), gang("bert", 3), gang("solo", 1))
+    decision, sessions = decide_with(plugin, there)
+    assert set(placed(decision)) == {"solo-0"}
+    assert reasons(decision) == {"team/bert": "PermitRejected"}
+    assert plugin.unreserved[-len(back) :] == back
+    assert not sessions.frame.table.requested.any()
+
+
 class Minding(Recorder):
     """Makes one gang wait, and does something about it when the other comes."""
 
