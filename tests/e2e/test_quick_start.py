@@ -94,8 +94,9 @@ def test_gang_of_the_quick_start_is_bound(empty: ControlPlane, way: Install, tmp
         for probe in probes:
             assert probe["scheme"] == "HTTPS"
             assert served.ask(probe["path"], "") == (200, b"ok")
-        lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/batchsched"
-        assert eventually(lambda: empty.admin.get(lease)["spec"]["holderIdentity"], WITHIN)
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+        (lease,) = eventually(lambda: empty.admin.get(leases)["items"], WITHIN)
+        assert (lease["metadata"]["name"], lease["spec"]["holderIdentity"] != "") == ("batchsched", True)
         kubectl(kubeconfig, "apply", "-f", str(ROOT / "deploy" / "quick-start.yaml"))
         namespace = Namespace(empty.admin, "default")
         eventually(lambda: len(bound(namespace, "hello")) == 3, WITHIN)
