@@ -73,6 +73,7 @@ class Pipeline:
         self.prescores: tuple[points.PreScorePlugin, ...] = self._at("pre_score", points.PreScorePlugin)
         self.scores: tuple[points.ScorePlugin, ...] = self._at("score", points.ScorePlugin)
         self.reserves: tuple[points.ReservePlugin, ...] = self._at("reserve", points.ReservePlugin)
+        self._sparing = tuple(isinstance(one, points.SparingReservePlugin) for one in self.reserves)
         self.permits: tuple[points.PermitPlugin, ...] = self._at("permit", points.PermitPlugin)
         # Rows speak for a plugin's Filter: with that switched off they would refuse what the pipeline allows.
         self.constrains: tuple[points.ConstrainPlugin, ...] = tuple(
@@ -90,7 +91,6 @@ class Pipeline:
             one: one for one in self._having(points.PreFilterExtensionsPlugin)
         }
         judging = {*self.prefilters, *self.filters, *self.scores}
-        self._sparing = {one: one for one in self._having(points.SparingReservePlugin)}
         self.reads_all = bool(judging - set(self._signing))
         """Some plugin does not say what of a pod it looks at: it may look at all of the spec and the labels."""
         self.by_priority = any(getattr(one, "by_priority", True) for one in {*judging, *self.prescores})
@@ -330,12 +330,12 @@ class Pipeline:
 
     def keeping(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
         """Return the plugins that may have something to keep for pods of a class; raises `PluginError`."""
-        return tuple(one for one in self.reserves if not self._keeps_nothing(self._sparing.get(one), pod))
+        asked = zip(self.reserves, self._sparing, strict=True)
+        return tuple(one for one, sparing in asked if not (sparing and self._keeps_nothing(one, pod)))
 
-    def _keeps_nothing(self, one: points.SparingReservePlugin | None, pod: PodClass) -> bool:
-        if one is None:
-            return False
-        return answers.truth(one, "Reserve", self.timings.ask(one, "Reserve", one.keeps_nothing, pod))
+    def _keeps_nothing(self, plugin: Any, pod: PodClass) -> bool:
+        said = self.timings.ask(plugin, "Reserve", plugin.keeps_nothing, pod)
+        return answers.truth(plugin, "Reserve", said)
 
     def reserve(
         self,

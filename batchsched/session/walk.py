@@ -95,7 +95,7 @@ class Walk:
         self._kept = 0
         self._broken: dict[str, Walked] = {}
         self._keepers: dict[PodClass, tuple[ReservePlugin, ...]] = {}
-        self._together = {*frame.pipeline.permits} <= {*frame.pipeline.reserves}
+        self._together = {*map(id, frame.pipeline.permits)} <= {*map(id, frame.pipeline.reserves)}
         """Nobody is at Permit alone: once Reserve keeps nothing, nobody does."""
         self.rejected: list[Walked] = []
         """Gangs that waited, and of which a plugin rejected a pod since."""

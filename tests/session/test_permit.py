@@ -1,6 +1,7 @@
 """Reserve and Permit: what plugins see of placed pods, who waits, and what stays when somebody says no."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -221,6 +222,21 @@ def test_permit_sees_who_came_before_and_the_others_where_nobody_keeps_anything(
     decision, _ = decide_with(plugin, cluster(nodes(3, gpu=1), gang("bert", 3)))
     assert len(placed(decision)) == 3
     assert plugin.seen == seen
+
+
+@dataclass
+class Nameplate(Arch):
+    """Compares by what it holds, and so has no hash."""
+
+    seen: list[int] = field(default_factory=list)
+    _refused: str = ""
+
+
+def test_plugin_without_a_hash_may_be_at_reserve_and_permit():
+    plugin = Nameplate()
+    decision, _ = decide_with(plugin, cluster(nodes(3, gpu=1), gang("bert", 3)))
+    assert len(placed(decision)) == 3
+    assert plugin.seen == [3, 3, 3]
 
 
 @pytest.mark.parametrize("kind, back", [(Door, ["bert-1", "bert-0"]), (Arch, ["bert-2", "bert-1", "bert-0"])])
