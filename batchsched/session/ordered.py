@@ -24,6 +24,7 @@ from batchsched.session.gang import Gang, Members
 from batchsched.session.joint import shares_of
 from batchsched.session.promises import Promises
 from batchsched.session.quotas import spend
+from batchsched.session.survey import Survey
 from batchsched.session.walk import Walk, Walked
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Solution
@@ -199,7 +200,9 @@ class Ordered:
             self.refusals.append(permit_refusal(walked, timed_out=False))
             return Attempt.STUCK
         self.walked.append(walked)
-        self._scene = replace(self._scene, quotas=spend(self._scene.quotas, self._scene.frame, walked))
+        frame = self._scene.frame  # what plugins say of later gangs, they say with this one in place
+        quotas = spend(self._scene.quotas, frame, walked)
+        self._scene = replace(self._scene, quotas=quotas, survey=Survey(frame))
         return Attempt.STARTED
 
     def _only_shrinks(self, gang: Gang, formulation: Formulation) -> bool:

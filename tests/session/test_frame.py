@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchsched.framework.registry import standard
@@ -171,6 +171,7 @@ def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
 @pytest.mark.properties
 @pytest.mark.parametrize("way", WAYS)
 @given(seed=st.integers(0, 2**32 - 1))
+@example(seed=5116)  # gangs later in an ordered session were scored as if the earlier ones were not there
 def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: str, seed: int):
     snapshot, settings = random_cluster(seed), WAYS[way]
     each = standard().pipeline(settings)
