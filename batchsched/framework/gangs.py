@@ -32,6 +32,8 @@ class GangCount:
     @property
     def complete(self) -> bool:
         """True once the minimum, and every subGroup's, has a place."""
+        if not self.sub_minimum:  # a pod at Permit asks this
+            return self.placed >= self.minimum
         return self.placed >= self.minimum and all(
             self.sub_placed.get(name, 0) >= least for name, least in self.sub_minimum.items()
         )
@@ -118,7 +120,8 @@ class WaitingPods:
     def allow(self, gang: str, plugin: str) -> None:
         """Let all waiting pods of a gang go, as far as one plugin is concerned."""
         for waiting in self._gangs.get(gang, {}).values():
-            waiting.allow(plugin)
+            if waiting.until:
+                waiting.allow(plugin)
 
     def drop(self, gang: str) -> None:
         """Forget a gang's waiting pods."""

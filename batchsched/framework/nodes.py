@@ -5,8 +5,10 @@ it rolls a gang back. Plugins never see it; they see `Nodes`, a read-only view o
 that the same lines judge ten thousand nodes at once and one node again.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -160,6 +162,15 @@ class NodeTable:
         self._counted[self.pods.add(pod, node)] = (requested, nonzero)
         self.moves.note(node)
 
+    def add_alike(self, wanted: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:
+        """Put pods of one spec on their nodes, each counted with the same."""
+        self._counted.update(dict.fromkeys(self.pods.add_alike(wanted), (requested, nonzero)))
+        for node, count in Counter(map(itemgetter(1), wanted)).items():
+            row, scored = self.requested[node], self.nonzero[node]
+            row += requested * count
+            scored += nonzero * count
+            self.moves.note(node)
+
     def remove(self, pod: Pod, requested: IntArray, nonzero: IntArray) -> None:
         """Take a pod away again."""
         node = self.pods.remove(pod)
@@ -170,12 +181,17 @@ class NodeTable:
 
     def remove_all(self, pods: Sequence[Pod]) -> None:
         """Take many pods away again, each with what it was counted with."""
-        if not pods:
+        keys = [pod.key for pod in pods]
+        nodes = self.pods.remove_all(keys)
+        gone = [self._counted.pop(key) for key in keys]
+        kinds = {id(counted): counted for counted in gone}  # pods of one spec share theirs
+        if not kinds:
             return
-        nodes = [self.pods.remove(pod) for pod in pods]
-        requested, nonzero = zip(*(self._counted.pop(pod.key) for pod in pods), strict=True)
-        np.subtract.at(self.requested, nodes, np.array(requested))
-        np.subtract.at(self.nonzero, nodes, np.array(nonzero))
+        number = {kind: at for at, kind in enumerate(kinds)}
+        which = [number[id(counted)] for counted in gone]
+        requested, nonzero = zip(*kinds.values(), strict=True)
+        np.subtract.at(self.requested, nodes, np.array(requested)[which])
+        np.subtract.at(self.nonzero, nodes, np.array(nonzero)[which])
         for node in dict.fromkeys(nodes):
             self.moves.note(node)
 

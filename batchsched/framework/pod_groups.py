@@ -1,6 +1,6 @@
 """Pods on nodes that are alike to selectors and to terms, so that each kind is asked once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from batchsched.framework.label_index import LabelIndex, Selection
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.model.affinity import Affinity
+from batchsched.model.meta import ObjectMeta
 from batchsched.model.pod import Pod
 
 FEW = 256
@@ -104,6 +105,23 @@ class LabelGroups:
         self._sizes[number] += 1
         return number
 
+    def enter_all(self, pods: Iterable[Pod]) -> list[int]:
+        """Count pods in; returns their groups."""
+        numbers: list[int] = []
+        before: ObjectMeta | None = None
+        for pod in pods:
+            stated = pod.metadata
+            if before is None or (stated.labels, stated.namespace, stated.deletion_timestamp) != (
+                before.labels,
+                before.namespace,
+                before.deletion_timestamp,
+            ):
+                before, number = stated, self.enter(pod)
+            else:
+                self._sizes[number] += 1
+            numbers.append(number)
+        return numbers
+
     def _find(self, namespace: str, labels: tuple[tuple[str, str], ...], *, terminating: bool) -> int:
         number = self._number.setdefault((namespace, labels, terminating), len(self._groups))
         if number == len(self._groups):
@@ -120,6 +138,13 @@ class LabelGroups:
         """Count a pod of a group out."""
         self._sizes[number] -= 1
         self._empty += self._sizes[number] == 0
+
+    def leave_all(self, numbers: IndexArray) -> None:
+        """Count a pod out for each of these groups."""
+        for number, count in enumerate(np.bincount(numbers).tolist()):
+            if count:
+                self._sizes[number] -= count
+                self._empty += self._sizes[number] == 0
 
     def renumber(self) -> IndexArray | None:
         """Forget the empty groups when they are many: [groups] the new numbers (-1: forgotten), or None."""

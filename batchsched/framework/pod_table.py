@@ -1,6 +1,6 @@
 """The pod table: the pods on nodes, found by node and counted by what their labels say."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -47,18 +47,43 @@ class PodTable:
         self._on.setdefault(node, {})[key] = pod
         slot = self._slot[key] = len(self._keys)
         self._keys.append(key)
-        if slot == len(self._node_at):
-            self._node_at = np.resize(self._node_at, 2 * slot)
-            self._group_at = np.resize(self._group_at, 2 * slot)
+        self._make_room(slot + 1)
         self._node_at[slot] = node
         self._group_at[slot] = self._groups.enter(pod)
+        self._take(pod, node, host_ports(pod))
+        return key
+
+    def add_alike(self, wanted: Sequence[tuple[Pod, int]]) -> list[str]:
+        """Put pods of one spec on their nodes; returns their `namespace/name`."""
+        keys = [pod.key for pod, _ in wanted]
+        begin, end = len(self._keys), len(self._keys) + len(keys)
+        self._pods.update(zip(keys, wanted, strict=True))
+        self._slot.update(zip(keys, range(begin, end), strict=True))
+        self._keys += keys
+        self._make_room(end)
+        self._node_at[begin:end] = [node for _, node in wanted]
+        self._group_at[begin:end] = self._groups.enter_all(pod for pod, _ in wanted)
+        for key, (pod, node) in zip(keys, wanted, strict=True):
+            self._on.setdefault(node, {})[key] = pod
+        spec, ports = wanted[0][0].spec, host_ports(wanted[0][0])
+        if ports or spec.volumes or spec.affinity is not None:
+            for pod, node in wanted:
+                self._take(pod, node, ports)
+        return keys
+
+    def _make_room(self, slots: int) -> None:
+        size = max(2 * len(self._node_at), slots)
+        if slots > len(self._node_at):
+            self._node_at = np.resize(self._node_at, size)
+            self._group_at = np.resize(self._group_at, size)
+
+    def _take(self, pod: Pod, node: int, ports: tuple[HostPort, ...]) -> None:
+        """Note what a pod states of others, and what it takes of its node beside resources."""
         self._state(pod, node, 1)
-        ports = host_ports(pod)
         if ports:
-            self.ports_on.setdefault(node, {})[key] = ports
+            self.ports_on.setdefault(node, {})[pod.key] = ports
         if pod.spec.volumes:
             self._mount(pod, node)
-        return key
 
     def _mount(self, pod: Pod, node: int) -> None:
         for volume in pod.spec.volumes or ():
@@ -87,9 +112,33 @@ class PodTable:
           KeyError: the pod is not there.
         """
         key = pod.key
+        node = self._leave_node(key)
+        self._leave_group(key)
+        return node
+
+    def remove_all(self, keys: Sequence[str]) -> list[int]:
+        """Take many pods away, by `namespace/name`; returns the nodes on which they were.
+
+        Raises:
+          KeyError: one is not there, or named twice.
+        """
+        nodes = [self._leave_node(key) for key in keys]
+        size = len(self._keys) - len(keys)
+        # Who came last leaves first, most often: then nobody has to take another's slot.
+        if all(self._slot[key] >= size for key in keys):
+            for key in keys:
+                del self._slot[key]
+            del self._keys[size:]
+            self._groups.leave_all(self._group_at[size : size + len(keys)])
+            self._forget_groups()
+        else:
+            for key in keys:
+                self._leave_group(key)
+        return nodes
+
+    def _leave_node(self, key: str) -> int:
         there, node = self._pods.pop(key)
         del self._on[node][key]
-        self._leave_group(key)
         self._state(there, node, -1)
         if node in self.ports_on:
             self.ports_on[node].pop(key, None)
@@ -107,7 +156,10 @@ class PodTable:
             self._slot[last] = slot
             self._node_at[slot] = self._node_at[size]
             self._group_at[slot] = self._group_at[size]
-        numbers = self._groups.renumber()
+        self._forget_groups()
+
+    def _forget_groups(self) -> None:
+        size, numbers = len(self._keys), self._groups.renumber()
         if numbers is not None:
             self._group_at[:size] = numbers[self._group_at[:size]]
 

@@ -325,23 +325,26 @@ class Walk:
         Each goes all the way before the next, save where nobody on it keeps anything: then all are assumed first.
         """
         frame, keeping = self._frame, self._keeping(pod_class)
-        count = frame.counts.of_members(walked.gang.members)
-        status = SUCCESS
         for some in [wanted] if self._together and not keeping else [[one] for one in wanted]:
-            for pod, node in some:
-                status = frame.pipeline.reserve(pod, node, frame.table, state, keeping)
-                if not status.ok:
-                    break
-                frame.table.add(pod, node, *frame.vectors(pod))
-                count.count(pod, 1)
-                walked.placed.append(Placed(pod, node, pod_class, state))
-                walked.state = after(walked.state, Move.RESERVE)
-            else:
+            status = frame.pipeline.reserve(*some[0], frame.table, state, keeping) if keeping else SUCCESS
+            if status.ok:
+                self._assume(walked, some, pod_class, state)
                 status = self._permit(walked, len(some))
             if not status.ok:
                 walked.final = True
-                break
-        return status
+                return status
+        return SUCCESS
+
+    def _assume(self, walked: Walked, wanted: _Wanted, pod_class: PodClass, state: CycleState) -> None:
+        """Let pods that passed Reserve count on their nodes and in their gang."""
+        frame, count = self._frame, self._frame.counts.of_members(walked.gang.members)
+        for _, some in groupby(wanted, key=_spec):
+            alike = list(some)
+            frame.table.add_alike(alike, *frame.vectors(alike[0][0]))
+        for pod, node in wanted:
+            count.count(pod, 1)
+            walked.placed.append(Placed(pod, node, pod_class, state))
+        walked.state = after(walked.state, Move.RESERVE)
 
     def _permit(self, walked: Walked, count: int) -> Status:
         """Permit the last pods that were assumed; the first that is refused is taken back, and those behind it."""
@@ -392,6 +395,10 @@ def _class_alone(wanted: tuple[Gang, Sequence[Share]]) -> PodClass | None:
     """Return the class of a pod alone, None for a gang of several."""
     gang, shares = wanted
     return shares[0].part.pod_class if gang.members.alone and len(shares) == 1 else None
+
+
+def _spec(wanted: tuple[Pod, int]) -> int:
+    return id(wanted[0].spec)
 
 
 def _spread_out(share: Share) -> Iterator[int]:

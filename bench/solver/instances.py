@@ -3,7 +3,8 @@
 Four node types (8-GPU, large 8-GPU, 4-GPU, CPU-only) stand in racks of 16, racks in blocks, blocks in zones;
 some racks are tainted; most nodes are partly filled, noisily, so that hardly two nodes are alike. Gangs have
 1-4 templates; half of the GPU gangs are bound to a topology level, half of those require it. Nine queues in
-three departments have limits. Demand is a multiple of what is free.
+three departments have limits: the departments share what is free. Demand is a multiple of what is free, of GPUs
+and of CPU, that beside GPUs included.
 
 A node is filled in one of two ways. Lean: four fifths of the nodes, any number of GPUs, and CPU and memory about a
 third less full than the GPUs, so that hardly a GPU is left without company. Noisy: 93 % of the nodes, each of the
@@ -126,7 +127,7 @@ class Instance:
 def generate(
     nodes: int, gangs: int, seed: int, demand: float = 1.3, tiers: int = 4, noisy: bool = False
 ) -> Instance:
-    """Draw an instance whose gangs ask for `demand` times the free GPUs and the free CPU beside them."""
+    """Draw an instance whose gangs ask for `demand` times the free GPUs, and `demand` times the free CPU."""
     rng = np.random.default_rng([seed, nodes, gangs])
     cluster = _nodes(nodes, _noisy if noisy else _lean, rng)
     return Instance(cluster, *_gangs(cluster, gangs, demand, tiers, rng), tiers)
@@ -185,17 +186,19 @@ def _gangs(
     levels = [_topology(bool(gpu), rng) for gpu in is_gpu]
     caps = np.array([_largest(required, len(nodes)) for required, _ in levels])
     share = np.where(is_gpu, _shares(is_gpu, caps / max(1, free_gpu * demand), rng), 0.0)
+    gpu_pods = {
+        at: _gpu_templates(share[at] * free_gpu * demand, rng) for at in np.flatnonzero(is_gpu).tolist()
+    }
+    taken = sum(one.count * one.cpu for templates in gpu_pods.values() for one in templates)
+    beside = max(0.0, free_cpu * demand - taken)
     cpu_share = _shares(~is_gpu, np.ones(count), rng)
-    beside = 0.45 * free_cpu  # roughly what the GPU gangs leave of the CPU
     result = []
     for index in range(count):
-        gpus, cpus = share[index] * free_gpu * demand, cpu_share[index] * beside * demand
-        templates = _gpu_templates(gpus, rng) if is_gpu[index] else _cpu_templates(cpus, rng)
         required, preferred = levels[index]
         result.append(
             Gang(
                 name=f"gang-{index:04d}",
-                templates=templates,
+                templates=gpu_pods.get(index) or _cpu_templates(cpu_share[index] * beside, rng),
                 queue=3 + int(rng.integers(0, 9)),
                 priority=(priority := int(rng.integers(0, PRIORITIES))),
                 tier=priority * tiers // PRIORITIES,
@@ -253,13 +256,14 @@ def _cpu_templates(cpus: float, rng: np.random.Generator) -> tuple[Template, ...
     parts = rng.dirichlet(np.ones(int(rng.choice(4, p=[0.5, 0.25, 0.15, 0.1])) + 1)) * cpus
     result = []
     for part in parts:
-        cpu = int(rng.choice([2_000, 4_000, 8_000, 16_000, 32_000], p=[0.05, 0.1, 0.25, 0.35, 0.25]))
+        cpu = int(rng.choice([4_000, 8_000, 16_000, 32_000], p=[0.05, 0.25, 0.4, 0.3]))
         memory = cpu // 1000 * int(rng.choice([2, 4, 8], p=[0.3, 0.5, 0.2])) * GIB
         result.append(Template(max(1, round(part / cpu)), cpu, memory, 0))
     return tuple(result)
 
 
 def _queues(free_cpu: int, free_gpu: int) -> tuple[Queue, ...]:
-    departments = [Queue(f"dept-{i}", -1, int(free_cpu * 0.42), int(free_gpu * 0.42)) for i in range(3)]
-    queues = [Queue(f"team-{i}", i // 3, int(free_cpu * 0.18), int(free_gpu * 0.18)) for i in range(9)]
+    """Three departments share what is free; each of their three teams may take two fifths of its department's."""
+    departments = [Queue(f"dept-{i}", -1, int(free_cpu / 3), int(free_gpu / 3)) for i in range(3)]
+    queues = [Queue(f"team-{i}", i // 3, int(free_cpu * 0.4 / 3), int(free_gpu * 0.4 / 3)) for i in range(9)]
     return (*departments, *queues)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, IndexArray, IntArray
+from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray
 
 STEPS: Final = (False, True, True, True)
 """Passes over all pairs: first exchanges that make room at once, then such that bring it nearer."""
@@ -46,19 +46,23 @@ class Exchange:
         self._held = np.zeros((len(found), len(problem.free)), np.int32)
         devices = self._demand[:, room.slots.devices]
         self._alike = [
-            np.flatnonzero((devices == row).all(axis=1) & (self._demand != mine).any(axis=1)).tolist()
+            np.flatnonzero((devices == row).all(axis=1) & (self._demand != mine).any(axis=1))
             for row, mine in zip(devices, self._demand, strict=True)
         ]
+        self._holders: dict[int, IntArray] = {}
+        self._marked = np.zeros(len(problem.free), np.bool_)
 
     def count(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
         """Note pods of a class that came to nodes, or left them."""
-        group = self._group_of[klass]
+        group = int(self._group_of[klass])
         if group >= 0:
             self._held[group, nodes] += counts.astype(np.int32)
+            self._holders.pop(group, None)
 
     def clear(self) -> None:
         """Forget what was noted."""
         self._held = np.zeros_like(self._held)
+        self._holders.clear()
 
     def make_room(self, klass: int, want: int, nodes: IntArray | None, counts: IndexArray) -> int:
         """Place up to `want` pods of a class by exchanges; returns how many.
@@ -85,16 +89,21 @@ class Exchange:
         near = self._near(demand, usable)[: BREADTH + want]
         left = want
         for a in np.flatnonzero((self._held[:, near] > 0).any(axis=1)).tolist():
+            others, at = self._alike[a], 0
             here = near[self._held[a, near] > 0]
-            for b in self._alike[a]:
-                gain = self._demand[a] - self._demand[b]
-                sources = self._lacking(demand, gain, here, partly)
-                if not sources.size:
-                    continue
-                left -= self._swap(klass, (a, b), sources, left, counts)
-                if left <= 0:
-                    return want
-                here = here[self._held[a, here] > 0]
+            helped = self._helped(demand, a, others, here, partly)
+            while at < len(others) and left > 0:
+                at += int(helped[at:].any(axis=1).argmax())
+                if not helped[at].any():
+                    break
+                moved, came = self._swap(klass, (a, int(others[at])), here[helped[at]], left, counts)
+                left -= came
+                at += 1
+                if moved:
+                    here = here[self._held[a, here] > 0]
+                    helped = self._helped(demand, a, others, here, partly)
+            if left <= 0:
+                break
         return want - left
 
     def _near(self, demand: IntArray, nodes: IntArray) -> IntArray:
@@ -105,46 +114,81 @@ class Exchange:
         near = np.flatnonzero((lack > 0) & (lack < MOST))
         return nodes[near[np.argsort(lack[near], kind="stable")]]
 
-    def _lacking(self, demand: IntArray, gain: IntArray, nodes: IntArray, partly: bool = False) -> IntArray:
-        """The nodes that hold a pod with this demand once they have gained so much, or come nearer to it."""
+    def _helped(
+        self, demand: IntArray, group: int, others: IntArray, nodes: IntArray, partly: bool
+    ) -> BoolArray:
+        """[B, H] nodes that hold a pod with this demand once one of `group` left for one of the others.
+
+        With `partly`, that lack no more of what they gain than before, and enough of all else.
+        """
         free = self._packing.room.free
-        for r in np.flatnonzero(demand | gain).tolist():
-            enough = free[r][nodes] + gain[r] >= demand[r]
-            if partly and gain[r] > 0:
+        result = np.ones((len(others), len(nodes)), np.bool_)
+        for r in range(len(demand)):
+            gain = self._demand[group, r] - self._demand[others, r]
+            if not demand[r] and not gain.any():
                 continue
-            nodes = nodes[enough]
-        return nodes
+            enough = free[r][nodes] + gain[:, None] >= demand[r]
+            if partly:
+                enough |= gain[:, None] > 0
+            result &= enough
+        return result
 
     def _swap(
         self, klass: int, pair: tuple[int, int], sources: IntArray, want: int, counts: IndexArray
-    ) -> int:
-        """Let pods of the first group leave the sources for pods of the second; returns how many pods came in."""
+    ) -> tuple[bool, int]:
+        """Let pods of the first group leave the sources for pods of the second.
+
+        Returns:
+          whether any did, and how many pods of the class came in.
+        """
         room = self._packing.room
         a, b = pair
         gain = self._demand[a] - self._demand[b]
-        may_come = room.usable(int(self._members[b][0]))
-        sources = sources[may_come[sources]]
-        may_go = room.usable(int(self._members[a][0])).copy()
-        may_go[sources] = False
-        targets = self._lacking(np.zeros_like(gain), -gain, np.flatnonzero(may_go & (self._held[b] > 0)))
+        sources = sources[room.usable(int(self._members[b][0]))[sources]]
+        targets = self._targets(pair, gain, sources)
+        pairs = min(len(sources), len(targets))
         want = room.quotas.room(int(self._packing.problem.gang[klass]), room.slots.needs[klass], want)
-        demand, came = room.slots.demand[klass], 0
-        for source, target in zip(sources.tolist(), targets.tolist(), strict=False):
-            if came >= want:
-                break
-            leaving, coming = self._one(a, source, counts), self._one(b, target, counts)
-            moves = [(leaving, source, -1), (coming, target, -1), (leaving, target, 1), (coming, source, 1)]
-            if all(room.free[r][source] + gain[r] >= demand[r] for r in np.flatnonzero(demand).tolist()):
-                moves.append((klass, source, 1))
-                came += 1
-            for c, node, pods in moves:
-                room.put(c, np.array([node]), np.array([pods]))
-                counts[c, node] += pods
-                if self._group_of[c] >= 0:
-                    self._held[self._group_of[c], node] += pods
-        return came
+        if not pairs or want <= 0:
+            return False, 0
+        enough = np.ones(pairs, np.bool_)
+        for r, amount in room.slots.needs[klass]:
+            enough &= room.free[r][sources[:pairs]] + gain[r] >= amount
+        came = enough.cumsum()
+        pairs = min(pairs, int(came.searchsorted(want)) + 1)
+        sources, targets = sources[:pairs], targets[:pairs]
+        self._trade(a, sources, targets, counts)
+        self._trade(b, targets, sources, counts)
+        into = sources[enough[:pairs]]
+        if into.size:
+            self._put(klass, into, np.ones(len(into), np.int64), counts)
+        return True, len(into)
 
-    def _one(self, group: int, node: int, counts: IndexArray) -> int:
-        """A class of the group with a pod on the node."""
+    def _targets(self, pair: tuple[int, int], gain: IntArray, sources: IntArray) -> IntArray:
+        """Nodes other than the sources that can give a pod of the second group for one of the first."""
+        room = self._packing.room
+        a, b = pair
+        if b not in self._holders:
+            self._holders[b] = np.flatnonzero(self._held[b] > 0)
+        targets = self._holders[b]
+        self._marked[sources] = True
+        targets = targets[room.usable(int(self._members[a][0]))[targets] & ~self._marked[targets]]
+        self._marked[sources] = False
+        for r in np.flatnonzero(gain > 0).tolist():
+            targets = targets[room.free[r][targets] >= gain[r]]
+        return targets
+
+    def _trade(self, group: int, leave: IntArray, enter: IntArray, counts: IndexArray) -> None:
+        """Move a pod of a group from each of the first nodes to its counterpart among the second."""
         members = self._members[group]
-        return int(members[np.argmax(counts[members, node] > 0)])
+        movers = members[np.argmax(counts[members[:, None], leave] > 0, axis=0)]
+        step = np.ones(len(leave), np.int64)
+        for klass in np.unique(movers).tolist():
+            mine = movers == klass
+            nodes = np.concatenate([leave[mine], enter[mine]])
+            self._put(klass, nodes, np.concatenate([-step[mine], step[mine]]), counts)
+
+    def _put(self, klass: int, nodes: IntArray, pods: IntArray, counts: IndexArray) -> None:
+        """Place pods, or take them away, and keep step."""
+        self._packing.room.put(klass, nodes, pods)
+        counts[klass, nodes] += pods.astype(np.int32)
+        self.count(klass, nodes, pods)
