@@ -110,8 +110,7 @@ class Walk:
         """Leave the table as it was found: undo what was not kept, then lift what was kept off the nodes."""
         self.undo(self._kept)
         frame = self._frame
-        pods = [placed.pod for walked in reversed(self._done) for placed in reversed(walked.placed)]
-        frame.table.remove_all(pods)
+        frame.table.remove_all([placed.pod for walked in self._done for placed in walked.placed])
         for walked in self._done:
             identity = walked.gang.members.identity
             frame.counts.forget(identity)
@@ -253,8 +252,7 @@ class Walk:
         left = deque(
             (share, list(zip(share.part.pods, _spread_out(share), strict=False))) for share in shares
         )
-        stuck = 0
-        refusal = SUCCESS
+        stuck, refusal = 0, SUCCESS
         while left and stuck < len(left):
             share, wanted = left.popleft()
             refusal, rest = self._place_share(walked, share, wanted)
@@ -286,8 +284,7 @@ class Walk:
         frame = self._frame
         nodes = deque(node for _, node in wanted)
         pods = [pod for pod, _ in wanted]
-        at = refused = 0
-        status = SUCCESS
+        at, refused, status = 0, 0, SUCCESS
         while nodes and refused < len(nodes):
             node = nodes.popleft()
             seen = pod_class
@@ -338,7 +335,7 @@ class Walk:
     def _assume(self, walked: Walked, wanted: _Wanted, pod_class: PodClass, state: CycleState) -> None:
         """Let pods that passed Reserve count on their nodes and in their gang."""
         frame, count = self._frame, self._frame.counts.of_members(walked.gang.members)
-        for _, some in groupby(wanted, key=_spec):
+        for _, some in groupby(wanted, key=lambda one: id(one[0].spec)):
             alike = list(some)
             frame.table.add_alike(alike, *frame.vectors(alike[0][0]))
         for pod, node in wanted:
@@ -395,10 +392,6 @@ def _class_alone(wanted: tuple[Gang, Sequence[Share]]) -> PodClass | None:
     """Return the class of a pod alone, None for a gang of several."""
     gang, shares = wanted
     return shares[0].part.pod_class if gang.members.alone and len(shares) == 1 else None
-
-
-def _spec(wanted: tuple[Pod, int]) -> int:
-    return id(wanted[0].spec)
 
 
 def _spread_out(share: Share) -> Iterator[int]:

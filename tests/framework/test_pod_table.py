@@ -60,6 +60,37 @@ def test_counts_follow_pods_that_come_and_go(moves):
     assert {one.key: at for one, at in table.everyone()} == {key: at for key, (_, at) in there.items()}
 
 
+COMING = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=12)
+
+
+@given(st.booleans(), COMING, COMING, st.randoms(use_true_random=False))
+def test_pods_of_one_spec_come_and_go_together_as_they_do_one_by_one(social, before, after, random):
+    affinity = nb.required(apart=[nb.near(nb.HOST, app="a")]) if social else None
+    pods = [
+        (nb.pod(f"p{number}", {"app": app}, terminating=terminating, affinity=affinity), at)
+        for number, (at, app, terminating) in enumerate(before + after)
+    ]
+    together, single = PodTable(4), PodTable(4)
+    first, second = pods[: len(before)], pods[len(before) :]
+    assert together.add_alike(first) + together.add_alike(second) == [single.add(*one) for one in pods]
+    assert _seen(together) == _seen(single)
+    gone = random.choice([second, random.sample(pods, len(before)), pods])
+    assert together.remove_all([one.key for one, _ in gone]) == [single.remove(one) for one, _ in gone]
+    assert _seen(together) == _seen(single)
+
+
+def _seen(table: PodTable) -> list:
+    chosen = [Selection.of(LabelSelector(match_labels={"app": app})) for app in "ab"]
+    return [
+        *(table.count_selected(one, terminating=True).tolist() for one in chosen),
+        *(table.count_selected(one, terminating=False).tolist() for one in chosen),
+        [[one.key for one in table.on(at)] for at in range(4)],
+        [(one.key, at) for one, at in table.everyone()],
+        sorted(table.with_affinity),
+        sorted((str(group.affinity), sorted(group.on.items())) for group in table.affinity_groups()),
+    ]
+
+
 def test_equal_terms_of_many_pods_are_one_group():
     table = PodTable(2)
     for number in range(5):
