@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from operator import itemgetter
 from typing import Final, NamedTuple, Self
 
@@ -11,15 +11,18 @@ import numpy as np
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.ordering.entitlements import siblings_of
 from batchsched.ordering.fairness.policy import FairnessPolicy
-from batchsched.ordering.fairness.siblings import Siblings, repeated
+from batchsched.ordering.fairness.siblings import repeated
 from batchsched.ordering.policy import FloatArray, GangColumns, Policy, order
 from batchsched.ordering.shares import Entitlements, Shares
 from batchsched.session.gang import Entitled, Gang
 
+NONE: Final = -1
 _AT_ONCE: Final = 64
-"""Turns of a queue that are worked out together: few enough that little is in vain when a gang is cut."""
-_AT_FIRST: Final = 8
+"""Turns of a row that are worked out together: few enough that little is in vain when a gang is cut."""
+_AT_FIRST: Final = 4
 """As many are at first: most sessions in strict order ask for no more."""
+_GROWTH: Final = 4
+"""So many times as many are the next time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,29 +91,32 @@ class Orders:
         return places
 
 
-class _Next(NamedTuple):
-    """Who is next in a subtree.
+class _Turn(NamedTuple):
+    """A turn of a row, as its subtree foresees it.
 
     Args:
       head: the place of the gang in the order of gangs.
       asked: [R] what it asks for at least.
       total: [R] what all its pods ask for.
-      stage: 0 inside the guarantee, 1 inside the fair share, 2 beyond it: of the row that has the turn.
-      rank: of that row among its siblings, the smallest is next.
+      below: the child whose turn it is, NONE where the gang is the row's own.
+      stage: 0 inside the guarantee, 1 inside the fair share, 2 beyond it: of this row.
+      rank: of the row among its siblings, the smallest is next.
     """
 
     head: float
     asked: IntArray
     total: IntArray
-    stage: int
-    rank: tuple[float, ...]
+    below: int
+    stage: int = 0
+    rank: tuple[float, ...] = ()
 
 
 class Round:
     """The tree while its queues take turns: usage grows as gangs are counted.
 
-    Who is next among siblings depends on each one's own row only, so that a turn moves one row a level: the ranks of
-    the others stand. Those of a queue's next gangs are worked out many at once, as if it alone had turns.
+    Who is next among siblings depends on each one's own row only, and so do the turns inside a subtree: those of a row
+    are foreseen many at once, as if it alone had turns. Only a gang of which surplus is cut makes that void on its way
+    to the root.
     """
 
     def __init__(self, standing: Standing, gangs: Sequence[Gang], orders: Orders) -> None:
@@ -121,8 +127,12 @@ class Round:
         self._spans = shares.spans().tolist()
         self._usage = shares.usage.copy()
         self._lines = _lines(shares, standing.policies, gangs, orders)
-        self._prepared: list[list[_Next]] = [[] for _ in self._lines]
-        """By row, what is known of the last gangs of its line, the next one last."""
+        self._turns: list[list[_Turn]] = [[] for _ in self._lines]
+        """By row, its foreseen turns that were not taken yet, the next one first."""
+        self._reached = self._usage.copy()
+        """[Q, R] what rows use after all of these."""
+        self._passed = [0] * len(self._lines)
+        """How many of these the parent foresees as turns of its own."""
         self._at_once = [min(_AT_FIRST, _AT_ONCE)] * len(self._lines)
         live = shares.with_usage(self._usage)
         self._siblings = {
@@ -130,16 +140,12 @@ class Round:
             for row, (begin, end) in enumerate(self._spans)
             if begin < end
         }
-        self._as_now: dict[int, Siblings] = {}
-        """By row, it alone among its siblings; its usage is what it uses by now."""
         self._strict = _strict(shares, standing.policies)
         self._ahead: dict[int, Gang] = {}
-        self._stage = [0] * len(shares)
-        self._heaps: list[list[tuple[tuple[float, ...], int, _Next]]] = [[] for _ in self._lines]
+        self._heaps: list[list[tuple[tuple[float, ...], int]]] = [[] for _ in self._lines]
         """By row, the children that have somebody waiting, the next one first."""
         for row in reversed(range(1, len(shares))):
-            if (found := self._next_of(row)) is not None:
-                heappush(self._heaps[self._parent[row]], self._ranked(row, found))
+            self._join(row)
 
     def __iter__(self) -> "Round":
         return self
@@ -149,104 +155,117 @@ class Round:
         if not self._heaps[0]:
             raise StopIteration
         path = [self._heaps[0][0][1]]
-        while self._heaps[path[-1]]:
-            path.append(self._heaps[path[-1]][0][1])
+        while (below := self._turns[path[-1]][0].below) != NONE:
+            self._passed[below] -= 1
+            path.append(below)
         path.reverse()
-        row = path[0]
-        (head, gang), turn = self._lines[row].pop(), self._prepared[row].pop()
-        gang = _standing_in(self._what_for(path), gang)
+        row, turns = path[0], [self._turns[one].pop(0) for one in path]
+        head, gang = self._lines[row].pop()
+        gang = _standing_in(_what_for([turn.stage for turn in turns]), gang)
         if self._strict[row] >= 0:
             gang = self._in_line(self._strict[row], gang)
         gang, rest = self._cut(path, gang)
-        total = turn.total
+        self._usage[path] += turns[0].total if rest is None else total_of(gang)
         if rest is not None:
             self._lines[row].append((head, rest))
-            self._prepared[row].clear()
-            total = total_of(gang)
-        for one in path:
-            self._usage[one] += total
-        for one in path:
-            self._move_on(one)
+            self._look_anew(path)
+        self._move_on(path[-1])
         return gang
+
+    def _look_anew(self, path: Sequence[int]) -> None:
+        """Forget what was foreseen of rows: of a gang that was to have their turn surplus was cut."""
+        before = NONE
+        for row in path:
+            void = {before, *(turn.below for turn in self._turns[row])} - {NONE}
+            self._turns[row].clear()
+            self._passed[row], self._reached[row] = 0, self._usage[row]
+            self._at_once[row] = min(_AT_FIRST, _AT_ONCE)
+            self._heaps[row] = [one for one in self._heaps[row] if one[1] not in void]
+            heapify(self._heaps[row])
+            for child in void:
+                self._passed[child] = 0
+                self._join(child)
+            before = row
+
+    def _join(self, row: int) -> None:
+        """Put a row where its next turn belongs among its siblings, if anybody waits there."""
+        turn = self._next_of(row)
+        if turn is not None:
+            heappush(self._heaps[self._parent[row]], (turn.rank, row))
 
     def _move_on(self, row: int) -> None:
         """Put a row that had the turn where it belongs among its siblings, or take it out."""
-        heap, found = self._heaps[self._parent[row]], self._next_of(row)
-        if found is None:
+        heap, turn = self._heaps[self._parent[row]], self._next_of(row)
+        if turn is None:
             heappop(heap)
         else:
-            heapreplace(heap, self._ranked(row, found))
+            heapreplace(heap, (turn.rank, row))
 
-    def _next_of(self, row: int) -> "_Next | None":
-        """Return the next gang of a row's subtree, None when nobody waits there."""
-        if self._spans[row][0] < self._spans[row][1]:
-            heap = self._heaps[row]
-            if not heap:
-                return None
-            best = heap[0][2]
-            ((stage, rank),) = self._ranks(row, [best.head], best.asked[None])
-            return _Next(best.head, best.asked, best.total, stage, rank)
-        if not self._prepared[row] and self._lines[row]:
-            self._prepare(row)
-        return self._prepared[row][-1] if self._prepared[row] else None
+    def _next_of(self, row: int) -> "_Turn | None":
+        """Return the next turn of a row that its parent did not foresee yet, None when nobody waits there."""
+        turns, at = self._turns[row], self._passed[row]
+        if at == len(turns):
+            self._foresee(row)
+        return turns[at] if at < len(turns) else None
 
-    def _prepare(self, row: int) -> None:
-        """Work out the turns of the next gangs of a queue, each with those before it counted."""
-        line = self._lines[row][: -self._at_once[row] - 1 : -1]
-        self._at_once[row] = _AT_ONCE
-        heads = [head for head, _ in line]
-        asked = np.array([asked_by(gang) for _, gang in line])
-        total = np.array([total_of(gang) for _, gang in line])
-        usage = self._usage[row] + np.cumsum(total, axis=0) - total
-        ranks = self._ranks(row, heads, asked, usage)
-        found = [
-            _Next(head, needs, every, stage, rank)
-            for head, needs, every, (stage, rank) in zip(heads, asked, total, ranks, strict=True)
-        ]
-        self._prepared[row] = found[::-1]
+    def _foresee(self, row: int) -> None:
+        """Work out more turns of a row, each with those before it counted."""
+        inner = self._spans[row][0] < self._spans[row][1]
+        found = self._turns_below(row) if inner else self._turns_of_line(row)
+        if not found:
+            return
+        self._at_once[row] = min(_AT_ONCE, _GROWTH * self._at_once[row])
+        asked = np.array([turn.asked for turn in found])
+        total = np.array([turn.total for turn in found])
+        usage = self._reached[row] + total.cumsum(axis=0)
+        self._reached[row] = usage[-1]
+        ranks = self._ranks(row, [turn.head for turn in found], asked, usage - total)
+        self._turns[row] += [_Turn(*turn[:4], *ranked) for turn, ranked in zip(found, ranks, strict=True)]
 
-    def _ranked(self, row: int, found: "_Next") -> tuple[tuple[float, ...], int, "_Next"]:
-        self._stage[row] = found.stage
-        return found.rank, row, found
+    def _turns_of_line(self, row: int) -> list[_Turn]:
+        """Return the next gangs of a queue, as turns without a rank."""
+        line = self._lines[row]
+        end = len(line) - len(self._turns[row])
+        some = line[max(0, end - self._at_once[row]) : end]
+        return [_Turn(head, asked_by(gang), total_of(gang), NONE) for head, gang in reversed(some)]
+
+    def _turns_below(self, row: int) -> list[_Turn]:
+        """Return the next turns of a row's children, as turns of its own without a rank."""
+        heap, found = self._heaps[row], list[_Turn]()
+        while heap and len(found) < self._at_once[row]:
+            child = heap[0][1]
+            turn = self._turns[child][self._passed[child]]
+            found.append(_Turn(turn.head, turn.asked, turn.total, child))
+            self._passed[child] += 1
+            self._move_on(child)
+        return found
 
     def _ranks(
-        self, row: int, heads: Sequence[float], asked: IntArray, before: IntArray | None = None
+        self, row: int, heads: Sequence[float], asked: IntArray, before: IntArray
     ) -> list[tuple[int, tuple[float, ...]]]:
-        """Tell what a row's turn would be like among its siblings, with one gang or another next.
+        """Tell what turns of a row would be like among its siblings.
 
         Args:
-          row: whose turn.
-          heads: G places of its next gang.
-          asked: [G, R] what that gang asks for at least.
-          before: [G, R] what the row uses before; None: what it uses now, before one gang.
+          row: whose turns.
+          heads: G places of its next gangs.
+          asked: [G, R] what these gangs ask for at least.
+          before: [G, R] what the row uses before each.
 
         Returns: G stages, and ranks, the smallest of which is next.
         """
         parent = self._parent[row]
         guarantee, fair = self._entitled.guarantee[row].tolist(), self._entitled.fair[row].tolist()
-        usage = (self._usage[row][None] if before is None else before).tolist()
         stage = [
-            _stage(used, wanted, guarantee, fair) for used, wanted in zip(usage, asked.tolist(), strict=True)
+            _stage(used, wanted, guarantee, fair)
+            for used, wanted in zip(before.tolist(), asked.tolist(), strict=True)
         ]
         if self._policies[parent].strict:
             return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
-        siblings = self._among(row, heads, before)
+        at = row - self._spans[parent][0]
+        siblings = repeated(self._siblings[parent], at, before, np.array(heads))
         keys = self._policies[parent].key(siblings, asked).reshape(len(heads), -1).tolist()
         last = -int(siblings.priority[0])
         return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]
-
-    def _among(self, row: int, heads: Sequence[float], before: IntArray | None) -> Siblings:
-        """Return a row among its siblings, once for each next gang."""
-        parent = self._parent[row]
-        at = row - self._spans[parent][0]
-        if before is not None:
-            return repeated(self._siblings[parent], at, before, np.array(heads))
-        known = self._as_now.get(row)
-        if known is None:
-            usage = self._usage[row : row + 1]  # a view: it moves on with the turns
-            known = self._as_now[row] = repeated(self._siblings[parent], at, usage, np.zeros(1))
-        known.head[:] = heads
-        return known
 
     def _in_line(self, row: int, gang: Gang) -> Gang:
         """Put a gang behind the one before it in a strict subtree: it starts after that, in no better share."""
@@ -256,13 +275,6 @@ class Round:
         if gang.need:
             self._ahead[row] = gang
         return gang
-
-    def _what_for(self, path: Sequence[int]) -> Entitled:
-        """Tell in which share a gang stands: one guarantee on its way to the root is enough, or all fair shares."""
-        stages = [self._stage[row] for row in path]
-        if 0 in stages:
-            return Entitled.GUARANTEE
-        return Entitled.BORROWING if 2 in stages else Entitled.FAIR
 
     def _cut(self, path: Sequence[int], gang: Gang) -> tuple[Gang, Gang | None]:
         """Take surplus off a gang that is not inside the same share; it has a turn of its own."""
@@ -290,6 +302,13 @@ class Round:
         first, others = part.pods[:taken], part.pods[taken:]
         rest = replace(gang, parts=(replace(part, pods=others),), need=0, needs=0 * gang.needs, follows=True)
         return replace(gang, parts=(replace(part, pods=first),)), rest
+
+
+def _what_for(stages: Sequence[int]) -> Entitled:
+    """Tell in which share a gang stands: one guarantee on its way to the root is enough, or all fair shares."""
+    if 0 in stages:
+        return Entitled.GUARANTEE
+    return Entitled.BORROWING if 2 in stages else Entitled.FAIR
 
 
 def _standing_in(share: Entitled, gang: Gang) -> Gang:
