@@ -108,7 +108,10 @@ class SnapshotLabelsPlugin(Protocol):
 
 @runtime_checkable
 class PreEnqueuePlugin(Protocol):
-    """Asked before a pod may enter the queue. A refusal keeps it out, and holds nothing."""
+    """Asked before a pod may enter the queue. A refusal keeps it out, and holds nothing.
+
+    One that states `by_spec = True` looks at nothing of a pod but its spec: of pods that share one it is asked once.
+    """
 
     def preenqueue(self, pod: Pod) -> Status:
         """Say whether the pod may be queued."""
@@ -331,7 +334,11 @@ class SparingReservePlugin(Protocol):
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """The gate before binding: allows, refuses, or makes the pod wait."""
+    """The gate before binding: allows, refuses, or makes the pod wait.
+
+    One that states `by_gang = True` says the same of all pods of a gang once they count as placed: of equal ones that
+    are assumed together it is asked about the first.
+    """
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
         """Decide. A waiting pod keeps its place until it is allowed, refused or timed out."""

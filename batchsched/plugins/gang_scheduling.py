@@ -24,6 +24,7 @@ class GangScheduling:
     """All or nothing at Permit, for PodGroups and for pods alone."""
 
     name: ClassVar[str] = "GangScheduling"
+    by_gang: ClassVar[bool] = True
     by_priority: ClassVar[bool] = False
 
     def signature(self, pod: Pod) -> Hashable:

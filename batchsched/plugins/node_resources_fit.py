@@ -41,6 +41,7 @@ from batchsched.framework.state import CycleState, StateKey
 from batchsched.framework.status import (
     ASK_FILTER,
     SUCCESS,
+    BoolArray,
     IndexArray,
     IntArray,
     PreFilterAnswer,
@@ -140,6 +141,8 @@ class NodeResourcesFit(
         self._strategy = self.args.scoring_strategy
         line = self._strategy.requested_to_capacity_ratio
         self._line = broken_line(line.shape) if line else None
+        self._looked_at: tuple[tuple[str, ...], BoolArray] = (), np.zeros(0, np.bool_)
+        """The resources of the table that was asked about last, and which of them are looked at."""
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -151,12 +154,16 @@ class NodeResourcesFit(
         return ASK_FILTER
 
     def _need(self, pod: PodClass, table: NodeTable) -> Need:
-        amounts = np.where(pod.requests > 0, pod.requests, NEVER)
-        for resource, column in table.column.items():
-            if self.ignores(resource):
-                amounts[column] = NEVER
+        amounts = np.where((pod.requests > 0) & self._looks_at(table), pod.requests, NEVER)
         amounts[table.column[PODS]] = 1
         return Need(amounts)
+
+    def _looks_at(self, table: NodeTable) -> BoolArray:
+        """[R] the resources that are not somebody else's to look after."""
+        if self._looked_at[0] is not table.resources:
+            looks = np.array([not self.ignores(one) for one in table.resources], np.bool_)
+            self._looked_at = table.resources, looks
+        return self._looked_at[1]
 
     def ignores(self, resource: str) -> bool:
         """Tell whether a resource is somebody else's to look after; the solver leaves it out as well."""
@@ -186,10 +193,10 @@ class NodeResourcesFit(
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
         amounts = self._need(pod, table).amounts
-        asked = np.flatnonzero(amounts != NEVER)
-        left = table.allocatable[nodes][:, asked] - table.requested[nodes][:, asked]
+        asked = amounts != NEVER
+        left = table.allocatable[nodes] - table.requested[nodes]
         wanted = counts[:, np.newaxis]
-        return bool(((wanted * amounts[asked] <= left) | (wanted == 0)).all())
+        return bool(((wanted * np.where(asked, amounts, 0) <= left) | ~asked | (wanted == 0)).all())
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:

@@ -24,6 +24,7 @@ class SchedulingGates(SignaturePlugin, PreEnqueuePlugin, EnqueueExtensionsPlugin
     """
 
     name: ClassVar[str] = "SchedulingGates"
+    by_spec: ClassVar[bool] = True
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -80,13 +80,16 @@ class Admission:
         failure = self._failure(gang)
         if failure is not None:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(failure))
+        by_spec = all(getattr(one, "by_spec", False) for one in self.frame.pipeline.preenqueues)
         gated: Status = SUCCESS
         parts = []
         left_out = 0
         for part in gang.parts:
             pods = []
+            before: Pod | None = None
             for pod in self._in_queue_order(part.pods, gang.priority):
-                status = self.frame.pipeline.preenqueue(pod)
+                if before is None or not by_spec or pod.spec is not before.spec:
+                    status, before = self.frame.pipeline.preenqueue(pod), pod
                 if status.ok:
                     pods.append(pod)
                 else:

@@ -98,6 +98,18 @@ def whose(pod: Pod) -> Hashable:
     return id(pod.spec) if owner is None and own is None else (id(pod.spec), owner, own)
 
 
+def alike_but_for_names(pod: Pod, other: Pod) -> bool:
+    """Tell whether pods share a spec, and what their metadata says of more than one pod."""
+    mine, its = pod.metadata, other.metadata
+    return (
+        pod.spec is other.spec
+        and mine.labels == its.labels
+        and mine.annotations == its.annotations
+        and mine.owner_references == its.owner_references
+        and not has_own_volume(pod)
+    )
+
+
 def nobody(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:
     """Return what equal pods of several gangs have in common.
 

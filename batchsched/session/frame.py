@@ -26,7 +26,7 @@ from batchsched.model.snapshot import Snapshot
 from batchsched.ordering.tree import QueueTree
 from batchsched.session.backlog import Backlog
 from batchsched.session.counts import Counts
-from batchsched.session.facts import SpecBook, has_own_volume, nobody, whose
+from batchsched.session.facts import SpecBook, alike_but_for_names, has_own_volume, nobody, whose
 from batchsched.session.gang import Gang, GangPart, Members, Run, identity_of, needs_of, seniority
 
 GPU_SUFFIX = "/gpu"
@@ -375,14 +375,19 @@ class Frame:
         groups: dict[tuple[int, int], list[Pod]] = {}
         classes: dict[int, PodClass] = {}
         alike: dict[object, PodClass] = {}
+        before: Pod | None = None
         for pod in pods:
-            stated = (whose(pod), self._seen(pod))
-            pod_class = alike.get(stated)
-            if pod_class is None:
-                pod_class = alike[stated] = self.class_of(pod, priority)
-                classes[id(pod_class)] = pod_class
-            sub = names.get(pod.labels.get(SUB_GROUP_LABEL, ""), -1) if names else -1
-            groups.setdefault((id(pod_class), sub), []).append(pod)
+            if before is None or not alike_but_for_names(
+                pod, before
+            ):  # pods of one template come one after the other
+                stated = (whose(pod), self._seen(pod))
+                pod_class = alike.get(stated)
+                if pod_class is None:
+                    pod_class = alike[stated] = self.class_of(pod, priority)
+                    classes[id(pod_class)] = pod_class
+                sub = names.get(pod.labels.get(SUB_GROUP_LABEL, ""), -1) if names else -1
+                some, before = groups.setdefault((id(pod_class), sub), []), pod
+            some.append(pod)
         made = [GangPart(classes[key], sub, tuple(some)) for (key, sub), some in groups.items()]
         if len(made) == 1:
             return (made[0],)

@@ -97,6 +97,7 @@ class Walk:
         self._keepers: dict[PodClass, tuple[ReservePlugin, ...]] = {}
         self._together = {*map(id, frame.pipeline.permits)} <= {*map(id, frame.pipeline.reserves)}
         """Nobody is at Permit alone: once Reserve keeps nothing, nobody does."""
+        self._by_gang = all(getattr(one, "by_gang", False) for one in frame.pipeline.permits)
         self.rejected: list[Walked] = []
         """Gangs that waited, and of which a plugin rejected a pod since."""
 
@@ -135,8 +136,7 @@ class Walk:
         """Walk gang after gang; where pods alone of one class follow each other, the filters are asked once."""
         found: list[Walked] = []
         for pod_class, run in groupby(wanted, key=_class_alone):
-            some = list(run)
-            state = None
+            some, state = list(run), None
             if pod_class is not None and len(some) > 1:
                 state = self._all_together(pod_class, [share.nodes[0] for _, (share,) in some])
             found += [self.gang(gang, shares, state) for gang, shares in some]
@@ -191,11 +191,10 @@ class Walk:
 
     def close(self, walked: Walked) -> bool:
         """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
-        complete = self._complete(walked)
         rejection = self._frame.table.waiting.rejection(walked.gang.members.identity)
         if not rejection.ok:
             walked.refusal, walked.final = rejection, True
-        elif complete and walked.placed:
+        elif walked.placed and self._complete(walked):
             self._settle(walked)
             self._done.append(walked)
             return True
@@ -347,7 +346,8 @@ class Walk:
         """Permit the last pods that were assumed; the first that is refused is taken back, and those behind it."""
         frame, identity = self._frame, walked.gang.members.identity
         for at, one in enumerate(walked.placed[-count:]):
-            answers = frame.pipeline.permit(one.pod, one.node, frame.table, one.state)
+            if at == 0 or not self._by_gang:
+                answers = frame.pipeline.permit(one.pod, one.node, frame.table, one.state)
             if answers and answers[0].status.code is not Code.WAIT:
                 for _ in range(at, count):
                     self._take_back(walked.placed.pop())

@@ -1,9 +1,10 @@
 """Reserve and Permit: what plugins see of placed pods, who waits, and what stays when somebody says no."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import pytest
 from typing_extensions import override
@@ -222,6 +223,55 @@ def test_permit_sees_who_came_before_and_the_others_where_nobody_keeps_anything(
     decision, _ = decide_with(plugin, cluster(nodes(3, gpu=1), gang("bert", 3)))
     assert len(placed(decision)) == 3
     assert plugin.seen == seen
+
+
+class Herald(Arch):
+    """Says the same of all pods of a gang."""
+
+    by_gang: ClassVar[bool] = True
+
+    @override
+    def permit(self, pod, node, nodes, state):
+        self.shown.add(pod.name)
+        return super().permit(pod, node, nodes, state)
+
+    def __init__(self, refused: str = "") -> None:
+        super().__init__(refused)
+        self.shown: set[str] = set()
+
+
+@pytest.mark.parametrize("refused, left", [("", 3), ("bert-0", 0)])
+def test_permit_that_says_the_same_of_a_gang_is_shown_the_first_of_equal_pods_alone(refused, left):
+    plugin = Herald(refused)
+    decision, _ = decide_with(plugin, cluster(nodes(3, gpu=1), gang("bert", 3)))
+    assert len(placed(decision)) == left
+    assert plugin.shown == {"bert-0"}
+    assert set(plugin.seen) == {3}
+
+
+class Porter:
+    """Asks who comes in about nothing but the spec."""
+
+    name: ClassVar[str] = "Porter"
+    by_spec: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def preenqueue(self, pod):
+        self.seen.append(pod.name)
+        return SUCCESS
+
+
+def test_preenqueue_that_looks_at_specs_alone_is_asked_once_for_pods_that_share_one():
+    plugin, some = Porter(), gang("bert", 4)
+    first, last = some.pods[0].spec, some.pods[3].spec
+    specs = zip(some.pods, (first, first, last, last), strict=True)
+    pods = tuple(msgspec.structs.replace(pod, spec=spec) for pod, spec in specs)
+    assert first is not last
+    decision, _ = decide_with(plugin, cluster(nodes(4, gpu=1), replace(some, pods=pods)))
+    assert len(placed(decision)) == 4
+    assert plugin.seen == ["bert-0", "bert-2"]
 
 
 @dataclass
