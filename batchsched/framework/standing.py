@@ -138,8 +138,10 @@ class Ranked:
             self._inside[:] = False
             self._inside[feasible] = True
         self._since = table.changes.generation, table.moves.generation
-        plain = self._plain if len(feasible) == len(self._plain) else self._plain[feasible]
-        total: IntArray = plain + self._normal
+        if len(feasible) == len(self._plain):
+            return self._plain + self._normal
+        total: IntArray = self._plain.take(feasible)
+        total += self._normal
         return total
 
     def _moved(self, kind: Scores, table: NodeTable) -> IndexArray:

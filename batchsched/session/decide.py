@@ -239,7 +239,7 @@ class Sessions:
             if one.need and not one.follows and one.members.identity not in placed and one.behind in placed
         ]
         if refused and self.frame.pipeline.postfilters:
-            claims = Claims(self.frame, self._turns.standing(gangs), when[0], draft.walked)
+            claims = Claims(self.frame, self._turns.latest, when[0], draft.walked)
             with Clearing(self._scene(draft), walk, claims, *when, draft.head) as clearing:
                 clearing.make_room(refused)
             draft.cleared(clearing)

@@ -151,6 +151,8 @@ class Turns:
         self.look_at_nodes()
         self._past = past or Past(by_queue(frame.snapshot.usage), profile.usage_half_life_seconds)
         self._remembers = self.policies is not None and self.policies.remember
+        self.latest: Standing | None = None
+        """What queues were entitled to as `of` was asked last: whoever waited then, with what ran then."""
 
     def look_at_nodes(self) -> None:
         """Find what queues state that nodes as they are now do not offer."""
@@ -191,7 +193,7 @@ class Turns:
 
     def of(self, gangs: Sequence[Gang], now: float) -> list[Gang]:
         """Return gangs in the order of their queues' turns, each with what it is entitled to; half bound ones first."""
-        standing = self.standing(gangs)
+        standing = self.latest = self.standing(gangs)
         if standing is None:
             return list(gangs)
         turns = Round(standing, gangs, Orders.of(gangs, self._policy, now))

@@ -4,6 +4,7 @@ Shapes: C classes, D domains, G gangs, N nodes, Q quotas, R resources, S subgrou
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,10 +110,7 @@ class Alone:
 
 def alone(problem: Problem, gang: int) -> Alone:
     """One gang's own problem: its classes, quotas and rows; all nodes as they are, and no cuts."""
-    classes = np.flatnonzero(problem.gang == gang)
-    subgroups = np.flatnonzero(problem.sub_gang == gang)
-    member = problem.quota_member[:, gang] if len(problem.quota_gangs) else np.zeros(0, np.bool_)
-    quotas = np.flatnonzero(member)
+    classes, subgroups, quotas = (found.get(gang, _NOBODY) for found in _owned(problem))
     # A gang has few classes: Python sorts them faster than an array is made of them.
     kinds = sorted(set(problem.kind[classes].tolist()))
     number = np.full(len(problem.sub_gang) + 1, NONE, np.int32)
@@ -156,6 +154,29 @@ def alone(problem: Problem, gang: int) -> Alone:
 
 
 _EMPTY: IndexArray = np.zeros(0, np.int32)
+_NOBODY: IntArray = np.zeros(0, np.int64)
+
+
+@lru_cache(maxsize=2)
+def _owned(problem: Problem) -> tuple[dict[int, IntArray], ...]:
+    """By gang, its classes, its subgroups and its quotas: looked for once for all gangs that are asked about."""
+    if len(problem.quota_gangs):
+        member, quota = problem.quota_member.T.nonzero()
+    else:
+        member = quota = _NOBODY
+    return (
+        _by_owner(problem.gang, np.arange(len(problem.gang))),
+        _by_owner(problem.sub_gang, np.arange(len(problem.sub_gang))),
+        _by_owner(member, quota),
+    )
+
+
+def _by_owner(owner: NDArray[np.integer], owned: IntArray) -> dict[int, IntArray]:
+    """By owner, what is its own, in the order in which it stands."""
+    order = owner.argsort(kind="stable")
+    found, first = np.unique(owner[order], return_index=True)
+    parts = np.split(owned[order], first[1:])
+    return dict(zip(found.tolist(), parts, strict=False))
 
 
 def _touches(row: Row, classes: IntArray, gang: int) -> bool:
