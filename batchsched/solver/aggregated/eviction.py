@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.aggregated.moves import Mover
-from batchsched.solver.packing.packing import Packing
+from batchsched.solver.packing.packing import Packing, Withdrawn
 from batchsched.solver.packing.room import Entry
-from batchsched.solver.problem import BoolArray, IntArray
+from batchsched.solver.problem import BoolArray, FloatArray, IndexArray, IntArray
 
 VICTIMS: Final = 16
 """At most so many gangs give way to one."""
@@ -30,13 +30,16 @@ def make_way(packing: Packing, mover: Mover, gang: int, nodes: IntArray | None) 
     """
     if _settle(packing, mover, gang):
         return []
-    gone = []
-    victims = _victims(packing, gang, nodes)[:VICTIMS]
-    for victim in victims:
-        gone.append(packing.withdraw({victim}))
+    gone: list[Withdrawn] = []
+    out: list[int] = []
+    for victims in _victims(packing, gang, nodes):
+        if len(out) >= VICTIMS:
+            break
+        out += victims
+        gone.append(packing.withdraw(set(victims)))
         mover.rewind()
         if _settle(packing, mover, gang):
-            return victims[: len(gone)]
+            return out
     for withdrawn in reversed(gone):
         packing.reinstate(withdrawn)
     mover.rewind()
@@ -65,8 +68,11 @@ def _settle(packing: Packing, mover: Mover, gang: int) -> bool:
     return True
 
 
-def _victims(packing: Packing, gang: int, nodes: IntArray | None) -> list[int]:
-    """Gangs of lower tiers that hold what the gang wants where it may go: the lowest tier, then the most of it."""
+def _victims(packing: Packing, gang: int, nodes: IntArray | None) -> list[list[int]]:
+    """Gangs of lower tiers that hold what the gang wants where it may go, in the order of giving way.
+
+    First those, together, that cost least and hold enough; then one after the other.
+    """
     problem, slots = packing.problem, packing.room.slots
     classes = packing.members(gang).classes
     resource = _scarce(packing, classes[0])
@@ -84,15 +90,34 @@ def _victims(packing: Packing, gang: int, nodes: IntArray | None) -> list[int]:
     ]
     usable &= _cleared(packing, classes[0], lower)
     held = np.zeros(len(problem.need), np.int64)
+    worth = np.zeros(len(problem.need))
     for entry in lower:
+        worth[entry.gang] += problem.weight[entry.klass] * entry.pods
         amount = int(slots.demand[entry.klass, resource])
         if amount:
             held[entry.gang] += amount * int(entry.counts[usable[entry.nodes]].sum())
     # What would fit already needs nobody's place.
     lack = [max(0, packing.room.waiting[c] - int(packing.room.fit(c, nodes).sum())) for c in classes]
     wanted = int(sum(max(1, n) * slots.demand[c, resource] for c, n in zip(classes, lack, strict=True) if n))
-    holders = np.flatnonzero((held > 0) & (np.array(packing.needs) > 0)).tolist()
-    return sorted(holders, key=lambda g: (-int(problem.tier[g]), _misfit(int(held[g]), wanted), g))
+    holders = np.flatnonzero((held > 0) & (np.array(packing.needs) > 0))
+    price = worth / np.maximum(1, np.minimum(held, max(1, wanted)))
+    holders = holders[np.lexsort((holders, price[holders], -problem.tier[holders]))]
+    cover = _cover(holders, problem.tier, held, worth, wanted)
+    return ([cover] if cover else []) + [[g] for g in holders.tolist() if g not in cover]
+
+
+def _cover(holders: IntArray, tier: IndexArray, held: IntArray, worth: FloatArray, wanted: int) -> list[int]:
+    """Holders, cheapest first, that hold enough together: without whom that is not needed, dearest first."""
+    enough = int(np.searchsorted(held[holders].cumsum(), wanted)) + 1
+    if enough > min(VICTIMS, len(holders)):
+        return []
+    cover: list[int] = holders[:enough].tolist()
+    spare = int(held[cover].sum()) - wanted
+    for g in sorted(cover, key=lambda g: (-int(tier[g]), worth[g], g))[::-1]:
+        if held[g] <= spare:
+            spare -= int(held[g])
+            cover.remove(g)
+    return cover
 
 
 def _cleared(packing: Packing, klass: int, lower: list[Entry]) -> BoolArray:
@@ -105,11 +130,6 @@ def _cleared(packing: Packing, klass: int, lower: list[Entry]) -> BoolArray:
             free[entry.nodes] += entry.counts * int(room.slots.demand[entry.klass, r])
         result &= free >= amount
     return result
-
-
-def _misfit(held: int, wanted: int) -> tuple[bool, int]:
-    """Holders of enough come first, the smallest of them; then the others, the largest first."""
-    return (held < wanted, held if held >= wanted else -held)
 
 
 def _scarce(packing: Packing, klass: int) -> int:

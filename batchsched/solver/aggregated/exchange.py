@@ -14,10 +14,12 @@ from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray
 
 STEPS: Final = (False, True, True, True)
 """Passes over all pairs: first exchanges that make room at once, then such that bring it nearer."""
-BREADTH: Final = 256
+BREADTH: Final = 4096
 """So many nodes that lack little are looked at, and one more for every pod that is wanted."""
-MOST: Final = 1.0
-"""Nodes that lack this much of a request, summed over resources, are left alone."""
+MOST: Final = 1.01
+"""Nodes that lack this much of a request, summed over resources, are left alone: one may be missing entirely."""
+RECENT: Final = 64
+"""So many placements may have happened since nobody could give anything, for only those to be looked at again."""
 
 
 class Exchange:
@@ -50,6 +52,7 @@ class Exchange:
             for row, mine in zip(devices, self._demand, strict=True)
         ]
         self._holders: dict[int, IntArray] = {}
+        self._asked: dict[tuple[int, int], int] = {}
         self._marked = np.zeros(len(problem.free), np.bool_)
 
     def count(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
@@ -63,6 +66,7 @@ class Exchange:
         """Forget what was noted."""
         self._held = np.zeros_like(self._held)
         self._holders.clear()
+        self._asked.clear()
 
     def make_room(self, klass: int, want: int, nodes: IntArray | None, counts: IndexArray) -> int:
         """Place up to `want` pods of a class by exchanges; returns how many.
@@ -89,19 +93,17 @@ class Exchange:
         near = self._near(demand, usable)[: BREADTH + want]
         left = want
         for a in np.flatnonzero((self._held[:, near] > 0).any(axis=1)).tolist():
-            others, at = self._alike[a], 0
             here = near[self._held[a, near] > 0]
-            helped = self._helped(demand, a, others, here, partly)
-            while at < len(others) and left > 0:
-                at += int(helped[at:].any(axis=1).argmax())
-                if not helped[at].any():
-                    break
-                moved, came = self._swap(klass, (a, int(others[at])), here[helped[at]], left, counts)
+            helped = self._helped(demand, a, here, partly)
+            promising, at = np.flatnonzero(helped.any(axis=1)).tolist(), -1
+            while promising and left > 0:
+                at = promising.pop(0)
+                moved, came = self._swap(klass, (a, int(self._alike[a][at])), here[helped[at]], left, counts)
                 left -= came
-                at += 1
                 if moved:
                     here = here[self._held[a, here] > 0]
-                    helped = self._helped(demand, a, others, here, partly)
+                    helped = self._helped(demand, a, here, partly)
+                    promising = [one for one in np.flatnonzero(helped.any(axis=1)).tolist() if one > at]
             if left <= 0:
                 break
         return want - left
@@ -114,14 +116,12 @@ class Exchange:
         near = np.flatnonzero((lack > 0) & (lack < MOST))
         return nodes[near[np.argsort(lack[near], kind="stable")]]
 
-    def _helped(
-        self, demand: IntArray, group: int, others: IntArray, nodes: IntArray, partly: bool
-    ) -> BoolArray:
-        """[B, H] nodes that hold a pod with this demand once one of `group` left for one of the others.
+    def _helped(self, demand: IntArray, group: int, nodes: IntArray, partly: bool) -> BoolArray:
+        """[B, H] nodes that hold a pod with this demand once one of `group` left for one of its B alike.
 
-        With `partly`, that lack no more of what they gain than before, and enough of all else.
+        With `partly`, those that have enough of what they do not gain.
         """
-        free = self._packing.room.free
+        free, others = self._packing.room.free, self._alike[group]
         result = np.ones((len(others), len(nodes)), np.bool_)
         for r in range(len(demand)):
             gain = self._demand[group, r] - self._demand[others, r]
@@ -144,6 +144,8 @@ class Exchange:
         room = self._packing.room
         a, b = pair
         gain = self._demand[a] - self._demand[b]
+        if self._nobody(pair, gain):
+            return False, 0
         sources = sources[room.usable(int(self._members[b][0]))[sources]]
         targets = self._targets(pair, gain, sources)
         pairs = min(len(sources), len(targets))
@@ -163,19 +165,47 @@ class Exchange:
             self._put(klass, into, np.ones(len(into), np.int64), counts)
         return True, len(into)
 
+    def _nobody(self, pair: tuple[int, int], gain: IntArray) -> bool:
+        """Whether no node at all can give a pod of the second group for one of the first.
+
+        Who could not, still cannot unless something changed there: only what the trail names since is looked at.
+        """
+        trail = self._packing.room.trail
+        seen = self._asked.get(pair)
+        if seen is None or len(trail) - seen > RECENT:
+            nodes = self._holders_of(pair[1])
+        elif seen == len(trail):
+            return True
+        else:
+            nodes = np.concatenate([entry.nodes for entry in trail[seen:]])
+            nodes = nodes[self._held[pair[1], nodes] > 0]
+        if self._givers(pair, gain, nodes).size:
+            self._asked.pop(pair, None)
+            return False
+        self._asked[pair] = len(trail)
+        return True
+
     def _targets(self, pair: tuple[int, int], gain: IntArray, sources: IntArray) -> IntArray:
         """Nodes other than the sources that can give a pod of the second group for one of the first."""
-        room = self._packing.room
-        a, b = pair
-        if b not in self._holders:
-            self._holders[b] = np.flatnonzero(self._held[b] > 0)
-        targets = self._holders[b]
+        targets = self._givers(pair, gain, self._holders_of(pair[1]))
         self._marked[sources] = True
-        targets = targets[room.usable(int(self._members[a][0]))[targets] & ~self._marked[targets]]
+        targets = targets[~self._marked[targets]]
         self._marked[sources] = False
-        for r in np.flatnonzero(gain > 0).tolist():
-            targets = targets[room.free[r][targets] >= gain[r]]
         return targets
+
+    def _givers(self, pair: tuple[int, int], gain: IntArray, nodes: IntArray) -> IntArray:
+        """Those of these nodes, holders of the second group, that have room for a pod of the first in its place."""
+        room = self._packing.room
+        nodes = nodes[room.usable(int(self._members[pair[0]][0]))[nodes]]
+        for r in np.flatnonzero(gain > 0).tolist():
+            nodes = nodes[room.free[r][nodes] >= gain[r]]
+        return nodes
+
+    def _holders_of(self, group: int) -> IntArray:
+        """The nodes with pods of a group, ascending."""
+        if group not in self._holders:
+            self._holders[group] = np.flatnonzero(self._held[group] > 0)
+        return self._holders[group]
 
     def _trade(self, group: int, leave: IntArray, enter: IntArray, counts: IndexArray) -> None:
         """Move a pod of a group from each of the first nodes to its counterpart among the second."""

@@ -23,6 +23,10 @@ FREE_LIMIT: Final = 128
 """Pools are split by the devices free on their nodes while no more than so many come of it."""
 COMPOSITES: Final = 5
 """At most so many amounts of CPU or memory make composite rows with one size of a device."""
+SHAPES: Final = 3
+"""At most so many shares of memory beside CPU make composite rows with one amount of CPU."""
+SHAPED: Final = 4
+"""So many amounts of CPU make them, the smallest."""
 SIZES: Final = 24
 """At most so many sizes of one resource make level rows of an area; the commonest quantiles are kept."""
 
@@ -164,7 +168,7 @@ class Supply:
         Yields:
           simple rows Σ floor(request / s)·x <= Σ_n floor(free_n / s), and composite ones over a device and what
           it takes along: Σ min(floor(d / s), floor(r / q))·x <= Σ_n min(floor(d_n / s), floor(r_n / q)), valid because
-          a node's sum is bounded by both.
+          a node's sum is bounded by both; the same over CPU and memory.
         """
         demand = self.demand[classes]
         for r in range(demand.shape[1]):
@@ -177,6 +181,35 @@ class Supply:
                 yield LevelRow(factors[i], int(right[i]), (r, int(sizes[i])))
         for device in self._devices:
             yield from self._composite(device, demand, most, nodes)
+        yield from self._paired(demand, most, nodes)
+
+    def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[LevelRow]:
+        """Composite rows over the two scarcest resources that are no devices: what the one leaves, the other lacks."""
+        plain = [
+            r
+            for r in range(demand.shape[1])
+            if r not in self._devices and len(np.unique(demand[demand[:, r] > 0, r])) > 1
+        ]
+        plain.sort(key=lambda r: -float(demand[:, r] @ most) / max(1.0, float(self._free[r][nodes].sum())))
+        if len(plain) < 2:
+            return
+        first, second = sorted(plain[:2])
+        both = demand[(demand[:, [first, second]] > 0).all(axis=1)]
+        alone = both[~(both[:, self._devices] > 0).any(axis=1)]
+        both = alone if len(alone) else both
+        ratio, at = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
+        shapes = (
+            both[at[np.unique(np.linspace(0, len(ratio) - 1, SHAPES).astype(np.int64))]] if len(at) else both
+        )
+        for size in self.sizes(first, np.arange(len(self.demand)))[:SHAPED].tolist():
+            for shape in shapes:
+                beside = max(1, size * int(shape[second]) // int(shape[first]))
+                factors = np.minimum(demand[:, first] // size, demand[:, second] // beside)
+                right = np.minimum(
+                    self._free[first][nodes] // size, self._free[second][nodes] // beside
+                ).sum()
+                if int(factors @ most) > int(right):
+                    yield LevelRow(factors, int(right), None)
 
     def _composite(
         self, device: int, demand: IntArray, most: IntArray, nodes: IntArray

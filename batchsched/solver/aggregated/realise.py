@@ -47,16 +47,13 @@ class _Order:
     cell: IntArray | None
 
 
-def realise(
-    aggregate: Aggregate, values: IntArray, split: FloatArray, first: frozenset[int], prefer: bool
-) -> Realised:
+def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, prefer: bool) -> Realised:
     """Place a choice on nodes, and in the end whatever else fits.
 
     Args:
       aggregate: the model.
       values: [V] the choice.
       split: [C, P] its spread over pools.
-      first: gangs to place before all others.
       prefer: keep to few domains of preferred levels, before the plan's pools.
     """
     problem = aggregate.problem
@@ -65,7 +62,7 @@ def realise(
     lost = {g for g in chosen if not _begin(packing, g)}
     mover = Mover(packing)
     shortages = []
-    for order in _orders(aggregate, values, first):
+    for order in _orders(aggregate, values):
         if order.gang in lost:
             continue
         placed = _place(packing, aggregate, order, split[order.klass], prefer)
@@ -130,7 +127,7 @@ def _begin(packing: Packing, gang: int) -> bool:
     return True
 
 
-def _orders(aggregate: Aggregate, values: IntArray, first: frozenset[int]) -> list[_Order]:
+def _orders(aggregate: Aggregate, values: IntArray) -> list[_Order]:
     """What to place, in the order of placing: narrow cells first, then large devices, then large pods."""
     problem, slots = aggregate.problem, aggregate.packing.room.slots
     on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
@@ -141,7 +138,6 @@ def _orders(aggregate: Aggregate, values: IntArray, first: frozenset[int]) -> li
         nodes = None if cell == NONE else aggregate.cells[cell].nodes
         device = slots.device_of[klass]
         key = (
-            int(problem.gang[klass]) not in first,
             len(problem.free) if nodes is None else len(nodes),
             -int(slots.demand[klass, device]) if device >= 0 else 0,
             -slots.dominant(klass),

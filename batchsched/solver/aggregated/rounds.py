@@ -22,8 +22,8 @@ from batchsched.solver.worth import TOLERANCE, preferred_cost
 
 COMPLETE: Final = 1500
 """So many variables the model with every domain may have to be asked for bounds."""
-TRIES: Final = 2
-"""So many orders of placing a round tries: gangs that fell short go first in the next."""
+FREE: Final = 1500
+"""A model with more variables than this looks for domains for the loose model's gangs alone, not for any others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ class Rounds:
 
     def run(self) -> Solution:
         """Rounds until the gap is met, nothing falls short, or the budget ends."""
-        done = 0
+        done, bounded = 0, False
         for number in range(self._spending.budget.rounds):
             done = number + 1
             with self._telemetry.stage("choose"):
@@ -77,21 +77,25 @@ class Rounds:
             if plan is None:
                 break
             with self._telemetry.stage("realise"):
-                realised, better = self._realise(plan)
-            if better or number == 0:
-                with self._telemetry.stage("bound"):
-                    self.best = replace(self.best, bound=self._bound(self.best))
-            if (
-                self.best.gap <= self._spending.budget.gap
-                or not realised.shortages
-                or self._spending.left <= 0
-            ):
+                realised, better = self._realise(plan, self._preferring and not number)
+            bounded = bounded and not better
+            if not (bounded or self._open()):
+                self._bound_best()
+                bounded = True
+            near = bounded and self.best.gap <= self._spending.budget.gap
+            if near or not realised.shortages or self._spending.left <= 0:
                 break
             self._learn(plan, realised)
+        if done and not bounded:
+            self._bound_best()
         if self.best.gap > self._spending.budget.gap and self._narrow:
             with self._telemetry.stage("bound"):
                 self._tighten_bound()
         return replace(self.best, stage="aggregated", rounds=done, guard=self._spending.guard)
+
+    def _bound_best(self) -> None:
+        with self._telemetry.stage("bound"):
+            self.best = replace(self.best, bound=self._bound(self.best))
 
     # ------------------------------------------------------------------------------------ choosing
 
@@ -105,35 +109,34 @@ class Rounds:
         if top is None or self._full is self._loose:
             return top
         full = self._full.aggregate
-        lower, upper = (side.copy() for side in full.model.bounds())
-        chosen = top.values[loose.y]
-        full.model.set_bounds(full.y, np.minimum(chosen, upper[full.y]), np.maximum(chosen, lower[full.y]))
-        peak = self._full.climb(full.values_of(self.best), [], top)
-        full.model.set_bounds(full.y, lower[full.y], upper[full.y])
+        peak = self._among(top, full.values_of(self.best), whole=True)
         if peak is None:
             self._narrow = True
-            peak = _above(self._full, full.values_of(self.best), floors, top)
+            if full.model.variables > FREE:
+                peak = self._among(top, np.zeros(full.model.variables, np.int64), whole=False)
+        return peak or _above(self._full, full.values_of(self.best), floors, top)
+
+    def _among(self, top: Peak, hint: IntArray, whole: bool) -> Peak | None:
+        """Find domains for the gangs that the loose model takes: for all of them, or for as many as there are."""
+        full, y = self._full.aggregate, self._full.aggregate.y
+        lower, upper = (side.copy() for side in full.model.bounds())
+        chosen = top.values[self._loose.aggregate.y]
+        most = np.maximum(np.minimum(chosen, upper[y]), lower[y])
+        full.model.set_bounds(y, np.minimum(chosen, upper[y]) if whole else lower[y], most)
+        peak = self._full.climb(hint, [], top)
+        full.model.set_bounds(y, lower[y], upper[y])
         return peak
 
     # ------------------------------------------------------------------------------------ realising
 
-    def _realise(self, plan: Peak) -> tuple[Realised, bool]:
-        """Try a few orders; returns the first try, and whether the best answer so far was beaten."""
-        first: frozenset[int] = frozenset()
-        prefer = self._preferring
-        attempts: list[Realised] = []
-        better = False
-        for _ in range(TRIES):
-            attempt = realise(self._full.aggregate, plan.values, plan.split.pods, first, prefer)
-            attempts.append(attempt)
-            solution = to_solution(attempt.packing, "aggregated")
-            if self._beats(solution):
-                self.best, better = solution, True
-            short = frozenset(shortage.gang for shortage in attempt.shortages)
-            if not short or short <= first or self._near(plan):
-                break
-            first, prefer = first | short, False
-        return min(attempts, key=lambda attempt: sum(s.pods for s in attempt.shortages)), better
+    def _realise(self, plan: Peak, prefer: bool) -> tuple[Realised, bool]:
+        """Place a plan; returns what came of it, and whether the best answer so far was beaten."""
+        realised = realise(self._full.aggregate, plan.values, plan.split.pods, prefer)
+        solution = to_solution(realised.packing, "aggregated")
+        better = self._beats(solution)
+        if better:
+            self.best = solution
+        return realised, better
 
     def _beats(self, solution: Solution) -> bool:
         """Whether a solution is better than the best so far; among equals the one with fewer preferred domains."""
@@ -142,9 +145,10 @@ class Rounds:
             return order > 0
         return preferred_cost(self._problem, solution) < preferred_cost(self._problem, self.best)
 
-    def _near(self, plan: Peak) -> bool:
-        """Whether the best answer is as good as the plan, to the gap that is asked for, in every tier."""
-        return bool((self.best.objective >= plan.bound * (1 - self._spending.budget.gap)).all())
+    def _open(self) -> bool:
+        """Whether the gap is larger than asked for, whatever the bound: it is no less than the loose model's peak."""
+        peak = 0.0 if self._peak is None else float(self._peak.bound.sum())
+        return float(self.best.objective.sum()) < peak * (1 - self._spending.budget.gap)
 
     def _learn(self, plan: Peak, realised: Realised) -> None:
         """Take what fell short off the pools where the plan had it, and forbid the domains that were too full."""

@@ -35,3 +35,23 @@ def test_when_even_all_of_them_are_not_enough_everybody_is_back():
     packing.try_gang(0)
     assert make_way(packing, Mover(packing), 1, None) is None
     assert packing.taken.tolist() == [True, False]
+
+
+def test_those_give_way_that_cost_least_and_hold_enough_together():
+    costs = [5.0, 1.0, 1.0]
+    gangs = [{"pods": 4, "demand": [1], "tier": 1, "weight": cost} for cost in costs]
+    packing = Packing(problem_of([[4], [4], [4]], [*gangs, {"pods": 2, "demand": [4], "tier": 0}]))
+    for gang in range(3):
+        packing.try_gang(gang)
+    assert sorted(make_way(packing, Mover(packing), 3, None)) == [1, 2]
+
+
+def test_nobody_gives_way_who_is_not_needed_beside_the_others():
+    gangs = [
+        {"pods": 1, "demand": [1], "tier": 1, "weight": 0.1},
+        {"pods": 4, "demand": [1], "tier": 1, "weight": 1.0},
+    ]
+    packing = Packing(problem_of([[1], [4]], [*gangs, {"pods": 1, "demand": [4], "tier": 0}]))
+    for gang in range(2):
+        packing.try_gang(gang)
+    assert make_way(packing, Mover(packing), 2, None) == [1]

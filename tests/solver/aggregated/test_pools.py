@@ -1,5 +1,7 @@
 """Pools of like nodes, and level rows that admit whatever fits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -33,6 +35,25 @@ def test_level_rows_admit_what_the_greedy_placed_on_any_set_of_nodes(problem: Pr
         placed = np.bincount(solution.classes[here], solution.counts[here], minlength=len(classes))
         for row in supply.rows(classes, problem.count.astype(np.int64), nodes):
             assert int(row.factors @ placed) <= row.right
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Problem):
+    free, capacity, demand = (one * 1000 for one in (problem.free, problem.capacity, problem.demand))
+    problem = replace(problem, free=free, capacity=capacity, demand=demand)
+    solution, classes = greedy(problem), np.arange(len(problem.count))
+    placed = np.bincount(solution.classes, solution.counts, minlength=len(classes))
+    supply = Supply(Packing(problem))
+    for row in supply.rows(classes, problem.count.astype(np.int64), np.arange(len(problem.free))):
+        assert int(row.factors @ placed) <= row.right
+
+
+def test_cpu_on_one_node_and_memory_on_another_hold_nothing():
+    gangs = [{"pods": 4, "demand": [1000, 1000]}, {"pods": 4, "demand": [2000, 2000]}]
+    problem = problem_of([[9000, 500], [500, 9000]], gangs)
+    rows = Supply(Packing(problem)).rows(np.arange(2), problem.count.astype(np.int64), np.arange(2))
+    assert any(row.right == 0 and (row.factors > 0).all() for row in rows)
 
 
 def test_gpus_without_the_cpus_that_any_pod_takes_along_are_no_supply():

@@ -21,7 +21,7 @@ def test_whatever_the_model_chooses_is_realised_legally(problem: Problem):
     peak = Climber(aggregate, Spending(Budget(), 0)).climb(start, [])
     assert peak is not None
     for prefer in (False, True):
-        realised = realise(aggregate, peak.values, peak.split.pods, frozenset(), prefer)
+        realised = realise(aggregate, peak.values, peak.split.pods, prefer)
         assert verify(problem, to_solution(realised.packing, "aggregated")) == ()
 
 
@@ -29,7 +29,7 @@ def test_room_that_the_choice_left_is_filled():
     problem = problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}])
     aggregate = model(problem)
     nothing = np.zeros(aggregate.model.variables, np.int64)
-    realised = realise(aggregate, nothing, np.zeros((2, 1)), frozenset(), prefer=False)
+    realised = realise(aggregate, nothing, np.zeros((2, 1)), prefer=False)
     assert realised.packing.taken.all()
     assert realised.shortages == ()
 
@@ -38,6 +38,6 @@ def test_what_falls_short_is_reported():
     problem = problem_of([[3], [3]], [{"pods": 3, "demand": [2]}])
     aggregate = model(problem)
     everything = np.ones(aggregate.model.variables, np.int64)
-    realised = realise(aggregate, everything, np.full((1, 1), 3.0), frozenset(), prefer=False)
+    realised = realise(aggregate, everything, np.full((1, 1), 3.0), prefer=False)
     assert not realised.packing.taken.any()
     assert [shortage.pods for shortage in realised.shortages] == [1]
