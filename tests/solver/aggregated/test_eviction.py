@@ -43,7 +43,7 @@ def test_those_give_way_that_cost_least_and_hold_enough_together():
     packing = Packing(problem_of([[4], [4], [4]], [*gangs, {"pods": 2, "demand": [4], "tier": 0}]))
     for gang in range(3):
         packing.try_gang(gang)
-    assert sorted(make_way(packing, Mover(packing), 3, None)) == [1, 2]
+    assert make_way(packing, Mover(packing), 3, None) in ([1, 2], [2, 1])
 
 
 def test_nobody_gives_way_who_is_not_needed_beside_the_others():
