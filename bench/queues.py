@@ -88,7 +88,7 @@ def tree(count: int, gpus: int, draw: random.Random) -> list[dict[str, Any]]:
 def snapshot(nodes: int, gangs: int, queues: int, seed: int) -> Snapshot:
     """Draw a cluster of the solver's bench, and give its gangs to the last level of a queue tree."""
     draw = random.Random(seed)
-    instance = generate(nodes, gangs, seed)
+    instance = generate(nodes, gangs, seed, (1.3, 1.0))  # queues limit GPUs alone, so that GPUs decide
     gpus = sum(node.type.gpu for node in instance.nodes)
     made = tree(queues, gpus, draw)
     leaves = [

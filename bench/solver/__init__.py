@@ -71,7 +71,8 @@ def draw(options: argparse.Namespace, seed: int) -> Instance:
     if options.uncontended:
         pods = options.pods or 2 * options.nodes
         return uncontended(options.nodes, options.gangs, seed, pods, options.tiers)
-    return generate(options.nodes, options.gangs, seed, options.demand, options.tiers, options.noisy)
+    asked = (options.demand, options.demand)
+    return generate(options.nodes, options.gangs, seed, asked, options.tiers, options.noisy)
 
 
 def measure(options: argparse.Namespace, seed: int) -> Measured:

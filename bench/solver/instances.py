@@ -27,6 +27,8 @@ ZONES: Final = 4
 DAY: Final = 86_400
 Amounts = tuple[int, int, int]
 """milli-CPU, bytes, GPUs"""
+Demand = tuple[float, float]
+"""What all gangs ask for, of the GPUs and of the CPU that are free; the CPU beside GPUs included."""
 PRIORITIES: Final = 4
 NOISY_SHARE: Final = 0.93
 """Of 5,000 nodes some 4,650 differ, as solver.md counted."""
@@ -125,9 +127,9 @@ class Instance:
 
 
 def generate(
-    nodes: int, gangs: int, seed: int, demand: float = 1.3, tiers: int = 4, noisy: bool = False
+    nodes: int, gangs: int, seed: int, demand: Demand = (1.3, 1.3), tiers: int = 4, noisy: bool = False
 ) -> Instance:
-    """Draw an instance whose gangs ask for `demand` times the free GPUs, and `demand` times the free CPU."""
+    """Draw an instance whose gangs ask for a multiple of the free GPUs, and for one of the free CPU."""
     rng = np.random.default_rng([seed, nodes, gangs])
     cluster = _nodes(nodes, _noisy if noisy else _lean, rng)
     return Instance(cluster, *_gangs(cluster, gangs, demand, tiers, rng), tiers)
@@ -135,10 +137,10 @@ def generate(
 
 def uncontended(nodes: int, gangs: int, seed: int, pods: int, tiers: int = 4) -> Instance:
     """Draw an instance of the same mix with about `pods` pods and no queue limit that binds."""
-    full = generate(nodes, gangs, seed, 1.0, tiers)
+    full = generate(nodes, gangs, seed, (1.0, 1.0), tiers)
     share = pods / full.pods
     roomy = tuple(Queue(q.name, q.parent, q.cpu * 100, q.gpu * 100) for q in full.queues)
-    return Instance(full.nodes, generate(nodes, gangs, seed, share, tiers).gangs, roomy, tiers)
+    return Instance(full.nodes, generate(nodes, gangs, seed, (share, share), tiers).gangs, roomy, tiers)
 
 
 def _nodes(
@@ -177,7 +179,7 @@ def _noisy(kind: NodeType, rng: np.random.Generator) -> Amounts:
 
 
 def _gangs(
-    nodes: tuple[Node, ...], count: int, demand: float, tiers: int, rng: np.random.Generator
+    nodes: tuple[Node, ...], count: int, demand: Demand, tiers: int, rng: np.random.Generator
 ) -> tuple[tuple[Gang, ...], tuple[Queue, ...]]:
     free_gpu = sum(node.type.gpu - node.used[2] for node in nodes)
     free_cpu = sum(node.type.cpu - node.used[0] for node in nodes)
@@ -185,12 +187,12 @@ def _gangs(
     is_gpu[:2] = (True, False) if count > 1 else True
     levels = [_topology(bool(gpu), rng) for gpu in is_gpu]
     caps = np.array([_largest(required, len(nodes)) for required, _ in levels])
-    share = np.where(is_gpu, _shares(is_gpu, caps / max(1, free_gpu * demand), rng), 0.0)
+    share = np.where(is_gpu, _shares(is_gpu, caps / max(1, free_gpu * demand[0]), rng), 0.0)
     gpu_pods = {
-        at: _gpu_templates(share[at] * free_gpu * demand, rng) for at in np.flatnonzero(is_gpu).tolist()
+        at: _gpu_templates(share[at] * free_gpu * demand[0], rng) for at in np.flatnonzero(is_gpu).tolist()
     }
     taken = sum(one.count * one.cpu for templates in gpu_pods.values() for one in templates)
-    beside = max(0.0, free_cpu * demand - taken)
+    beside = max(0.0, free_cpu * demand[1] - taken)
     cpu_share = _shares(~is_gpu, np.ones(count), rng)
     result = []
     for index in range(count):
