@@ -11,8 +11,8 @@ from batchsched.solver.engine.linear import HIGHEST, scale_weights
 from batchsched.solver.problem import Budget, FloatArray, IntArray
 from batchsched.solver.worth import tiers
 
-CUTS: int = 60
-"""So many Benders cuts a tier at most."""
+CUTS: int = 16
+"""So many Benders cuts a tier at most: a plan that still does not fit is placed as far as it goes."""
 TIER_GAP: float = 2e-4
 """Each tier is solved to this relative gap."""
 STEP: float = 0.15

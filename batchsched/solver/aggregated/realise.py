@@ -62,18 +62,23 @@ def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, prefer: b
     lost = {g for g in chosen if not _begin(packing, g)}
     mover = Mover(packing)
     shortages = []
+    elsewhere: set[int] = set()
     for order in _orders(aggregate, values):
-        if order.gang in lost:
+        if order.gang in lost or order.gang in elsewhere:
             continue
         placed = _place(packing, aggregate, order, split[order.klass], prefer)
         if placed < order.pods:
             placed += mover.make_room(order.klass, order.pods - placed, order.cell)
+        if placed < order.pods and aggregate.rigid[order.gang]:
+            packing.withdraw({order.gang})
+            mover.rewind()
+            # Those bound to a domain come first: while others are not there yet, another domain may hold it.
+            if order.cell is not None and packing.try_gang(order.gang) is not None:
+                elsewhere.add(order.gang)
+                continue
+            lost.add(order.gang)
         if placed < order.pods:
             shortages.append(Shortage(order.gang, order.klass, order.pods - placed))
-            if aggregate.rigid[order.gang]:
-                lost.add(order.gang)
-                packing.withdraw({order.gang})
-                mover.rewind()
     failed = _withdraw_broken(packing, mover, [g for g in chosen if g not in lost])
     _resettle(aggregate, values, packing, mover, failed | lost)
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]

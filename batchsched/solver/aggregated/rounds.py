@@ -68,7 +68,7 @@ class Rounds:
         self._preferring = bool((problem.preferred != NONE).any() or (problem.sub_preferred != NONE).any())
 
     def run(self) -> Solution:
-        """Rounds until the gap is met, nothing falls short, or the budget ends."""
+        """Rounds until the gap is met, nothing falls short, one after the first gains nothing, or the budget ends."""
         done, bounded = 0, False
         for number in range(self._spending.budget.rounds):
             done = number + 1
@@ -83,7 +83,8 @@ class Rounds:
                 self._bound_best()
                 bounded = True
             near = bounded and self.best.gap <= self._spending.budget.gap
-            if near or not realised.shortages or self._spending.left <= 0:
+            idle = not better and self.best is not self._floors.best
+            if near or idle or not realised.shortages or self._spending.left <= 0:
                 break
             self._learn(plan, realised)
         if done and not bounded:
