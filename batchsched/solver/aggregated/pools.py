@@ -25,7 +25,7 @@ COMPOSITES: Final = 5
 """At most so many amounts of CPU or memory make composite rows with one size of a device."""
 SHAPES: Final = 3
 """At most so many shares of memory beside CPU make composite rows with one amount of CPU."""
-SHAPED: Final = 4
+SHAPED: Final = 2
 """So many amounts of CPU make them, the smallest."""
 SIZES: Final = 24
 """At most so many sizes of one resource make level rows of an area; the commonest quantiles are kept."""
