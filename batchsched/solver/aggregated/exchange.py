@@ -172,7 +172,7 @@ class Exchange:
         """
         trail = self._packing.room.trail
         seen = self._asked.get(pair)
-        if seen is None or len(trail) - seen > RECENT:
+        if seen is None or not 0 <= len(trail) - seen <= RECENT:
             nodes = self._holders_of(pair[1])
         elif seen == len(trail):
             return True

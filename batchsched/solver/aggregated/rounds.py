@@ -69,7 +69,7 @@ class Rounds:
 
     def run(self) -> Solution:
         """Rounds until the gap is met, nothing falls short, one after the first gains nothing, or the budget ends."""
-        done, bounded = 0, False
+        done, bounded, gained = 0, False, False
         for number in range(self._spending.budget.rounds):
             done = number + 1
             with self._telemetry.stage("choose"):
@@ -83,7 +83,7 @@ class Rounds:
                 self._bound_best()
                 bounded = True
             near = bounded and self.best.gap <= self._spending.budget.gap
-            idle = not better and self.best is not self._floors.best
+            idle, gained = gained and not better, gained or better
             if near or idle or not realised.shortages or self._spending.left <= 0:
                 break
             self._learn(plan, realised)
