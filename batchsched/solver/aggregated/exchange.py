@@ -12,7 +12,7 @@ import numpy as np
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray
 
-STEPS: Final = (False, True, True)
+STEPS: Final = (False, True, True, True)
 """Passes over all pairs: first exchanges that make room at once, then such that bring it nearer."""
 BREADTH: Final = 4096
 """So many nodes that lack little are looked at, and one more for every pod that is wanted."""

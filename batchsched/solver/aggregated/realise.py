@@ -92,10 +92,11 @@ def _resettle(
 ) -> None:
     """Find room for gangs that fell, tier by tier; whoever gives way is looked after in the same way."""
     problem = aggregate.problem
+    worth = np.bincount(problem.gang, problem.weight * problem.count, minlength=len(problem.need))
     for _ in range(RESETTLED):
         if not fallen:
             break
-        gang = min(fallen, key=lambda g: (int(problem.tier[g]), int(problem.rank[g])))
+        gang = min(fallen, key=lambda g: (int(problem.tier[g]), -float(worth[g]), int(problem.rank[g])))
         fallen.discard(gang)
         fallen |= set(make_way(packing, mover, gang, _meant(aggregate, values, gang)) or ())
 
