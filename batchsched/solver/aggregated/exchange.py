@@ -144,10 +144,13 @@ class Exchange:
         room = self._packing.room
         a, b = pair
         gain = self._demand[a] - self._demand[b]
-        if self._nobody(pair, gain):
+        targets = self._givers(pair, gain)
+        if not targets.size:
             return False, 0
         sources = sources[room.usable(int(self._members[b][0]))[sources]]
-        targets = self._targets(pair, gain, sources)
+        self._marked[sources] = True
+        targets = targets[~self._marked[targets]]
+        self._marked[sources] = False
         pairs = min(len(sources), len(targets))
         want = room.quotas.room(int(self._packing.problem.gang[klass]), room.slots.needs[klass], want)
         if not pairs or want <= 0:
@@ -165,35 +168,28 @@ class Exchange:
             self._put(klass, into, np.ones(len(into), np.int64), counts)
         return True, len(into)
 
-    def _nobody(self, pair: tuple[int, int], gain: IntArray) -> bool:
-        """Whether no node at all can give a pod of the second group for one of the first.
+    def _givers(self, pair: tuple[int, int], gain: IntArray) -> IntArray:
+        """The nodes that can give a pod of the second group for one of the first.
 
-        Who could not, still cannot unless something changed there: only what the trail names since is looked at.
+        Where nobody could, nobody can unless something changed: only what the trail names since is looked at.
         """
-        trail = self._packing.room.trail
+        trail, nobody = self._packing.room.trail, np.zeros(0, np.int64)
         seen = self._asked.get(pair)
-        if seen is None or not 0 <= len(trail) - seen <= RECENT:
-            nodes = self._holders_of(pair[1])
-        elif seen == len(trail):
-            return True
-        else:
-            nodes = np.concatenate([entry.nodes for entry in trail[seen:]])
-            nodes = nodes[self._held[pair[1], nodes] > 0]
-        if self._givers(pair, gain, nodes).size:
+        if seen is not None and 0 <= len(trail) - seen <= RECENT:
+            changed = np.concatenate([nobody, *(entry.nodes for entry in trail[seen:])])
+            changed = changed[self._held[pair[1], changed] > 0]
+            givers = self._able(pair, gain, changed) if changed.size else nobody
+            if not givers.size:
+                self._asked[pair] = len(trail)
+                return nobody
+        givers = self._able(pair, gain, self._holders_of(pair[1]))
+        if givers.size:
             self._asked.pop(pair, None)
-            return False
-        self._asked[pair] = len(trail)
-        return True
+        else:
+            self._asked[pair] = len(trail)
+        return givers
 
-    def _targets(self, pair: tuple[int, int], gain: IntArray, sources: IntArray) -> IntArray:
-        """Nodes other than the sources that can give a pod of the second group for one of the first."""
-        targets = self._givers(pair, gain, self._holders_of(pair[1]))
-        self._marked[sources] = True
-        targets = targets[~self._marked[targets]]
-        self._marked[sources] = False
-        return targets
-
-    def _givers(self, pair: tuple[int, int], gain: IntArray, nodes: IntArray) -> IntArray:
+    def _able(self, pair: tuple[int, int], gain: IntArray, nodes: IntArray) -> IntArray:
         """Those of these nodes, holders of the second group, that have room for a pod of the first in its place."""
         room = self._packing.room
         nodes = nodes[room.usable(int(self._members[pair[0]][0]))[nodes]]

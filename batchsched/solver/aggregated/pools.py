@@ -134,6 +134,8 @@ class Supply:
                     self._free[device] = np.minimum(self._free[device], self._free[r] * of // per)
         self._devices = slots.devices
         self.units = [self._unit(column) for column in self.demand.T]
+        every = np.arange(len(self.demand))
+        self._smallest = [self.sizes(r, every)[:SHAPED].tolist() for r in range(self.demand.shape[1])]
 
     @staticmethod
     def _unit(column: IntArray) -> int:
@@ -201,7 +203,7 @@ class Supply:
         shapes = (
             both[at[np.unique(np.linspace(0, len(ratio) - 1, SHAPES).astype(np.int64))]] if len(at) else both
         )
-        for size in self.sizes(first, np.arange(len(self.demand)))[:SHAPED].tolist():
+        for size in self._smallest[first]:
             for shape in shapes:
                 beside = max(1, size * int(shape[second]) // int(shape[first]))
                 factors = np.minimum(demand[:, first] // size, demand[:, second] // beside)
