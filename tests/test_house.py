@@ -4,9 +4,11 @@ import ast
 import re
 import subprocess
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from pydantic.alias_generators import to_camel
 
 from batchsched.model.podgroup import PodGroupSpec
@@ -67,6 +69,18 @@ def test_every_requirement_is_pinned():
         for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     }
     assert names - pinned == set()
+
+
+def test_every_pinned_version_takes_the_oldest_python_that_we_take():
+    """Not that of today's patch release alone: Debian has 3.11.2, and a wheel may ask for 3.11.5."""
+    table = project()["project"]
+    assert isinstance(table, dict)
+    oldest = str(table["requires-python"]).removeprefix(">=").split(",")[0] + ".0"
+    assert [
+        f"{found.name} {found.version} wants Python {found.metadata['Requires-Python']}"
+        for found in metadata.distributions()
+        if not SpecifierSet(found.metadata["Requires-Python"] or "").contains(oldest)
+    ] == []
 
 
 def test_no_file_is_longer_than_one_concept_needs():
