@@ -68,15 +68,21 @@ def higher(first: FloatArray, second: FloatArray) -> int:
     return 0
 
 
+def gang_worth(problem: Problem) -> FloatArray:
+    """Σ weight·count over all waiting pods of each gang [G], placed or not."""
+    worth = problem.weight * problem.count
+    return np.bincount(problem.gang, worth, minlength=len(problem.need)).astype(np.float64)
+
+
 def preferring(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
     """All that prefer a level: (gang, subgroup or -1, level, weight, domains already used).
 
     The weight is Σ weight·count over all the waiting pods, placed or not: a constant, so the cost is linear.
     """
-    worth = problem.weight * problem.count
-    by_gang = np.bincount(problem.gang, worth, minlength=len(problem.need))
+    by_gang = gang_worth(problem)
     inside = problem.subgroup != NONE
-    by_sub = np.bincount(problem.subgroup[inside], worth[inside], minlength=len(problem.sub_gang))
+    worth = problem.weight[inside] * problem.count[inside]
+    by_sub = np.bincount(problem.subgroup[inside], worth, minlength=len(problem.sub_gang))
     who = [(g, NONE, int(problem.preferred[g]), float(by_gang[g])) for g in range(len(problem.need))]
     who += [
         (int(problem.sub_gang[s]), s, int(problem.sub_preferred[s]), float(by_sub[s]))

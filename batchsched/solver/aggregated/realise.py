@@ -15,6 +15,7 @@ from batchsched.solver.aggregated.moves import Mover
 from batchsched.solver.greedy import fill
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray
+from batchsched.solver.worth import gang_worth
 
 RESETTLED: Final = 48
 """At most so many gangs that fell are looked after in one realisation."""
@@ -92,7 +93,7 @@ def _resettle(
 ) -> None:
     """Find room for gangs that fell, tier by tier; whoever gives way is looked after in the same way."""
     problem = aggregate.problem
-    worth = np.bincount(problem.gang, problem.weight * problem.count, minlength=len(problem.need))
+    worth = gang_worth(problem)
     for _ in range(RESETTLED):
         if not fallen:
             break
