@@ -16,6 +16,8 @@ from pydantic_core import ErrorDetails
 
 _OWN_FIELD: Final = re.compile(r"([^\s:]+): (.+)", re.DOTALL)
 _LONGEST_SHOWN: Final = 60
+_MOST_NAMED: Final = 30
+"""Known names that a complaint lists: all fields and plugins, but not the PodGroups of a whole cluster."""
 _EXPECTED: Final = {
     "int_parsing": "a whole number",
     "int_type": "a whole number",
@@ -69,11 +71,14 @@ def path(parts: Sequence[str | int]) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Say which known name was probably meant, or which there are."""
+    """Say which known name was probably meant, or which there are; of many, the first."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]}?"
-    return f"known are {', '.join(sorted(known))}" if known else "nothing is expected here"
+    if not known:
+        return "nothing is expected here"
+    more = f" and {len(known) - _MOST_NAMED:,} more" if len(known) > _MOST_NAMED else ""
+    return f"known are {', '.join(sorted(known)[:_MOST_NAMED])}{more}"
 
 
 def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> Complaint:

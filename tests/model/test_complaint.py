@@ -62,3 +62,9 @@ def test_nearest_name_is_suggested_where_one_is_near():
     assert nearest("batchshed", ["batchsched", "other"]) == "did you mean batchsched?"
     assert nearest("zzz", ["b", "a"]) == "known are a, b"
     assert nearest("zzz", []) == "nothing is expected here"
+
+
+def test_of_very_many_known_names_the_first_are_listed_and_the_others_counted():
+    jobs = [f"job-{number:04}" for number in range(1_500)]
+    listed = ", ".join(jobs[:30])
+    assert nearest("zzz", jobs) == f"known are {listed} and 1,470 more"
