@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 _OWN_FIELD: Final = re.compile(r"([^\s:]+): (.+)", re.DOTALL)
 _LONGEST_SHOWN: Final = 60
 _MOST_NAMED: Final = 30
-"""Known names that a complaint lists: all fields and plugins, but not the PodGroups of a whole cluster."""
+"""Known names that a complaint lists: all fields of any object, but not the PodGroups of a whole cluster."""
 _EXPECTED: Final = {
     "int_parsing": "a whole number",
     "int_type": "a whole number",
