@@ -73,11 +73,12 @@ conformance: $(READY) ## compare with recorded answers of kube-scheduler (CASES=
 oracle: $(READY) ## ask kube-scheduler's own plugins about random cases, and compare (ARGS="--count 1000 --areas spread")
 	@$(BIN)/python -m tests.conformance.oracle $(ARGS)
 
-lint: $(READY) ## ruff, mypy --strict, import contracts, the Dockerfile
+lint: $(READY) ## ruff, mypy --strict, import contracts, prose, the Dockerfile
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python docs/prose.py
 	@$(BIN)/dockerfile-doctor --severity warning --no-color --quiet deploy/Dockerfile
 
 format: $(READY) ## let ruff write what it can
