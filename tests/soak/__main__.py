@@ -1,7 +1,8 @@
 """Kill leaders again and again, let a bad network rage, then keep one leader busy, and say what came of it.
 
-What it prints at the end stands in docs/resilience.md. Its exit code is 1 when an invariant did not hold: a gang left
-half bound, a pod bound twice or lost, a node given more than it has, memory that only grows.
+``bench/results/`` has its results, docs/resilience.md a summary. Its exit code is 1 when an
+invariant did not hold: a gang left half bound, a pod bound twice or lost, a node given more than it has, memory that
+only grows.
 """
 
 import argparse
