@@ -7,14 +7,14 @@ from pathlib import Path
 from statistics import fmean as mean
 from typing import Any, Final
 
-from batchsched.model.decision import Decision
-from batchsched.model.meta import seconds
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.core.metadata import seconds
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.session.follow import Follower
-from batchsched.settings.schema import Profile
-from batchsched.sim.result import RunResult
-from batchsched.sim.run import RunSettings, run
-from batchsched.sim.swf import Swf, read, workload
+from batchsched.simulator.result import RunResult
+from batchsched.simulator.run import RunSettings, run
+from batchsched.simulator.swf import Swf, read, workload
 
 ORDERED: Final[dict[str, dict[str, Any]]] = {
     "in turn": {"selection": "ordered", "blocking": True, "backfill": "none"},

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from batchsched.cache.cache import Cache
-from batchsched.cache.drift import drift
-from batchsched.model.node import Node
-from batchsched.model.pod import SCHEDULER_NAME, Pod
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import SCHEDULER_NAME, Pod
+from batchsched.state.cluster_state import Cache
+from batchsched.state.comparer import drift
 
 SHAPES = 40
 """Templates of pods; the pods of one share nothing in memory here, as a decoder leaves them that shares nothing."""

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import POD_GROUP_LABEL, SCHEDULER_NAME, Pod
+from batchsched.config.schema import Profile
 from batchsched.framework.events import Resource
-from batchsched.framework.registry import standard
-from batchsched.model.node import Node
-from batchsched.model.pod import POD_GROUP_LABEL, SCHEDULER_NAME, Pod
-from batchsched.session.scheduling_queue import Rejection, SchedulingQueue
-from batchsched.settings.schema import Profile
+from batchsched.framework.runtime.registry import standard
+from batchsched.scheduling_queue import Rejection, SchedulingQueue
 
 ZONES = 10
 CPU_SIZES = ("1", "2", "4", "8")

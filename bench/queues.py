@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from batchsched.manifests.reading import read
-from batchsched.model.decision import Decision
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.manifests.reader import read
 from batchsched.session.decide import Sessions
-from batchsched.settings.schema import Profile
 from bench.solver.instances import generate
 from bench.solver.manifests import items
 

@@ -11,8 +11,8 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from pydantic.alias_generators import to_camel
 
-from batchsched.model.podgroup import PodGroupSpec
-from batchsched.model.queue import QueueSpec
+from batchsched.api.crd.podgroup import PodGroupSpec
+from batchsched.api.crd.queue import QueueSpec
 from tests import ratchet
 
 ROOT = Path(__file__).parent.parent

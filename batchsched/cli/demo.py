@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from batchsched.cli.options import writable
-from batchsched.settings.schema import PolicySettings, Profile
+from batchsched.config.schema import PolicySettings, Profile
 
 if TYPE_CHECKING:
-    from batchsched.sim.generator import Recipe
-    from batchsched.sim.result import RunResult
-    from batchsched.sim.workload import Workload
+    from batchsched.simulator.generator import Recipe
+    from batchsched.simulator.result import RunResult
+    from batchsched.simulator.workload import Workload
 
 EXAMPLES = """Examples:
 
@@ -139,7 +139,7 @@ def _day(contender: Contender, workload: "Workload") -> "RunResult":
     from batchsched.cli.printing import console
     from batchsched.cli.stopwatch import Stopwatch
     from batchsched.lab.simulation import simulate
-    from batchsched.sim.run import RunSettings
+    from batchsched.simulator.run import RunSettings
 
     stopwatch = Stopwatch()
     try:
@@ -184,13 +184,13 @@ def _conclude(report: Path, results: list["RunResult"], workload: "Workload") ->
 
 def recipe(gangs: int) -> "Recipe":
     """Return what the day is drawn from: 64 nodes with 8 GPUs each, and so many gangs."""
-    from batchsched.sim.generator import Recipe
+    from batchsched.simulator.generator import Recipe
 
     return Recipe(gangs, node_count=64, gpus_per_node=8, load=DAY.load, overestimate=DAY.overestimate)
 
 
 def _workload(gangs: int) -> "Workload":
-    from batchsched.sim.generator import generate
+    from batchsched.simulator.generator import generate
 
     return generate(recipe(gangs), DAY.seed)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from batchsched.api.crd.validation import nearest
 from batchsched.cli.options import Output
 from batchsched.errors import InvalidInput
-from batchsched.model.complaint import nearest
 
 if TYPE_CHECKING:
     from batchsched.lab.pairs import Compared

@@ -104,7 +104,7 @@ def _key(stated: str, session: "Session") -> str:
     Raises:
       BadParameter: the input has no such PodGroup or pod.
     """
-    from batchsched.model.complaint import nearest
+    from batchsched.api.crd.validation import nearest
 
     key = stated if "/" in stated else f"default/{stated}"
     known = [group.key for group in session.snapshot.pod_groups]

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from batchsched.api.core.pod import POD_GROUP_LABEL
+from batchsched.api.core.quantity import show
+from batchsched.api.decision import REASONS, Assignment, Refusal, Waiting
 from batchsched.cli.printing import add_row, console, table
 from batchsched.cli.tables import missing_of, nodes_of
-from batchsched.model.decision import REASONS, Assignment, Refusal, Waiting
-from batchsched.model.pod import POD_GROUP_LABEL
-from batchsched.model.quantity import show
-from batchsched.session.outlook import LevelOutlook, Outlook, PartOutlook, outlook
+from batchsched.session.refusals.feasibility import LevelOutlook, Outlook, PartOutlook, outlook
 
 if TYPE_CHECKING:
     from rich.console import Console

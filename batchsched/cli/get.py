@@ -115,10 +115,10 @@ class _Source:
     async def _read(self, listed: "Listed", names: Sequence[str], query: Mapping[str, str]) -> Any:
         import msgspec
 
+        from batchsched.api.crd.base import API_VERSION
         from batchsched.kube.clock import SystemClock
         from batchsched.kube.connection import Connection
         from batchsched.kube.resources import Resource
-        from batchsched.model.custom import API_VERSION
 
         resource = Resource(API_VERSION, listed.plural, listed.kind, listed.namespaced)
         where = "" if self.everywhere else self.namespace

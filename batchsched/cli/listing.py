@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchsched.model.meta import seconds
+from batchsched.api.core.metadata import seconds
 
 Object = Mapping[str, Any]
 NONE: Final = "<none>"

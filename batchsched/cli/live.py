@@ -11,8 +11,8 @@ from batchsched.cli.session import Session, profile_of, tell, timed
 from batchsched.cli.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from batchsched.service.wiring import Service
-    from batchsched.settings.schema import Profile
+    from batchsched.config.schema import Profile
+    from batchsched.scheduler.app import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def what_if_sessions(place: Place, files: Sequence[Path], seed: int) -> tuple[Se
       UnusableInput: as `live_session`, or there is nothing to schedule in the files.
       InvalidInput: the configuration, or an object, cannot be used.
     """
-    from batchsched.service.supposed import Supposed
+    from batchsched.scheduler.what_if import Supposed
 
     profile = profile_of(place.config, place.profile)
     service = asyncio.run(_look(place, profile))
@@ -71,7 +71,7 @@ def decided(service: "Service", profile: "Profile", now: float, seed: int) -> Se
     """Decide a session over what was looked at."""
     from dataclasses import replace
 
-    from batchsched.service.live import set_aside
+    from batchsched.scheduler.live_snapshot import set_aside
 
     snapshot = service.cache.snapshot()
     snapshot = replace(snapshot, set_aside=(*snapshot.set_aside, *set_aside(service)))
@@ -84,11 +84,11 @@ def decided(service: "Service", profile: "Profile", now: float, seed: int) -> Se
 
 
 async def _look(place: Place, profile: "Profile") -> "Service":
+    from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import Credentials
-    from batchsched.model.custom import API_VERSION
-    from batchsched.service.live import look
+    from batchsched.scheduler.live_snapshot import look
 
     clock = SystemClock()
     async with Connection(Credentials(place.kubeconfig, place.context), clock) as connection:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from batchsched.cli.options import Output
 from batchsched.cli.trials import Tried, choices, print_trials, write_report
-from batchsched.settings.schema import Profile
+from batchsched.config.schema import Profile
 
 if TYPE_CHECKING:
-    from batchsched.sim.workload import Workload
+    from batchsched.simulator.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def _run(plan: Plan, detailed: int) -> tuple[Tried, ...]:
     """
     from batchsched.cli.stopwatch import Stopwatch
     from batchsched.lab.simulation import Experiment, simulate_all, window_of
-    from batchsched.sim.run import RunSettings
+    from batchsched.simulator.run import RunSettings
 
     tried = choices(plan.policies, plan.base, plan.changes)
     experiments = [

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import msgspec
 import typer
 
+from batchsched.api.core.quantity import show
+from batchsched.api.decision import Decision, Refusal
 from batchsched.cli.listing import aligned, duration
 from batchsched.cli.tables import missing_of
-from batchsched.model.decision import Decision, Refusal
-from batchsched.model.quantity import show
-from batchsched.session.queue_view import Amounts, QueuesView, QueueView, WaitingView
+from batchsched.session.queue_report import Amounts, QueuesView, QueueView, WaitingView
 
 WIDTH = 24
 """Cells of a bar, which is as long as the cluster is large."""

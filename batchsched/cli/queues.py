@@ -19,7 +19,7 @@ from batchsched.cli.options import (
 
 if TYPE_CHECKING:
     from batchsched.cli.session import Session
-    from batchsched.session.queue_view import QueuesView
+    from batchsched.session.queue_report import QueuesView
 
 EXAMPLES = """Examples:
 
@@ -70,7 +70,7 @@ def queues(
     from batchsched.cli.printing import print_data
     from batchsched.cli.queue_tables import explained, print_explained, print_queues
     from batchsched.cli.session import run_session
-    from batchsched.session.queue_view import queues_view
+    from batchsched.session.queue_report import queues_view
 
     name, files = _named(subject or [])
     if files:
@@ -113,7 +113,7 @@ def _known(name: str, view: "QueuesView", session: "Session") -> str:
     Raises:
       BadParameter: there is none of that name, or it was set aside.
     """
-    from batchsched.model.complaint import nearest
+    from batchsched.api.crd.validation import nearest
 
     known = [one.name for one in view.queues]
     if name in known:

@@ -62,12 +62,12 @@ def schema_of(of: Subject) -> dict[str, Any]:
     import msgspec
     from pydantic import BaseModel
 
+    from batchsched.api.crd.podgroup import PodGroup
+    from batchsched.api.crd.queue import Queue
+    from batchsched.api.crd.topology import Topology
+    from batchsched.api.decision import Decision
+    from batchsched.config.schema import BatchSchedulerConfiguration
     from batchsched.manifests import schema as manifests
-    from batchsched.model.decision import Decision
-    from batchsched.model.podgroup import PodGroup
-    from batchsched.model.queue import Queue
-    from batchsched.model.topology import Topology
-    from batchsched.settings.schema import BatchSchedulerConfiguration
 
     if of is Subject.SNAPSHOT:
         return manifests.schema()

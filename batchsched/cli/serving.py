@@ -12,10 +12,10 @@ from pathlib import Path
 import typer
 
 from batchsched.cli.laboratory import need_parquet
-from batchsched.service.web.bearer import Bearer, read_token
-from batchsched.service.web.certificate import KeyPair, own, stated
-from batchsched.service.web.results import Results
-from batchsched.service.web.server import Server
+from batchsched.observability.http.bearer import Bearer, read_token
+from batchsched.observability.http.certificate import KeyPair, own, stated
+from batchsched.observability.http.results import Results
+from batchsched.observability.http.server import Server
 
 
 @dataclass(frozen=True, slots=True)

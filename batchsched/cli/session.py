@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchsched.api.crd.validation import nearest
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
 from batchsched.cli.exit import ExitCode
 from batchsched.cli.stopwatch import Stopwatch
+from batchsched.config.load import load_with_warnings
+from batchsched.config.schema import BatchSchedulerConfiguration, Profile
 from batchsched.errors import InvalidInput
-from batchsched.manifests.reading import read, sentence
-from batchsched.model.complaint import nearest
-from batchsched.model.decision import Decision
-from batchsched.model.snapshot import Snapshot
-from batchsched.settings.load import load_with_warnings
-from batchsched.settings.schema import BatchSchedulerConfiguration, Profile
+from batchsched.manifests.reader import read, sentence
 
 if TYPE_CHECKING:
     from batchsched.record.answers import Answers
@@ -83,7 +83,7 @@ def profile_of(config: Path | None, name: str | None) -> Profile:
     """
     if config is None:
         return chosen(BatchSchedulerConfiguration(), name, None)
-    from batchsched.framework.registry import standard
+    from batchsched.framework.runtime.registry import standard
 
     configuration, warnings = load_with_warnings(config)
     profile = chosen(configuration, name, config)
@@ -117,7 +117,7 @@ def timed(
     snapshot: Snapshot, profile: Profile, now: float, seed: int, stopwatch: Stopwatch
 ) -> "tuple[Decision, Answers]":
     """Decide in the world as it is; returns the decision, and what the world said."""
-    from batchsched.service.session import Meeting
+    from batchsched.runner.session_runner import Meeting
 
     meeting = Meeting(profile)
     with stopwatch.stage("session"):

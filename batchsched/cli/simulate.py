@@ -42,8 +42,8 @@ from batchsched.cli.simulation_options import (
     WindowSeed,
 )
 from batchsched.cli.trials import base_profile
+from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.settings.schema import Profile
 
 HELP = "Try policies on a workload in virtual time."
 HOUR: Final = 3600
@@ -73,8 +73,8 @@ def swf(
     With several sequences each begins on an empty cluster, the figures are means over them, and a report draws the
     first one.
     """
-    from batchsched.sim import swf as trace_format
-    from batchsched.sim.comparison import window_starts
+    from batchsched.simulator import swf as trace_format
+    from batchsched.simulator.comparison import window_starts
 
     read = trace_format.read(trace)
     rows = read.rows
@@ -136,7 +136,7 @@ def philly(
     output: Format = Output.TABLE,
 ) -> None:
     """Run Microsoft's Philly trace: gangs of pods with up to a node's GPUs."""
-    from batchsched.sim import philly as trace_format
+    from batchsched.simulator import philly as trace_format
 
     period = trace_format.Period(
         moment(first) if first else float("-inf"), moment(last) if last else float("inf")
@@ -194,7 +194,7 @@ def generate(
 ) -> None:
     """Draw a machine-learning workload from a seed, and run it."""
     from batchsched.lab.simulation import generated
-    from batchsched.sim.generator import Recipe
+    from batchsched.simulator.generator import Recipe
 
     recipe = Recipe(gangs, nodes, gpus_per_node, load, queues, overestimate=overestimate)
     failures = (
@@ -232,8 +232,8 @@ def manifests(
     """
     import time
 
-    from batchsched.manifests.reading import read
-    from batchsched.sim import given
+    from batchsched.manifests.reader import read
+    from batchsched.simulator import from_snapshot as given
 
     chosen = base_profile(config, profile, Profile())
     reading = read(files, scheduler_name=chosen.scheduler_name)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from batchsched.api.core.pod import POD_GROUP_LABEL
+from batchsched.api.core.quantity import show
+from batchsched.api.decision import Decision, Refusal
+from batchsched.api.snapshot import Snapshot
 from batchsched.cli.printing import add_row, console, table
-from batchsched.model.decision import Decision, Refusal
-from batchsched.model.pod import POD_GROUP_LABEL
-from batchsched.model.quantity import show
-from batchsched.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,12 +10,12 @@ import typer
 import yaml
 
 from batchsched.cli.options import Output
-from batchsched.settings.schema import PolicySettings, Profile
+from batchsched.config.schema import PolicySettings, Profile
 
 if TYPE_CHECKING:
-    from batchsched.sim.comparison import Difference
-    from batchsched.sim.result import Metrics, RunResult
-    from batchsched.sim.workload import Workload
+    from batchsched.simulator.comparison import Difference
+    from batchsched.simulator.result import Metrics, RunResult
+    from batchsched.simulator.workload import Workload
 
 
 _GAP = 3
@@ -118,7 +118,7 @@ def print_trials(trials: Sequence[Tried], output: Output, workload: str) -> None
 
 
 def _differences(trials: Sequence[Tried]) -> list[tuple[str, "Difference"]]:
-    from batchsched.sim.comparison import paired
+    from batchsched.simulator.comparison import paired
 
     if len(trials) < 2 or len(trials[0].runs) < 2:
         return []

@@ -9,8 +9,8 @@ import typer
 from batchsched.cli.options import Config, Context, Format, Kubeconfig, Output, ProfileName, Seed, existing
 
 if TYPE_CHECKING:
+    from batchsched.api.decision import Eviction
     from batchsched.cli.explanation import Explanation
-    from batchsched.model.decision import Eviction
 
 EXAMPLES = """Examples:
 

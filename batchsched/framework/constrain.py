@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsched.framework.podclass import PodClass
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, IndexArray
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, Row, Sense
 

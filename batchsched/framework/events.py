@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Flag, StrEnum, auto
 from typing import Any, Final, Protocol, runtime_checkable
 
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
 
 
 class Resource(StrEnum):

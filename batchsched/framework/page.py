@@ -11,14 +11,14 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
-from batchsched.framework.answers import POINTS, Point
+from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.framework.events import Action, EnqueueExtensionsPlugin, written
-from batchsched.framework.guard import name_of
-from batchsched.framework.pipeline import landing
-from batchsched.framework.points import Landing
-from batchsched.framework.registry import found
-from batchsched.framework.watched import is_ours
-from batchsched.settings.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from batchsched.framework.interface import Landing
+from batchsched.framework.runtime.deadline import is_ours
+from batchsched.framework.runtime.pipeline import landing
+from batchsched.framework.runtime.plugin_call import name_of
+from batchsched.framework.runtime.registry import found
+from batchsched.framework.runtime.result_validation import POINTS, Point
 
 LANDINGS: Final = {
     Landing.STATIC: "pods that land change nothing",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.model.kinds import ALL, Kind
+from batchsched.api.kinds import ALL, Kind
 
 
 @dataclass(frozen=True, slots=True)

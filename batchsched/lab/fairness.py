@@ -19,10 +19,10 @@ from typing import Final
 
 import numpy as np
 
+from batchsched.api.crd.base import in_base_units
+from batchsched.api.crd.queue import Queue
 from batchsched.lab.trial import Floats
-from batchsched.model.custom import in_base_units
-from batchsched.model.queue import Queue
-from batchsched.sim.result import RunResult
+from batchsched.simulator.result import RunResult
 
 _EPSILON: Final = 1e-12
 _ROOT: Final = ""

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from batchsched.api.core.node import Node
 from batchsched.lab.distributions import size_bounds, size_class
 from batchsched.lab.figure import Figure, TimeUnit, axis, duration, time_unit
 from batchsched.lab.theme import SERIES, series
 from batchsched.lab.trial import GPUS, Trial, eventful
-from batchsched.model.node import Node
-from batchsched.sim.result import GangRecord
+from batchsched.simulator.result import GangRecord
 
 ROWS = 64
 """Nodes that are drawn: more rows are too thin to read."""

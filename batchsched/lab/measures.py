@@ -6,12 +6,12 @@ from typing import Final
 
 import numpy as np
 
+from batchsched.api.crd.validation import nearest
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
 from batchsched.lab.figure import HOUR, duration
 from batchsched.lab.trial import mean_until, resources, trials
-from batchsched.model.complaint import nearest
-from batchsched.sim.result import RunResult
+from batchsched.simulator.result import RunResult
 
 
 def _times(value: float) -> str:

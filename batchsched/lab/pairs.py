@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from batchsched.errors import InvalidInput
 from batchsched.lab.measures import MEASURES, Measure
 from batchsched.lab.results import Outcome
-from batchsched.sim.comparison import quantile
+from batchsched.simulator.comparison import quantile
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from batchsched import __version__
+from batchsched.api.crd.queue import Queue, QueueSpec
+from batchsched.api.crd.validation import complaints
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.scenario import EVERYONE, ClusterSpec, PolicyCase, Scenario, WorkloadSpec
-from batchsched.model.complaint import complaints
-from batchsched.model.queue import Queue, QueueSpec
-from batchsched.model.snapshot import Snapshot
 from batchsched.session.decide import Sessions
-from batchsched.settings.schema import Profile
 
 FORMAT: Final = 1
 """Of results: another number makes all of them anew."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from batchsched.api.core.node import Node
+from batchsched.api.core.quantity import show
 from batchsched.lab.distributions import slowdown_by_size, wait_by_size
 from batchsched.lab.document import Cell, Document, Line, Section, Table, filled
 from batchsched.lab.figure import duration
@@ -12,9 +14,7 @@ from batchsched.lab.gantt import gantts
 from batchsched.lab.summary import FOOTNOTE, Row, bars, metrics, table
 from batchsched.lab.timelines import queue_length, resource_label, utilisation
 from batchsched.lab.trial import Trial, resources, trials
-from batchsched.model.node import Node
-from batchsched.model.quantity import show
-from batchsched.sim.result import RunResult
+from batchsched.simulator.result import RunResult
 
 _MOST_RESOURCES: Final = 2
 _NOTE: Final = (

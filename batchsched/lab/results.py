@@ -24,7 +24,7 @@ from batchsched.lab.fairness import Fairness
 from batchsched.lab.measures import MEASURES
 from batchsched.lab.plan import Run
 from batchsched.lab.scenario import Scenario
-from batchsched.sim.result import GangRecord, RunResult, Series
+from batchsched.simulator.result import GangRecord, RunResult, Series
 
 PLAN: Final = "plan.json"
 RUNS: Final = "runs"

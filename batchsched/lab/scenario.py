@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from batchsched.api.crd.base import Part
+from batchsched.api.crd.queue import Queue
+from batchsched.api.crd.validation import complaints
+from batchsched.config.load import parsed, text_of
 from batchsched.errors import InvalidInput
-from batchsched.model.complaint import complaints
-from batchsched.model.custom import Part
-from batchsched.model.queue import Queue
-from batchsched.settings.load import parsed, text_of
 
 Name = Annotated[str, Field(min_length=1, max_length=80)]
 Count = Annotated[int, Field(ge=1)]

@@ -14,15 +14,15 @@ from functools import partial
 from multiprocessing import active_children, get_context
 from threading import current_thread, main_thread
 
-from batchsched.model.snapshot import Snapshot
-from batchsched.ordering.usage import Past
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.queues.usage_history import Past
 from batchsched.session.follow import Follower
-from batchsched.settings.schema import Profile
-from batchsched.sim.generator import Recipe, generate
-from batchsched.sim.outages import draw
-from batchsched.sim.result import QueueSeries, RunResult, Series
-from batchsched.sim.run import Progress, RunSettings, run
-from batchsched.sim.workload import Workload
+from batchsched.simulator.generator import Recipe, generate
+from batchsched.simulator.outages import draw
+from batchsched.simulator.result import QueueSeries, RunResult, Series
+from batchsched.simulator.run import Progress, RunSettings, run
+from batchsched.simulator.workload import Workload
 
 _YOUNG_OBJECTS = 50_000
 """Objects between two looks of the garbage collector: most objects of a run die without it."""

@@ -19,13 +19,14 @@ from batchsched.lab.scenario import (
     Window,
 )
 from batchsched.lab.simulation import generated
-from batchsched.manifests.reading import read as read_manifests
+from batchsched.manifests.reader import read as read_manifests
 from batchsched.record.file import read as read_session
-from batchsched.sim import given, philly, swf
-from batchsched.sim.comparison import window_starts
-from batchsched.sim.generator import Recipe
-from batchsched.sim.outages import draw
-from batchsched.sim.workload import Workload
+from batchsched.simulator import from_snapshot as given
+from batchsched.simulator import philly, swf
+from batchsched.simulator.comparison import window_starts
+from batchsched.simulator.generator import Recipe
+from batchsched.simulator.outages import draw
+from batchsched.simulator.workload import Workload
 
 HOUR: Final = 3600.0
 Row = TypeVar("Row")

@@ -9,7 +9,7 @@ from batchsched.lab.figure import Figure, axis, duration
 from batchsched.lab.theme import series
 from batchsched.lab.timelines import resource_label
 from batchsched.lab.trial import Trial, resources, trials
-from batchsched.sim.result import RunResult
+from batchsched.simulator.result import RunResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from batchsched.lab.results import Outcome, encode, place_of, put
 from batchsched.lab.simulation import rare_collections, simulate, window_of
 from batchsched.lab.sources import workload
 from batchsched.lab.workers import Workers
-from batchsched.sim.result import QueueSeries
-from batchsched.sim.run import Progress, RunSettings
+from batchsched.simulator.result import QueueSeries
+from batchsched.simulator.run import Progress, RunSettings
 
 
 def missing(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.sim.result import GangRecord, Metrics, RunResult
+from batchsched.simulator.result import GangRecord, Metrics, RunResult
 
 Floats = NDArray[np.float64]
 

@@ -6,12 +6,12 @@ A manifest in a file has not been through an API server. What passes here cannot
 from collections.abc import Iterable
 from typing import Final
 
+from batchsched.api.core.affinity import PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Amounts, Container, PodSpec, PodStatus, ResourceRequirements
+from batchsched.api.core.quantity import base_units
+from batchsched.api.core.selector import LabelSelector, NodeSelector, Requirement
 from batchsched.errors import InvalidInput, InvalidQuantity
-from batchsched.model.affinity import PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
-from batchsched.model.node import Node
-from batchsched.model.pod import Amounts, Container, PodSpec, PodStatus, ResourceRequirements
-from batchsched.model.quantity import base_units
-from batchsched.model.selector import LabelSelector, NodeSelector, Requirement
 
 LARGEST_INT32: Final = 2**31 - 1
 _LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")

@@ -12,10 +12,10 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel
 
-from batchsched.model.custom import GROUP
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.queue import Queue
-from batchsched.model.topology import Topology
+from batchsched.api.crd.base import GROUP
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.queue import Queue
+from batchsched.api.crd.topology import Topology
 
 Json = dict[str, Any]
 CATEGORY: Final = "batchsched"

@@ -13,20 +13,20 @@ from typing import Any, Final
 import msgspec
 from pydantic import BaseModel, ValidationError
 
+from batchsched.api.core.cluster_objects import PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
+from batchsched.api.core.csi import CSIStorageCapacity
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod, PodSpec, PodStatus
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.validation import Complaint, complaints
+from batchsched.api.external_podgroups import ForeignPodGroup, pod_group
+from batchsched.api.kinds import Kind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import checks
 from batchsched.manifests.defaults import with_binding_mode, with_defaults
 from batchsched.manifests.documents import Document
-from batchsched.model.complaint import Complaint, complaints
-from batchsched.model.csi import CSIStorageCapacity
-from batchsched.model.foreign import ForeignPodGroup, pod_group
-from batchsched.model.kinds import Kind
-from batchsched.model.meta import ObjectMeta
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod, PodSpec, PodStatus
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.policy import PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 Object = msgspec.Struct | BaseModel
 _AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from batchsched.model.pod import Amounts, Container, PodSpec, ResourceRequirements
-from batchsched.model.volume import StorageClass, Volume
+from batchsched.api.core.pod import Amounts, Container, PodSpec, ResourceRequirements
+from batchsched.api.core.volume import StorageClass, Volume
 
 
 def with_defaults(spec: PodSpec) -> PodSpec:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.errors import InvalidInput
-from batchsched.manifests import yamltext
+from batchsched.manifests import yaml_reader as yamltext
 
 EXPECTED: Final = "expected a Kubernetes object: a mapping with apiVersion, kind and metadata"
 _BOM: Final = b"\xef\xbb\xbf"

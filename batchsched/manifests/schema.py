@@ -6,7 +6,7 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from batchsched.model.kinds import ALL, Kind
+from batchsched.api.kinds import ALL, Kind
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCE: Final = "#/$defs/{name}"

@@ -7,10 +7,13 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.framework.nodes import Nodes
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import PreScorePlugin, Reach, ScorePlugin, SignaturePlugin
-from batchsched.framework.resource_scores import (
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.requests import stated
+from batchsched.api.crd.base import Part
+from batchsched.framework.cycle_state import CycleState, StateKey
+from batchsched.framework.interface import PreScorePlugin, Reach, ScorePlugin, SignaturePlugin
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.plugin_support.resource_scores import (
     CPU_AND_MEMORY,
     ResourceSpec,
     ScoredResources,
@@ -18,11 +21,8 @@ from batchsched.framework.resource_scores import (
     everywhere,
     scored_resources,
 )
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP, SUCCESS, FloatArray, IntArray, Status
-from batchsched.model.custom import Part
-from batchsched.model.pod import Pod
-from batchsched.model.requests import stated
 
 SCORED: Final = StateKey[ScoredResources]("NodeResourcesBalancedAllocation/scored")
 WITHOUT_AND_WITH: Final = np.array(((0,), (1,)))

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from batchsched.framework.points import BindingHandle, BindPlugin, SignaturePlugin
+from batchsched.api.binding import Binding
+from batchsched.api.core.pod import Pod
+from batchsched.framework.interface import BindingHandle, BindPlugin, SignaturePlugin
 from batchsched.framework.status import SUCCESS, Status
-from batchsched.model.binding import Binding
-from batchsched.model.pod import Pod
 
 
 class DefaultBinder(SignaturePlugin, BindPlugin):

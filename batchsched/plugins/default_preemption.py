@@ -10,6 +10,10 @@ import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from batchsched.api.core.cluster_objects import PodDisruptionBudget
+from batchsched.api.core.metadata import seconds
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.base import Part
 from batchsched.errors import PluginError
 from batchsched.framework.events import (
     Action,
@@ -18,14 +22,10 @@ from batchsched.framework.events import (
     Hint,
     Resource,
 )
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import PostFilterHandle, PostFilterPlugin, SignaturePlugin, Trial, Trials
-from batchsched.framework.scan import Scan, fit_error
+from batchsched.framework.filter_result import Scan, fit_error
+from batchsched.framework.interface import PostFilterHandle, PostFilterPlugin, SignaturePlugin, Trial, Trials
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import Code, PostFilterAnswer, Status
-from batchsched.model.custom import Part
-from batchsched.model.meta import seconds
-from batchsched.model.pod import Pod
-from batchsched.model.policy import PodDisruptionBudget
 
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"

@@ -7,10 +7,12 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.base import Part
+from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
-from batchsched.framework.nodes import Nodes
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.filter_result import Scan
+from batchsched.framework.interface import (
     PostFilterHandle,
     PostFilterPlugin,
     PreFilterPlugin,
@@ -18,11 +20,9 @@ from batchsched.framework.points import (
     ScorePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.scan import Scan
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP_FILTER, Code, IntArray, PostFilterAnswer, PreFilterAnswer, Status
-from batchsched.model.custom import Part
-from batchsched.model.pod import Pod
 
 NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
 NOT_FOUND: Final = "not found"

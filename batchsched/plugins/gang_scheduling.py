@@ -8,13 +8,13 @@ Unreserve of one member rolls the gang back: the session does it, and the counts
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
+from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.state import CycleState
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP_FILTER, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status
-from batchsched.model.pod import POD_GROUP_LABEL, Pod
-from batchsched.model.podgroup import PodGroup
 
 NOT_ENOUGH = "{existing} of the {minimum} pods that the gang needs exist"
 NOT_ENOUGH_SUB = "{existing} of the {minimum} pods that subGroup {name} needs exist"

@@ -8,14 +8,14 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.normalize import MAX_SCORE
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import Reach, ScorePlugin, SignaturePlugin
-from batchsched.framework.state import CycleState
+from batchsched.api.core.node import ContainerImage
+from batchsched.api.core.pod import Pod
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.interface import Reach, ScorePlugin, SignaturePlugin
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.normalize import MAX_SCORE
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
-from batchsched.model.node import ContainerImage
-from batchsched.model.pod import Pod
 
 MEBIBYTE: Final = 1024 * 1024
 LEAST: Final = 23 * MEBIBYTE

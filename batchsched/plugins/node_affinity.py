@@ -8,6 +8,13 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict
 from typing_extensions import override
 
+from batchsched.api.core.affinity import NodeAffinity as Affinity
+from batchsched.api.core.affinity import PreferredSchedulingTerm
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm
+from batchsched.api.crd.base import Part
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -15,11 +22,7 @@ from batchsched.framework.events import (
     Resource,
     when_node_begins_to_pass,
 )
-from batchsched.framework.node_selection import FIELD_NAME, matching, required, selected, selects_node
-from batchsched.framework.nodes import Nodes
-from batchsched.framework.normalize import default_normalize
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.interface import (
     FilterPlugin,
     Landing,
     NormalizeScorePlugin,
@@ -29,7 +32,16 @@ from batchsched.framework.points import (
     ScorePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.state import CycleState
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.plugin_support.node_selection import (
+    FIELD_NAME,
+    matching,
+    required,
+    selected,
+    selects_node,
+)
+from batchsched.framework.plugin_support.normalize import default_normalize
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     SKIP,
     SKIP_FILTER,
@@ -40,12 +52,6 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.model.affinity import NodeAffinity as Affinity
-from batchsched.model.affinity import PreferredSchedulingTerm
-from batchsched.model.custom import Part
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.selector import NodeSelector, NodeSelectorTerm
 
 NOT_MATCHED: Final = "node(s) didn't match Pod's node affinity/selector"
 NOT_ENFORCED: Final = "node(s) didn't match scheduler-enforced node affinity"

@@ -5,6 +5,9 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -13,13 +16,10 @@ from batchsched.framework.events import (
     Resource,
     when_node_begins_to_pass,
 )
-from batchsched.framework.nodes import Nodes
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.interface import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import ASK_FILTER, SKIP_FILTER, PreFilterAnswer, Verdict
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
 
 UNSATISFIED: Final = "node(s) didn't match Pod's required features"
 USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"

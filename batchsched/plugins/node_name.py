@@ -6,6 +6,8 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
+from batchsched.api.core.pod import Pod
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -13,12 +15,10 @@ from batchsched.framework.events import (
     Resource,
     when_node_begins_to_pass,
 )
-from batchsched.framework.nodes import Nodes
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import FilterPlugin, Landing, Reach, SignaturePlugin
-from batchsched.framework.state import CycleState
+from batchsched.framework.interface import FilterPlugin, Landing, Reach, SignaturePlugin
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import Verdict
-from batchsched.model.pod import Pod
 
 ANOTHER_NODE: Final = "node(s) didn't match the requested node name"
 

@@ -6,7 +6,9 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
+from batchsched.api.core.pod import Pod
 from batchsched.framework.constrain import EVERY_NODE, Batch, Row
+from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -14,10 +16,7 @@ from batchsched.framework.events import (
     Hint,
     Resource,
 )
-from batchsched.framework.host_ports import EVERY_ADDRESS, HostPort, any_conflict, host_ports
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
     FilterPlugin,
@@ -26,7 +25,9 @@ from batchsched.framework.points import (
     Reach,
     SignaturePlugin,
 )
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.nodes.host_ports import EVERY_ADDRESS, HostPort, any_conflict, host_ports
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
     SKIP_FILTER,
@@ -36,7 +37,6 @@ from batchsched.framework.status import (
     PreFilterAnswer,
     Verdict,
 )
-from batchsched.model.pod import Pod
 
 TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
 WANTED: Final = StateKey[tuple[HostPort, ...]]("NodePorts/wanted")

@@ -9,6 +9,11 @@ import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.requests import requests, stated
+from batchsched.api.crd.base import Part
+from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -17,9 +22,7 @@ from batchsched.framework.events import (
     Resource,
     when_own,
 )
-from batchsched.framework.nodes import PODS, Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.interface import (
     BulkFilterPlugin,
     FilterPlugin,
     Landing,
@@ -29,7 +32,8 @@ from batchsched.framework.points import (
     ScorePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.resource_scores import (
+from batchsched.framework.nodes.node_table import PODS, Nodes, NodeTable
+from batchsched.framework.plugin_support.resource_scores import (
     CPU_AND_MEMORY,
     ResourceSpec,
     ScoredResources,
@@ -37,7 +41,13 @@ from batchsched.framework.resource_scores import (
     is_extended,
     scored_resources,
 )
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.plugin_support.utilization import (
+    MAX_UTILIZATION,
+    UtilizationShapePoint,
+    broken_line,
+    check_rises,
+)
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
     SUCCESS,
@@ -48,16 +58,6 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.framework.utilization import (
-    MAX_UTILIZATION,
-    UtilizationShapePoint,
-    broken_line,
-    check_rises,
-)
-from batchsched.model.custom import Part
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.requests import requests, stated
 
 TOO_MANY_PODS: Final = "Too many pods"
 NEVER: Final = np.iinfo(np.int64).min

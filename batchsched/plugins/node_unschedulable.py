@@ -5,6 +5,9 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from batchsched.api.core.node import Taint
+from batchsched.api.core.pod import Pod
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -13,13 +16,10 @@ from batchsched.framework.events import (
     when_node_begins_to_pass,
     when_own,
 )
-from batchsched.framework.nodes import Nodes
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import FilterPlugin, Landing, Reach, SignaturePlugin
-from batchsched.framework.state import CycleState
+from batchsched.framework.interface import FilterPlugin, Landing, Reach, SignaturePlugin
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, Verdict
-from batchsched.model.node import Taint
-from batchsched.model.pod import Pod
 
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

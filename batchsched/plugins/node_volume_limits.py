@@ -7,8 +7,12 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
+from batchsched.api.core.csi import CSINode, VolumeAttachment
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass, Volume
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate, Row
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -16,10 +20,7 @@ from batchsched.framework.events import (
     Hint,
     Resource,
 )
-from batchsched.framework.migration import DRIVERS, NEVER, inline_handle, kind_of, volume_handle
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
     FilterPlugin,
@@ -27,16 +28,15 @@ from batchsched.framework.points import (
     PreFilterPlugin,
     SignaturePlugin,
 )
-from batchsched.framework.state import CycleState
-from batchsched.framework.status import (
-    ASK_FILTER,
-    SKIP_FILTER,
-    IndexArray,
-    IntArray,
-    PreFilterAnswer,
-    Verdict,
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.csi_migration import (
+    DRIVERS,
+    NEVER,
+    inline_handle,
+    kind_of,
+    volume_handle,
 )
-from batchsched.framework.storage import (
+from batchsched.framework.plugin_support.volume_listers import (
     Storage,
     claim_class,
     claim_identity,
@@ -47,9 +47,15 @@ from batchsched.framework.storage import (
     not_owner,
     storage_of,
 )
-from batchsched.model.csi import CSINode, VolumeAttachment
-from batchsched.model.pod import Pod
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass, Volume
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.status import (
+    ASK_FILTER,
+    SKIP_FILTER,
+    IndexArray,
+    IntArray,
+    PreFilterAnswer,
+    Verdict,
+)
 from batchsched.solver.problem import UNLIMITED
 
 TOO_MANY_VOLUMES: Final = "node(s) exceed max volume count"

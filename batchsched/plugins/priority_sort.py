@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from batchsched.framework.points import QueueSortPlugin, SignaturePlugin
-from batchsched.model.pod import Pod
+from batchsched.api.core.pod import Pod
+from batchsched.framework.interface import QueueSortPlugin, SignaturePlugin
 
 
 class PrioritySort(SignaturePlugin, QueueSortPlugin):

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
-from batchsched.framework.points import QueueSortPlugin, SignaturePlugin
-from batchsched.model.pod import Amounts, Pod
-from batchsched.model.quantity import base_units
+from batchsched.api.core.pod import Amounts, Pod
+from batchsched.api.core.quantity import base_units
+from batchsched.framework.interface import QueueSortPlugin, SignaturePlugin
 
 RESOURCES: Final = ("cpu", "memory")
 """The resources that a pod's class hangs on."""

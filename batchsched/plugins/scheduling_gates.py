@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
+from batchsched.api.core.pod import Pod
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -12,9 +13,8 @@ from batchsched.framework.events import (
     Resource,
     when_own,
 )
-from batchsched.framework.points import PreEnqueuePlugin, SignaturePlugin
+from batchsched.framework.interface import PreEnqueuePlugin, SignaturePlugin
 from batchsched.framework.status import SUCCESS, Code, Status
-from batchsched.model.pod import Pod
 
 
 class SchedulingGates(SignaturePlugin, PreEnqueuePlugin, EnqueueExtensionsPlugin):

@@ -6,22 +6,26 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
-from batchsched.framework.label_index import Selection
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.cycle_state import CycleState, StateKey
+from batchsched.framework.interface import (
     NormalizeScorePlugin,
     PreScorePlugin,
     ScorePlugin,
     SignaturePlugin,
     SnapshotLabelsPlugin,
 )
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.default_selectors import (
+    controller_of,
+    default_label_keys,
+    default_selectors,
+)
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP, SUCCESS, IndexArray, IntArray, Status
-from batchsched.framework.workloads import controller_of, default_label_keys, default_selectors
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.snapshot import Snapshot
 
 HIGHEST: Final = 100.0
 ZONE_WEIGHT: Final = 2.0 / 3.0

@@ -5,6 +5,9 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -13,10 +16,7 @@ from batchsched.framework.events import (
     when_node_begins_to_pass,
     when_own,
 )
-from batchsched.framework.nodes import Nodes
-from batchsched.framework.normalize import default_normalize
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.interface import (
     FilterPlugin,
     Landing,
     NormalizeScorePlugin,
@@ -25,11 +25,11 @@ from batchsched.framework.points import (
     ScorePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.state import CycleState
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.plugin_support.normalize import default_normalize
+from batchsched.framework.plugin_support.taints import count_untolerated, untolerated
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, IntArray, Status, Verdict
-from batchsched.framework.taints import count_untolerated, untolerated
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
 
 UNTOLERATED: Final = "node(s) had untolerated taint(s)"
 REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})

@@ -7,7 +7,11 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolumeClaim
+from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Row
+from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -15,9 +19,7 @@ from batchsched.framework.events import (
     Hint,
     Resource,
 )
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
     FilterPlugin,
@@ -28,7 +30,9 @@ from batchsched.framework.points import (
     SignaturePlugin,
     SparingReservePlugin,
 )
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.volume_listers import key_of
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
     SKIP_FILTER,
@@ -41,10 +45,6 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.framework.storage import key_of
-from batchsched.model.pod import Pod
-from batchsched.model.snapshot import Snapshot
-from batchsched.model.volume import PersistentVolumeClaim
 
 DISK_IN_USE: Final = "node(s) had no available disk"
 CLAIM_IN_USE: Final = (

@@ -7,6 +7,10 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
@@ -14,10 +18,17 @@ from batchsched.framework.events import (
     Hint,
     Resource,
 )
-from batchsched.framework.nodes import Nodes
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.interface import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.plugin_support.volume_listers import (
+    WAIT_FOR_FIRST_CONSUMER,
+    Storage,
+    claim_class,
+    key_of,
+    may_back,
+    storage_of,
+)
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
     SKIP_FILTER,
@@ -27,17 +38,6 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.framework.storage import (
-    WAIT_FOR_FIRST_CONSUMER,
-    Storage,
-    claim_class,
-    key_of,
-    may_back,
-    storage_of,
-)
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 NO_ZONE: Final = "node(s) had no available volume zone"
 ZONE: Final = "topology.kubernetes.io/zone"

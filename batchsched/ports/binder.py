@@ -6,7 +6,7 @@ A write that fails raises; what is raised ends the pod's binding cycle, and the 
 from collections.abc import Sequence
 from typing import Protocol
 
-from batchsched.model.binding import Binding, NodeSelection, VolumeBinding
+from batchsched.api.binding import Binding, NodeSelection, VolumeBinding
 
 
 class Binder(Protocol):

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from batchsched.model.decision import Decision
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.snapshot import HeldGang, Snapshot
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import HeldGang, Snapshot
 
 
 class Scheduler(Protocol):

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from batchsched.framework.watched import Minder
+from batchsched.framework.runtime.deadline import Minder
 from batchsched.ports.extender import Endpoint, Extenders, Reply
-from batchsched.ports.outside import Outside
-from batchsched.ports.watchdog import Overdue
+from batchsched.ports.external import Outside
+from batchsched.ports.plugin_deadline import Overdue
 
 NOT_RECORDED: Final = "the recorded session did not ask this"
 

@@ -16,13 +16,13 @@ import msgspec
 from pydantic import ValidationError
 
 from batchsched import __version__
+from batchsched.api.crd.validation import complaints
+from batchsched.api.decision import Decision, Reservation, SetAside
+from batchsched.api.snapshot import HeldGang, QueueUsage, Snapshot
+from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, RecordTampered
-from batchsched.manifests.write import from_json, to_json
-from batchsched.model.complaint import complaints
-from batchsched.model.decision import Decision, Reservation, SetAside
-from batchsched.model.snapshot import HeldGang, QueueUsage, Snapshot
+from batchsched.manifests.writer import from_json, to_json
 from batchsched.record.answers import NOTHING, Answers
-from batchsched.settings.schema import Profile
 
 FORMAT: Final = "batchsched.session/1"
 _WRITTEN_FAST: Final = 6

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from batchsched.model.decision import Decision, to_json, without_telemetry
-from batchsched.model.snapshot import Snapshot
-from batchsched.ports.outside import Outside
+from batchsched.api.decision import Decision, to_json, without_telemetry
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.ports.external import Outside
 from batchsched.record.file import Record
-from batchsched.settings.schema import Profile
 
 Decide = Callable[[Snapshot, Profile, float, int, Outside], Decision]
 

@@ -18,7 +18,7 @@ from typing import Final
 from batchsched.kube.connection import Connection
 from batchsched.kube.lease import Lease
 from batchsched.ports.clock import Clock
-from batchsched.service.wiring import Service
+from batchsched.scheduler.app import Service
 
 _LOG: Final = logging.getLogger(__name__)
 LEFT: Final = 0

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from batchsched.config.load import load_with_warnings
+from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import BatchschedError
+from batchsched.observability.logs import say, warn
 from batchsched.ports.clock import Clock
-from batchsched.service.logs import say, warn
-from batchsched.settings.load import load_with_warnings
-from batchsched.settings.schema import BatchSchedulerConfiguration
 
 _LOG: Final = logging.getLogger(__name__)
 LOOK: Final = 2.0

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.extenders import seconds_of
+from batchsched.config.load import load_with_warnings
+from batchsched.config.schema import BatchSchedulerConfiguration
+from batchsched.config.serving import LeaderElection
 from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.lease import Lease, Terms
-from batchsched.model.snapshot import Snapshot
-from batchsched.service.attendance import Attendance
-from batchsched.service.logs import Format, set_up, warn
-from batchsched.service.observation import Observation
+from batchsched.observability.logs import Format, set_up, warn
+from batchsched.observability.observer import Observation
+from batchsched.scheduler.app import Service
+from batchsched.service.background import Attendance
 from batchsched.service.process import Process
-from batchsched.service.wiring import Service
 from batchsched.session.decide import Sessions
-from batchsched.settings.extenders import seconds_of
-from batchsched.settings.load import load_with_warnings
-from batchsched.settings.schema import BatchSchedulerConfiguration
-from batchsched.settings.serving import LeaderElection
 
 _LOG: Final = logging.getLogger("batchsched")
 

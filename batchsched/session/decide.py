@@ -4,12 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import groupby, islice
 
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.registry import standard
-from batchsched.framework.sampling import Sampling
-from batchsched.framework.timing import Timings
-from batchsched.framework.watched import left_out
-from batchsched.model.decision import (
+from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import (
     Assignment,
     Decision,
     Nomination,
@@ -19,39 +17,47 @@ from batchsched.model.decision import (
     SolverAccount,
     Waiting,
 )
-from batchsched.model.meta import timestamp
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.snapshot import HeldGang, Snapshot
-from batchsched.ordering import policy as policies
-from batchsched.ordering.known import POLICIES
-from batchsched.ordering.policy import RoomPolicy
-from batchsched.ordering.usage import Past, Usage
-from batchsched.ports.outside import NOBODY, Outside
+from batchsched.api.snapshot import HeldGang, Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.runtime.deadline import left_out
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.sampling import Sampling
+from batchsched.framework.runtime.timing import Timings
+from batchsched.ports.external import NOBODY, Outside
 from batchsched.ports.telemetry import Silence, Telemetry
-from batchsched.session.admission import Admission, without_pods
-from batchsched.session.backlog import Line
-from batchsched.session.diagnosis import Diagnosis, no_nodes, out_of_turn, outside_window, permit_refusal
-from batchsched.session.draft import Draft
-from batchsched.session.entitled import Turns
-from batchsched.session.formulation import Formulation, Scene, formulate
-from batchsched.session.frame import Frame
-from batchsched.session.gang import Gang, Members
-from batchsched.session.heads import Head
-from batchsched.session.held import revisit
-from batchsched.session.joint import Joint, Outcome, with_gang
-from batchsched.session.levels import Levels
-from batchsched.session.ordered import Ordered
-from batchsched.session.podwise import Podwise
-from batchsched.session.preemption import Preemption
-from batchsched.session.promises import Promises
-from batchsched.session.quotas import quotas, spend
-from batchsched.session.survey import Survey
-from batchsched.session.victims.claims import Claims
-from batchsched.session.victims.clearing import Clearing
-from batchsched.session.victims.kept import Kept
-from batchsched.session.walk import Walk, Walked
-from batchsched.settings.schema import Profile
+from batchsched.queues.gang_order import policy as policies
+from batchsched.queues.gang_order.builtin import POLICIES
+from batchsched.queues.gang_order.policy import RoomPolicy
+from batchsched.queues.usage_history import Past, Usage
+from batchsched.session.decision_builder import Draft
+from batchsched.session.gangs.admission import Admission, without_pods
+from batchsched.session.gangs.order import Turns
+from batchsched.session.gangs.permit_waiting import revisit
+from batchsched.session.gangs.queue_limits import quotas, spend
+from batchsched.session.joint.formulation import Formulation, Scene, formulate
+from batchsched.session.joint.proposal import Joint, Outcome, with_gang
+from batchsched.session.placement.class_feasibility import Survey
+from batchsched.session.placement.statement import Walk, Walked
+from batchsched.session.preemption.eligibility import Claims
+from batchsched.session.preemption.nominated import Kept
+from batchsched.session.preemption.pod_preemption import Preemption
+from batchsched.session.preemption.victim_selection import Clearing
+from batchsched.session.refusals.diagnosis import (
+    Diagnosis,
+    no_nodes,
+    out_of_turn,
+    outside_window,
+    permit_refusal,
+)
+from batchsched.session.reservation.head import Head
+from batchsched.session.reservation.sticky import Promises
+from batchsched.session.selection.in_order import Ordered
+from batchsched.session.selection.pod_by_pod import Podwise
+from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.gang import Gang, Members
+from batchsched.session.tables.pending import Line
+from batchsched.session.tables.topology_levels import Levels
 
 
 def decide(

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence, Set
 
-from batchsched.framework.nodes import NodeTable
-from batchsched.framework.pipeline import Pipeline
-from batchsched.model.decision import Decision
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.snapshot import HeldGang, Snapshot
-from batchsched.ordering.usage import Past, Usage
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import HeldGang, Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.ports.telemetry import Telemetry
+from batchsched.queues.usage_history import Past, Usage
 from batchsched.session.decide import Sessions
-from batchsched.settings.schema import Profile
 
 
 class Follower:

@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 
 from batchsched.solver.outcome import to_solution
-from batchsched.solver.packing.alike import alike
+from batchsched.solver.packing.equal_gangs import alike
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem, Solution
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from batchsched.solver.objective import higher, tier_values, tiers
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import FloatArray, IndexArray, IntArray, Problem, Solution
-from batchsched.solver.worth import higher, tier_values, tiers
 
 
 def objective(problem: Problem, placed: IntArray) -> FloatArray:

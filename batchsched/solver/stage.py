@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.ports.telemetry import Silence, Telemetry
-from batchsched.solver.aggregated.climb import Spending
-from batchsched.solver.aggregated.rounds import Floors, Rounds
-from batchsched.solver.allotment import allot, only_quotas_refuse
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.greedy import greedy, greedy_packing, job_by_job
+from batchsched.solver.objective import beyond_quotas, preferred_cost
 from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.quota_selection import allot, only_quotas_refuse
 from batchsched.solver.subset import only
+from batchsched.solver.tiered.rounds import Floors, Rounds
+from batchsched.solver.tiered.tier_solve import Spending
 from batchsched.solver.verify import verify
-from batchsched.solver.worth import beyond_quotas, preferred_cost
 
 _LOG = logging.getLogger(__name__)
 

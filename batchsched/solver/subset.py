@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from batchsched.solver.objective import needs, tiers
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IndexArray, IntArray, Problem, Solution
-from batchsched.solver.worth import needs, tiers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

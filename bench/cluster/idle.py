@@ -18,13 +18,13 @@ from typing import Any
 import msgspec
 import psutil
 
+from batchsched.api.crd.base import API_VERSION
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector, Terms
 from batchsched.kube.resources import PODS
 from batchsched.kube.writer import Writer
-from batchsched.model.custom import API_VERSION
 from bench.cluster.trial import install, spent, start, stop
 from bench.cluster.workload import GROUPS, NAMESPACE, NODES, Row, at_once, fill, pod
 from tests.controlplane.plane import ControlPlane

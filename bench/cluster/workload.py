@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from batchsched.api.crd.base import API_VERSION
 from batchsched.kube.resources import PODS, Resource
 from batchsched.kube.writer import Writer
-from batchsched.model.custom import API_VERSION
 
 NODES = Resource("v1", "nodes", "Node", namespaced=False)
 GROUPS = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)

@@ -11,8 +11,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from batchsched.framework.registry import standard
-from batchsched.settings.schema import Profile
+from batchsched.config.schema import Profile
+from batchsched.framework.runtime.registry import standard
 from bench.pipeline.clusters import BY_NAME, WORKLOADS, snapshot
 from bench.pipeline.points import WHOLE, Seconds, by_point
 from bench.pipeline.sessions import of_a_class, same, second_session, session

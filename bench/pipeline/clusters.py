@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.standing import Standing
-from batchsched.model.snapshot import Snapshot
-from batchsched.session.frame import Frame
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.result_cache import Standing
+from batchsched.session.tables.frame import Frame
 
 POINTS = {
     "prefilter": "PreFilter",

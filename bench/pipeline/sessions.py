@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.standing import Standing, Standings
-from batchsched.model.decision import Decision
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.runtime.result_cache import Standing, Standings
 from batchsched.session.decide import Sessions
-from batchsched.session.survey import Survey
-from batchsched.settings.schema import Profile
+from batchsched.session.placement.class_feasibility import Survey
 from bench.pipeline.clusters import Workload, snapshot
 
 NOW = 1_767_225_600.0

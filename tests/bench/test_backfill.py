@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.settings.schema import Profile
-from batchsched.sim.swf import Swf, SwfRow
+from batchsched.config.schema import Profile
+from batchsched.simulator.swf import Swf, SwfRow
 from bench import backfill
 
 ROWS = ((0, 100, 3), (1, 50, 4), (2, 20, 1), (3, 500, 1), (4, 10, 2))

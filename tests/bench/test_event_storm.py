@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from batchsched.framework.changes import events_of
+from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.framework.events import Hint
-from batchsched.model.pod import SCHEDULER_NAME
-from batchsched.session.scheduling_queue import Entity, Place, SchedulingQueue
+from batchsched.framework.object_changes import events_of
+from batchsched.scheduling_queue import Entity, Place, SchedulingQueue
 from bench.event_storm import fill, main, refuse, refusing, storm
-from tests.session.scheduling_queue.entities import standard_pipeline
+from tests.scheduling_queue.entities import standard_pipeline
 
 EVENTS = 100_000
 

@@ -2,7 +2,7 @@ import pytest
 
 from batchsched.cli import exit_code
 from batchsched.cli.demo import CONTENDERS, DAY, GANGS, recipe
-from batchsched.sim.generator import generate
+from batchsched.simulator.generator import generate
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
+from batchsched.api.core.metadata import timestamp
 from batchsched.cli.listing import POD_GROUPS, QUEUES, aligned, duration, rows
-from batchsched.model.meta import timestamp
 
 NOW = 1_700_000_000.0
 BERT = {

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from batchsched.api.decision import Decision, Refusal
 from batchsched.cli.queue_tables import (
     BORROWED,
     FAIR,
@@ -16,8 +17,7 @@ from batchsched.cli.queue_tables import (
     print_explained,
     scarcest,
 )
-from batchsched.model.decision import Decision, Refusal
-from batchsched.session.queue_view import QueuesView, QueueView, WaitingView
+from batchsched.session.queue_report import QueuesView, QueueView, WaitingView
 
 
 def queue(name: str, parent: str = "", depth: int = 0, **more: Any) -> QueueView:

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from batchsched.cli.schema import Subject, schema_of
-from batchsched.settings.schema import BatchSchedulerConfiguration
+from batchsched.config.schema import BatchSchedulerConfiguration
 
 
 @pytest.mark.parametrize("subject", list(Subject))

@@ -1,9 +1,6 @@
 import pytest
 
-from batchsched.cli.explanation import Explanation, State, print_explanation
-from batchsched.cli.session import Session
-from batchsched.cli.tables import MOST_ROWS, nodes_of, print_decision
-from batchsched.model.decision import (
+from batchsched.api.decision import (
     Assignment,
     Decision,
     Eviction,
@@ -15,10 +12,13 @@ from batchsched.model.decision import (
     TierAccount,
     Waiting,
 )
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.snapshot import Snapshot
+from batchsched.cli.explanation import Explanation, State, print_explanation
+from batchsched.cli.session import Session
+from batchsched.cli.tables import MOST_ROWS, nodes_of, print_decision
+from batchsched.config.schema import Profile
 from batchsched.record.answers import NOTHING
-from batchsched.session.outlook import DomainOutlook, LevelOutlook, Outlook, PartOutlook
-from batchsched.settings.schema import Profile
+from batchsched.session.refusals.feasibility import DomainOutlook, LevelOutlook, Outlook, PartOutlook
 
 REFUSAL = Refusal(
     pod_group="a/refused",

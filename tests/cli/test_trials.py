@@ -4,10 +4,10 @@ import pytest
 
 from batchsched.cli.options import Output
 from batchsched.cli.trials import Tried, blocks, choices, mean_of, print_trials
+from batchsched.config.schema import PolicySettings, Profile
 from batchsched.lab.simulation import simulate
-from batchsched.settings.schema import PolicySettings, Profile
-from batchsched.sim.generator import Recipe, generate
-from batchsched.sim.run import RunSettings
+from batchsched.simulator.generator import Recipe, generate
+from batchsched.simulator.run import RunSettings
 
 BASE = Profile(policy=PolicySettings(name="headroom", args={"share": 0.5}))
 

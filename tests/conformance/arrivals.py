@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from batchsched.model.pod import Pod
+from batchsched.api.core.pod import Pod
 from batchsched.session.decide import decide
 from tests.conformance import cycle, runner
 from tests.conformance.draw import AREAS, case

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from batchsched.framework.registry import found
+from batchsched.framework.runtime.registry import found
 from tests.conformance import cycle, runner, streams, unbuilt
 
 OWN = frozenset({"GangScheduling"})

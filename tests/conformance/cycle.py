@@ -5,14 +5,20 @@ from typing import Any
 
 import numpy as np
 
+from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.postfilter import Handle, Nominations, make_room, message, scan_beside_nominated
-from batchsched.framework.registry import standard
-from batchsched.framework.scan import Scan
+from batchsched.framework.filter_result import Scan
+from batchsched.framework.preemption.post_filter import (
+    Handle,
+    Nominations,
+    make_room,
+    message,
+    scan_beside_nominated,
+)
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import Code, Status
 from batchsched.plugins.default_preemption import DefaultPreemption, ineligible
-from batchsched.settings.schema import Profile
 from tests.conformance import runner, unbuilt
 
 EVERY_NODE = {"minCandidateNodesPercentage": 100}

@@ -3,8 +3,8 @@
 Cases with nominated pods are left out, which would be scheduled in the same session, and pods that name their node.
 """
 
+from batchsched.api.decision import Decision
 from batchsched.framework.status import Code
-from batchsched.model.decision import Decision
 from batchsched.session.decide import decide
 from tests.conformance import cycle, runner
 

@@ -14,22 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from batchsched.errors import PluginError
-from batchsched.framework.nodes import LEADING, Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
-    FilterPlugin,
-    NormalizeScorePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-)
-from batchsched.framework.state import CycleState
-from batchsched.framework.status import Code, IntArray, Verdict
-from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.policy import (
+from batchsched.api.core.cluster_objects import (
     Namespace,
     PodDisruptionBudget,
     ReplicaSet,
@@ -37,9 +22,24 @@ from batchsched.model.policy import (
     Service,
     StatefulSet,
 )
-from batchsched.model.requests import requests
-from batchsched.model.snapshot import Snapshot
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.core.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.requests import requests
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.snapshot import Snapshot
+from batchsched.errors import PluginError
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.interface import (
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from batchsched.framework.nodes.node_table import LEADING, Nodes, NodeTable
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.status import Code, IntArray, Verdict
 
 CASES = Path(__file__).parent / "cases"
 ERROR = "Error"

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from batchsched.framework.nodes import NodeTable
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.registry import standard
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.policy import Namespace, Service
-from batchsched.model.snapshot import Snapshot
-from batchsched.settings.schema import Profile
+from batchsched.api.core.cluster_objects import Namespace, Service
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
 from tests.conformance import runner
 
 NAMED = 8

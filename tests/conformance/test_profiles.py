@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batchsched.framework.pipeline import names
-from batchsched.framework.registry import standard
+from batchsched.config.kube_scheduler import KubeSchedulerConfiguration
+from batchsched.config.load import load
+from batchsched.config.schema import Profile
+from batchsched.framework.runtime.pipeline import names
+from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import Code
-from batchsched.settings.kube import KubeSchedulerConfiguration
-from batchsched.settings.load import load
-from batchsched.settings.schema import Profile
 from tests.conformance import runner
 
 AREAS = {
@@ -68,7 +68,7 @@ def test_nothing_that_a_recorded_profile_states_is_without_effect(area):
 
 
 def test_what_kube_scheduler_writes_of_its_own_defaults_is_our_default_pipeline():
-    written = load(Path(__file__).parent.parent / "settings/kube_scheduler.yaml").profiles[0]
+    written = load(Path(__file__).parent.parent / "config/kube_scheduler.yaml").profiles[0]
     ours, theirs = standard().pipeline(Profile()), standard().pipeline(written)
     assert names(theirs.plugins) == names(ours.plugins)
     for point in ("prefilters", "filters", "prescores", "scores", "reserves", "permits", "queue_sorts"):

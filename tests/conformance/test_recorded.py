@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.framework.registry import found
+from batchsched.framework.runtime.registry import found
 from tests.conformance import runner
 
 AREAS = (

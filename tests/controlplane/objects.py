@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from batchsched.model.custom import API_VERSION
-from batchsched.model.pod import POD_GROUP_LABEL
+from batchsched.api.core.pod import POD_GROUP_LABEL
+from batchsched.api.crd.base import API_VERSION
 
 Manifest = dict[str, Any]
 SCHEDULER = "batchsched"

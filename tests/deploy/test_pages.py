@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import yaml
 
-from batchsched.model import foreign
-from batchsched.service.grouper import rules
+from batchsched.api import external_podgroups as foreign
+from batchsched.podgrouper import rules
 
 ROOT = Path(__file__).parents[2]
 MIGRATING = (ROOT / "docs" / "migrating.md").read_text()

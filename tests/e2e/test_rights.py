@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from batchsched.model.foreign import FOREIGN
-from batchsched.service.grouper.rules import OWNERS
+from batchsched.api.external_podgroups import FOREIGN
+from batchsched.podgrouper.rules import OWNERS
 from tests.controlplane import audit
 from tests.controlplane.audit import Right
 from tests.controlplane.build import program

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from batchsched.model.custom import API_VERSION
+from batchsched.api.crd.base import API_VERSION
 from tests.controlplane.fixtures import Namespace
 from tests.controlplane.objects import pod, pod_group
 from tests.controlplane.plane import ApiFault

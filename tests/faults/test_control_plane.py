@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchsched.model.custom import API_VERSION as GROUPS
+from batchsched.api.crd.base import API_VERSION as GROUPS
 from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.plane import ApiFault, ControlPlane
 from tests.faults.load import Load

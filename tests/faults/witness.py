@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import urllib3
 
-from batchsched.model.pod import POD_GROUP_LABEL
+from batchsched.api.core.pod import POD_GROUP_LABEL
 from tests.controlplane.plane import Api
 
 _IDLE: Final = 1.0

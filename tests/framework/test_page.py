@@ -5,9 +5,9 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from batchsched.framework.answers import POINTS
+from batchsched.config.defaults import DEFAULT_PLUGINS
 from batchsched.framework.page import _arguments, _docstring, plugins, pod_life, points_of
-from batchsched.settings.defaults import DEFAULT_PLUGINS
+from batchsched.framework.runtime.result_validation import POINTS
 
 
 class Inner(BaseModel):

@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 
-from batchsched.model.meta import ObjectMeta
-from batchsched.model.node import Node, NodeStatus
-from batchsched.sim.result import GangRecord, RunResult, Series
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node, NodeStatus
+from batchsched.simulator.result import GangRecord, RunResult, Series
 
 GPU = "nvidia.com/gpu"
 START = 1_767_225_600

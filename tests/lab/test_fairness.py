@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.api.crd.queue import Queue
 from batchsched.lab.fairness import measure, water_filled
-from batchsched.model.queue import Queue
-from batchsched.ordering.entitlements import entitlements
-from batchsched.ordering.fairness.registry import make
-from batchsched.ordering.layout import Capacity, Load, lay_out, policies_of
-from batchsched.ordering.tree import QueueTree
-from batchsched.sim.result import QueueSeries, RunResult, Series
+from batchsched.queues.entitlements import entitlements
+from batchsched.queues.sharing.registry import make
+from batchsched.queues.table_builder import Capacity, Load, lay_out, policies_of
+from batchsched.queues.tree import QueueTree
+from batchsched.simulator.result import QueueSeries, RunResult, Series
 
 GPU = "nvidia.com/gpu"
 

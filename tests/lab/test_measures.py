@@ -5,7 +5,7 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import measure
 from batchsched.lab.measures import MEASURES, known, measured
-from batchsched.sim.result import QueueSeries, RunResult, Series
+from batchsched.simulator.result import QueueSeries, RunResult, Series
 from tests.lab.runs import GPU, START, played
 
 

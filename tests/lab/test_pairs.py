@@ -6,7 +6,7 @@ from batchsched.lab.fairness import measure
 from batchsched.lab.measures import MEASURES
 from batchsched.lab.pairs import Mean, by_policy, compared, difference_text
 from batchsched.lab.results import Outcome
-from batchsched.sim.result import RunResult, Series
+from batchsched.simulator.result import RunResult, Series
 
 
 def outcome(policy, seed, wait, used=0.5):

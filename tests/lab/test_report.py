@@ -7,7 +7,7 @@ from plotly import graph_objects as go
 
 from batchsched.lab.report import About, cluster, render, write
 from batchsched.lab.theme import DARK, LIGHT
-from batchsched.sim.result import RunResult, Series
+from batchsched.simulator.result import RunResult, Series
 from tests.lab import runs
 from tests.lab.runs import played
 

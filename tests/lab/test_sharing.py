@@ -5,7 +5,7 @@ from batchsched.lab.fairness import Fairness
 from batchsched.lab.measures import MEASURES
 from batchsched.lab.results import Outcome
 from batchsched.lab.sharing import OTHERS, arrivals_end, error_over_time, jain_over_time, shares
-from batchsched.sim.result import GangRecord, RunResult, Series
+from batchsched.simulator.result import GangRecord, RunResult, Series
 
 
 def outcome(held, fair, *, seed=0, last=100):

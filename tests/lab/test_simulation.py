@@ -3,11 +3,11 @@ from functools import partial
 
 import pytest
 
+from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.simulation import Experiment, generated, simulate, simulate_all
-from batchsched.settings.schema import Profile
-from batchsched.sim.generator import Recipe, generate
-from batchsched.sim.run import RunSettings
+from batchsched.simulator.generator import Recipe, generate
+from batchsched.simulator.run import RunSettings
 
 RECIPE = Recipe(gangs=15, node_count=4)
 

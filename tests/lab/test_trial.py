@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.lab.trial import GPUS, PODS, eventful, mean_until, resources, trials
-from batchsched.sim.result import RunResult, Series
+from batchsched.simulator.result import RunResult, Series
 from tests.lab.runs import GPU, START, played
 
 

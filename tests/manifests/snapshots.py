@@ -2,8 +2,18 @@
 
 from hypothesis import strategies as st
 
-from batchsched.model.affinity import Toleration
-from batchsched.model.csi import (
+from batchsched.api.core.affinity import Toleration
+from batchsched.api.core.cluster_objects import (
+    DisruptionBudgetSpec,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    Service,
+    StatefulSet,
+    WorkloadSpec,
+)
+from batchsched.api.core.csi import (
     AttachmentSource,
     CSIDriver,
     CSIDriverSpec,
@@ -15,31 +25,21 @@ from batchsched.model.csi import (
     VolumeAttachment,
     VolumeAttachmentSpec,
 )
-from batchsched.model.meta import ObjectMeta
-from batchsched.model.node import Node, NodeSpec, NodeStatus, Taint
-from batchsched.model.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.policy import (
-    DisruptionBudgetSpec,
-    Namespace,
-    PodDisruptionBudget,
-    PriorityClass,
-    ReplicaSet,
-    Service,
-    StatefulSet,
-    WorkloadSpec,
-)
-from batchsched.model.queue import Queue
-from batchsched.model.selector import LabelSelector
-from batchsched.model.snapshot import Snapshot
-from batchsched.model.topology import Topology
-from batchsched.model.volume import (
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node, NodeSpec, NodeStatus, Taint
+from batchsched.api.core.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from batchsched.api.core.selector import LabelSelector
+from batchsched.api.core.volume import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     TopologyRequirement,
     TopologyTerm,
 )
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.queue import Queue
+from batchsched.api.crd.topology import Topology
+from batchsched.api.snapshot import Snapshot
 
 NAMES = st.sampled_from(["a", "b", "c-1", "d.e", "ü"])
 NAMESPACES = st.sampled_from(["", "default", "team-a"])

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from batchsched.api.kinds import BY_GROUP_AND_NAME
 from batchsched.manifests import decode
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import Document, Envelope
-from batchsched.model.kinds import BY_GROUP_AND_NAME
 
 POD = BY_GROUP_AND_NAME["", "Pod"]
 

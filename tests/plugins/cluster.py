@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from batchsched.framework.nodes import LEADING, Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.state import CycleState
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.requests import requests
+from batchsched.api.core.volume import PersistentVolumeClaim
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.nodes.node_table import LEADING, Nodes, NodeTable
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import Code, Verdict
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.requests import requests
-from batchsched.model.snapshot import Snapshot
-from batchsched.model.volume import PersistentVolumeClaim
 
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 

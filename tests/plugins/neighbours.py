@@ -10,15 +10,15 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from batchsched.api.core.cluster_objects import Namespace, Service
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Candidate, Row, Sense
-from batchsched.framework.nodes import LEADING, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.nodes.node_table import LEADING, NodeTable
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, Code, Verdict
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.policy import Namespace, Service
-from batchsched.model.snapshot import Snapshot
 
 ZONE, HOST, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "rack"
 

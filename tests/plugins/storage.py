@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from batchsched.framework.nodes import NodeTable
-from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.snapshot import Snapshot
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.core.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.nodes.node_table import NodeTable
 from tests.plugins.cluster import pod, table
 
 ZONE = "topology.kubernetes.io/zone"

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
 from tests.plugins.cluster import class_of, node, pod, scores, table

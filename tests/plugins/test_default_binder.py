@@ -5,14 +5,14 @@ import asyncio
 import msgspec
 import pytest
 
+from batchsched.api.binding import Binding
+from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
-from batchsched.framework.binding import BindingCycle, bind
-from batchsched.framework.pipeline import Pipeline, names
-from batchsched.framework.registry import standard
+from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
+from batchsched.framework.runtime.pipeline import Pipeline, names
+from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SKIP, SUCCESS
-from batchsched.model.binding import Binding
 from batchsched.plugins.default_binder import DefaultBinder
-from batchsched.settings.schema import Profile
 from tests.plugins.binder import Written
 from tests.plugins.cluster import node, pod, table
 

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from typing_extensions import override
 
+from batchsched.api.core.cluster_objects import PodDisruptionBudget
+from batchsched.api.core.pod import Container
+from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.postfilter import Handle, Nominations, make_room, scan_beside_nominated
-from batchsched.framework.registry import standard
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.preemption.post_filter import Handle, Nominations, make_room, scan_beside_nominated
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import Code, Verdict
-from batchsched.model.pod import Container
-from batchsched.model.policy import PodDisruptionBudget
 from batchsched.plugins.default_preemption import (
     DefaultPreemption,
     DefaultPreemptionArgs,
@@ -30,7 +31,6 @@ from batchsched.plugins.gang_scheduling import GangScheduling
 from batchsched.plugins.node_name import NodeName
 from batchsched.plugins.node_ports import NodePorts
 from batchsched.plugins.node_resources_fit import NodeResourcesFit
-from batchsched.settings.schema import Profile
 from tests.plugins.cluster import node, pod, table
 
 SMALL = {"cpu": "4"}

@@ -1,6 +1,6 @@
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.postfilter import Handle, Nominations, make_room
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.preemption.post_filter import Handle, Nominations, make_room
+from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, PreFilterAnswer, Status
 from batchsched.plugins.dynamic_resources import DynamicResources
 from tests.plugins.cluster import class_of, node, pod, scores, table

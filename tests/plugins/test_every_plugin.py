@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.framework.constrain import ALL_NODES, Batch, Candidate
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.balanced_allocation import BalancedAllocation
 from batchsched.plugins.image_locality import ImageLocality

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.framework.changes import events_of
+from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import Resource
-from batchsched.framework.guard import name_of
-from batchsched.framework.nodes import NodeTable
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.state import CycleState
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.object_changes import events_of
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.status import Code
-from batchsched.model.pod import POD_GROUP_LABEL, Pod
-from batchsched.model.podgroup import PodGroup
 from batchsched.plugins.default_preemption import DefaultPreemption
 from batchsched.plugins.gang_scheduling import GangScheduling
 from batchsched.plugins.inter_pod_affinity import InterPodAffinity
@@ -33,13 +33,13 @@ from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_restrictions import VolumeRestrictions
 from batchsched.plugins.volume_zone import VolumeZone
-from batchsched.session.scheduling_queue.flights import Occurrence
-from batchsched.session.scheduling_queue.hints import Hints
+from batchsched.scheduling_queue.hints import Hints
+from batchsched.scheduling_queue.in_flight import Occurrence
 from tests.plugins import neighbours as nb
 from tests.plugins.cluster import class_of, node, pod, with_ports
 from tests.plugins.storage import claim, claiming, volume
 from tests.plugins.upheaval import Upheaval
-from tests.session.scheduling_queue.entities import standard_pipeline
+from tests.scheduling_queue.entities import standard_pipeline
 
 DEFAULTS = Args(
     defaulting_type="List",

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from batchsched.framework.adapter import PerNodeFilter, PerNodeScore
-from batchsched.framework.nodes import NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import Landing
-from batchsched.framework.registry import standard
-from batchsched.framework.state import CycleState
+from batchsched.api.core.node import Node, Taint
+from batchsched.api.core.pod import Pod
+from batchsched.config.schema import Profile
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.interface import Landing
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.per_node import PerNodeFilter, PerNodeScore
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status, Verdict
-from batchsched.model.node import Node, Taint
-from batchsched.model.pod import Pod
 from batchsched.plugins.node_unschedulable import NodeUnschedulable
 from batchsched.plugins.taint_toleration import TaintToleration
-from batchsched.session.frame import Frame
-from batchsched.settings.schema import Profile
+from batchsched.session.tables.frame import Frame
 from tests.plugins.cluster import class_of
 from tests.plugins.worlds import clusters, pods, put, table_of, take
 

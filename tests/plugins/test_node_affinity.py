@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from tests.plugins.cluster import class_of, node, pod, refusals, scores, table

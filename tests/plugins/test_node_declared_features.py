@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.node_declared_features import NodeDeclaredFeatures
 from tests.plugins.cluster import class_of, filtered, node, pod, refusals, table

@@ -1,7 +1,7 @@
 import numpy as np
 
 from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.node_ports import NodePorts
 from tests.plugins.cluster import class_of, filtered, land, node, pod, refusals, table, with_ports

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.node_volume_limits import TOO_MANY_VOLUMES, NodeVolumeLimits
 from batchsched.solver.problem import UNLIMITED

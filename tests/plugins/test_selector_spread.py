@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
-from batchsched.framework.registry import standard
-from batchsched.framework.state import CycleState
+from batchsched.api.core.cluster_objects import ReplicaSet, Service
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.defaults import DEFAULT_PLUGINS
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import Code
-from batchsched.model.pod import Pod
-from batchsched.model.policy import ReplicaSet, Service
-from batchsched.model.snapshot import Snapshot
 from batchsched.plugins.selector_spread import SelectorSpread
-from batchsched.settings.defaults import DEFAULT_PLUGINS
 from tests.plugins import neighbours as nb
 
 REGION = "topology.kubernetes.io/region"

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Candidate
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.volume_restrictions import CLAIM_IN_USE, DISK_IN_USE, VolumeRestrictions
 from tests.plugins.cluster import claim, class_of, filtered, land, node, pod, refusals, table

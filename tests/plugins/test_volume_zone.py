@@ -1,6 +1,6 @@
 import pytest
 
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.volume_zone import NO_ZONE, VolumeZone
 from tests.plugins.cluster import class_of, filtered, node, pod, refusals

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from batchsched.api.core.cluster_objects import Namespace, Service
+from batchsched.api.core.csi import CSIDriver, CSIStorageCapacity
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
 from batchsched.framework.events import Resource
-from batchsched.framework.nodes import NodeTable
-from batchsched.model.csi import CSIDriver, CSIStorageCapacity
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.policy import Namespace, Service
+from batchsched.framework.nodes.node_table import NodeTable
 from tests.plugins.cluster import node, table
 from tests.plugins.neighbours import near, required, spread
 from tests.plugins.storage import (

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from batchsched.framework.nodes import NodeTable
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.policy import Namespace, ReplicaSet, Service
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.core.cluster_objects import Namespace, ReplicaSet, Service
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.nodes.node_table import NodeTable
 from tests.conformance.runner import resource_names
 from tests.plugins.neighbours import HOST, POLICY, RACK, SELECTORS, ZONE
 from tests.plugins.storage import DRIVER, attachment, claim, csi_node, storage_class, volume

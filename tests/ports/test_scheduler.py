@@ -1,8 +1,8 @@
 """What a simulator may ask of a scheduler, and who answers."""
 
+from batchsched.config.schema import Profile
 from batchsched.ports.scheduler import Scheduler, SchedulerFactory
 from batchsched.session.follow import Follower
-from batchsched.settings.schema import Profile
 from tests.session.scenario import NOW, cluster, gang, nodes, placed
 
 

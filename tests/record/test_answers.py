@@ -4,13 +4,13 @@ import asyncio
 
 from typing_extensions import override
 
-from batchsched.model.decision import Decision
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.ports.extender import Endpoint, OutOfReach, Reply
-from batchsched.ports.watchdog import Overdue
+from batchsched.ports.plugin_deadline import Overdue
 from batchsched.record.answers import NOT_RECORDED, NOTHING, Answers, Transcript
 from batchsched.record.file import Record, read, write
-from batchsched.settings.schema import Profile
 
 HERE = Endpoint("http://here")
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.errors import InvalidInput, RecordTampered
-from batchsched.model.decision import (
+from batchsched.api.decision import (
     Assignment,
     Decision,
     Reservation,
@@ -13,9 +12,10 @@ from batchsched.model.decision import (
     SolverAccount,
     TierAccount,
 )
-from batchsched.model.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
+from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
+from batchsched.config.schema import Profile
+from batchsched.errors import InvalidInput, RecordTampered
 from batchsched.record.file import Record, read, write
-from batchsched.settings.schema import Profile
 from tests.manifests.snapshots import SNAPSHOTS
 
 DECISION = Decision(

@@ -1,10 +1,10 @@
 from msgspec.structs import replace
 
-from batchsched.model.decision import Assignment, Decision, Refusal, SetAside, SolverAccount
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.decision import Assignment, Decision, Refusal, SetAside, SolverAccount
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.record.file import Record
 from batchsched.record.replay import Difference, differences, replay
-from batchsched.settings.schema import Profile
 
 
 def assigned(**nodes):

@@ -9,12 +9,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from batchsched.api.core.metadata import ObjectMeta
 from batchsched.errors import InvalidInput
-from batchsched.model.meta import ObjectMeta
 from batchsched.record.file import Record, read, write
 from batchsched.record.replay import replay
-from batchsched.service.session import Meeting
-from batchsched.service.world import World
+from batchsched.runner.session_runner import Meeting
+from batchsched.runner.world import World
 from batchsched.session.decide import decide
 from tests.extender_server import extender, keeping, names_of
 from tests.session.scenario import NOW, alone, cluster, gang, node, nodes, placed, pod, profile, reasons

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from batchsched.config.load import load
+from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import InvalidInput
 from batchsched.service.reload import LIVE, LOOK, Reload
-from batchsched.settings.load import load
-from batchsched.settings.schema import BatchSchedulerConfiguration
 from tests.service.town import Clock
 
 PROFILE = "profiles: [{schedulerName: batchsched, sessionWindow: %s}]\n"

@@ -7,25 +7,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchsched.cache.cache import Cache
+from batchsched.api.binding import Binding, NodeSelection, VolumeBinding
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.controllers.assumed_pods import Expiry
+from batchsched.controllers.evictor import Disruptions
+from batchsched.controllers.stale_gangs import Stranded
 from batchsched.errors import ApiError, BindFailed
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.registry import standard
-from batchsched.model.binding import Binding, NodeSelection, VolumeBinding
-from batchsched.model.decision import Decision
-from batchsched.model.pod import Pod
-from batchsched.model.snapshot import Snapshot
-from batchsched.service import planner as planning
-from batchsched.service.awake import Alarm
-from batchsched.service.binder import BindingCycles
-from batchsched.service.disruption import Disruptions
-from batchsched.service.expiry import Expiry
-from batchsched.service.loop import Loop
-from batchsched.service.planner import Planner
-from batchsched.service.stranded import Stranded
-from batchsched.settings.schema import Profile
-from tests.cache.objects import leaving
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
+from batchsched.runner import profile_scheduler as planning
+from batchsched.runner.profile_scheduler import Planner
+from batchsched.scheduler.binding import BindingCycles
+from batchsched.scheduler.loop import Loop
+from batchsched.scheduler.wakeup import Alarm
+from batchsched.state.cluster_state import Cache
 from tests.session.scenario import NOW, profile
+from tests.state.objects import leaving
 
 TTL = 60.0
 

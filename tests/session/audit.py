@@ -6,11 +6,11 @@ Placements are {pod key: node name} of pods that wait; bound pods count with the
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from batchsched.model.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.requests import requests
-from batchsched.model.selector import LabelSelector
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
+from batchsched.api.core.requests import requests
+from batchsched.api.core.selector import LabelSelector
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.snapshot import Snapshot
 
 Places = Mapping[str, str]
 

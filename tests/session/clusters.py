@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from batchsched.model.affinity import Affinity, Toleration, TopologySpreadConstraint
-from batchsched.model.node import Node, NodeSpec, Taint
-from batchsched.model.pod import Container, ContainerPort, Pod, ResourceRequirements, SchedulingGate
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.queue import Queue
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.core.affinity import Affinity, Toleration, TopologySpreadConstraint
+from batchsched.api.core.node import Node, NodeSpec, Taint
+from batchsched.api.core.pod import Container, ContainerPort, Pod, ResourceRequirements, SchedulingGate
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.queue import Queue
+from batchsched.api.snapshot import Snapshot
 from tests.session.audit import overcommitted
 from tests.session.scenario import GPU, amounts, group, node, pod, priority_class, queue, topology
 

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from batchsched.model.node import Node
-from batchsched.model.pod import POD_GROUP_LABEL, Pod
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.snapshot import Snapshot
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.snapshot import Snapshot
 from tests.session.scenario import group
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from batchsched.model.node import Node
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.queue import Queue
-from batchsched.model.snapshot import Snapshot
-from batchsched.session.formulation import Formulation, Scene
-from batchsched.solver.explaining.relaxation import Level, Nodes, Pods, Quota, Relaxation, Together
+from batchsched.api.core.node import Node
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.queue import Queue
+from batchsched.api.snapshot import Snapshot
+from batchsched.session.joint.formulation import Formulation, Scene
 from batchsched.solver.problem import NONE
+from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Relaxation, Together
 from tests.session.clusters import HOST
 
 

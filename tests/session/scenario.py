@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from batchsched.model.decision import Decision
-from batchsched.model.meta import ObjectMeta, timestamp
-from batchsched.model.node import Node, NodeStatus
-from batchsched.model.pod import (
+from batchsched.api.core.cluster_objects import PriorityClass
+from batchsched.api.core.metadata import ObjectMeta, timestamp
+from batchsched.api.core.node import Node, NodeStatus
+from batchsched.api.core.pod import (
     POD_GROUP_LABEL,
     SUB_GROUP_LABEL,
     Amounts,
@@ -18,13 +18,13 @@ from batchsched.model.pod import (
     PodSpec,
     ResourceRequirements,
 )
-from batchsched.model.podgroup import PodGroup
-from batchsched.model.policy import PriorityClass
-from batchsched.model.queue import Queue
-from batchsched.model.snapshot import Snapshot
-from batchsched.model.topology import Topology
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.queue import Queue
+from batchsched.api.crd.topology import Topology
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.session.decide import decide
-from batchsched.settings.schema import Profile
 
 NOW = 1_700_000_000.0
 GPU = "nvidia.com/gpu"

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from batchsched.model.snapshot import Snapshot
-from batchsched.session.admission import Admission
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.session.decide import Sessions
-from batchsched.session.draft import Draft
-from batchsched.session.formulation import Formulation, Scene, formulate
-from batchsched.session.gang import Gang
-from batchsched.settings.schema import Profile
+from batchsched.session.decision_builder import Draft
+from batchsched.session.gangs.admission import Admission
+from batchsched.session.joint.formulation import Formulation, Scene, formulate
+from batchsched.session.tables.gang import Gang
 from tests.session.scenario import NOW
 
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.snapshot import Snapshot
 from tests.session.scenario import (
     GPU,
     alone,

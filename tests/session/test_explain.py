@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from batchsched.model.decision import Decision
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.ports.telemetry import Silence
-from batchsched.session.diagnosis import Diagnosis
-from batchsched.session.formulation import Formulation, Scene, formulate
-from batchsched.session.joint import Joint
-from batchsched.session.walk import Walk
-from batchsched.settings.schema import Profile
-from batchsched.solver.explaining.explain import Evidence, Explainer
-from batchsched.solver.explaining.relaxation import half
+from batchsched.session.joint.formulation import Formulation, Scene, formulate
+from batchsched.session.joint.proposal import Joint
+from batchsched.session.placement.statement import Walk
+from batchsched.session.refusals.diagnosis import Diagnosis
 from batchsched.solver.greedy import greedy
+from batchsched.solver.relaxation.changes import half
+from batchsched.solver.relaxation.explain import Evidence, Explainer
 from tests.session import audit
 from tests.session.clusters import EXPLAINED, clusters
 from tests.session.relax import relaxed

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.snapshot import Snapshot
 from batchsched.session.follow import Follower
 from tests.session.clusters import clusters
 from tests.session.scenario import NOW, alone, bound, cluster, gang, nodes, placed, profile, schedule

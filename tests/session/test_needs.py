@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import example, given
 
-from batchsched.model.decision import Decision
+from batchsched.api.decision import Decision
 from tests.session import audit
 from tests.session.needs import (
     ZONE,

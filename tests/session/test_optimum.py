@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.model.decision import Decision
-from batchsched.model.meta import seconds
-from batchsched.model.pod import Pod
-from batchsched.model.requests import requests
-from batchsched.model.snapshot import Snapshot
-from batchsched.session.formulation import Formulation
+from batchsched.api.core.metadata import seconds
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.requests import requests
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.session.joint.formulation import Formulation
 from batchsched.solver.problem import Problem
 from tests.session import audit
 from tests.session.clusters import NO_RULES, TINY, clusters

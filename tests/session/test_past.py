@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from batchsched.model.snapshot import QueueUsage, Snapshot
-from batchsched.ordering.usage import listed
+from batchsched.api.snapshot import QueueUsage, Snapshot
+from batchsched.queues.usage_history import listed
 from batchsched.session.decide import decide
 from batchsched.session.follow import Follower
 from tests.session.scenario import GPU, NOW, cluster, gang, nodes, profile, queue, schedule

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.registry import standard
+from batchsched.api.core.pod import POD_GROUP_LABEL
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
-from batchsched.model.decision import Decision
-from batchsched.model.pod import POD_GROUP_LABEL
-from batchsched.model.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.session.decide import Sessions
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
 

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
+from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import ALL_NODES, Row
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.points import Landing
-from batchsched.framework.registry import standard
+from batchsched.framework.interface import Landing
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import (
     SKIP,
     SUCCESS,
@@ -22,9 +25,6 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.model.decision import Decision
-from batchsched.model.pod import POD_GROUP_LABEL, Pod
-from batchsched.model.snapshot import Snapshot
 from batchsched.session.decide import Sessions
 from tests.session.needs import snapshot_of
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from batchsched.model.decision import REASONS, Decision, to_json
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.decision import REASONS, Decision, to_json
+from batchsched.api.snapshot import Snapshot
 from tests.session import audit
 from tests.session.clusters import clusters, random_cluster
 from tests.session.scenario import profile, schedule

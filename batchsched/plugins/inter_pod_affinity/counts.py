@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from batchsched.framework.domains import by_domain
-from batchsched.framework.label_index import Selection
-from batchsched.framework.nodes import NodeTable
-from batchsched.framework.pod_groups import AffinityGroup
+from batchsched.api.core.affinity import PodAffinityTerm
+from batchsched.api.core.pod import Pod
+from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.nodes.pod_label_groups import AffinityGroup
+from batchsched.framework.plugin_support.domains import by_domain
 from batchsched.framework.status import IntArray
-from batchsched.model.affinity import PodAffinityTerm
-from batchsched.model.pod import Pod
 from batchsched.plugins.inter_pod_affinity.terms import (
     Newcomer,
     Term,

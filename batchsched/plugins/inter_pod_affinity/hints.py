@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from batchsched.api.core.affinity import PodAffinityTerm
+from batchsched.api.core.cluster_objects import Namespace
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
-from batchsched.model.affinity import PodAffinityTerm
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.policy import Namespace
 from batchsched.plugins.inter_pod_affinity.terms import attraction_of, repulsion_of
 
 

@@ -8,11 +8,12 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.base import Part
 from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.interface import (
     ConstrainPlugin,
     FilterPlugin,
     LabelReadingPlugin,
@@ -24,7 +25,8 @@ from batchsched.framework.points import (
     ScorePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
     SKIP,
@@ -36,8 +38,6 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.model.custom import Part
-from batchsched.model.pod import Pod
 from batchsched.plugins.inter_pod_affinity.counts import (
     Needs,
     Tally,

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from batchsched.api.core.affinity import PodAffinityTerm
 from batchsched.framework.constrain import Batch, Candidate, Row
-from batchsched.framework.domains import RowDomains
-from batchsched.framework.label_index import LabelIndex, Selection, identity
-from batchsched.framework.nodes import NodeTable
+from batchsched.framework.nodes.label_index import LabelIndex, Selection, identity
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.plugin_support.domains import RowDomains
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.model.affinity import PodAffinityTerm
 from batchsched.plugins.inter_pod_affinity.counts import Tally, all_of, keys_of
 from batchsched.plugins.inter_pod_affinity.terms import (
     Term,

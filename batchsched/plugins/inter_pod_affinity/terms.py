@@ -12,12 +12,12 @@ kube-scheduler.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from batchsched.framework.label_index import Selection
-from batchsched.framework.nodes import NodeTable
-from batchsched.model.affinity import PodAffinity, PodAffinityTerm
-from batchsched.model.pod import Pod
-from batchsched.model.selector import EMPTY_LABELS
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.core.affinity import PodAffinity, PodAffinityTerm
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.selector import EMPTY_LABELS
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.node_table import NodeTable
 
 NO_AFFINITY = PodAffinity()
 

@@ -6,13 +6,13 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from batchsched.framework.label_index import Selection
-from batchsched.framework.nodes import NodeTable
-from batchsched.framework.workloads import default_selectors
-from batchsched.model.affinity import TopologySpreadConstraint
-from batchsched.model.custom import Part
-from batchsched.model.pod import Pod
-from batchsched.model.selector import LabelSelector
+from batchsched.api.core.affinity import TopologySpreadConstraint
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.selector import LabelSelector
+from batchsched.api.crd.base import Part
+from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.plugin_support.default_selectors import default_selectors
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"

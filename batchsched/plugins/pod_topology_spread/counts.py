@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from batchsched.framework.domains import by_domain
-from batchsched.framework.node_selection import required
-from batchsched.framework.nodes import Nodes, NodeTable
+from batchsched.api.core.pod import Pod
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.domains import by_domain
+from batchsched.framework.plugin_support.node_selection import required
+from batchsched.framework.plugin_support.taints import untolerated
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.framework.taints import untolerated
-from batchsched.model.pod import Pod
 from batchsched.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint
 from batchsched.solver.problem import FloatArray
 

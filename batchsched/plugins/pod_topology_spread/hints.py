@@ -2,15 +2,15 @@
 
 from collections.abc import Hashable, Sequence
 
+from batchsched.api.core.affinity import TopologySpreadConstraint
+from batchsched.api.core.cluster_objects import ReplicaSet, ReplicationController, Service, StatefulSet
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
-from batchsched.framework.label_index import Selection
-from batchsched.framework.node_selection import selects_node
-from batchsched.framework.taints import count_untolerated
-from batchsched.model.affinity import TopologySpreadConstraint
-from batchsched.model.meta import ObjectMeta
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.policy import ReplicaSet, ReplicationController, Service, StatefulSet
+from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.plugin_support.node_selection import selects_node
+from batchsched.framework.plugin_support.taints import count_untolerated
 from batchsched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, HONOR, selectors_of
 from batchsched.plugins.pod_topology_spread.counts import KEEPS_AWAY
 

@@ -6,12 +6,13 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
+from batchsched.api.core.affinity import TopologySpreadConstraint
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
-from batchsched.framework.label_index import identity
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.interface import (
     ConstrainPlugin,
     FilterPlugin,
     LabelReadingPlugin,
@@ -24,7 +25,10 @@ from batchsched.framework.points import (
     SignaturePlugin,
     SnapshotLabelsPlugin,
 )
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.nodes.label_index import identity
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.default_selectors import controller_of, default_label_keys
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
     SKIP,
@@ -35,10 +39,6 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.framework.workloads import controller_of, default_label_keys
-from batchsched.model.affinity import TopologySpreadConstraint
-from batchsched.model.pod import Pod
-from batchsched.model.snapshot import Snapshot
 from batchsched.plugins.pod_topology_spread import constraints as wishes
 from batchsched.plugins.pod_topology_spread.counts import (
     Preferences,

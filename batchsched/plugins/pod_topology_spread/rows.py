@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from batchsched.api.core.affinity import TopologySpreadConstraint
 from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate, Row, Sense
-from batchsched.framework.domains import RowDomains, by_domain
-from batchsched.framework.label_index import LabelIndex
-from batchsched.framework.nodes import NodeTable
+from batchsched.framework.nodes.label_index import LabelIndex
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.plugin_support.domains import RowDomains, by_domain
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.model.affinity import TopologySpreadConstraint
 from batchsched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, Constraint, constraints_of
 from batchsched.plugins.pod_topology_spread.counts import eligible_nodes, labelled_nodes, matching_pods
 from batchsched.solver.problem import UNLIMITED

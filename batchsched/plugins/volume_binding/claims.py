@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolumeClaim
 from batchsched.errors import PluginError
-from batchsched.framework.storage import (
+from batchsched.framework.plugin_support.volume_listers import (
     BIND_COMPLETED,
     WAIT_FOR_FIRST_CONSUMER,
     ClaimUse,
@@ -13,8 +15,6 @@ from batchsched.framework.storage import (
     claim_uses,
     not_owner,
 )
-from batchsched.model.pod import Pod
-from batchsched.model.volume import PersistentVolumeClaim
 
 NAME: Final = "VolumeBinding"
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"

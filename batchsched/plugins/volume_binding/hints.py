@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from batchsched.api.core.csi import CSIDriver, CSINode, CSIStorageCapacity
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
-from batchsched.framework.migration import migrated_on
-from batchsched.framework.storage import claims, may_back
-from batchsched.model.csi import CSIDriver, CSINode, CSIStorageCapacity
-from batchsched.model.pod import Pod
-from batchsched.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.framework.plugin_support.csi_migration import migrated_on
+from batchsched.framework.plugin_support.volume_listers import claims, may_back
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:

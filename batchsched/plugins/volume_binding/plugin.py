@@ -7,12 +7,13 @@ import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from batchsched.api.binding import NodeSelection, binding_of
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.base import Part
 from batchsched.errors import PluginError
-from batchsched.framework.assumed_volumes import Promise
+from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import (
+from batchsched.framework.interface import (
     BindingHandle,
     BulkFilterPlugin,
     FilterPlugin,
@@ -25,7 +26,11 @@ from batchsched.framework.points import (
     SignaturePlugin,
     SparingReservePlugin,
 )
-from batchsched.framework.state import CycleState, StateKey
+from batchsched.framework.nodes.assumed_volumes import Promise
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.utilization import UtilizationShapePoint, broken_line, check_rises
+from batchsched.framework.plugin_support.volume_listers import claim_identity, key_of, storage_of
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
     SKIP,
@@ -38,11 +43,6 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.framework.storage import claim_identity, key_of, storage_of
-from batchsched.framework.utilization import UtilizationShapePoint, broken_line, check_rises
-from batchsched.model.binding import NodeSelection, binding_of
-from batchsched.model.custom import Part
-from batchsched.model.pod import Pod
 from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, claims_of
 from batchsched.plugins.volume_binding.hints import helpful_events
 from batchsched.plugins.volume_binding.scoring import capacity_scores

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsched.framework.nodes import Nodes
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.plugin_support.utilization import MAX_UTILIZATION
+from batchsched.framework.plugin_support.volume_listers import claim_class, storage_of
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.framework.storage import claim_class, storage_of
-from batchsched.framework.utilization import MAX_UTILIZATION
 from batchsched.plugins.volume_binding.search import (
     NO_ROOM,
     Found,

@@ -10,22 +10,28 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.errors import PluginError
-from batchsched.framework.migration import kind_of, migrated_on, translated, volume_handle
-from batchsched.framework.node_selection import selected
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
-from batchsched.framework.storage import SELECTED_NODE, claim_class, key_of, storage_of, volume_class
-from batchsched.model.node import Node
-from batchsched.model.quantity import base_units
-from batchsched.model.selector import LabelSelector, NodeSelector
-from batchsched.model.volume import (
+from batchsched.api.core.node import Node
+from batchsched.api.core.quantity import base_units
+from batchsched.api.core.selector import LabelSelector, NodeSelector
+from batchsched.api.core.volume import (
     PersistentVolume,
     PersistentVolumeClaim,
     ResourceRequests,
     StorageClass,
     TopologyTerm,
 )
+from batchsched.errors import PluginError
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.csi_migration import kind_of, migrated_on, translated, volume_handle
+from batchsched.framework.plugin_support.node_selection import selected
+from batchsched.framework.plugin_support.volume_listers import (
+    SELECTED_NODE,
+    claim_class,
+    key_of,
+    storage_of,
+    volume_class,
+)
+from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.plugins.volume_binding.claims import PodClaims
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"

@@ -16,8 +16,8 @@ from batchsched.solver.engine.cpsat import Effort, maximise, relax
 from batchsched.solver.engine.linear import scale_weights
 from batchsched.solver.exact.nodewise import Nodewise
 from batchsched.solver.exact.polish import prefer, settle
+from batchsched.solver.objective import tier_values, tiers
 from batchsched.solver.problem import Budget, FloatArray, IntArray, Problem, Solution
-from batchsched.solver.worth import tier_values, tiers
 
 _MAIN: Final = 0.8
 """The share of the deterministic budget for the tiers; the rest decides among equals."""

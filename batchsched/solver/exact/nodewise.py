@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.objective import needs
 from batchsched.solver.problem import (
     ALL_NODES,
     EVERY_NODE,
@@ -23,7 +24,6 @@ from batchsched.solver.problem import (
     Row,
     Sense,
 )
-from batchsched.solver.worth import needs
 
 
 def fitting(problem: Problem) -> IntArray:

@@ -12,8 +12,8 @@ import numpy as np
 
 from batchsched.solver.engine.linear import scale_weights
 from batchsched.solver.exact.nodewise import Nodewise
+from batchsched.solver.objective import preferring
 from batchsched.solver.problem import NONE, IntArray
-from batchsched.solver.worth import preferring
 
 _LARGEST: Final = 2**52
 """What the objective of gangs and preferred levels may sum to."""

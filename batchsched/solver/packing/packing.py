@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from batchsched.solver.packing.members import Members, Part, find_members, group_by
-from batchsched.solver.packing.room import Entry, Room
+from batchsched.solver.objective import needs
+from batchsched.solver.packing.free_capacity import Entry, Room
+from batchsched.solver.packing.gang_parts import Members, Part, find_members, group_by
 from batchsched.solver.problem import NONE, IntArray, Problem
-from batchsched.solver.worth import needs
 
 
 @dataclass(frozen=True, slots=True)

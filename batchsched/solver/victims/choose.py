@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.solver.engine.cpsat import Effort
+from batchsched.solver.objective import needs
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, IntArray
 from batchsched.solver.victims.greedy import GREEDIES, bring_back, least_cost
-from batchsched.solver.victims.ground import Ground, Terms, placed
 from batchsched.solver.victims.model import VictimModel
 from batchsched.solver.victims.problem import VictimProblem, VictimSet
-from batchsched.solver.worth import needs
+from batchsched.solver.victims.victim_state import Ground, Terms, placed
 
 
 @dataclass(frozen=True, slots=True)

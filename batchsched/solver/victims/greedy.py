@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from batchsched.solver.problem import BoolArray, FloatArray, IntArray
-from batchsched.solver.victims.ground import Ground, Terms
+from batchsched.solver.victims.victim_state import Ground, Terms
 
 Greedy = Callable[[Terms], Ground | None]
 

@@ -15,7 +15,7 @@ import numpy as np
 from batchsched.solver.engine.cpsat import Answer, Effort, maximise
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
-from batchsched.solver.victims.ground import ABUNDANT, Ground, Terms
+from batchsched.solver.victims.victim_state import ABUNDANT, Ground, Terms
 
 
 class VictimModel:

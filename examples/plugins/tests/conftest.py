@@ -3,12 +3,12 @@
 import pytest
 from site_cluster import Schedule, registry
 
-from batchsched.model.decision import Decision
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.session.decide import Sessions
-from batchsched.settings.schema import Profile
 
 BOTH = [{"name": "DriverVersion", "weight": 5}, {"name": "NodeOwner", "weight": 5}]
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from batchsched_site.driver_version import DriverVersion
 from batchsched_site.node_owner import NodeOwner
 
-from batchsched.framework.registry import Registry, found
-from batchsched.model.decision import Decision
-from batchsched.model.meta import ObjectMeta
-from batchsched.model.node import Node, NodeStatus
-from batchsched.model.pod import Container, Pod, PodSpec, ResourceRequirements
-from batchsched.settings.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node, NodeStatus
+from batchsched.api.core.pod import Container, Pod, PodSpec, ResourceRequirements
+from batchsched.api.decision import Decision
+from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from batchsched.framework.runtime.registry import Registry, found
 
 Schedule = Callable[..., Decision]
 """Nodes, pods and arguments of DriverVersion in, a decision out."""

@@ -3,9 +3,9 @@
 import pytest
 from site_cluster import Schedule, node, pod, registry
 
+from batchsched.api.decision import Decision
+from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.model.decision import Decision
-from batchsched.settings.schema import Profile
 
 
 def places(decision: Decision) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from batchsched_site.node_owner import FOREIGN, NodeOwner
 from site_cluster import Schedule, node, pod
 
+from batchsched.api.decision import Decision
 from batchsched.framework.status import SUCCESS
-from batchsched.model.decision import Decision
 
 
 def places(decision: Decision) -> dict[str, str]:

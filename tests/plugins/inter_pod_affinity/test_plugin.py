@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from batchsched.framework.state import CycleState
+from batchsched.api.core.pod import Pod
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
-from batchsched.model.pod import Pod
 from batchsched.plugins.inter_pod_affinity import InterPodAffinity
 from batchsched.plugins.inter_pod_affinity.plugin import A_FOE, AN_ENEMY, NO_FRIEND
 from tests.plugins import neighbours as nb

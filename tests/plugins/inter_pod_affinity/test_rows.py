@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.api.core.pod import Pod
 from batchsched.framework.constrain import EVERY_NODE
-from batchsched.model.pod import Pod
 from batchsched.plugins.inter_pod_affinity import InterPodAffinity
 from tests.plugins import neighbours as nb
 

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 
-from batchsched.framework.state import CycleState
+from batchsched.api.core.cluster_objects import ReplicaSet, Service
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
-from batchsched.model.pod import Pod
-from batchsched.model.policy import ReplicaSet, Service
-from batchsched.model.snapshot import Snapshot
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
 from tests.plugins import neighbours as nb
 

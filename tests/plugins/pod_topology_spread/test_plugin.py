@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from batchsched.framework.state import CycleState
+from batchsched.api.core.pod import Pod
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
-from batchsched.model.pod import Pod
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
 from batchsched.plugins.pod_topology_spread.plugin import NO_LABEL, NOT_SPREAD, SPREADS
 from tests.plugins import neighbours as nb

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
 from batchsched.plugins.pod_topology_spread.rows import water_level
 from tests.plugins import neighbours as nb

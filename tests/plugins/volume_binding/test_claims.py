@@ -1,9 +1,9 @@
 import pytest
 from msgspec.structs import replace
 
+from batchsched.api.core.volume import ClaimStatus
 from batchsched.errors import PluginError
-from batchsched.framework.storage import storage_of
-from batchsched.model.volume import ClaimStatus
+from batchsched.framework.plugin_support.volume_listers import storage_of
 from batchsched.plugins.volume_binding.claims import Refused, claims_of
 from tests.plugins.cluster import node, pod
 from tests.plugins.storage import claim, claiming, storage_class, stored

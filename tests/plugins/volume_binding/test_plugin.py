@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from batchsched.api.binding import NodeSelection
+from batchsched.api.binding import VolumeBinding as Given
 from batchsched.errors import PluginError
-from batchsched.framework.binding import BindingCycle, bind, unreserve
-from batchsched.framework.pipeline import Pipeline
-from batchsched.framework.state import CycleState
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.runtime.binding_cycle import BindingCycle, bind, unreserve
+from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SKIP, Code
-from batchsched.model.binding import NodeSelection
-from batchsched.model.binding import VolumeBinding as Given
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import VolumeBindingArgs
 from batchsched.plugins.volume_binding.search import BIND_CONFLICT

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from batchsched.framework.state import CycleState
-from batchsched.framework.utilization import UtilizationShapePoint, broken_line
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.plugin_support.utilization import UtilizationShapePoint, broken_line
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import CLAIMS, VolumeBindingArgs
 from batchsched.plugins.volume_binding.scoring import capacity_scores

@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
+from batchsched.api.core.csi import CSIDriver, CSIStorageCapacity
 from batchsched.errors import PluginError
-from batchsched.framework.storage import storage_of
-from batchsched.model.csi import CSIDriver, CSIStorageCapacity
+from batchsched.framework.plugin_support.volume_listers import storage_of
 from batchsched.plugins.volume_binding.claims import claims_of
 from batchsched.plugins.volume_binding.search import (
     BIND_CONFLICT,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.objective import preferred_cost
 from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
 from batchsched.solver.verify import verify
-from batchsched.solver.worth import preferred_cost
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 

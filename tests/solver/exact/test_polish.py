@@ -6,8 +6,8 @@ from hypothesis import given
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.exact.nodewise import Nodewise
 from batchsched.solver.exact.polish import prefer, settle
+from batchsched.solver.objective import preferred_cost, preferring
 from batchsched.solver.problem import Budget, Problem
-from batchsched.solver.worth import preferred_cost, preferring
 from tests.solver.instances import problems
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import UNLIMITED
-from batchsched.solver.victims.ground import quotas_without
 from batchsched.solver.victims.problem import VictimProblem
+from batchsched.solver.victims.victim_state import quotas_without
 from tests.solver.instances import problem_of, random_problem
 
 Held = dict[int, list[int]]

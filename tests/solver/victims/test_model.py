@@ -6,8 +6,8 @@ from hypothesis import given
 
 from batchsched.solver.engine.cpsat import Effort
 from batchsched.solver.victims.choose import cases
-from batchsched.solver.victims.ground import Ground
 from batchsched.solver.victims.model import VictimModel
+from batchsched.solver.victims.victim_state import Ground
 from tests.solver.victims.instances import cheapest, victim_problems, victims_of
 
 EFFORT = Effort(4.0, 30.0)

@@ -9,13 +9,13 @@ from typing import ClassVar, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from batchsched.framework.nodes import Nodes, NodeTable
-from batchsched.framework.normalize import default_normalize
-from batchsched.framework.podclass import PodClass
-from batchsched.framework.points import Landing
-from batchsched.framework.state import CycleState
+from batchsched.api.core.pod import Pod
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.interface import Landing
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.normalize import default_normalize
+from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP, SUCCESS, IntArray, PreFilterAnswer, Status, Verdict
-from batchsched.model.pod import Pod
 
 TOO_OLD: Final = "node(s) had a driver older than {minimum}"
 

@@ -9,11 +9,11 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from batchsched.framework.adapter import PerNodeFilter, PerNodeScore
-from batchsched.framework.points import Landing
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.framework.interface import Landing
+from batchsched.framework.per_node import PerNodeFilter, PerNodeScore
 from batchsched.framework.status import SUCCESS, Code, Status
-from batchsched.model.node import Node
-from batchsched.model.pod import Pod
 
 OWNER: Final = "example.com/owner"
 FOREIGN: Final = Status(Code.UNRESOLVABLE, ("node(s) belonged to another team",))

@@ -1,0 +1,105 @@
+"""Priority classes, disruption budgets and other objects that govern pods from outside."""
+
+import msgspec
+
+from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.selector import LabelSelector
+
+
+class PriorityClass(Value, frozen=True, gc=False):
+    """A named priority."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
+class DisruptionBudgetSpec(Value, frozen=True, gc=False):
+    """The pods that a budget protects."""
+
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(Value, frozen=True, gc=False):
+    """How many disruptions a budget still allows."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str] | None = None
+
+
+class PodDisruptionBudget(Value, frozen=True, gc=False):
+    """A limit on voluntary disruptions."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+    def protects(self, pod: Pod) -> bool:
+        """Tell whether the budget pays for a pod; it does not for one whose eviction was granted already.
+
+        Source: `filterPodsWithPDBViolation` of kube-scheduler.
+        """
+        selector = self.spec.selector
+        if not pod.labels or (self.metadata.namespace or "default") != pod.namespace:
+            return False
+        if selector is None or selector.empty or not selector.matches(pod.labels):
+            return False
+        return pod.name not in (self.status.disrupted_pods or {})
+
+    def without(self, pod: Pod) -> "PodDisruptionBudget":
+        """Return the budget once a pod that it protects was evicted; the same one where it does not."""
+        if not self.protects(pod):
+            return self
+        disrupted = {**(self.status.disrupted_pods or {}), pod.name: ""}
+        status = DisruptionBudgetStatus(
+            disruptions_allowed=self.status.disruptions_allowed - 1, disrupted_pods=disrupted
+        )
+        return msgspec.structs.replace(self, status=status)
+
+
+class Namespace(Value, frozen=True, gc=False):
+    """A namespace, for its labels."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class SelectingSpec(Value, frozen=True, gc=False):
+    """The selector of a Service (plain labels) as it stands in its spec."""
+
+    selector: dict[str, str] | None = None
+
+
+class Service(Value, frozen=True, gc=False):
+    """A Service, for the pods it selects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SelectingSpec = SelectingSpec()
+
+
+class ReplicationController(Value, frozen=True, gc=False):
+    """A ReplicationController, for the pods it selects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SelectingSpec = SelectingSpec()
+
+
+class WorkloadSpec(Value, frozen=True, gc=False):
+    """The selector of a ReplicaSet or StatefulSet."""
+
+    selector: LabelSelector | None = None
+
+
+class ReplicaSet(Value, frozen=True, gc=False):
+    """A ReplicaSet, for the pods it selects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+class StatefulSet(Value, frozen=True, gc=False):
+    """A StatefulSet, for the pods it selects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()

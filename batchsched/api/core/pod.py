@@ -1,0 +1,170 @@
+"""Pods: what they run, what they ask for, and where they are."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from batchsched.api.core.affinity import Affinity, Toleration, TopologySpreadConstraint
+from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.selector import EMPTY_LABELS
+from batchsched.api.core.volume import Volume
+
+SCHEDULER_NAME: Final = "batchsched"
+POD_GROUP_LABEL: Final = "scheduling.batchsched.dev/pod-group"
+SUB_GROUP_LABEL: Final = "scheduling.batchsched.dev/sub-group"
+QUEUE_LABEL: Final = "scheduling.batchsched.dev/queue"
+USER_LABEL: Final = "scheduling.batchsched.dev/user"
+LAST_CHECKPOINT: Final = "scheduling.batchsched.dev/last-checkpoint"
+
+Amounts = dict[str, str | int | float]
+
+
+class ResourceRequirements(Value, frozen=True, gc=False):
+    """Requests and limits of a container or a pod."""
+
+    requests: Amounts | None = None
+    limits: Amounts | None = None
+
+
+class ContainerPort(Value, frozen=True, gc=False):
+    """A port of a container, and the host's port it takes."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    protocol: str = ""
+
+
+class RestartRule(Value, frozen=True, gc=False):
+    """What a container's exit causes."""
+
+    action: str = ""
+
+
+class Container(Value, frozen=True, gc=False):
+    """A container, as far as scheduling looks at it."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements | None = None
+    ports: tuple[ContainerPort, ...] | None = None
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
+
+
+class SchedulingGate(Value, frozen=True, gc=False):
+    """A gate that keeps a pod out of the queue while it is there."""
+
+    name: str = ""
+
+
+class SchedulingGroup(Value, frozen=True, gc=False):
+    """Upstream's membership of a PodGroup."""
+
+    pod_group_name: str = ""
+
+
+class PodSpec(Value, frozen=True, gc=False):
+    """What a pod asks for."""
+
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] | None = None
+    overhead: Amounts | None = None
+    resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] | None = None
+    scheduling_group: SchedulingGroup | None = None
+    volumes: tuple[Volume, ...] | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    resource_claims: tuple[dict[str, object], ...] | None = None
+
+
+class ContainerStatus(Value, frozen=True, gc=False):
+    """What a running container was given."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: Amounts | None = None
+
+
+class PodCondition(Value, frozen=True, gc=False):
+    """One condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class PodStatus(Value, frozen=True, gc=False):
+    """Where a pod is in its life."""
+
+    phase: str = ""
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    conditions: tuple[PodCondition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: Amounts | None = None
+
+
+class Pod(Value, frozen=True, gc=False):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        """The name, unique in the namespace."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace, `default` where none is stated."""
+        return self.metadata.namespace or "default"
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels, never None."""
+        return self.metadata.labels or EMPTY_LABELS
+
+    @property
+    def node(self) -> str:
+        """The node it is bound to, or an empty text."""
+        return self.spec.node_name
+
+    @property
+    def terminating(self) -> bool:
+        """True once its deletion was asked for."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def finished(self) -> bool:
+        """True when it has run to its end: it holds nothing any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    def counts(self, scheduler_names: Collection[str]) -> bool:
+        """Tell whether a pod matters to these schedulers: it has not finished, and is bound or theirs to place."""
+        return not self.finished and (bool(self.node) or self.spec.scheduler_name in scheduler_names)
+
+    @property
+    def tolerations(self) -> tuple[Toleration, ...]:
+        """The tolerations, never None."""
+        return self.spec.tolerations or ()

@@ -1,0 +1,192 @@
+"""What a pod counts for on a node.
+
+Source: k8s.io/component-helpers/resource `PodRequests`: the sum over containers and restartable init containers,
+or the largest moment of the init containers' walk, whichever is larger; pod-level cpu, memory and hugepages
+replace it where set; overhead comes on top. In-place resize counts max(spec, status, allocated) a container,
+and max(status, allocated) while the resize is infeasible.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Final
+
+from batchsched.api.core.pod import Amounts, Container, ContainerStatus, Pod
+from batchsched.api.core.quantity import base_units
+
+NONZERO_CPU: Final = 100
+"""Milli-CPU that scoring assumes for a container that requests none."""
+NONZERO_MEMORY: Final = 200 * 1024 * 1024
+"""Bytes that scoring assumes for a container that requests none."""
+DEFAULTS: Final[Mapping[str, int]] = {"cpu": NONZERO_CPU, "memory": NONZERO_MEMORY}
+POD_LEVEL: Final = ("cpu", "memory")
+
+
+def requests(pod: Pod) -> dict[str, int]:
+    """Return what a pod requests, by resource, in base units.
+
+    Raises:
+      InvalidQuantity: an amount that is no quantity.
+    """
+    return _total(pod, defaults={})
+
+
+def nonzero_requests(pod: Pod) -> tuple[int, int]:
+    """Return (milli-CPU, bytes) with the defaults that scoring uses for containers that request none."""
+    total = _total(pod, _defaults(pod))
+    return total.get("cpu", 0), total.get("memory", 0)
+
+
+def scored_requests(pod: Pod) -> dict[str, int]:
+    """Return what scoring takes a pod that waits to request, with defaults: its containers alone, with overhead.
+
+    kube-scheduler leaves pod-level requests out here, though it counts them once the pod is on a node.
+
+    Source: `calculatePodResourceRequest` of kube-scheduler's plugins/noderesources, as recorded of 1.36.
+    """
+    return _total(pod, DEFAULTS, pod_level=False)
+
+
+def _defaults(pod: Pod) -> Mapping[str, int]:
+    """With pod-level requests, a default is only for what nobody requests; else for each container that lacks it.
+
+    Source: `getNonMissingContainerRequests` of kube-scheduler's framework.
+    """
+    if not (pod.spec.resources and pod.spec.resources.requests):
+        return DEFAULTS
+    known = _sum(pod, defaults={}, pod_level=True)
+    return {resource: amount for resource, amount in DEFAULTS.items() if resource not in known}
+
+
+def stated(pod: Pod) -> Hashable:
+    """Return the part of a pod's spec that its requests follow from, as it is written."""
+    spec = pod.spec
+    return (
+        tuple(_stated(container) for container in spec.containers),
+        tuple((one.restart_policy, _stated(one)) for one in spec.init_containers or ()),
+        tuple(spec.resources.requests.items()) if spec.resources and spec.resources.requests else (),
+        tuple(spec.overhead.items()) if spec.overhead else (),
+    )
+
+
+def resized(pod: Pod) -> bool:
+    """Tell whether a bound pod's status may count for more, or less, than its spec."""
+    if not pod.spec.node_name:
+        return False
+    status = pod.status
+    if status.resources is not None or status.allocated_resources is not None:
+        return True
+    containers = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return bool(containers) and any(one.resources is not None for one in containers)
+
+
+def _stated(container: Container) -> Hashable:
+    resources = container.resources
+    return tuple(resources.requests.items()) if resources and resources.requests else ()
+
+
+def _total(pod: Pod, defaults: Mapping[str, int], *, pod_level: bool = True) -> dict[str, int]:
+    return {resource: amount for resource, amount in _sum(pod, defaults, pod_level).items() if amount}
+
+
+def _sum(pod: Pod, defaults: Mapping[str, int], pod_level: bool) -> dict[str, int]:
+    """Add everything up; a request for nothing stays in the sum, for it is a request all the same."""
+    spec = pod.spec
+    statuses = _statuses(pod)
+    infeasible = _resize_infeasible(pod)
+    total: dict[str, int] = {}
+    for container in spec.containers:
+        _add(total, _container(container, statuses, infeasible, defaults))
+    _apply_init(total, spec.init_containers or (), statuses, infeasible, defaults)
+    if pod_level:
+        total.update(_pod_level(pod, infeasible))
+    if spec.overhead:
+        _add(total, _read(spec.overhead))
+    return total
+
+
+def _apply_init(
+    total: dict[str, int],
+    containers: Iterable[Container],
+    statuses: Mapping[str, ContainerStatus],
+    infeasible: bool,
+    defaults: Mapping[str, int],
+) -> None:
+    """Walk the init containers: each runs beside the restartable ones that started before it."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in containers:
+        restarts = container.restart_policy == "Always"
+        asked = _container(container, statuses if restarts else {}, infeasible, defaults)
+        if restarts:
+            _add(total, asked)
+            _add(sidecars, asked)
+            _raise_to(peak, sidecars)
+        else:
+            moment = dict(asked)
+            _add(moment, sidecars)
+            _raise_to(peak, moment)
+    _raise_to(total, peak)
+
+
+def _container(
+    container: Container,
+    statuses: Mapping[str, ContainerStatus],
+    infeasible: bool,
+    defaults: Mapping[str, int],
+) -> dict[str, int]:
+    asked = _read(container.resources.requests if container.resources else None)
+    status = statuses.get(container.name)
+    if status is not None:
+        given = _read(status.resources.requests if status.resources else None)
+        _raise_to(given, _read(status.allocated_resources))
+        if infeasible:
+            asked = given
+        else:
+            _raise_to(asked, given)
+    for resource, amount in defaults.items():
+        asked.setdefault(resource, amount)
+    return asked
+
+
+def _pod_level(pod: Pod, infeasible: bool) -> dict[str, int]:
+    level, status = pod.spec.resources, pod.status.resources
+    wanted = {
+        resource: amount
+        for resource, amount in _read(level.requests if level else None).items()
+        if resource in POD_LEVEL or resource.startswith("hugepages-")
+    }
+    if not (pod.node and wanted and status):
+        return wanted
+    given = _read(status.requests)
+    _raise_to(given, _read(pod.status.allocated_resources))
+    if not infeasible:
+        _raise_to(given, wanted)
+    return {resource: given.get(resource, 0) for resource in wanted}
+
+
+def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
+    if not pod.node:
+        return {}
+    both = (pod.status.container_statuses or ()) + (pod.status.init_container_statuses or ())
+    return {one.name: one for one in both if one.resources is not None}
+
+
+def _resize_infeasible(pod: Pod) -> bool:
+    return any(
+        condition.type == "PodResizePending" and condition.reason == "Infeasible"
+        for condition in pod.status.conditions or ()
+    )
+
+
+def _read(amounts: Amounts | None) -> dict[str, int]:
+    return {resource: base_units(resource, text) for resource, text in (amounts or {}).items()}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for resource, amount in more.items():
+        total[resource] = total.get(resource, 0) + amount
+
+
+def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
+    for resource, amount in least.items():
+        if resource not in total or amount > total[resource]:
+            total[resource] = amount

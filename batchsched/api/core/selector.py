@@ -1,0 +1,109 @@
+"""Label selectors and node selectors, and what they match.
+
+Source: k8s.io/apimachinery/pkg/labels and k8s.io/component-helpers/scheduling/corev1/nodeaffinity. `NotIn` and
+`DoesNotExist` match where the label is missing; `Gt` and `Lt` want whole numbers on both sides; the empty label
+selector matches everything and a missing one nothing; a node selector term without expressions matches nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from batchsched.api.core.metadata import Value
+from batchsched.errors import InvalidSelector
+
+EMPTY_LABELS: Final[Mapping[str, str]] = {}
+
+
+class Requirement(Value, frozen=True, gc=False):
+    """One expression: key, operator, values."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether labels satisfy the expression.
+
+        Raises:
+          InvalidSelector: the operator is unknown.
+        """
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in (self.values or ())
+            case "NotIn":
+                return value is None or value not in (self.values or ())
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return self._compares(value)
+        raise InvalidSelector(
+            f"unknown operator {self.operator!r}; expected In, NotIn, Exists, DoesNotExist, Gt or Lt"
+        )
+
+    def _compares(self, value: str | None) -> bool:
+        bound = whole_number(self.values[0]) if self.values and len(self.values) == 1 else None
+        number = whole_number(value) if value is not None else None
+        if bound is None or number is None:
+            return False
+        return number > bound if self.operator == "Gt" else number < bound
+
+
+def whole_number(text: str) -> int | None:
+    """Read a whole number as Go's ParseInt does (no blanks, no underscores), or None."""
+    digits = text[1:] if text[:1] in "+-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+class LabelSelector(Value, frozen=True, gc=False):
+    """A selector over labels: all of its labels and all of its expressions."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[Requirement, ...] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """True for `{}`, which matches every object."""
+        return not self.match_labels and not self.match_expressions
+
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
+        """Tell whether an object with these labels is selected."""
+        have = labels or EMPTY_LABELS
+        if self.match_labels and any(have.get(key) != value for key, value in self.match_labels.items()):
+            return False
+        return all(requirement.matches(have) for requirement in self.match_expressions or ())
+
+    def keys(self) -> frozenset[str]:
+        """Name the labels that the selector looks at."""
+        expressions = self.match_expressions or ()
+        return frozenset(self.match_labels or ()) | frozenset(one.key for one in expressions)
+
+
+class NodeSelectorTerm(Value, frozen=True, gc=False):
+    """Expressions over a node's labels and fields, all of which must hold."""
+
+    match_expressions: tuple[Requirement, ...] | None = None
+    match_fields: tuple[Requirement, ...] | None = None
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Tell whether a node is selected; a term without expressions selects nothing."""
+        if not self.match_expressions and not self.match_fields:
+            return False
+        return all(one.matches(labels) for one in self.match_expressions or ()) and all(
+            one.matches({"metadata.name": name}) for one in self.match_fields or ()
+        )
+
+
+class NodeSelector(Value, frozen=True, gc=False):
+    """Terms, one of which must match."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Tell whether a node is selected."""
+        return any(term.matches(labels, name) for term in self.node_selector_terms)

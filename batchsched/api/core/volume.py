@@ -1,0 +1,223 @@
+"""Volumes of pods, and the claims, volumes and classes behind them."""
+
+import msgspec
+
+from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.selector import LabelSelector, NodeSelector
+
+
+class ClaimSource(Value, frozen=True, gc=False):
+    """A pod's use of a PersistentVolumeClaim."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class EphemeralSource(Value, frozen=True, gc=False):
+    """A claim made for the pod, named after pod and volume."""
+
+    volume_claim_template: dict[str, object] | None = None
+
+
+class GCEDisk(Value, frozen=True, gc=False):
+    """A GCE persistent disk."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class EBSDisk(Value, frozen=True, gc=False):
+    """An AWS Elastic Block Store disk."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+    read_only: bool = False
+
+
+class AzureDisk(Value, frozen=True, gc=False):
+    """An Azure disk."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+    kind: str | None = None
+
+
+class NamedDisk(Value, frozen=True, gc=False):
+    """A disk of Cinder or Portworx."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class ShareSource(Value, frozen=True, gc=False):
+    """A share of Azure Files, or a disk of vSphere; scheduling asks only whether it is one."""
+
+
+class ISCSIDisk(Value, frozen=True, gc=False):
+    """An iSCSI disk."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RBDDisk(Value, frozen=True, gc=False):
+    """A Ceph RBD image."""
+
+    monitors: tuple[str, ...] = ()
+    pool: str = "rbd"
+    image: str = ""
+    read_only: bool = False
+
+
+class CSISource(Value, frozen=True, gc=False):
+    """A volume of a CSI driver."""
+
+    driver: str = ""
+    volume_handle: str = ""
+    read_only: bool | None = None
+
+
+class ImageSource(Value, frozen=True, gc=False):
+    """An OCI image as a volume."""
+
+    reference: str = ""
+
+
+class InTreeSource(Value, frozen=True, gc=False):
+    """The kinds of volumes that Kubernetes knew by itself and that CSI drivers stand in for."""
+
+    gce_persistent_disk: GCEDisk | None = None
+    aws_elastic_block_store: EBSDisk | None = None
+    azure_disk: AzureDisk | None = None
+    azure_file: ShareSource | None = None
+    cinder: NamedDisk | None = None
+    portworx_volume: NamedDisk | None = None
+    vsphere_volume: ShareSource | None = None
+
+    @property
+    def in_tree(self) -> bool:
+        """True for a volume of one of these kinds."""
+        return bool(
+            self.gce_persistent_disk
+            or self.aws_elastic_block_store
+            or self.azure_disk
+            or self.azure_file
+            or self.cinder
+            or self.portworx_volume
+            or self.vsphere_volume
+        )
+
+
+class Volume(InTreeSource, frozen=True, gc=False):
+    """One volume of a pod; kinds that scheduling does not look at are left out."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+    iscsi: ISCSIDisk | None = None
+    rbd: RBDDisk | None = None
+    csi: CSISource | None = None
+    image: ImageSource | None = None
+
+    @property
+    def restricted(self) -> bool:
+        """True for a disk that is mounted by its own name and that pods of one node cannot always share."""
+        return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
+
+    @property
+    def attachable(self) -> bool:
+        """True for a volume that may count against what a node can attach: of a claim, or of a migrated kind."""
+        return bool(self.persistent_volume_claim or self.ephemeral) or self.in_tree
+
+
+class ResourceRequests(Value, frozen=True, gc=False):
+    """Requested amounts by resource."""
+
+    requests: dict[str, str | int | float] | None = None
+
+
+class ClaimSpec(Value, frozen=True, gc=False):
+    """What a claim asks for."""
+
+    access_modes: tuple[str, ...] | None = None
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    resources: ResourceRequests | None = None
+    selector: LabelSelector | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class ClaimStatus(Value, frozen=True, gc=False):
+    """What became of a claim."""
+
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Value, frozen=True, gc=False):
+    """A claim on storage."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class ObjectReference(Value, frozen=True, gc=False):
+    """A reference to another object."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeNodeAffinity(Value, frozen=True, gc=False):
+    """The nodes from which a volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(InTreeSource, frozen=True, gc=False):
+    """A piece of storage."""
+
+    capacity: dict[str, str | int | float] | None = None
+    access_modes: tuple[str, ...] | None = None
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSISource | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class PersistentVolumeStatus(Value, frozen=True, gc=False):
+    """What became of a volume."""
+
+    phase: str = ""
+
+
+class PersistentVolume(Value, frozen=True, gc=False):
+    """A volume of the cluster."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologyRequirement(Value, frozen=True, gc=False):
+    """A node label, and the values of which it must have one."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Value, frozen=True, gc=False):
+    """Node labels all of which must match; without any it matches no node."""
+
+    match_label_expressions: tuple[TopologyRequirement, ...] = ()
+
+
+class StorageClass(Value, frozen=True, gc=False):
+    """How claims of a class are provisioned."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] | None = None

@@ -1,0 +1,158 @@
+"""The base of the custom resources: pydantic models that name what they refuse."""
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from batchsched.api.core.quantity import MILLI, base_units
+from batchsched.errors import InvalidQuantity
+
+LARGEST_INT32 = 2**31 - 1
+"""The largest number that Kubernetes' own fields of this kind hold; seconds, too, stay inside the calendar."""
+LONGEST_NAME: Final = 253
+LONGEST_LABEL: Final = 63
+"""Characters of a label's value: whatever pods name in a label has no more."""
+MOST_RESOURCES: Final = 15
+"""In one field: the API server bounds what its rules may cost, and they look at each."""
+GROUP = "scheduling.batchsched.dev"
+API_VERSION = f"{GROUP}/v1alpha1"
+
+
+class Part(BaseModel):
+    """A part of a custom resource: frozen, camelCase outside, unknown fields refused by name."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class Condition(Part):
+    """One thing that is true of an object, or is not, since when and why."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: str = Field(max_length=316)
+    status: Literal["True", "False", "Unknown"]
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+Conditions = Annotated[
+    tuple[Condition, ...],
+    Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+]
+
+
+def rule(expression: str, message: str, place: str = "") -> dict[str, str]:
+    """Return a rule that the API server checks.
+
+    Args:
+      expression: in CEL, true of what is allowed.
+      message: what is wrong otherwise.
+      place: the field that is to be changed, such as `.minMember`.
+    """
+    return {"rule": expression, "message": message, **({"fieldPath": place} if place else {})}
+
+
+def rules(*each: dict[str, str]) -> dict[str, Any]:
+    """Return what a model tells of itself besides its fields: the rules that the API server checks."""
+    return {"x-kubernetes-validations": list(each)}
+
+
+def in_cel(amount: str) -> str:
+    """Return an amount that may be a number or a text as a quantity in CEL.
+
+    Not `quantity(string(…))`: the API server prices every conversion as that of the longest text there may be.
+    """
+    return f"(type({amount}) == int ? quantity('0').add(int({amount})) : quantity({amount}))"
+
+
+class CustomMeta(BaseModel):
+    """Metadata of a custom resource; what scheduling does not read is passed over."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+    )
+
+    name: str = Field(min_length=1, max_length=253)
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    generation: int = 0
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, float):
+        raise ValueError(f"expected a whole number, or a text such as '{value}', found {value}")
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _usable(amounts: dict[str, str]) -> dict[str, str]:
+    for resource, text in amounts.items():
+        try:
+            amount = base_units(resource, text)
+        except InvalidQuantity as error:
+            raise ValueError(f"{resource}: {error.message}") from error
+        if text.startswith("-"):
+            raise ValueError(f"{resource}: {text!r} is negative; expected 0 or more")
+        if not _IN_RANGE.fullmatch(text) or (resource == "cpu" and amount > MOST_CPU * MILLI):
+            raise ValueError(f"{resource}: {text!r} is more than any cluster has")
+    return amounts
+
+
+MOST_CPU: Final = 10**15
+_LARGEST: Final = 10**18 - 1
+_DIGITS: Final = {"k": 15, "M": 12, "G": 9, "T": 6, "P": 3}
+"""Digits before the point that fit in 63 bits, by suffix."""
+_PATTERN: Final = (
+    r"^\+?([0-9]{1,18}(\.[0-9]*)?|\.[0-9]+)[num]?$|"
+    + "|".join(
+        rf"^\+?([0-9]{{1,{digits}}}(\.[0-9]*)?|\.[0-9]+){suffix}i?$"
+        for suffix, digits in {**_DIGITS, "E": 0}.items()
+        if digits
+    ).replace("ki?", "(k|Ki)")
+    + r"|^\+?([0-7](\.[0-9]*)?|\.[0-9]+)Ei?$"
+    + r"|^\+?([0-9]{1,3}(\.[0-9]*)?|\.[0-9]+)[eE](-[0-9]{1,3}|\+?(0?[0-9]|1[0-5]))$"
+)
+_IN_RANGE: Final = re.compile(_PATTERN, re.ASCII)
+_QUANTITY: Final = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "pattern": _PATTERN,
+    "minimum": 0,
+    "maximum": _LARGEST,
+}
+Quantity = Annotated[str, BeforeValidator(_as_text), WithJsonSchema(_QUANTITY)]
+Resources = Annotated[
+    dict[str, Quantity],
+    Field(
+        max_length=MOST_RESOURCES,
+        json_schema_extra=rules(
+            rule(
+                f"self.all(r, r != 'cpu' || {in_cel('self[r]')}.compareTo(quantity('{MOST_CPU}')) <= 0)",
+                "more CPUs than any cluster has",
+                ".cpu",
+            )
+        ),
+    ),
+    AfterValidator(_usable),
+]
+"""Amounts by resource, as Kubernetes quantities that are not negative."""
+Amounts = dict[str, Annotated[str, BeforeValidator(_as_text)]]
+"""Amounts by resource as the controller writes them."""
+
+
+def in_base_units(resources: dict[str, str] | None) -> dict[str, int]:
+    """Return amounts in base units; nothing for None."""
+    return {resource: base_units(resource, text) for resource, text in (resources or {}).items()}

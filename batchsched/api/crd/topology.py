@@ -1,0 +1,61 @@
+"""Topology: how nodes lie in racks, blocks and zones, from the widest level to the narrowest."""
+
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from batchsched.api.crd.base import LONGEST_NAME, CustomMeta, Part, rule, rules
+
+MOST_LEVELS = 16
+
+
+class TopologyLevel(Part):
+    """A level and the node label whose value names the domain."""
+
+    name: str = Field(min_length=1, max_length=LONGEST_NAME)
+    """What PodGroups call the level."""
+    node_label: str = Field(min_length=1, max_length=2 * LONGEST_NAME)
+    """The label of nodes whose value names the domain."""
+
+
+class TopologySpec(Part):
+    """The levels, widest first."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.levels == oldSelf.levels",
+                "levels cannot change: gangs were placed by them; make another Topology",
+                ".levels",
+            )
+        )
+    )
+
+    levels: tuple[TopologyLevel, ...] = Field(
+        min_length=1,
+        max_length=MOST_LEVELS,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    """From the widest to the narrowest. They do not change: gangs were placed by them."""
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        names = [level.name for level in self.levels]
+        if len(set(names)) != len(names):
+            raise ValueError("levels: two of them have one name; each needs a name of its own")
+        return self
+
+
+class Topology(Part):
+    """A named hierarchy of node labels."""
+
+    api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = "scheduling.batchsched.dev/v1alpha1"
+    kind: Literal["Topology"] = "Topology"
+    metadata: CustomMeta
+    spec: TopologySpec
+    status: dict[str, object] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name, unique in the cluster."""
+        return self.metadata.name

@@ -1,0 +1,90 @@
+"""The kinds that are read, and where each goes in a Snapshot."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from pydantic import BaseModel
+
+from batchsched.api.core.cluster_objects import (
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+from batchsched.api.core.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.crd.base import API_VERSION, GROUP, CustomMeta
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.queue import Queue
+from batchsched.api.crd.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object.
+
+    Args:
+      name: the kind as manifests state it.
+      api_version: the version that is written.
+      type: what it decodes to.
+      field: the field of Snapshot that holds it.
+      namespaced: whether its name is unique in a namespace only.
+    """
+
+    name: str
+    api_version: str
+    type: type[msgspec.Struct] | type[BaseModel]
+    field: str
+    namespaced: bool = False
+
+    @property
+    def group(self) -> str:
+        """The API group, an empty text for the core's."""
+        return group_of(self.api_version)
+
+    def key(self, metadata: ObjectMeta | CustomMeta) -> str:
+        """Return the name of an object of this kind: `namespace/name`, or the name alone."""
+        return f"{metadata.namespace or 'default'}/{metadata.name}" if self.namespaced else metadata.name
+
+
+def group_of(api_version: str) -> str:
+    """Return the group of an apiVersion: `apps/v1` is of `apps`, `v1` of the core, whose name is empty."""
+    return api_version.rpartition("/")[0]
+
+
+ALL: Final = (
+    Kind("Node", "v1", Node, "nodes"),
+    Kind("Namespace", "v1", Namespace, "namespaces"),
+    Kind("PriorityClass", "scheduling.k8s.io/v1", PriorityClass, "priority_classes"),
+    Kind("Topology", API_VERSION, Topology, "topologies"),
+    Kind("Queue", API_VERSION, Queue, "queues"),
+    Kind("PodGroup", API_VERSION, PodGroup, "pod_groups", namespaced=True),
+    Kind("StorageClass", "storage.k8s.io/v1", StorageClass, "storage_classes"),
+    Kind("PersistentVolume", "v1", PersistentVolume, "persistent_volumes"),
+    Kind("PersistentVolumeClaim", "v1", PersistentVolumeClaim, "persistent_volume_claims", namespaced=True),
+    Kind("CSINode", "storage.k8s.io/v1", CSINode, "csi_nodes"),
+    Kind("CSIDriver", "storage.k8s.io/v1", CSIDriver, "csi_drivers"),
+    Kind(
+        "CSIStorageCapacity",
+        "storage.k8s.io/v1",
+        CSIStorageCapacity,
+        "csi_storage_capacities",
+        namespaced=True,
+    ),
+    Kind("VolumeAttachment", "storage.k8s.io/v1", VolumeAttachment, "volume_attachments"),
+    Kind("Service", "v1", Service, "services", namespaced=True),
+    Kind("ReplicationController", "v1", ReplicationController, "replication_controllers", namespaced=True),
+    Kind("ReplicaSet", "apps/v1", ReplicaSet, "replica_sets", namespaced=True),
+    Kind("StatefulSet", "apps/v1", StatefulSet, "stateful_sets", namespaced=True),
+    Kind("PodDisruptionBudget", "policy/v1", PodDisruptionBudget, "pod_disruption_budgets", namespaced=True),
+    Kind("Pod", "v1", Pod, "pods", namespaced=True),
+)
+BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in ALL}
+OURS: Final = GROUP

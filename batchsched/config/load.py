@@ -1,0 +1,96 @@
+"""Reading the configuration file: YAML or JSON, every mistake named by file and field."""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from batchsched.api.crd.validation import complaints
+from batchsched.config.kube_scheduler import KUBE_API_VERSION, KUBE_KIND, KubeSchedulerConfiguration
+from batchsched.config.schema import CONFIG_KIND, BatchSchedulerConfiguration
+from batchsched.errors import InvalidInput
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def load(source: Path | str) -> BatchSchedulerConfiguration:
+    """Read a configuration, whatever is said about it.
+
+    Raises:
+      InvalidInput: as `load_with_warnings`.
+    """
+    return load_with_warnings(source)[0]
+
+
+def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration, tuple[str, ...]]:
+    """Read a configuration from a file (a `Path`) or from text: ours, or one of kube-scheduler.
+
+    Args:
+      source: the file, or YAML or JSON text. An empty one is the default configuration.
+
+    Returns:
+      The configuration, and what in it has no effect, field by field.
+
+    Raises:
+      InvalidInput: the file cannot be read, is not YAML, or a field in it is unknown or out of range.
+    """
+    file = str(source) if isinstance(source, Path) else ""
+    content = parsed(text_of(source) if isinstance(source, Path) else source, file)
+    if content is None:
+        return BatchSchedulerConfiguration(), ()
+    if not isinstance(content, dict):
+        raise InvalidInput(f"expected a mapping with kind: {CONFIG_KIND} or {KUBE_KIND}", file=file)
+    if _of_kube_scheduler(content):
+        stated = _validated(content, KubeSchedulerConfiguration, file)
+        place = f"{file}: " if file else ""
+        return stated.ours(), tuple(f"{place}{line}" for line in stated.warnings())
+    return _validated(content, BatchSchedulerConfiguration, file), ()
+
+
+def _of_kube_scheduler(content: dict[Any, Any]) -> bool:
+    group = str(content.get("apiVersion", "")).partition("/")[0]
+    return content.get("kind") == KUBE_KIND or group == KUBE_API_VERSION.partition("/")[0]
+
+
+def _validated(content: dict[Any, Any], model: type[M], file: str) -> M:
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        kind = model.__name__
+        first, *others = complaints(error, model)
+        more = "".join(f"\n{file or kind}: {other.field}: {other.message}" for other in others)
+        raise InvalidInput(
+            first.message + more, file=file, object="" if file else kind, field=first.field
+        ) from error
+
+
+def text_of(file: Path) -> str:
+    """Read a file of YAML or JSON.
+
+    Raises:
+      InvalidInput: it cannot be read, or is not text.
+    """
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput("is not text; expected YAML or JSON", file=str(file)) from error
+    except OSError as error:
+        raise InvalidInput(f"cannot be read: {error.strerror}", file=str(file)) from error
+
+
+def parsed(text: str, file: str) -> Any:
+    """Read one document of YAML or JSON.
+
+    Raises:
+      InvalidInput: it is none, with the line.
+    """
+    try:
+        return yaml.load(text, Loader=yaml.CSafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}: " if mark else ""
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise InvalidInput(f"{line}is not YAML: {problem}", file=file) from error
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"is not YAML: {error}", file=file) from error

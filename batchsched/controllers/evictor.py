@@ -1,0 +1,133 @@
+"""What a decision says of pods that run, carried out: room is kept for whoever needs it, and victims are evicted."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Decision, Eviction
+from batchsched.errors import BatchschedError
+from batchsched.kube import resources
+from batchsched.kube.writer import Writer
+from batchsched.ports.clock import Clock
+from batchsched.runner.profile_scheduler import Planner
+from batchsched.state.cluster_state import PODS, Cache
+
+_LOG: Final = logging.getLogger(__name__)
+AGAIN: Final = 10.0
+"""Seconds after which the preemptor of a victim that could not be evicted is decided on again."""
+Evicted = Callable[[Pod, str, str], None]
+"""Hears of each pod that was evicted: why, in a word and in a sentence."""
+
+
+def silent(pod: Pod, reason: str, message: str) -> None:
+    """Tell nobody."""
+
+
+class Disruptions:
+    """Writes nominations, then evicts.
+
+    Args:
+      cache: knows the pods.
+      writer: writes.
+      clock: waits.
+      seen: takes in the pods as the API server wrote them, so that the next session knows who is nominated.
+      changed: is called when somebody is to be decided on again.
+      told: hears of each pod that was evicted.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        writer: Writer,
+        clock: Clock,
+        seen: Callable[[bytes], None],
+        changed: Callable[[], None],
+        told: Evicted = silent,
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._clock = clock
+        self._seen = seen
+        self._changed = changed
+        self._told = told
+        self._running: set[asyncio.Task[None]] = set()
+        self._nominated: dict[str, set[str]] = {}
+        """By scheduler name, the pods that its last decision nominated."""
+        self._leaving: set[str] = set()
+        """Uids of the pods whose eviction has been asked for."""
+
+    def heard(self, planner: Planner, decision: Decision, took: float) -> None:
+        """Begin to carry out a decision; a `loop.Heard`."""
+        wanted = self._wanted(planner, decision)
+        evictions = [one for one in decision.evictions if self._victim(one) is not None]
+        if wanted or evictions:
+            task = asyncio.create_task(self._carry_out(planner, wanted, evictions))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def drain(self) -> None:
+        """Wait until everything that began has ended."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def _wanted(self, planner: Planner, decision: Decision) -> list[tuple[Pod, str]]:
+        """Return the pods whose nomination changes, and the node, "" for none."""
+        held = {one.pod for gang in planner.held for one in gang.pods}
+        nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
+        found = []
+        for key, node in nodes.items():
+            pod = self._waiting(key)
+            if pod is not None and key not in held and pod.status.nominated_node_name != node:
+                found.append((pod, node))
+        name = planner.profile.scheduler_name
+        before = self._nominated.get(name, set())
+        self._nominated[name] = nodes.keys() - held
+        for key in before - nodes.keys():
+            pod = self._waiting(key)
+            if pod is not None and pod.status.nominated_node_name:
+                found.append((pod, ""))
+        return found
+
+    def _waiting(self, key: str) -> Pod | None:
+        pod: Pod | None = self._cache.get(PODS, key)
+        return None if pod is None or pod.node else pod
+
+    def _victim(self, eviction: Eviction) -> Pod | None:
+        """Return the pod that is to leave; None where it leaves already."""
+        pod: Pod | None = self._cache.get(PODS, f"{eviction.namespace}/{eviction.pod}")
+        gone = pod is None or pod.terminating or pod.metadata.uid in self._leaving
+        return None if gone else pod
+
+    async def _carry_out(
+        self, planner: Planner, wanted: list[tuple[Pod, str]], evictions: list[Eviction]
+    ) -> None:
+        # First the nominations: from the moment the room is there it is kept.
+        await asyncio.gather(*(self._nominate(pod, node) for pod, node in wanted))
+        done = await asyncio.gather(*(self._evict(one) for one in evictions))
+        if not all(done):
+            await self._clock.sleep(AGAIN)
+            planner.queue.activate([pod.key for pod, _ in wanted], self._clock.now())
+            self._changed()
+
+    async def _nominate(self, pod: Pod, node: str) -> None:
+        change = {"status": {"nominatedNodeName": node or None}}
+        try:
+            self._seen(await self._writer.patch(resources.PODS, pod.namespace, pod.name, change, "status"))
+        except BatchschedError as error:  # the next session decides anew
+            _LOG.warning("%s is not nominated for %s: %s", pod.key, node or "no node", error)
+
+    async def _evict(self, eviction: Eviction) -> bool:
+        pod = self._victim(eviction)
+        if pod is None:
+            return True
+        self._leaving.add(pod.metadata.uid)
+        try:
+            await self._writer.evict(pod)
+        except BatchschedError as error:
+            self._leaving.discard(pod.metadata.uid)
+            _LOG.warning("%s is not evicted for %s: %s", pod.key, eviction.for_, error)
+            return False
+        self._told(pod, eviction.reason, f"{eviction.reason} by {eviction.for_} on node {pod.node}")
+        return True

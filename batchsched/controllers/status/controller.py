@@ -1,0 +1,312 @@
+"""The status controller: brings the status of PodGroups and Queues, and the conditions of pods, to where it is to be.
+
+What changed is noted; twice a second, when nobody is being bound, a part of it is written, gangs before pods. What has
+not changed is not.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.base import API_VERSION
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, is_foreign, source_of
+from batchsched.api.gang_identity import SINGLE_POD_PREFIX, identity_of, key_of
+from batchsched.config.schema import Profile
+from batchsched.controllers.status import desired_status as status
+from batchsched.controllers.status.event_recorder import Fact, Recorder, reference
+from batchsched.controllers.status.observed import Observed
+from batchsched.controllers.status.queue_positions import holdings, positions
+from batchsched.controllers.status.refusal_history import Verdicts
+from batchsched.controllers.status.tally import QUEUES, Standing, Tally
+from batchsched.controllers.status.write_throttle import Courtesy
+from batchsched.errors import ApiError, BatchschedError, Unreachable
+from batchsched.kube import resources
+from batchsched.kube.connection import MERGE_PATCH
+from batchsched.kube.resources import Resource
+from batchsched.kube.writer import Writer
+from batchsched.ports.clock import Clock
+from batchsched.state.cluster_state import PODS
+from batchsched.state.feed import GROUPS
+
+_LOG: Final = logging.getLogger(__name__)
+PERIOD: Final = 0.5
+AT_ONCE: Final = 8
+MOST: Final = 100
+"""Objects that are written in one period."""
+LOOKED_AT: Final = 5_000
+"""Objects that are looked at in one period."""
+OVERVIEW: Final = 5.0
+"""Seconds between two looks at who stands where: each that starts moves all behind it."""
+POD_GROUPS: Final = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
+OUR_QUEUES: Final = Resource(API_VERSION, "queues", "Queue", namespaced=False)
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+Wish = tuple[str, str]
+"""A field of Snapshot and a key there: an object to look at."""
+Place = tuple[Wish, str]
+"""The same with a uid: another object of its name is not meant."""
+
+
+class StatusController:
+    """Writes status.
+
+    Args:
+      cache: what is known of the cluster.
+      verdicts: what sessions said.
+      writer: sends.
+      recorder: is told of gangs that were scheduled.
+      courtesy: says when.
+      clock: tells time.
+      profile: the first one.
+    """
+
+    def __init__(  # noqa: PLR0913 - the one place where all that a status is made of comes together
+        self,
+        cache: Observed,
+        verdicts: Verdicts,
+        writer: Writer,
+        recorder: Recorder,
+        courtesy: Courtesy,
+        clock: Clock,
+        profile: Profile | None = None,
+    ) -> None:
+        self.profile = profile or Profile()
+        """How sessions schedule, as of now."""
+        self._cache = cache
+        self._verdicts = verdicts
+        self._writer = writer
+        self._recorder = recorder
+        self._courtesy = courtesy
+        self._clock = clock
+        self._tally = Tally(cache)
+        self._turn = asyncio.Lock()
+        self._wishes: dict[Wish, None] = {}
+        self._pods: dict[Wish, None] = {}
+        self._written: dict[Place, Any] = {}
+        self._held: Mapping[str, status.Held] = {}
+        self._positions: dict[str, int] = {}
+        self._overview_at = float("-inf")
+        self._overview_of = -1
+
+    def wish(self, keys: Iterable[str]) -> None:
+        """Look again at gangs, and at their pods where they are refused: something else is to be said of them."""
+        for key in keys:
+            if self._cache.get(GROUPS, key) is not None:
+                self._wishes[GROUPS, key] = None
+            if self._verdicts.get(key).message:
+                self._pods.update(dict.fromkeys((PODS, pod) for pod in self.waiting(key)))
+
+    def waiting(self, key: str) -> list[str]:
+        """Return the pods of a gang that waited when we looked last."""
+        found = (self._tally.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
+        return [pod for standing in found if standing is not None for pod in standing.waiting]
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._clock.sleep(PERIOD)
+            await self._courtesy.turn()
+            await self.turn()
+
+    async def drain(self) -> None:
+        """Write what is left to say of gangs and queues; whoever leads next says why pods wait."""
+        while True:
+            self._pods.clear()
+            await self.turn()
+            if not self._wishes:
+                return
+
+    def complete(self, identity: str) -> bool:
+        """Tell whether a gang had its minimum when we looked last."""
+        standing = self._tally.gangs.get(identity)
+        return standing is not None and bool(standing.placed) and not standing.pending
+
+    async def turn(self) -> None:
+        """Look at what changed, and write a part of it."""
+        async with self._turn:
+            self._look()
+            slots = asyncio.Semaphore(AT_ONCE)
+
+            async def one(change: "Change") -> None:
+                async with slots:
+                    await self._send(change)
+
+            await asyncio.gather(*(one(change) for change in self._some()))
+
+    def _look(self) -> None:
+        touched = self._tally.sync() | self._cache.changed
+        self._cache.changed = set()
+        self.wish({key_of(key) for key in touched})
+        monotonic = self._clock.monotonic()
+        if monotonic - self._overview_at >= OVERVIEW and self._overview_of != self._cache.generation:
+            self._overview_at, self._overview_of = monotonic, self._cache.generation
+            self._stand_in_line()
+            self._held = holdings(self._tally, self.profile.queue_policy)
+            self._wishes.update(dict.fromkeys((QUEUES, name) for name in self._held))
+            self._prune()
+
+    def _stand_in_line(self) -> None:
+        before = self._positions
+        self._positions = positions(self._tally, self._cache, self.profile, self._clock.now())
+        self.wish(key for key, position in self._positions.items() if before.get(key) != position)
+
+    def _prune(self) -> None:
+        """Forget what was said of objects that are gone."""
+        gone = [place for place in self._written if _uid(self._cache.get(*place[0])) != place[1]]
+        for place in gone:
+            del self._written[place]
+        for key in self._verdicts.known():
+            if key not in self._tally.gangs and SINGLE_POD_PREFIX + key not in self._tally.gangs:
+                self._verdicts.forget(key)
+
+    def _some(self) -> list["Change"]:
+        """Return a part of what is to be written, gangs and queues before pods."""
+        now = self._clock.now()
+        found: list[Change] = []
+        for wishes in (self._wishes, self._pods):
+            for wish in list(wishes)[:LOOKED_AT]:
+                if len(found) >= MOST:
+                    break
+                del wishes[wish]
+                change = self._wanted(wish, now)
+                if change is not None:
+                    found.append(change)
+        return found
+
+    def _wanted(self, wish: Wish, now: float) -> "Change | None":
+        """Return what is to be written, None when it is there already."""
+        field, key = wish
+        found = self._cache.get(field, key)
+        if found is None:
+            return None
+        place = (wish, _uid(found))
+        if field == PODS:
+            return self._pod(place, found, now)
+        there = self._written.get(place)
+        if there is None:
+            there = self._cache.status(field, key, found.metadata.uid)
+        before = there.get("conditions", ())
+        if field == QUEUES:
+            held = self._held.get(key) or status.Held({})
+            return _change(place, OUR_QUEUES, there, status.of_queue(found, held, before, now))
+        if is_foreign(found):
+            return self._upstream(place, found, before, now)
+        if not found.metadata.uid:  # it is not in the API yet
+            return None
+        verdict = self._verdicts.get(key)
+        wanted = status.of_group(found, self._numbers(key), verdict, before, now)
+        return _change(place, POD_GROUPS, there, wanted)
+
+    def _upstream(
+        self, place: Place, found: PodGroup, before: status.Conditions, now: float
+    ) -> "Change | None":
+        """Return what is to be written of a PodGroup of Kubernetes itself; those of others have controllers."""
+        version, _ = source_of(found)
+        kind = UPSTREAM_CONDITIONS.get(version)
+        if kind is None:
+            return None
+        key = place[0][1]
+        wanted = status.of_upstream(found, kind, self._numbers(key), self._verdicts.get(key), before, now)
+        where = Resource(version, "podgroups", "PodGroup", namespaced=True)
+        return None if wanted is None else Change(place, where, {"conditions": [wanted]}, None)
+
+    def _numbers(self, key: str) -> status.Numbers:
+        standing = self._tally.gangs.get(key) or Standing()
+        good, bad = self._cache.ends(key)
+        placed = len(standing.placed)
+        return status.Numbers(
+            waiting=len(standing.waiting),
+            placed=placed,
+            bound=placed - sum(self._cache.is_assumed(pod) for pod in standing.placed),
+            running=standing.running,
+            succeeded=good,
+            failed=bad,
+            position=self._positions.get(key),
+        )
+
+    def _pod(self, place: Place, pod: Pod, now: float) -> "Change | None":
+        message = self._verdicts.get(identity_of(pod).removeprefix(SINGLE_POD_PREFIX)).message
+        if not message or pod.node or pod.terminating or self._written.get(place) == message:
+            return None
+        if pod.spec.scheduling_gates:  # the API server says so itself, in this condition
+            return None
+        return Change(place, resources.PODS, status.of_pod(pod, message, now), None, message)
+
+    async def _send(self, change: "Change") -> None:
+        wish, uid = change.place
+        field, key = wish
+        namespace, _, name = key.rpartition("/")
+        ours = change.resource.api_version == API_VERSION
+        kind = MERGE_PATCH if ours else STRATEGIC  # which leaves the conditions of others
+        body = {"status": change.wanted}
+        if field == GROUPS and not ours:  # of this one object, and no other of its name
+            body["metadata"] = {"uid": uid}
+        path = change.resource.path(namespace, name, "status")
+        try:
+            await self._writer.send("PATCH", path, msgspec.json.encode(body), kind)
+        except ApiError as error:
+            if error.status not in (404, 409):  # else it is gone, or another one of its name
+                _LOG.warning("the status of %s is not written: %s", key, error)
+        except Unreachable as error:
+            _LOG.warning("the status of %s is not written yet: %s", key, error)
+            (self._pods if field == PODS else self._wishes)[wish] = None
+            await self._clock.sleep(PERIOD)
+        except BatchschedError:  # we do not lead any more
+            return
+        else:
+            self._written[change.place] = change.message or change.wanted
+            if field == GROUPS:
+                self._tell(change)
+
+    def _tell(self, change: "Change") -> None:
+        """Report that a gang was scheduled, once."""
+        now, before = _said(change.wanted), _said(change.there)
+        if now.get("status") == "True" and before.get("status") != "True":
+            (_, key), uid = change.place
+            namespace, _, name = key.partition("/")
+            about = reference(POD_GROUPS, namespace, name, uid)
+            self._recorder.once(Fact(about, "GangScheduled", "Scheduling", now["message"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A status that is to be written.
+
+    Args:
+      place: the object, and which of its name it is.
+      resource: where it lives.
+      wanted, there: what its status is to be, and was.
+      message: of a pod's condition, by which it is known again.
+    """
+
+    place: Place
+    resource: Resource
+    wanted: Any
+    there: Any
+    message: str = ""
+
+
+def _change(place: Place, resource: Resource, there: Any, wanted: Any) -> Change | None:
+    return None if _plain(there) == _plain(wanted) else Change(place, resource, wanted, there)
+
+
+def _said(there: Any) -> Any:
+    conditions = (there or {}).get("conditions", ())
+    return next((one for one in conditions if one["type"] == status.SCHEDULED), {})
+
+
+def _plain(there: Any) -> Any:
+    """Return a status without what is not stated."""
+    return {name: value for name, value in there.items() if value is not None}
+
+
+def _uid(found: Any) -> str:
+    if found is None:
+        return ""
+    uid: str = found.metadata.uid
+    return source_of(found)[1] if isinstance(found, PodGroup) and is_foreign(found) else uid

@@ -1,0 +1,255 @@
+"""Events: written after the binds, repeats as one series, none lost when we leave in good order.
+
+An Event costs the API server as much as a bind. So they wait in a queue while pods are being bound, a few are written
+at once, and when the queue is full they are dropped, and counted.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.controllers.status.write_throttle import Courtesy
+from batchsched.errors import ApiError, BatchschedError, Unreachable
+from batchsched.kube.resources import EVENTS, Resource
+from batchsched.kube.writer import Writer
+from batchsched.ports.clock import Clock
+
+_LOG: Final = logging.getLogger(__name__)
+MOST: Final = 50_000
+"""Events that may wait."""
+AT_ONCE: Final = 8
+REFRESH: Final = 30.0
+"""Seconds between two writes of one series."""
+ENDS: Final = 360.0
+"""Seconds without a repeat after which a series has ended, as with kube-scheduler."""
+_TRIES: Final = 3
+_LONGEST_NOTE: Final = 1024
+_LONGEST_NAME: Final = 220
+_THERE: Final = 409
+_GONE: Final = 404
+
+
+class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """An object, as Events name it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str = ""
+    namespace: str = ""
+
+
+def reference(resource: Resource, namespace: str, name: str, uid: str) -> Reference:
+    """Name an object."""
+    return Reference(resource.api_version, resource.kind, name, uid, namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What an Event says.
+
+    Args:
+      about: the object.
+      reason: in one word.
+      action: what was being done.
+      note: a sentence.
+      warning: whether it is one.
+    """
+
+    about: Reference
+    reason: str
+    action: str
+    note: str
+    warning: bool = False
+
+
+@dataclass(slots=True)
+class _Series:
+    """An Event and its repeats; told: how many of them the API server knows."""
+
+    name: str
+    namespace: str
+    fact: Fact
+    first: float
+    last: float
+    count: int = 1
+    told: int = 0
+    written: float = 0.0
+    waits: bool = field(default=True)
+
+
+class Recorder:
+    """Writes Events.
+
+    Args:
+      writer: sends.
+      clock: tells time.
+      courtesy: says when.
+      controller: the name under which we report.
+      instance: which of us it is.
+    """
+
+    def __init__(
+        self, writer: Writer, clock: Clock, courtesy: Courtesy, controller: str, instance: str = ""
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._courtesy = courtesy
+        self._source = {
+            "reportingController": controller,
+            "reportingInstance": (instance or controller)[:128],
+        }
+        self._queue: deque[_Series] = deque()
+        self._series: dict[tuple[Reference, str, str], _Series] = {}
+        self._wake = asyncio.Event()
+        self._writing = 0
+        self._number = 0
+        self.written = 0
+        """Events that were written, repeats included."""
+        self.dropped = 0
+        """Events that never will be: the queue was full, or the API server did not take them."""
+
+    def once(self, fact: Fact) -> None:
+        """Report what does not repeat."""
+        self._put(self._begun(fact))
+
+    def note(self, fact: Fact) -> None:
+        """Report something, or one more time of it."""
+        key = (fact.about, fact.reason, fact.note)
+        known = self._series.get(key)
+        if known is None:
+            known = self._begun(fact)
+            if self._put(known):
+                self._series[key] = known
+            return
+        known.count += 1
+        known.last = self._clock.now()
+
+    @property
+    def waiting(self) -> int:
+        """Events that are to be written."""
+        return len(self._queue) + self._writing
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(AT_ONCE):
+                tasks.create_task(self._write_all(), name=f"events-{number}")
+            tasks.create_task(self._refresh(), name="events-series")
+
+    async def drain(self) -> None:
+        """Wait until everything is written, the repeats of every series too; `run` goes on meanwhile."""
+        self._repeat(self._clock.now(), after=0.0)
+        while self.waiting:
+            await self._clock.sleep(0.01)
+
+    def _begun(self, fact: Fact) -> _Series:
+        now = self._clock.now()
+        self._number += 1
+        name = f"{fact.about.name[:_LONGEST_NAME]}.{int(now * 1e6):x}{self._number & 0xFFFFF:05x}"
+        # What belongs to no namespace is reported in `default`, as everywhere in Kubernetes.
+        return _Series(name, fact.about.namespace or "default", fact, now, now)
+
+    def _put(self, one: _Series) -> bool:
+        if len(self._queue) >= MOST:
+            self.dropped += 1
+            return False
+        one.waits = True
+        self._queue.append(one)
+        self._wake.set()
+        return True
+
+    async def _refresh(self) -> None:
+        while True:
+            await self._clock.sleep(REFRESH / 2)
+            now = self._clock.now()
+            self._repeat(now, after=REFRESH)
+            for key in [key for key, one in self._series.items() if now - one.last > ENDS and not one.waits]:
+                del self._series[key]
+
+    def _repeat(self, now: float, after: float) -> None:
+        """Queue the series whose repeats nobody knows of yet."""
+        for one in self._series.values():
+            if one.count > one.told and not one.waits and now - one.written >= after:
+                self._put(one)
+
+    async def _write_all(self) -> None:
+        while True:
+            while not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+            self._writing += 1
+            one = self._queue.popleft()
+            try:
+                await self._courtesy.turn()
+                await self._write(one)
+            finally:
+                self._writing -= 1
+
+    async def _write(self, one: _Series) -> None:
+        for _ in range(_TRIES):
+            count = one.count
+            one.waits = False
+            try:
+                if one.told:
+                    change = {"series": _repeats(one)}
+                    await self._writer.patch(EVENTS, one.namespace, one.name, change)
+                else:
+                    await self._writer.create(EVENTS, one.namespace, self._body(one))
+            except ApiError as error:
+                if error.status == _GONE and one.told:  # it was kept for an hour, and we went on
+                    one.told = 0
+                    continue
+                if error.status != _THERE:
+                    return self._drop(one, error)
+            except Unreachable:
+                await self._clock.sleep(1.0)
+                continue
+            except BatchschedError as error:  # we do not lead any more
+                return self._drop(one, error)
+            one.told, one.written = count, self._clock.now()
+            self.written += 1
+            return None
+        return self._drop(one, None)
+
+    def _drop(self, one: _Series, error: BatchschedError | None) -> None:
+        _LOG.debug("Event %s of %s is dropped: %s", one.fact.reason, one.fact.about.name, error)
+        one.told = one.count  # its repeats neither
+        self.dropped += 1
+
+    def _body(self, one: _Series) -> dict[str, Any]:
+        fact = one.fact
+        body = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": one.name, "namespace": one.namespace},
+            "eventTime": micro(one.first),
+            **self._source,
+            "action": fact.action,
+            "reason": fact.reason,
+            "regarding": fact.about,
+            "note": _cut(fact.note),
+            "type": "Warning" if fact.warning else "Normal",
+        }
+        return body if one.count == 1 else {**body, "series": _repeats(one)}
+
+
+def _repeats(one: _Series) -> dict[str, Any]:
+    return {"count": max(2, one.count), "lastObservedTime": micro(one.last)}
+
+
+def micro(moment: float) -> str:
+    """Write seconds since 1970 as Kubernetes' MicroTime."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _cut(note: str) -> str:
+    raw = note.encode()
+    if len(raw) <= _LONGEST_NOTE:
+        return note
+    return raw[: _LONGEST_NOTE - 3].decode(errors="ignore") + "…"

@@ -1,0 +1,183 @@
+"""Who hears of decisions, binds and evictions, and has them told: Events, conditions, status."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Decision
+from batchsched.api.external_podgroups import is_foreign
+from batchsched.api.gang_identity import key_of
+from batchsched.config.schema import Profile
+from batchsched.controllers.status.controller import POD_GROUPS, StatusController
+from batchsched.controllers.status.event_recorder import Fact, Recorder, reference
+from batchsched.controllers.status.observed import Observed
+from batchsched.controllers.status.refusal_history import SURPLUS, Verdicts, sentence
+from batchsched.controllers.status.write_throttle import Courtesy
+from batchsched.kube.resources import PODS as RESOURCE
+from batchsched.kube.writer import Writer
+from batchsched.ports.clock import Clock
+from batchsched.runner.profile_scheduler import Planner
+from batchsched.scheduling_queue.entity import Entity
+from batchsched.state.cluster_state import PODS
+from batchsched.state.feed import GROUPS
+
+_LOG: Final = logging.getLogger(__name__)
+FAILED: Final = "FailedScheduling"
+LOOKS: Final = 1.0
+"""Seconds between two looks at what was held back."""
+REST: Final = 30.0
+"""Seconds after which reports that broke begin again."""
+
+
+class Teller:
+    """Tells users what happens.
+
+    Args:
+      cache: what is known of the cluster.
+      writers: the one that sends status, and the one that sends Events, which may go out when somebody else leads.
+      clock: tells time.
+      profile: the first: we report under its name.
+      busy: tells whether pods are being bound, which comes first.
+    """
+
+    def __init__(
+        self,
+        cache: Observed,
+        writers: tuple[Writer, Writer],
+        clock: Clock,
+        profile: Profile,
+        busy: Callable[[], bool],
+    ) -> None:
+        writer, events = writers
+        name = profile.scheduler_name
+        self._cache = cache
+        self._clock = clock
+        self._verdicts = Verdicts()
+        self._telling: asyncio.Task[None] | None = None
+        self._resting = False
+        self._courtesy = courtesy = Courtesy(clock, busy)
+        self.recorder = Recorder(events, clock, courtesy, name, f"{name}-{socket.gethostname()}")
+        self.status = StatusController(cache, self._verdicts, writer, self.recorder, courtesy, clock, profile)
+
+    def reconfigure(self, profile: Profile) -> None:
+        """Go on with another state of the first profile."""
+        self.status.profile = profile
+
+    def told(self, pod: Pod, node: str, problem: str) -> None:
+        """Hear of a bind; a `binder.Told`."""
+        about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
+        if problem:
+            note = f"binding rejected: {problem}"
+            self.recorder.note(Fact(about, FAILED, "Scheduling", note, warning=True))
+        else:
+            note = f"Successfully assigned {pod.key} to {node}"
+            self.recorder.once(Fact(about, "Scheduled", "Binding", note))
+
+    def evicted(self, pod: Pod, reason: str, message: str) -> None:
+        """Hear of an eviction; a `disruption.Evicted`."""
+        about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
+        self.recorder.once(Fact(about, reason, "Preempting", message))
+
+    def heard(self, planner: Planner, decision: Decision, took: float) -> None:
+        """Hear of a decision; a `loop.Heard`."""
+        held = {one.pod_group for one in decision.waiting}
+        present = {_key(entity): entity for entity in planner.taking_part}
+        surplus = [key for key, entity in present.items() if key not in held and self._surplus(entity)]
+        changed = self._verdicts.heard(
+            decision,
+            planner.profile.scheduler_name,
+            present,
+            surplus,
+            self._cache.size("nodes"),
+            self._clock.now(),
+        )
+        self.status.wish(changed)
+        for key, entity in present.items():
+            self._refused(key, entity.pods.values())
+
+    def _surplus(self, entity: Entity) -> bool:
+        """Tell whether pods of the last cycle wait beyond their gang's minimum, if nobody refused it."""
+        left = sum(pod.key in entity.pods for pod in entity.popped)
+        return left > 0 and (left < len(entity.popped) or self.status.complete(entity.identity))
+
+    def _refused(self, key: str, pods: Iterable[Pod]) -> None:
+        verdict = self._verdicts.get(key)
+        refusal = verdict.refusal
+        if refusal is None:
+            return
+        for pod in pods:
+            if pod.spec.scheduling_gates:  # nobody tried it
+                continue
+            about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
+            self.recorder.note(Fact(about, FAILED, "Scheduling", verdict.message, warning=True))
+        group = self._cache.get(GROUPS, key)
+        if group is not None and not is_foreign(group) and refusal.reason != SURPLUS:
+            about = reference(POD_GROUPS, group.namespace, group.name, group.metadata.uid)
+            note = f"{refusal.reason}: {sentence(refusal)}"
+            self.recorder.note(Fact(about, "GangRefused", "Scheduling", note, warning=True))
+
+    def ripen(self) -> None:
+        """Tell what was held back, and may be told now."""
+        ripe = self._verdicts.ripe(self._cache.size("nodes"), self._clock.now())
+        self.status.wish(ripe)
+        for key in ripe:
+            known = (self._cache.get(PODS, pod) for pod in self.status.waiting(key))
+            self._refused(key, [pod for pod in known if pod is not None and not pod.node])
+
+    async def _ripen(self) -> None:
+        while True:
+            await self._clock.sleep(LOOKS)
+            self.ripen()
+
+    def begin(self) -> None:
+        """Begin to tell."""
+        self._start(self._tell())
+
+    async def settle(self) -> None:
+        """Write what is left to say of gangs and queues: no pod is bound any more."""
+        self._courtesy.hurry = True
+        if self._telling is not None and not self._telling.done() and not self._resting:
+            await self.status.drain()
+
+    async def end(self) -> None:
+        """Write the Events that are left, and end."""
+        telling, self._telling = self._telling, None
+        if telling is None:
+            return
+        try:
+            if not telling.done() and not self._resting:
+                await self.recorder.drain()
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._telling = asyncio.create_task(work, name="reports")
+        self._telling.add_done_callback(self._ended)
+
+    def _ended(self, running: asyncio.Task[None]) -> None:
+        """Complain when telling broke, and begin again after a while; pods are scheduled all the same."""
+        if running.cancelled() or running.exception() is None:
+            return
+        _LOG.error("status and Events are not written for %g s: a defect", REST, exc_info=running.exception())
+        if self._telling is running:
+            self._resting = True
+            self._start(self._again())
+
+    async def _again(self) -> None:
+        await self._clock.sleep(REST)
+        self._resting = False
+        await self._tell()
+
+    async def _tell(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.recorder.run(), name="events")
+            tasks.create_task(self.status.run(), name="status")
+            tasks.create_task(self._ripen(), name="verdicts")
+
+
+def _key(entity: Entity) -> str:
+    return key_of(entity.identity)

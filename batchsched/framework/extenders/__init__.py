@@ -1,0 +1,1 @@
+"""Scheduler extenders: web services that filter and score nodes."""

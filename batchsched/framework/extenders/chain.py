@@ -1,0 +1,287 @@
+"""Extenders: web services that are asked after the plugins, one after the other.
+
+Each is asked about the nodes that the plugins and the extenders before it left. One that fails fails the pod, unless
+it is ignorable; scores are a wish, and a failure over them costs nothing but the wish. What an extender says is data
+that comes through a port: nothing here knows of a network.
+
+Source: findNodesThatPassExtenders and prioritizeNodes of kube-scheduler's schedule_one.go; extender.go; callExtenders
+of framework/preemption; buildExtenders of scheduler.go. Unlike there, an extender that failed three times in a row is
+asked no more in that session: a session looks at hundreds of gangs, and each time-out would hold up all of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import numpy as np
+
+from batchsched.api.core.pod import Pod
+from batchsched.config.extenders import Extender
+from batchsched.errors import ExtenderError
+from batchsched.framework.extenders import wire
+from batchsched.framework.interface import Leaving
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
+from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Tls
+
+T = TypeVar("T")
+SCALE: Final = 10
+"""Extenders score from 0 to 10, nodes are scored from 0 to 100."""
+PATIENCE: Final = 3
+"""Failures in a row after which an extender is asked no more in a session."""
+LEFT_OUT: Final = "extender {url} left the node out"
+
+
+class ExtenderChain:
+    """The extenders of one profile.
+
+    Args:
+      stated: as the profile has them; those that may be ignored are asked last.
+      port: reaches them.
+    """
+
+    def __init__(self, stated: Sequence[Extender] = (), port: Extenders | None = None) -> None:
+        self._extenders = tuple(sorted(stated, key=lambda one: one.ignorable))
+        self._port = port or OutOfReach()
+        self._failed: dict[str, int] = {}
+        self.ignored: dict[str, str] = {}
+        """What failed in this session without failing a pod: the extender by what is told of it."""
+
+    def __len__(self) -> int:
+        """How many there are; none is falsy."""
+        return len(self._extenders)
+
+    def begin(self) -> None:
+        """Begin a session: who failed in the one before is asked again."""
+        self._failed.clear()
+        self.ignored.clear()
+
+    def interested(self, pod: Pod) -> bool:
+        """Tell whether any of them looks at a pod."""
+        return any(_manages(one, pod) for one in self._extenders)
+
+    def filter(self, pod: Pod, asked: BoolArray, table: NodeTable) -> list[tuple[str, Verdict]]:
+        """Ask which of some nodes do not fit.
+
+        Args:
+          pod: about which pod.
+          asked: [N] the nodes that are left.
+          table: all nodes.
+
+        Returns:
+          Verdicts over all N nodes, with their extenders; nodes that were not asked about are not refused.
+
+        Raises:
+          ExtenderError: one failed that may not be ignored.
+        """
+        refused: list[tuple[str, Verdict]] = []
+        left = asked.copy()
+        for extender in self._extenders:
+            if not left.any():
+                break
+            if not extender.filter_verb or not _manages(extender, pod):
+                continue
+            places = np.flatnonzero(left).astype(np.int32)
+            names = [table.names[at] for at in places]
+
+            def read(body: str, names: list[str] = names, extender: Extender = extender) -> wire.Filtered:
+                answer = wire.filtered(body, by_name=extender.node_cache_capable)
+                unknown = sorted(set(answer.nodes).difference(names))
+                if unknown:
+                    raise wire.Nonsense(f"named the node {unknown[0]!r}, which it was not asked about")
+                return answer
+
+            question = _nodes_question(extender, pod, places, table)
+            answer = self._ask(extender, extender.filter_verb, question, read, "Filter")
+            if answer is not None:
+                verdict = _verdict(extender, answer, left, table)
+                refused.append((extender.url_prefix, verdict))
+                left &= verdict.fits
+        return refused
+
+    def prioritize(self, pod: Pod, places: IndexArray, table: NodeTable) -> IntArray:
+        """[n] Ask how some nodes rank: the sum of score times weight, to be added to the plugins'."""
+        total = np.zeros(len(places), np.int64)
+        at = {table.names[place]: number for number, place in enumerate(places)}
+        for extender in self._extenders:
+            if not extender.prioritize_verb or not _manages(extender, pod) or not len(places):
+                continue
+            question = _nodes_question(extender, pod, places, table)
+            try:
+                scores = self._ask(extender, extender.prioritize_verb, question, wire.prioritized, "Score")
+            except ExtenderError as error:
+                self._ignore(extender, "Score", error.problem)
+                continue
+            for name, score in scores or ():
+                if name in at:
+                    total[at[name]] += score * extender.weight * SCALE
+        return total
+
+    def preempt(
+        self, pod: Pod, victims: Mapping[str, Leaving], leaving: Callable[[str], Sequence[Pod] | None]
+    ) -> Mapping[str, Leaving]:
+        """Ask who is to leave a node: extenders may strike nodes, and name other victims.
+
+        Args:
+          pod: for which pod.
+          victims: by node who would leave it.
+          leaving: the pods of a node, by its name, that may be made to leave; None where there is no such node.
+
+        Raises:
+          ExtenderError: one failed that may not be ignored, or left a node without victims.
+        """
+        for extender in self._extenders:
+            if not victims:
+                break
+            if not extender.preempt_verb or not _manages(extender, pod):
+                continue
+
+            def read(body: str, extender: Extender = extender) -> dict[str, Leaving]:
+                return _victims(extender, wire.victims(body), leaving)
+
+            question = wire.victims_question(pod, victims, by_uid=extender.node_cache_capable)
+            answer = self._ask(extender, extender.preempt_verb, question, read, "PostFilter")
+            if answer is not None:
+                order = [
+                    *(node for node in victims if node in answer),
+                    *sorted(answer.keys() - victims.keys()),
+                ]
+                victims = {node: answer[node] for node in order}
+        return victims
+
+    async def bind(self, pod: Pod, node: str) -> bool:
+        """Have a pod bound by the extender that binds; False where none does, or it failed and may be ignored.
+
+        Raises:
+          ExtenderError: it failed.
+        """
+        for extender in self._extenders:
+            if not extender.bind_verb or not _manages(extender, pod):
+                continue
+            question = wire.binding_question(pod, node)
+            reply = await self._port.put(_endpoint(extender), extender.bind_verb, question)
+            problem = reply.fault or _binding_problem(reply.body)
+            if problem and not extender.ignorable:
+                raise ExtenderError(extender.url_prefix, "Bind", problem)
+            return not problem
+        return False
+
+    def _ask(
+        self, extender: Extender, verb: str, question: bytes, read: Callable[[str], T], point: str
+    ) -> T | None:
+        """Return an answer, read; None where there is none and the extender may be ignored."""
+        url = extender.url_prefix
+        if self._failed.get(url, 0) >= PATIENCE:
+            self._fail(extender, point, f"is asked no more in this session: it failed {PATIENCE} times")
+            return None
+        reply = self._port.ask(_endpoint(extender), verb, question)
+        problem = reply.fault
+        if not problem:
+            try:
+                answer = read(reply.body)
+            except wire.Nonsense as error:
+                problem = str(error)
+            else:
+                self._failed.pop(url, None)
+                return answer
+        self._failed[url] = self._failed.get(url, 0) + 1
+        self._fail(extender, point, problem)
+        return None
+
+    def _fail(self, extender: Extender, point: str, problem: str) -> None:
+        if not extender.ignorable:
+            raise ExtenderError(extender.url_prefix, point, problem)
+        self._ignore(extender, point, problem)
+
+    def _ignore(self, extender: Extender, point: str, problem: str) -> None:
+        self.ignored.setdefault(f"{point}: {problem}; the session went on without it", extender.url_prefix)
+
+
+def _manages(extender: Extender, pod: Pod) -> bool:
+    """Tell whether an extender looks at a pod: it asks for a resource that the extender manages, or any will do."""
+    managed = {one.name for one in extender.managed_resources}
+    if not managed:
+        return True
+    for container in (*pod.spec.containers, *(pod.spec.init_containers or ())):
+        stated = container.resources
+        if stated and not managed.isdisjoint({*(stated.requests or ()), *(stated.limits or ())}):
+            return True
+    return False
+
+
+def _endpoint(extender: Extender) -> Endpoint:
+    tls = extender.tls_config
+    return Endpoint(
+        extender.url_prefix,
+        extender.timeout_seconds,
+        extender.enable_https,
+        Tls(**{name: getattr(tls, name) for name in type(tls).model_fields}),
+    )
+
+
+def _nodes_question(extender: Extender, pod: Pod, places: IndexArray, table: NodeTable) -> bytes:
+    if extender.node_cache_capable:
+        return wire.nodes_question(pod, None, [table.names[at] for at in places])
+    written = table.amended("extenders", _written, partial(_amended, table))
+    return wire.nodes_question(pod, [written[at] for at in places], None)
+
+
+def _written(table: NodeTable) -> list[bytes]:
+    return [wire.encode(node) for node in table.nodes]
+
+
+def _amended(table: NodeTable, written: list[bytes], changed: IndexArray) -> list[bytes]:
+    for at in changed.tolist():
+        written[at] = wire.encode(table.nodes[at])
+    return written
+
+
+def _verdict(extender: Extender, answer: wire.Filtered, asked: BoolArray, table: NodeTable) -> Verdict:
+    """Return the verdict over all nodes; one that was left out without a word counts as unresolvable."""
+    kept = set(answer.nodes)
+    silent = LEFT_OUT.format(url=extender.url_prefix)
+    count = len(table.names)
+    places = [at for at in np.flatnonzero(asked).tolist() if table.names[at] not in kept]
+    reason_of: dict[int, str] = {}
+    unresolvable = np.zeros(count, np.bool_)
+    for at in places:
+        name = table.names[at]
+        reason_of[at] = answer.unresolvable.get(name) or answer.failed.get(name) or silent
+        unresolvable[at] = name in answer.unresolvable or name not in answer.failed
+    reasons = tuple(dict.fromkeys(reason_of.values()))
+    number = {reason: k for k, reason in enumerate(reasons)}
+    refused = np.zeros((len(reasons), count), np.bool_)
+    for at, reason in reason_of.items():
+        refused[number[reason], at] = True
+    return Verdict(reasons, refused, unresolvable)
+
+
+def _victims(
+    extender: Extender,
+    answer: Mapping[str, wire.MetaVictims],
+    leaving: Callable[[str], Sequence[Pod] | None],
+) -> dict[str, Leaving]:
+    found: dict[str, Leaving] = {}
+    for node in sorted(answer):
+        candidates = leaving(node)
+        if candidates is None:
+            raise wire.Nonsense(f"named the node {node!r}, which does not exist")
+        there = {wire.uid_of(one): one for one in candidates}
+        missing = [uid for uid in answer[node].uids if uid not in there]
+        if missing:
+            raise wire.Nonsense(
+                f"wants to evict {missing[0]!r}, which is no pod of node {node!r} that may be"
+            )
+        pods = tuple(there[uid] for uid in answer[node].uids)
+        if pods:
+            found[node] = (pods, answer[node].violations)
+        elif not extender.ignorable:
+            raise wire.Nonsense(f"expected at least one victim pod on node {node!r}")
+    return found
+
+
+def _binding_problem(body: str) -> str:
+    try:
+        return wire.binding_error(body)
+    except wire.Nonsense as error:
+        return str(error)

@@ -1,0 +1,189 @@
+"""What is sent to extenders and what they send back: kube-scheduler's extender/v1, byte for byte the same twice.
+
+Go names these fields as they stand in its structs (`NodeNames`, `FailedNodes`) and reads them in any case; the pods
+and nodes inside are in Kubernetes' own form, as far as batchsched keeps them.
+
+Source: k8s.io/kube-scheduler/extender/v1/types.go.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+
+T = TypeVar("T")
+
+LARGEST_SCORE: Final = 2**31 - 1
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+"""Sorted, so that a session that was read back asks what it asked when it was recorded."""
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+
+
+class Nonsense(ValueError):
+    """An answer that is not what the verb promises; the message says in what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """An answer to the filter verb.
+
+    Args:
+      nodes: names of the nodes that fit.
+      failed: why others do not, by name.
+      unresolvable: the same, where evictions would not help.
+    """
+
+    nodes: tuple[str, ...]
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MetaVictims:
+    """Pods that would have to leave a node, by uid, and how many budgets that violates."""
+
+    uids: tuple[str, ...]
+    violations: int
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Item(msgspec.Struct, frozen=True):
+    metadata: _Named = _Named()
+
+
+class _Items(msgspec.Struct, frozen=True):
+    items: tuple[_Item, ...] | None = None
+
+
+def encode(value: Pod | Node) -> bytes:
+    """Write an object in Kubernetes' form, its parts even where they are empty: a file does not tell them apart."""
+    return _ENCODER.encode({name: getattr(value, name) for name in value.__struct_encode_fields__})
+
+
+def nodes_question(pod: Pod, nodes: Sequence[bytes] | None, names: Sequence[str] | None) -> bytes:
+    """Write what filter and prioritize are asked with: the nodes themselves, or their names alone."""
+    listed = b"null" if nodes is None else b'{"metadata":{},"items":[' + b",".join(nodes) + b"]}"
+    named = b"null" if names is None else msgspec.json.encode(names)
+    return b'{"Pod":' + encode(pod) + b',"Nodes":' + listed + b',"NodeNames":' + named + b"}"
+
+
+def victims_question(pod: Pod, victims: Mapping[str, tuple[Sequence[Pod], int]], *, by_uid: bool) -> bytes:
+    """Write what preempt is asked with: by node the pods that would leave, and how many budgets that violates."""
+    field, told = (
+        ("NodeNameToMetaVictims", lambda one: {"UID": uid_of(one)})
+        if by_uid
+        else ("NodeNameToVictims", lambda one: msgspec.Raw(encode(one)))
+    )
+    by_node = {
+        node: {"Pods": [told(one) for one in pods], "NumPDBViolations": violations}
+        for node, (pods, violations) in victims.items()
+    }
+    return _ENCODER.encode({"Pod": msgspec.Raw(encode(pod)), field: by_node})
+
+
+def uid_of(pod: Pod) -> str:
+    """Return a pod's uid; manifests by hand have none, and there its name has to do."""
+    return pod.metadata.uid or pod.key
+
+
+def binding_question(pod: Pod, node: str) -> bytes:
+    """Write what bind is asked with."""
+    return _ENCODER.encode(
+        {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.metadata.uid, "Node": node}
+    )
+
+
+def filtered(body: str, *, by_name: bool) -> Filtered:
+    """Read an answer to filter.
+
+    Args:
+      body: as it came.
+      by_name: names were asked about, and names may come back.
+
+    Raises:
+      Nonsense: it is no such answer, or says itself what went wrong.
+    """
+    fields = _fields(body.encode())
+    error = _read(fields, "error", str, "")
+    if error:
+        raise Nonsense(error)
+    names = _read(fields, "nodenames", tuple[str, ...], None) if by_name else None
+    if names is None:
+        listed = _read(fields, "nodes", _Items, None)
+        names = tuple(one.metadata.name for one in (listed.items or ())) if listed is not None else ()
+    return Filtered(
+        names,
+        _read(fields, "failednodes", dict[str, str], {}),
+        _read(fields, "failedandunresolvablenodes", dict[str, str], {}),
+    )
+
+
+def prioritized(body: str) -> list[tuple[str, int]]:
+    """Read an answer to prioritize: node names and scores, as they came.
+
+    Raises:
+      Nonsense: it is no such answer.
+    """
+    found = []
+    for item in _decoded(body.encode(), list[msgspec.Raw] | None) or ():
+        fields = _fields(item)
+        score = _read(fields, "score", int, 0)
+        if abs(score) > LARGEST_SCORE:
+            raise Nonsense(f"expected scores from 0 to 10, found {score}")
+        found.append((_read(fields, "host", str, ""), score))
+    return found
+
+
+def victims(body: str) -> dict[str, MetaVictims]:
+    """Read an answer to preempt: by node who has to leave it.
+
+    Raises:
+      Nonsense: it is no such answer.
+    """
+    by_node = _read(_fields(body.encode()), "nodenametometavictims", dict[str, msgspec.Raw], {})
+    return {node: _meta_victims(raw) for node, raw in by_node.items()}
+
+
+def binding_error(body: str) -> str:
+    """Read an answer to bind: what went wrong, "" where the pod is bound.
+
+    Raises:
+      Nonsense: it is no such answer.
+    """
+    error: str = _read(_fields(body.encode()), "error", str, "")
+    return error
+
+
+def _meta_victims(raw: msgspec.Raw) -> MetaVictims:
+    fields = _fields(raw)
+    pods = _read(fields, "pods", list[msgspec.Raw], [])
+    uids = tuple(_read(_fields(one), "uid", str, "") for one in pods)
+    return MetaVictims(uids, _read(fields, "numpdbviolations", int, 0))
+
+
+def _fields(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """Return an object's fields by their names in lower case; none of null, as Go reads it."""
+    try:
+        return {name.lower(): value for name, value in (_OBJECT.decode(raw) or {}).items()}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Nonsense(f"is no answer: {error}") from error
+
+
+def _read(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, default: T) -> Any:
+    raw = fields.get(name)
+    found = None if raw is None else _decoded(raw, kind | None)
+    return default if found is None else found
+
+
+def _decoded(raw: bytes | msgspec.Raw, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Nonsense(f"is no answer: {error}") from error

@@ -1,0 +1,1 @@
+"""The node and pod tables that plugins read."""

@@ -1,0 +1,173 @@
+"""Pods on nodes that are alike to selectors and to terms, so that each kind is asked once."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from batchsched.api.core.affinity import Affinity
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.pod import Pod
+from batchsched.framework.nodes.label_index import LabelIndex, Selection
+from batchsched.framework.status import BoolArray, IndexArray, IntArray
+
+FEW = 256
+"""So many empty groups are no burden."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelGroup:
+    """Existing pods with one namespace and equal labels, terminating or not."""
+
+    namespace: str
+    labels: dict[str, str]
+    terminating: bool
+
+    def holds(self, pod: Pod) -> bool:
+        """Tell whether a pod is one of them."""
+        return (
+            pod.labels == self.labels
+            and pod.namespace == self.namespace
+            and pod.terminating == self.terminating
+        )
+
+
+@dataclass(slots=True, eq=False)
+class AffinityGroup:
+    """Existing pods of one namespace that state the same pod affinity and anti-affinity.
+
+    Args:
+      namespace, affinity: what they share.
+      on: node → how many of them are there.
+    """
+
+    namespace: str
+    affinity: Affinity
+    on: dict[int, int] = field(default_factory=dict)
+    _arrays: tuple[IndexArray, IntArray] | None = None
+
+    def change(self, node: int, by: int) -> None:
+        """Count pods that come to a node or leave it."""
+        left = self.on.get(node, 0) + by
+        if left:
+            self.on[node] = left
+        else:
+            del self.on[node]
+        self._arrays = None
+
+    def renumber(self, numbers: list[int]) -> None:
+        """Give the nodes other numbers: numbers[old] is the new one."""
+        self.on = {numbers[node]: count for node, count in self.on.items()}
+        self._arrays = None
+
+    def places(self) -> tuple[IndexArray, IntArray]:
+        """Return ([k] nodes, [k] how many of the pods are there)."""
+        if self._arrays is None:
+            size = len(self.on)
+            self._arrays = (
+                np.fromiter(self.on.keys(), np.int32, size),
+                np.fromiter(self.on.values(), np.int64, size),
+            )
+        return self._arrays
+
+
+class LabelGroups:
+    """The label groups of the pods on nodes, numbered as they come.
+
+    A cluster that runs for months sees ever new labels, so that groups without pods are forgotten now and then; the
+    numbers of the others change then.
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._groups: list[LabelGroup] = []
+        self._number: dict[tuple[str, tuple[tuple[str, str], ...], bool], int] = {}
+        self._sizes: list[int] = []
+        self._empty = 0
+        self._index = LabelIndex()
+        self._leaving: list[int] = []
+        self._latest = 0
+        """The group of the pod that came last."""
+
+    def __len__(self) -> int:
+        """The number of groups, empty ones included."""
+        return len(self._groups)
+
+    def enter(self, pod: Pod) -> int:
+        """Count a pod in; returns its group."""
+        number = self._latest  # pods of one template come one after the other
+        if number >= len(self._groups) or not self._groups[number].holds(pod):
+            number = self._find(pod.namespace, tuple(sorted(pod.labels.items())), terminating=pod.terminating)
+            self._latest = number
+        self._empty -= self._sizes[number] == 0
+        self._sizes[number] += 1
+        return number
+
+    def enter_all(self, pods: Iterable[Pod]) -> list[int]:
+        """Count pods in; returns their groups."""
+        numbers: list[int] = []
+        before: ObjectMeta | None = None
+        for pod in pods:
+            stated = pod.metadata
+            if before is None or (stated.labels, stated.namespace, stated.deletion_timestamp) != (
+                before.labels,
+                before.namespace,
+                before.deletion_timestamp,
+            ):
+                before, number = stated, self.enter(pod)
+            else:
+                self._sizes[number] += 1
+            numbers.append(number)
+        return numbers
+
+    def _find(self, namespace: str, labels: tuple[tuple[str, str], ...], *, terminating: bool) -> int:
+        number = self._number.setdefault((namespace, labels, terminating), len(self._groups))
+        if number == len(self._groups):
+            group = LabelGroup(namespace, dict(labels), terminating)
+            self._groups.append(group)
+            self._sizes.append(0)
+            self._empty += 1
+            self._index.add(namespace, group.labels)
+            if terminating:
+                self._leaving.append(number)
+        return number
+
+    def leave(self, number: int) -> None:
+        """Count a pod of a group out."""
+        self._sizes[number] -= 1
+        self._empty += self._sizes[number] == 0
+
+    def leave_all(self, numbers: IndexArray) -> None:
+        """Count a pod out for each of these groups."""
+        for number, count in enumerate(np.bincount(numbers).tolist()):
+            if count:
+                self._sizes[number] -= count
+                self._empty += self._sizes[number] == 0
+
+    def renumber(self) -> IndexArray | None:
+        """Forget the empty groups when they are many: [groups] the new numbers (-1: forgotten), or None."""
+        if self._empty <= max(FEW, len(self._groups) // 2):
+            return None
+        keys, sizes = list(self._number), self._sizes
+        self._forget()
+        numbers = np.full(len(keys), -1, np.int32)
+        for old, (namespace, labels, terminating) in enumerate(keys):
+            if sizes[old]:
+                new = numbers[old] = self._find(namespace, labels, terminating=terminating)
+                self._sizes[new] = sizes[old]
+        self._empty = 0
+        return numbers
+
+    def matching(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
+        """[groups] those that pass a test, asked one by one."""
+        return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
+
+    def selected(self, selection: Selection, *, terminating: bool) -> BoolArray:
+        """[groups] those that are selected; `terminating`: of pods being deleted as well."""
+        chosen = np.zeros(len(self._groups), np.bool_)
+        chosen[self._index.select(selection)] = True
+        if not terminating:
+            chosen[self._leaving] = False
+        return chosen

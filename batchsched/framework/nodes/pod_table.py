@@ -1,0 +1,238 @@
+"""The pod table: the pods on nodes, found by node and counted by what their labels say."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from batchsched.api.core.pod import Pod
+from batchsched.framework.nodes.host_ports import HostPort, host_ports
+from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.pod_label_groups import AffinityGroup, LabelGroup, LabelGroups
+from batchsched.framework.status import BoolArray, IntArray
+
+T = TypeVar("T")
+
+
+class PodTable:
+    """The pods on nodes: added, removed, and counted by what their labels say."""
+
+    def __init__(self, nodes: int) -> None:
+        self._count = nodes
+        self._pods: dict[str, tuple[Pod, int]] = {}
+        self._groups = LabelGroups()
+        # Pod by pod in any order: a pod that leaves is replaced by the last, so that counting never rebuilds.
+        self._slot: dict[str, int] = {}
+        self._keys: list[str] = []
+        self._node_at = np.zeros(64, np.int32)
+        self._group_at = np.zeros(64, np.int32)
+        self._on: dict[int, dict[str, Pod]] = {}
+        self._stated: dict[tuple[str, bytes], AffinityGroup] = {}
+        self.with_affinity: dict[str, tuple[Pod, int]] = {}
+        """Pods that state pod affinity or anti-affinity, with their nodes."""
+        self.ports_on: dict[int, dict[str, tuple[HostPort, ...]]] = {}
+        """The host ports that are taken, by node and pod; a node may have none."""
+        self.disks_on: dict[int, dict[str, Pod]] = {}
+        """Pods that mount a disk by its own name (GCE, EBS, iSCSI, RBD), by node."""
+        self.attaching_on: dict[int, dict[str, Pod]] = {}
+        """Pods with volumes that may count against what a node can attach, by node."""
+        self.claim_users: dict[str, dict[str, Pod]] = {}
+        """Pods on any node by the claim, `namespace/name`, that they use."""
+
+    def add(self, pod: Pod, node: int) -> str:
+        """Put a pod on a node; returns its `namespace/name`."""
+        key = pod.key
+        self._pods[key] = (pod, node)
+        self._on.setdefault(node, {})[key] = pod
+        slot = self._slot[key] = len(self._keys)
+        self._keys.append(key)
+        self._make_room(slot + 1)
+        self._node_at[slot] = node
+        self._group_at[slot] = self._groups.enter(pod)
+        self._take(pod, node, host_ports(pod))
+        return key
+
+    def add_alike(self, wanted: Sequence[tuple[Pod, int]]) -> list[str]:
+        """Put pods of one spec on their nodes; returns their `namespace/name`."""
+        keys = [pod.key for pod, _ in wanted]
+        begin, end = len(self._keys), len(self._keys) + len(keys)
+        self._pods.update(zip(keys, wanted, strict=True))
+        self._slot.update(zip(keys, range(begin, end), strict=True))
+        self._keys += keys
+        self._make_room(end)
+        self._node_at[begin:end] = [node for _, node in wanted]
+        self._group_at[begin:end] = self._groups.enter_all(pod for pod, _ in wanted)
+        for key, (pod, node) in zip(keys, wanted, strict=True):
+            self._on.setdefault(node, {})[key] = pod
+        spec, ports = wanted[0][0].spec, host_ports(wanted[0][0])
+        if ports or spec.volumes or spec.affinity is not None:
+            for pod, node in wanted:
+                self._take(pod, node, ports)
+        return keys
+
+    def _make_room(self, slots: int) -> None:
+        size = max(2 * len(self._node_at), slots)
+        if slots > len(self._node_at):
+            self._node_at = np.resize(self._node_at, size)
+            self._group_at = np.resize(self._group_at, size)
+
+    def _take(self, pod: Pod, node: int, ports: tuple[HostPort, ...]) -> None:
+        """Note what a pod states of others, and what it takes of its node beside resources."""
+        self._state(pod, node, 1)
+        if ports:
+            self.ports_on.setdefault(node, {})[pod.key] = ports
+        if pod.spec.volumes:
+            self._mount(pod, node)
+
+    def _mount(self, pod: Pod, node: int) -> None:
+        for volume in pod.spec.volumes or ():
+            if volume.restricted:
+                self.disks_on.setdefault(node, {})[pod.key] = pod
+            if volume.attachable:
+                self.attaching_on.setdefault(node, {})[pod.key] = pod
+            if volume.persistent_volume_claim:
+                claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
+                self.claim_users.setdefault(claim, {})[pod.key] = pod
+
+    def _unmount(self, pod: Pod, node: int) -> None:
+        for volume in pod.spec.volumes or ():
+            if volume.restricted:
+                self.disks_on[node].pop(pod.key, None)
+            if volume.attachable:
+                self.attaching_on[node].pop(pod.key, None)
+            if volume.persistent_volume_claim:
+                claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
+                self.claim_users[claim].pop(pod.key, None)
+
+    def remove(self, pod: Pod) -> int:
+        """Take a pod away; returns the node on which it was.
+
+        Raises:
+          KeyError: the pod is not there.
+        """
+        key = pod.key
+        node = self._leave_node(key)
+        self._leave_group(key)
+        return node
+
+    def remove_all(self, keys: Sequence[str]) -> list[int]:
+        """Take many pods away, by `namespace/name`; returns the nodes on which they were.
+
+        Raises:
+          KeyError: one is not there, or named twice.
+        """
+        nodes = [self._leave_node(key) for key in keys]
+        size = len(self._keys) - len(keys)
+        # Who came last leaves first, most often: then nobody has to take another's slot.
+        if all(self._slot[key] >= size for key in keys):
+            for key in keys:
+                del self._slot[key]
+            del self._keys[size:]
+            self._groups.leave_all(self._group_at[size : size + len(keys)])
+            self._forget_groups()
+        else:
+            for key in keys:
+                self._leave_group(key)
+        return nodes
+
+    def _leave_node(self, key: str) -> int:
+        there, node = self._pods.pop(key)
+        del self._on[node][key]
+        self._state(there, node, -1)
+        if node in self.ports_on:
+            self.ports_on[node].pop(key, None)
+        if there.spec.volumes:
+            self._unmount(there, node)
+        return node
+
+    def _leave_group(self, key: str) -> None:
+        slot = self._slot.pop(key)
+        self._groups.leave(int(self._group_at[slot]))
+        last = self._keys.pop()
+        size = len(self._keys)
+        if last != key:
+            self._keys[slot] = last
+            self._slot[last] = slot
+            self._node_at[slot] = self._node_at[size]
+            self._group_at[slot] = self._group_at[size]
+        self._forget_groups()
+
+    def _forget_groups(self) -> None:
+        size, numbers = len(self._keys), self._groups.renumber()
+        if numbers is not None:
+            self._group_at[:size] = numbers[self._group_at[:size]]
+
+    def _state(self, pod: Pod, node: int, by: int) -> None:
+        """Count what a pod that comes (by 1) or leaves (by -1) states of others."""
+        affinity = pod.spec.affinity
+        if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
+            return
+        key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
+        if by > 0:
+            self.with_affinity[pod.key] = (pod, node)
+            self._stated.setdefault(key, AffinityGroup(pod.namespace, affinity)).change(node, by)
+            return
+        del self.with_affinity[pod.key]
+        self._stated[key].change(node, by)
+        if not self._stated[key].on:
+            del self._stated[key]
+
+    def renumber(self, numbers: list[int], nodes: int) -> None:
+        """Give the nodes other numbers: numbers[old] is the new one. There are no pods on nodes that have none.
+
+        Args:
+          numbers: by the old numbers.
+          nodes: how many there are now.
+        """
+        self._count = nodes
+        self._pods = {key: (pod, numbers[node]) for key, (pod, node) in self._pods.items()}
+        size = len(self._keys)
+        self._node_at[:size] = np.asarray(numbers, np.int32)[self._node_at[:size]]
+        self._on = _renumbered(self._on, numbers)
+        for group in self._stated.values():
+            group.renumber(numbers)
+        self.with_affinity = {key: (pod, numbers[node]) for key, (pod, node) in self.with_affinity.items()}
+        self.ports_on = _renumbered(self.ports_on, numbers)
+        self.disks_on = _renumbered(self.disks_on, numbers)
+        self.attaching_on = _renumbered(self.attaching_on, numbers)
+
+    def on(self, node: int) -> Iterable[Pod]:
+        """The pods on a node, in the order in which they came."""
+        return self._on.get(node, {}).values()
+
+    def __len__(self) -> int:
+        """The number of pods on nodes."""
+        return len(self._pods)
+
+    def __contains__(self, key: str) -> bool:
+        """Tell whether `namespace/name` is on a node."""
+        return key in self._pods
+
+    def everyone(self) -> Iterable[tuple[Pod, int]]:
+        """All pods with their nodes, in the order in which they came."""
+        return iter(self._pods.values())
+
+    def affinity_groups(self) -> Iterable[AffinityGroup]:
+        """The pods that state pod affinity or anti-affinity, equal ones together."""
+        return self._stated.values()
+
+    def count(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
+        """[N] how many pods on each node belong to a label group that `matches`."""
+        return self._count_in(self._groups.matching(matches))
+
+    def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
+        """[N] how many pods on each node are selected; `terminating`: those being deleted count as well."""
+        return self._count_in(self._groups.selected(selection, terminating=terminating))
+
+    def _count_in(self, chosen: BoolArray) -> IntArray:
+        if not chosen.any():
+            return np.zeros(self._count, np.int64)
+        size = len(self._keys)
+        nodes = self._node_at[:size][chosen[self._group_at[:size]]]
+        return np.bincount(nodes, minlength=self._count).astype(np.int64)
+
+
+def _renumbered(by_node: dict[int, dict[str, T]], numbers: list[int]) -> dict[int, dict[str, T]]:
+    """Return what is known by node under the nodes' new numbers; of nodes that are gone there is nothing."""
+    return {numbers[node]: pods for node, pods in by_node.items() if pods}

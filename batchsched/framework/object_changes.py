@@ -1,0 +1,78 @@
+"""Changes: an object before and after, told as cluster events.
+
+Source: `NodeSchedulingPropertiesChange` and `PodSchedulingPropertiesChange` of kube-scheduler's framework. A pod that
+begins to terminate is an event of its own here: it stops counting for topology spread before it is gone.
+"""
+
+from typing import Any
+
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.requests import requests, resized
+from batchsched.framework.events import Action, ClusterEvent, Resource
+
+PODS = frozenset({Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARGET_POD})
+
+
+def events_of(resource: Resource, old: Any, new: Any) -> tuple[ClusterEvent, ...]:
+    """Return what happened to an object: None before is an addition, None after a deletion.
+
+    A node that changed in nothing that scheduling looks at gives no event.
+
+    Raises:
+      ValueError: there is neither an object before nor one after.
+    """
+    if old is None and new is None:
+        raise ValueError(f"a change of a {resource} needs the object before, after, or both")
+    if old is None:
+        return (ClusterEvent(resource, Action.ADD),)
+    if new is None:
+        return (ClusterEvent(resource, Action.DELETE),)
+    if resource is Resource.NODE:
+        return tuple(ClusterEvent(resource, action) for action in _node_actions(old, new))
+    actions = _pod_actions(old, new) if resource in PODS else []
+    return tuple(ClusterEvent(resource, action) for action in actions or [Action.UPDATE_OTHER])
+
+
+def _node_actions(old: Node, new: Node) -> list[Action]:
+    found = []
+    opened = old.spec.unschedulable and not new.spec.unschedulable
+    if (old.status.allocatable or old.status.capacity) != (new.status.allocatable or new.status.capacity):
+        found.append(Action.UPDATE_NODE_ALLOCATABLE)
+    if old.labels != new.labels:
+        found.append(Action.UPDATE_NODE_LABEL)
+    if opened or old.taints != new.taints:
+        found.append(Action.UPDATE_NODE_TAINT)
+    if _conditions(old) != _conditions(new):
+        found.append(Action.UPDATE_NODE_CONDITION)
+    if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
+        found.append(Action.UPDATE_NODE_ANNOTATION)
+    if set(old.status.declared_features or ()) != set(new.status.declared_features or ()):
+        found.append(Action.UPDATE_NODE_DECLARED_FEATURE)
+    return found
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {one.type: one.status for one in node.status.conditions or ()}
+
+
+def _pod_actions(old: Pod, new: Pod) -> list[Action]:
+    found = []
+    if old.labels != new.labels:
+        found.append(Action.UPDATE_POD_LABEL)
+    if _scaled_down(old, new):
+        found.append(Action.UPDATE_POD_SCALE_DOWN)
+    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+        found.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+    if old.tolerations != new.tolerations:
+        found.append(Action.UPDATE_POD_TOLERATION)
+    if new.terminating and not old.terminating:
+        found.append(Action.UPDATE_POD_TERMINATING)
+    return found
+
+
+def _scaled_down(old: Pod, new: Pod) -> bool:
+    if old.spec == new.spec and not resized(old) and not resized(new):
+        return False
+    now = requests(new)
+    return any(now.get(resource, 0) < amount for resource, amount in requests(old).items())

@@ -1,0 +1,61 @@
+"""The adapter for authors who think node by node: same registry, same semantics, arrays made here."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.errors import PluginError
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.interface import Landing
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.status import Code, IntArray, Status, Verdict
+
+
+class PerNodeFilter:
+    """A Filter that answers for one node at a time.
+
+    Subclass it and write `filter_node`. It is asked again for a node when pods have landed, unless the subclass
+    declares `landing = Landing.STATIC`.
+    """
+
+    name: ClassVar[str]
+    landing: ClassVar[Landing] = Landing.SHIFTS
+
+    def filter_node(self, pod: Pod, node: Node) -> Status:
+        """Return Success, Unschedulable or UnschedulableAndUnresolvable with one reason or several."""
+        raise NotImplementedError
+
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        """Ask about each node of the view."""
+        answers = [self.filter_node(pod.pod, node) for node in nodes.objects]
+        reasons = tuple(dict.fromkeys(reason for answer in answers for reason in answer.reasons))
+        refused = np.zeros((len(reasons), len(answers)), np.bool_)
+        unresolvable = np.zeros(len(answers), np.bool_)
+        for at, answer in enumerate(answers):
+            if answer.ok:
+                continue
+            if not answer.reasons:
+                raise PluginError(
+                    self.name, "Filter", f"refused node {nodes.objects[at].name} without a reason"
+                )
+            unresolvable[at] = answer.code is Code.UNRESOLVABLE
+            for reason in answer.reasons:
+                refused[reasons.index(reason), at] = True
+        return Verdict(reasons, refused, unresolvable)
+
+
+class PerNodeScore:
+    """A Score that answers for one node at a time, from 0 to 100. Subclass it and write `score_node`."""
+
+    name: ClassVar[str]
+
+    def score_node(self, pod: Pod, node: Node) -> int:
+        """Return a score from 0 to 100, the higher the better."""
+        raise NotImplementedError
+
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        """Ask about each node of the view."""
+        return np.fromiter((self.score_node(pod.pod, node) for node in nodes.objects), np.int64, len(nodes))

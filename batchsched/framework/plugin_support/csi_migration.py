@@ -1,0 +1,161 @@
+"""Volumes of Kubernetes' own kinds, as the CSI volumes that stand in for them.
+
+Source: k8s.io/csi-translation-lib, and `isCSIMigrationOn` of kube-scheduler's plugins/nodevolumelimits: which kinds
+are migrated is settled by 1.36, so that every node with a CSINode counts them all. VolumeBinding still reads
+the node's annotation before it looks for a volume's zone under the driver's label.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.api.core.csi import CSINode
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.api.core.volume import InTreeSource, PersistentVolume, Volume
+
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+REGION_OF: Final = {ZONE: REGION, BETA_ZONE: BETA_REGION}
+"""The label for the region that goes with each label for the zone."""
+_UNSPECIFIED: Final = "UNSPECIFIED"
+_EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A migrated kind of volume.
+
+    Args:
+      plugin: Kubernetes' own name of it, which StorageClasses name as provisioner.
+      driver: the CSI driver that stands in.
+      zone: the label under which the driver keeps a node's zone, "" where zones are not translated.
+    """
+
+    plugin: str
+    driver: str
+    zone: str = ""
+
+
+EBS: Final = Kind("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone")
+GCE: Final = Kind("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "topology.gke.io/zone")
+CINDER: Final = Kind(
+    "kubernetes.io/cinder", "cinder.csi.openstack.org", "topology.cinder.csi.openstack.org/zone"
+)
+AZURE: Final = Kind("kubernetes.io/azure-disk", "disk.csi.azure.com")
+PORTWORX: Final = Kind("kubernetes.io/portworx-volume", "pxd.portworx.com")
+DRIVERS: Final[Mapping[str, str]] = {one.plugin: one.driver for one in (EBS, GCE, CINDER, AZURE, PORTWORX)}
+"""The driver behind each migrated plugin."""
+NEVER: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
+"""Plugins that could be translated, yet never count as migrated."""
+
+
+def kind_of(source: InTreeSource) -> Kind | None:
+    """Return the migrated kind of a pod's volume or of a PersistentVolume's spec, None for all others."""
+    pairs = (
+        (source.gce_persistent_disk, GCE),
+        (source.aws_elastic_block_store, EBS),
+        (source.cinder, CINDER),
+        (source.azure_disk, AZURE),
+        (source.portworx_volume, PORTWORX),
+    )
+    return next((kind for stated, kind in pairs if stated is not None), None)
+
+
+def inline_handle(volume: Volume) -> str | None:
+    """Return the handle of a migrated volume that a pod mounts by its own name, None where there is no telling."""
+    disk = volume.gce_persistent_disk
+    return _gce_handle(disk.pd_name, "zones", _UNSPECIFIED) if disk else _handle(volume)
+
+
+def volume_handle(volume: PersistentVolume) -> str | None:
+    """Return the handle of a PersistentVolume of a migrated kind, None where there is no telling."""
+    disk = volume.spec.gce_persistent_disk
+    if disk is None:
+        return _handle(volume.spec)
+    stated = volume.metadata.label(BETA_ZONE) or volume.metadata.label(ZONE) or ""
+    zones = stated.split("__")
+    if len(zones) == 1:
+        return _gce_handle(disk.pd_name, "zones", stated or _UNSPECIFIED)
+    parts = [zone.split("-") for zone in zones]
+    regions = {"-".join(part[:2]) for part in parts}
+    if len(regions) > 1 or any(len(part) != 3 for part in parts):
+        return None
+    return _gce_handle(disk.pd_name, "regions", regions.pop())
+
+
+def _gce_handle(disk: str, kind: str, place: str) -> str:
+    return f"projects/{_UNSPECIFIED}/{kind}/{place}/disks/{disk}"
+
+
+def _handle(source: InTreeSource) -> str | None:
+    if source.aws_elastic_block_store is not None:
+        return _ebs_handle(source.aws_elastic_block_store.volume_id)
+    if source.azure_disk is not None:
+        managed = (source.azure_disk.kind or "Managed").lower() == "managed"
+        return source.azure_disk.disk_uri if managed else None
+    stated = source.cinder or source.portworx_volume
+    return stated.volume_id if stated is not None else None
+
+
+def _ebs_handle(volume_id: str) -> str | None:
+    """Read aws://zone/name; a bare name is taken as it stands."""
+    if not volume_id.startswith("aws://"):
+        return volume_id
+    name = volume_id.removeprefix("aws://").partition("/")[2].strip("/")
+    return name if _EBS_VOLUME.fullmatch(name) else None
+
+
+def migrated_on(csi_node: CSINode | None) -> frozenset[str]:
+    """Return the plugins that a node's annotation calls migrated."""
+    stated = csi_node.metadata.annotation(MIGRATED_PLUGINS) if csi_node else None
+    return frozenset((stated or "").split(",")) & DRIVERS.keys()
+
+
+def translated(volume: PersistentVolume, kind: Kind) -> NodeSelector | None:
+    """Return a volume's node affinity as its driver states it: the zone under the driver's label.
+
+    Source: `translateTopologyFromInTreeToCSI` of k8s.io/csi-translation-lib.
+    """
+    affinity = volume.spec.node_affinity
+    required = affinity.required if affinity else None
+    if not kind.zone:
+        return required
+    terms = required.node_selector_terms if required else ()
+    zone = _zone_label(volume, terms)
+    renamed = {REGION_OF[zone]: REGION} if _has_values(terms, REGION_OF[zone]) else {}
+    if _has_values(terms, zone):
+        renamed[zone] = kind.zone
+    zones = sorted({part.strip() for part in (volume.metadata.label(zone) or "").split("__")} - {""})
+    added: tuple[Requirement, ...] = ()
+    if zones and zone not in renamed:
+        added = (Requirement(key=kind.zone, operator="In", values=tuple(zones)),)
+        terms = terms or (NodeSelectorTerm(),)
+    if required is None and not added:
+        return None
+    return NodeSelector(node_selector_terms=tuple(_rewritten(term, renamed, added) for term in terms))
+
+
+def _zone_label(volume: PersistentVolume, terms: Iterable[NodeSelectorTerm]) -> str:
+    """Return the label that the volume's affinity, or else its own labels, keep the zone under."""
+    named = {one.key for term in terms for one in term.match_expressions or ()}
+    if not named & REGION_OF.keys():
+        named = {label for label in REGION_OF if volume.metadata.label(label) is not None}
+    return BETA_ZONE if BETA_ZONE in named and ZONE not in named else ZONE
+
+
+def _has_values(terms: Iterable[NodeSelectorTerm], key: str) -> bool:
+    return any(one.key == key and one.values for term in terms for one in term.match_expressions or ())
+
+
+def _rewritten(
+    term: NodeSelectorTerm, renamed: Mapping[str, str], added: tuple[Requirement, ...]
+) -> NodeSelectorTerm:
+    stated = tuple(
+        Requirement(key=renamed.get(one.key, one.key), operator=one.operator, values=one.values)
+        for one in term.match_expressions or ()
+    )
+    return NodeSelectorTerm(match_expressions=stated + added, match_fields=term.match_fields)

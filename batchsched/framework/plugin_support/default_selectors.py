@@ -1,0 +1,95 @@
+"""What selects a pod besides itself: its Services, and the workload that owns it.
+
+Default spreading goes by these selectors, in PodTopologySpread and in the classic SelectorSpread.
+"""
+
+from typing import Final
+
+from batchsched.api.core.cluster_objects import Service
+from batchsched.api.core.metadata import ObjectMeta, OwnerReference
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.selector import LabelSelector
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.nodes.node_table import NodeTable
+
+CONTROLLER: Final = "ReplicationController"
+WORKLOADS: Final = frozenset({("v1", CONTROLLER), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
+"""Owners whose selectors count for default constraints."""
+
+
+def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
+    """Return what the pod's Services and its owner select by, () when nothing selects it.
+
+    Source: `DefaultSelector` of kube-scheduler's plugins/helper.
+    """
+    labels: dict[str, str] = {}
+    for service in _services(table).get(pod.namespace, ()):
+        wanted = service.spec.selector
+        if wanted is not None and all(pod.labels.get(key) == value for key, value in wanted.items()):
+            labels |= wanted
+    owner = controller_of(pod)
+    named = () if owner is None else _workloads(table).get((owner.kind, pod.namespace, owner.name), ())
+    if owner is not None and owner.kind == CONTROLLER:
+        # Labels of a ReplicationController take the place of a Service's; other selectors come on top.
+        for selector in named:
+            labels |= selector.match_labels or {}
+        named = ()
+    own = (LabelSelector(match_labels=labels),) if labels else ()
+    return (*own, *named)
+
+
+def controller_of(pod: Pod) -> OwnerReference | None:
+    """Return the pod's controlling owner where it is of a kind whose selector counts."""
+    for owner in pod.metadata.owner_references or ():
+        if owner.controller:
+            return owner if (owner.api_version, owner.kind) in WORKLOADS else None
+    return None
+
+
+def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
+    """Name the labels that default constraints can look at, on any pod of a snapshot."""
+    keys: set[str] = set()
+    for one in snapshot.services:
+        keys.update(one.spec.selector or ())
+    for controller in snapshot.replication_controllers:
+        keys.update(controller.spec.selector or ())
+    selectors = [one.spec.selector for one in snapshot.replica_sets]
+    selectors += [one.spec.selector for one in snapshot.stateful_sets]
+    for selector in selectors:
+        if selector is not None:
+            keys |= selector.keys()
+    return frozenset(keys)
+
+
+def _services(table: NodeTable) -> dict[str, list[Service]]:
+    def build(snapshot: Snapshot) -> dict[str, list[Service]]:
+        found: dict[str, list[Service]] = {}
+        for service in snapshot.services:
+            found.setdefault(_namespace(service.metadata), []).append(service)
+        return found
+
+    return table.beside("services by namespace", build)
+
+
+def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
+    def build(snapshot: Snapshot) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
+        found: dict[tuple[str, str, str], tuple[LabelSelector, ...]] = {}
+        for one in snapshot.replication_controllers:
+            if one.spec.selector:
+                found[_key(CONTROLLER, one.metadata)] = (LabelSelector(match_labels=one.spec.selector),)
+        sets = [("ReplicaSet", one.metadata, one.spec.selector) for one in snapshot.replica_sets]
+        sets += [("StatefulSet", one.metadata, one.spec.selector) for one in snapshot.stateful_sets]
+        for kind, metadata, selector in sets:
+            if selector is not None and (selector.match_labels or selector.match_expressions):
+                found[_key(kind, metadata)] = (selector,)
+        return found
+
+    return table.beside("workload selectors", build)
+
+
+def _key(kind: str, metadata: ObjectMeta) -> tuple[str, str, str]:
+    return kind, _namespace(metadata), metadata.name
+
+
+def _namespace(metadata: ObjectMeta) -> str:
+    return metadata.namespace or "default"

@@ -1,0 +1,106 @@
+"""Node selectors over all nodes at once: an expression is judged once for each value that its label has.
+
+Masks are kept on the table, since many classes ask for the same nodes.
+"""
+
+import numpy as np
+
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.status import BoolArray
+
+FIELD_NAME = "metadata.name"
+
+
+def selected(table: NodeTable, selector: NodeSelector) -> BoolArray:
+    """[N] the nodes that one of the selector's terms matches.
+
+    Raises:
+      InvalidSelector: an expression has an unknown operator.
+    """
+
+    def ask(nodes: Nodes) -> BoolArray:
+        mask = np.zeros(len(nodes), np.bool_)
+        for term in selector.node_selector_terms:
+            mask |= matching(table, term)[nodes.where]
+        return mask
+
+    return table.each(("selected", selector), ask)
+
+
+def matching(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
+    """[N] the nodes that satisfy all of a term's expressions; a term without any selects nothing.
+
+    Raises:
+      InvalidSelector: an expression has an unknown operator.
+    """
+    return table.each(("matching", term), lambda nodes: _matching(nodes, term))
+
+
+def _matching(nodes: Nodes, term: NodeSelectorTerm) -> BoolArray:
+    if not term.match_expressions and not term.match_fields:
+        return np.zeros(len(nodes), np.bool_)
+    mask = np.ones(len(nodes), np.bool_)
+    for expression in term.match_expressions or ():
+        mask &= _expression(nodes.table, expression)[nodes.where]
+    for field in term.match_fields or ():
+        mask &= _field(nodes, field)
+    return mask
+
+
+def labelled(table: NodeTable, labels: dict[str, str]) -> BoolArray:
+    """[N] the nodes that have all of the labels."""
+    mask = np.ones(len(table.nodes), np.bool_)
+    for key, value in labels.items():
+        mask &= _expression(table, Requirement(key=key, operator="In", values=(value,)))
+    return mask
+
+
+def required(table: NodeTable, pod: Pod) -> BoolArray:
+    """[N] the nodes that satisfy a pod's nodeSelector and its required node affinity.
+
+    Source: `GetRequiredNodeAffinity` of k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+    """
+    mask = labelled(table, pod.spec.node_selector or {})
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    terms = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return mask if terms is None else mask & selected(table, terms)
+
+
+def selects_node(pod: Pod, node: Node) -> bool:
+    """Tell whether one node satisfies a pod's nodeSelector and its required node affinity.
+
+    Raises:
+      InvalidSelector: an expression has an unknown operator.
+    """
+    wanted = pod.spec.node_selector or {}
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    terms = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return all(node.labels.get(key) == value for key, value in wanted.items()) and (
+        terms is None or terms.matches(node.labels, node.name)
+    )
+
+
+def _expression(table: NodeTable, expression: Requirement) -> BoolArray:
+    return table.each(("expression", expression), lambda nodes: _by_value(nodes, expression))
+
+
+def _by_value(nodes: Nodes, expression: Requirement) -> BoolArray:
+    codes, values = nodes.label(expression.key)
+    if expression.operator in ("In", "NotIn"):
+        # A host name has as many values as there are nodes: look for the few that are named instead.
+        wanted = [at for at, value in enumerate(values) if value in (expression.values or ())]
+        inside = np.isin(codes, wanted)
+        return inside if expression.operator == "In" else ~inside
+    answers = [expression.matches({expression.key: value}) for value in values]
+    return np.asarray([*answers, expression.matches({})], np.bool_)[codes]
+
+
+def _field(nodes: Nodes, field: Requirement) -> BoolArray:
+    if field.key == FIELD_NAME and field.operator == "In":
+        index = nodes.table.index
+        wanted = [index[name] for name in field.values or () if name in index]
+        return np.isin(nodes.indexes, wanted)
+    return nodes.where_true(lambda node: field.matches({FIELD_NAME: node.name}))

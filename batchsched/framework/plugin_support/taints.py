@@ -1,0 +1,41 @@
+"""Taints of all nodes at once: nodes fall into few groups with equal taints, and a group is judged once."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from batchsched.api.core.affinity import Toleration
+from batchsched.api.core.node import Taint
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.status import IndexArray, IntArray
+
+
+def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
+    """Return ([N] each node's group, the groups' taints), first seen first; no node may have those of a group."""
+    known: dict[tuple[Taint, ...], int] = table.beside("taint groups", lambda _: {})
+
+    def codes(nodes: Nodes) -> IndexArray:
+        found = (known.setdefault(node.taints, len(known)) for node in nodes.objects)
+        return np.fromiter(found, np.int32, len(nodes))
+
+    return table.each("taint groups", codes), tuple(known)
+
+
+def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]) -> IntArray:
+    """[N] how many taints with one of the effects each node has that are not tolerated."""
+
+    def counts(nodes: Nodes) -> IntArray:
+        codes, groups = taint_groups(table)
+        found = [count_untolerated(taints, tolerations, effects) for taints in groups]
+        return np.asarray(found, np.int64)[codes[nodes.where]]
+
+    return table.each(("untolerated", tolerations, effects), counts)
+
+
+def count_untolerated(
+    taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]
+) -> int:
+    """Count the taints of one node with one of the effects that are not tolerated."""
+    return sum(
+        taint.effect in effects and not any(one.tolerates(taint) for one in tolerations) for taint in taints
+    )

@@ -1,0 +1,135 @@
+"""The storage objects of a snapshot by name, and what they say of a pod's claims."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.api.core.csi import CSIDriver, CSINode, VolumeAttachment
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.nodes.node_table import NodeTable
+
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The storage objects of a cluster.
+
+    Args:
+      claims: by `namespace/name`; all others by name.
+      attachments: by the name of the node.
+      volumes_of: the volumes of each class, in the snapshot's order.
+    """
+
+    claims: Mapping[str, PersistentVolumeClaim]
+    volumes: Mapping[str, PersistentVolume]
+    classes: Mapping[str, StorageClass]
+    csi_nodes: Mapping[str, CSINode]
+    drivers: Mapping[str, CSIDriver]
+    attachments: Mapping[str, tuple[VolumeAttachment, ...]]
+    volumes_of: Mapping[str, tuple[PersistentVolume, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A pod's use of a claim.
+
+    Args:
+      name: the claim's name, in the pod's namespace.
+      ephemeral: the claim is made for the pod alone, and must be owned by it.
+    """
+
+    name: str
+    ephemeral: bool = False
+
+
+def storage_of(table: NodeTable) -> Storage:
+    """Return the storage objects of the table's snapshot."""
+    return table.beside("storage", _read)
+
+
+def _read(snapshot: Snapshot) -> Storage:
+    attachments: dict[str, tuple[VolumeAttachment, ...]] = {}
+    for one in snapshot.volume_attachments:
+        attachments[one.spec.node_name] = (*attachments.get(one.spec.node_name, ()), one)
+    volumes_of: dict[str, list[PersistentVolume]] = {}
+    for volume in snapshot.persistent_volumes:
+        volumes_of.setdefault(volume_class(volume), []).append(volume)
+    return Storage(
+        claims={key_of(claim): claim for claim in snapshot.persistent_volume_claims},
+        volumes={volume.metadata.name: volume for volume in snapshot.persistent_volumes},
+        classes={one.metadata.name: one for one in snapshot.storage_classes},
+        csi_nodes={one.metadata.name: one for one in snapshot.csi_nodes},
+        drivers={one.metadata.name: one for one in snapshot.csi_drivers},
+        attachments=attachments,
+        volumes_of={name: tuple(volumes) for name, volumes in volumes_of.items()},
+    )
+
+
+def key_of(claim: PersistentVolumeClaim) -> str:
+    """Return `namespace/name` of a claim."""
+    return f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
+
+
+def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
+    """Name the claims of a pod's volumes, in their order; one made for the pod is named after pod and volume."""
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim:
+            yield ClaimUse(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral:
+            yield ClaimUse(f"{pod.name}-{volume.name}", ephemeral=True)
+
+
+def claims(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """Tell whether a pod uses a claim."""
+    return any(f"{pod.namespace}/{use.name}" == key_of(claim) for use in claim_uses(pod))
+
+
+def may_back(volume: PersistentVolume, pod: Pod) -> bool:
+    """Tell whether a volume may be the one behind a claim of a pod: it says whose it is, or nothing."""
+    owner = volume.spec.claim_ref
+    if owner is None:
+        return True
+    return any(
+        (use.name, pod.namespace) == (owner.name, owner.namespace or "default") for use in claim_uses(pod)
+    )
+
+
+def claim_identity(pod: Pod) -> tuple[object, ...]:
+    """Return what tells pods apart that use claims: the claims, and who the pod is where they must be its own."""
+    uses = tuple(claim_uses(pod))
+    own = (pod.key, pod.metadata.uid) if any(use.ephemeral for use in uses) else ()
+    return (uses, own) if uses else ()
+
+
+def not_owner(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
+    """Return the sentence that refuses an ephemeral volume's claim which somebody else made, None for its own.
+
+    Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.
+    """
+    owners = claim.metadata.owner_references or ()
+    controller = next((owner for owner in owners if owner.controller), None)
+    if controller is not None and controller.uid == pod.metadata.uid:
+        return None
+    return f"PVC {key_of(claim)} was not created for pod {pod.key} (pod is not owner)"
+
+
+def claim_class(claim: PersistentVolumeClaim) -> str:
+    """Return the name of a claim's class, "" for none."""
+    return _annotated(claim.metadata, claim.spec.storage_class_name or "")
+
+
+def volume_class(volume: PersistentVolume) -> str:
+    """Return the name of a volume's class, "" for none."""
+    return _annotated(volume.metadata, volume.spec.storage_class_name)
+
+
+def _annotated(metadata: ObjectMeta, stated: str) -> str:
+    annotated = metadata.annotation(_CLASS)
+    return stated if annotated is None else annotated

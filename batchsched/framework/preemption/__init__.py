@@ -1,0 +1,1 @@
+"""Dry runs of preemption for PostFilter plugins."""

@@ -1,0 +1,401 @@
+"""The pipeline: a profile's plugins, asked point by point in the order of the framework.
+
+It knows no plugin by name and no pod by purpose. It asks, checks that the answers have the right shape, and puts
+them together: masks and scores for a class over all nodes, one verdict for a pod on one node.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
+from batchsched.errors import PluginError
+from batchsched.framework import interface as points
+from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.extenders.chain import ExtenderChain
+from batchsched.framework.filter_result import Scan, nobody
+from batchsched.framework.interface import Landing, Reach
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.runtime import result_validation as answers
+from batchsched.framework.runtime.plugin_call import ask, name_of
+from batchsched.framework.runtime.prefiltering import Prefiltering
+from batchsched.framework.runtime.result_cache import Judged, Standing
+from batchsched.framework.runtime.scorer import Asking, Scorer
+from batchsched.framework.runtime.scoring import Scoring
+from batchsched.framework.runtime.timing import Timings
+from batchsched.framework.status import (
+    SUCCESS,
+    Code,
+    IndexArray,
+    IntArray,
+    PermitAnswer,
+    Status,
+    Verdict,
+)
+
+
+class Pipeline:
+    """The enabled plugins of one profile, sorted by the points they have.
+
+    Args:
+      plugins: in the order in which they are asked.
+      weights: of the Score plugins by name; 1 where missing.
+      at: the plugins that are asked at a point, by its name in a profile (`pre_filter`); at a point that is
+        missing, all that have it.
+      extenders: asked after the plugins.
+    """
+
+    def __init__(
+        self,
+        plugins: Sequence[object],
+        weights: Mapping[str, int] | None = None,
+        at: Mapping[str, Sequence[object]] | None = None,
+        extenders: ExtenderChain | None = None,
+    ) -> None:
+        self.plugins = tuple(plugins)
+        self.weights = dict(weights or {})
+        self.extenders = extenders or ExtenderChain()
+        self.timings = Timings()
+        self._chosen = {point: tuple(chosen) for point, chosen in (at or {}).items()}
+        self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._at(
+            "pre_enqueue", points.PreEnqueuePlugin
+        )
+        self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._at("queue_sort", points.QueueSortPlugin)
+        self.prefilters: tuple[points.PreFilterPlugin, ...] = self._at("pre_filter", points.PreFilterPlugin)
+        self.filters: tuple[points.FilterPlugin, ...] = self._at("filter", points.FilterPlugin)
+        self.postfilters: tuple[points.PostFilterPlugin, ...] = self._at(
+            "post_filter", points.PostFilterPlugin
+        )
+        self.prescores: tuple[points.PreScorePlugin, ...] = self._at("pre_score", points.PreScorePlugin)
+        self.scores: tuple[points.ScorePlugin, ...] = self._at("score", points.ScorePlugin)
+        self.reserves: tuple[points.ReservePlugin, ...] = self._at("reserve", points.ReservePlugin)
+        self._sparing = tuple(isinstance(one, points.SparingReservePlugin) for one in self.reserves)
+        self.permits: tuple[points.PermitPlugin, ...] = self._at("permit", points.PermitPlugin)
+        # Rows speak for a plugin's Filter: with that switched off they would refuse what the pipeline allows.
+        self.constrains: tuple[points.ConstrainPlugin, ...] = tuple(
+            one
+            for one in self._having(points.ConstrainPlugin)
+            if one in self.filters or not isinstance(one, points.FilterPlugin)
+        )
+        self.prebinds: tuple[points.PreBindPlugin, ...] = self._at("pre_bind", points.PreBindPlugin)
+        self.binds: tuple[points.BindPlugin, ...] = self._at("bind", points.BindPlugin)
+        self.postbinds: tuple[points.PostBindPlugin, ...] = self._at("post_bind", points.PostBindPlugin)
+        self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
+        self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
+        # Asking a protocol whether it is met is slow; this one is asked for each pod and each class.
+        self._following: dict[object, points.PreFilterExtensionsPlugin] = {
+            one: one for one in self._having(points.PreFilterExtensionsPlugin)
+        }
+        judging = {*self.prefilters, *self.filters, *self.scores}
+        self.reads_all = bool(judging - set(self._signing))
+        """Some plugin does not say what of a pod it looks at: it may look at all of the spec and the labels."""
+        self.by_priority = any(getattr(one, "by_priority", True) for one in {*judging, *self.prescores})
+        """Some plugin may look at a class's priority: what is said of one class is not said of another."""
+        self.moving = tuple(one for one in self.filters if landing(one) is not Landing.STATIC)
+        """Filters to be asked again for a node when pods may have landed since the scan."""
+        self._bulk: dict[object, Any] = {one: one.admits for one in self.moving if hasattr(one, "admits")}
+        self.steady = tuple(one for one in self.filters if landing(one) in (Landing.STATIC, Landing.NARROWS))
+        """Filters whose refusals stay true whatever lands: what the solver's masks are made of."""
+        self._reach: dict[object, Reach] = {
+            one: reach(one) if one in self._signing else Reach.CLUSTER
+            for one in (*self.prefilters, *self.filters, *self.prescores, *self.scores)
+        }
+        self._names = {one: name_of(one) for one in (*self._reach, *self._following)}
+        self._foreseen = {
+            one: one not in self._following
+            and (
+                self._reach[one] in (Reach.OWN, Reach.OBJECTS)
+                or (self._reach[one] is Reach.NODE and landing(one) is Landing.COUNTED)
+            )
+            for one in (*self.filters, *self._following)
+        }
+        self._prefiltering = Prefiltering(self.prefilters, self._lasts)
+        scorers = [Scorer.of(one, self._reach[one], self.weights) for one in self.scores]
+        self._scoring = Scoring(self.prescores, scorers, self._lasts)
+
+    def _lasts(self, plugin: object) -> bool:
+        """Tell whether what PreFilter or PreScore said of a class holds whoever comes and goes.
+
+        What AddPod and RemovePod change must not be shared by the pods of a class.
+        """
+        return self._reach[plugin] is not Reach.CLUSTER and plugin not in self._following
+
+    def foresees(self, state: CycleState) -> bool:
+        """Tell whether Node objects and what a node's pods request decide alone, for a class in its cycle state.
+
+        No Filter looks at the pods themselves, and none wants to know who comes and goes.
+        """
+        return all(
+            self._names[one] in state.skip_filter or self._foreseen[one]
+            for one in (*self.filters, *self._following)
+        )
+
+    def _at(self, point: str, protocol: Any) -> tuple[Any, ...]:
+        chosen = self._chosen.get(point)
+        return self._having(protocol) if chosen is None else chosen
+
+    def _having(self, protocol: Any) -> tuple[Any, ...]:
+        return tuple(one for one in self.plugins if isinstance(one, protocol))
+
+    def leaves_out(self, resource: str) -> bool:
+        """Tell whether capacities of a resource do not hold: the Filter that counts says it is not its business."""
+        counting = (one for one in self.filters if landing(one) is Landing.COUNTED)
+        return any(one.ignores(resource) for one in counting if hasattr(one, "ignores"))
+
+    def signature(self, pod: Pod) -> Hashable:
+        """Return what makes pods one class: what every plugin looks at."""
+        parts: list[Hashable] = [
+            answers.signature(one, ask(one, "Signature", one.signature, pod)) for one in self._signing
+        ]
+        if self.looks_at(pod):
+            parts.append((repr(pod.spec), tuple(sorted(pod.labels.items()))))
+        return tuple(parts)
+
+    def looks_at(self, pod: Pod) -> bool:
+        """Tell whether somebody may look at all of a pod: a plugin that says nothing of it, or an extender."""
+        return self.reads_all or self.extenders.interested(pod)
+
+    def label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
+        """Name the labels, on any pod, that this pod's selectors read; plugins that broke go to `failures`."""
+        keys: frozenset[str] = frozenset()
+        for plugin in self._label_reading:
+            try:
+                keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.label_keys, pod))
+            except PluginError as error:
+                failures.append(error)
+        return keys
+
+    def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+        """Name the labels, on any pod, that are read because of other objects of the snapshot."""
+        keys: frozenset[str] = frozenset()
+        for plugin in self._having(points.SnapshotLabelsPlugin):
+            keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.snapshot_label_keys, snapshot))
+        return keys
+
+    def preenqueue(self, pod: Pod) -> Status:
+        """Ask every PreEnqueue; the first refusal stands."""
+        for plugin in self.preenqueues:
+            status = answers.status(
+                plugin, "PreEnqueue", self.timings.ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
+            )
+            if not status.ok:
+                return answers.signed(status, plugin)
+        return SUCCESS
+
+    def scan(self, pod: PodClass, table: NodeTable, standing: Standing | None = None) -> Scan:
+        """Run PreFilter and Filter of one class over all nodes.
+
+        Args:
+          pod: the class.
+          table: the nodes.
+          standing: what was said of the class before, on this table; brought up to date.
+
+        Raises:
+          PluginError: a plugin broke.
+        """
+        standing = Standing() if standing is None else standing
+        nodes = table.all()
+        state, status, allowed, narrowing = self._prefiltering.of(pod, nodes, standing, self.timings)
+        count = len(nodes)
+        if not status.ok:
+            return Scan(state, status, np.zeros(count, np.bool_), nobody(count))
+        fits = allowed.copy() if allowed is not None else np.ones(count, np.bool_)
+        refused_by = nobody(count)
+        names: list[str] = []
+        verdicts: list[Verdict] = []
+        for plugin in self.filters:
+            name = self._names[plugin]
+            if name in state.skip_filter:
+                continue
+            asked = partial(self._filter, plugin, pod, state)
+            try:
+                judged = standing.judge(plugin, self._reach[plugin], table, asked)
+            except PluginError:
+                # In kube-scheduler a node that was refused before is not asked about, and breaks nothing.
+                if fits.all():
+                    raise
+                left = np.flatnonzero(fits).astype(np.int32)
+                verdict = asked(table.some(left)).among(left, count) if len(left) else Verdict.accept(count)
+                judged = Judged.of(verdict, table.changes.generation)
+            if not judged.everyone:
+                refused_by[fits & ~judged.fits] = len(verdicts)
+                fits &= judged.fits
+            names.append(name)
+            verdicts.append(judged.verdict)
+        outside = ~allowed if allowed is not None else None
+        return Scan(state, status, fits, refused_by, tuple(names), tuple(verdicts), narrowing, outside)
+
+    def extended(self, pod: PodClass, scan: Scan, table: NodeTable) -> Scan:
+        """Return a scan after the extenders were asked about the nodes that fit.
+
+        Raises:
+          ExtenderError: one failed that may not be ignored.
+        """
+        if not self.extenders or not scan.status.ok:
+            return scan
+        return scan.refusing(self.extenders.filter(pod.pod, scan.fits, table))
+
+    def _filter(self, plugin: points.FilterPlugin, pod: PodClass, state: CycleState, nodes: Nodes) -> Verdict:
+        verdict = self.timings.ask(plugin, "Filter", plugin.filter, pod, nodes, state)
+        return answers.verdict(plugin, verdict, len(nodes))
+
+    def prepare(
+        self, pod: PodClass, table: NodeTable, standing: Standing | None = None
+    ) -> tuple[CycleState, Status]:
+        """Run the PreFilters of one class alone: fresh state, true to what is on the nodes now.
+
+        Args:
+          pod: the class.
+          table: the nodes.
+          standing: the class's, where there is one: what was said of it for good is not asked again.
+
+        Raises:
+          PluginError: a plugin broke.
+        """
+        found = self._prefiltering.of(pod, table.all(), standing or Standing(), self.timings)
+        return found.state, found.status
+
+    def admits(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
+    ) -> bool | None:
+        """Tell whether counts[i] equal pods may land on nodes[i]; None when it must be asked pod by pod."""
+        asked = [one for one in self.moving if name_of(one) not in state.skip_filter]
+        if not all(one in self._bulk for one in asked):
+            return None
+        return all(
+            answers.truth(
+                one, "Filter", self.timings.ask(one, "Filter", self._bulk[one], pod, table, nodes, counts)
+            )
+            for one in asked
+        )
+
+    def refusal_at(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
+        """Ask the filters that landing pods may have changed about one node; Success when it still fits."""
+        nodes = table.one(node)
+        for plugin in self.moving:
+            if name_of(plugin) in state.skip_filter:
+                continue
+            verdict = self._filter(plugin, pod, state, nodes)
+            if verdict.refused.any():
+                code = Code.UNRESOLVABLE if verdict.unresolvable[0] else Code.UNSCHEDULABLE
+                return Status(code, verdict.reasons_at(0), name_of(plugin))
+        return SUCCESS
+
+    def landed(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
+        """Tell the plugins' state of a class that a pod was put on a node."""
+        for plugin in self.prefilters:
+            following = self._following.get(plugin)
+            if following is not None and name_of(plugin) not in state.skip_filter:
+                self.timings.ask(plugin, "AddPod", following.add_pod, pod, added, node, table, state)
+
+    def score(
+        self,
+        pod: PodClass,
+        feasible: IndexArray,
+        table: NodeTable,
+        state: CycleState,
+        standing: Standing | None = None,
+    ) -> IntArray:
+        """[n] total score, Σ weight · normalised score, of the nodes that fit, in ascending order.
+
+        Raises:
+          PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
+        """
+        asking = Asking(self.timings, pod, state)
+        total = self._scoring.total(asking, feasible, table, Standing() if standing is None else standing)
+        if self.extenders:
+            total += self.extenders.prioritize(pod.pod, feasible, table)
+        return total
+
+    def constrain(
+        self, batch: Batch, table: NodeTable, without: frozenset[str] = frozenset()
+    ) -> tuple[Row, ...]:
+        """Collect the rows of every plugin, but those `without`.
+
+        Raises:
+          PluginError: a plugin broke, or its rows do not belong to the batch.
+        """
+        nodes = table.all()
+        rows: list[Row] = []
+        for plugin in self.constrains:
+            if name_of(plugin) in without:
+                continue
+            answer = self.timings.ask(plugin, "Constrain", plugin.constrain, batch, nodes)
+            rows.extend(answers.rows(plugin, answer, batch, len(nodes)))
+        return tuple(rows)
+
+    def keeping(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
+        """Return the plugins that may have something to keep for pods of a class; raises `PluginError`."""
+        asked = zip(self.reserves, self._sparing, strict=True)
+        return tuple(one for one, sparing in asked if not (sparing and self._keeps_nothing(one, pod)))
+
+    def _keeps_nothing(self, plugin: Any, pod: PodClass) -> bool:
+        said = self.timings.ask(plugin, "Reserve", plugin.keeps_nothing, pod)
+        return answers.truth(plugin, "Reserve", said)
+
+    def reserve(
+        self,
+        pod: Pod,
+        node: int,
+        table: NodeTable,
+        state: CycleState,
+        keeping: Sequence[points.ReservePlugin] | None = None,
+    ) -> Status:
+        """Reserve a pod at the plugins that keep something, all for None; on a refusal everything is unreserved."""
+        for plugin in self.reserves if keeping is None else keeping:
+            try:
+                answer = self.timings.ask(plugin, "Reserve", plugin.reserve, pod, node, table, state)
+                status = answers.status(plugin, "Reserve", answer)
+            except PluginError:
+                self.unreserve(pod, node, table, state)
+                raise
+            if not status.ok:
+                self.unreserve(pod, node, table, state)
+                return answers.signed(status, plugin)
+        return SUCCESS
+
+    def unreserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> None:
+        """Give back what was reserved, in reverse order, at every plugin, whatever one of them raises."""
+        broken: PluginError | None = None
+        for plugin in reversed(self.reserves):
+            try:
+                self.timings.ask(plugin, "Unreserve", plugin.unreserve, pod, node, table, state)
+            except PluginError as error:
+                broken = broken or error
+        if broken is not None:
+            raise broken
+
+    def permit(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> tuple[PermitAnswer, ...]:
+        """Ask every Permit: the refusal alone when one refuses, else all answers that say Wait."""
+        waits: list[PermitAnswer] = []
+        for plugin in self.permits:
+            answer = answers.permitted(
+                plugin, self.timings.ask(plugin, "Permit", plugin.permit, pod, node, table, state)
+            )
+            if answer.status.code is Code.WAIT:
+                waits.append(answer)
+            elif not answer.status.ok:
+                return (answer,)
+        return tuple(waits)
+
+
+def reach(plugin: object) -> Reach:
+    """Return on what a plugin's answers hang; CLUSTER where the plugin does not say."""
+    stated = getattr(plugin, "reach", None)
+    return stated if isinstance(stated, Reach) else Reach.CLUSTER
+
+
+def landing(plugin: object) -> Landing:
+    """Return what landing pods do to a Filter's verdict; SHIFTS where the plugin does not say."""
+    stated = getattr(plugin, "landing", Landing.SHIFTS)
+    return stated if isinstance(stated, Landing) else Landing.SHIFTS
+
+
+def names(plugins: Iterable[object]) -> tuple[str, ...]:
+    """Return the plugins' names in order."""
+    return tuple(name_of(plugin) for plugin in plugins)

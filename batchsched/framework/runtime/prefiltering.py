@@ -1,0 +1,97 @@
+"""PreFilter: the plugins that look at a class before its nodes, asked and checked, and what they say put together."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batchsched.framework import interface as points
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.runtime import result_validation as answers
+from batchsched.framework.runtime.plugin_call import name_of
+from batchsched.framework.runtime.result_cache import Standing
+from batchsched.framework.runtime.timing import Timings
+from batchsched.framework.status import SUCCESS, BoolArray, Code, Status
+
+
+class Prefiltered(NamedTuple):
+    """What the PreFilters said of a class.
+
+    Args:
+      state: what they keep.
+      status: the refusal, or Success.
+      allowed: [N] the nodes to which the class was narrowed, None for all.
+      narrowed_by: the plugins that did.
+    """
+
+    state: CycleState
+    status: Status
+    allowed: BoolArray | None = None
+    narrowed_by: tuple[str, ...] = ()
+
+
+class Prefiltering:
+    """The PreFilter plugins of a pipeline.
+
+    Args:
+      plugins: in the order in which they are asked.
+      lasting: tells whether what a plugin said of a class is said for good.
+    """
+
+    def __init__(self, plugins: Sequence[points.PreFilterPlugin], lasting: Callable[[object], bool]) -> None:
+        self._plugins = tuple((one, name_of(one), lasting(one)) for one in plugins)
+        self._fleeting = tuple(one for one in self._plugins if not one[2])
+
+    def of(self, pod: PodClass, nodes: Nodes, standing: Standing, timings: Timings) -> Prefiltered:
+        """Ask about a class; those that had nothing against it, and for good, are not asked again.
+
+        Raises:
+          PluginError: a plugin broke.
+        """
+        timings.cycle()
+        state = CycleState()
+        known = standing.prefiltered(nodes.table)
+        if known is not None:
+            state.take(known)
+            return self._ask(self._fleeting, pod, nodes, (state, state), timings)
+        lasting = CycleState()
+        found = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
+        state.take(lasting)
+        if found.status.ok and found.allowed is None:
+            standing.prefilter(nodes.table, lasting)
+        return found
+
+    def _ask(
+        self,
+        plugins: Sequence[tuple[points.PreFilterPlugin, str, bool]],
+        pod: PodClass,
+        nodes: Nodes,
+        states: tuple[CycleState, CycleState],
+        timings: Timings,
+    ) -> Prefiltered:
+        """Unresolvable stops at once; Unschedulable lets the others run, and the first of them stands."""
+        refusal: Status | None = None
+        names: frozenset[str] | None = None
+        narrowing: list[str] = []
+        for plugin, name, lasts in plugins:
+            state = states[lasts]
+            answer = answers.prefiltered(
+                plugin, timings.ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
+            )
+            if answer.status.code is Code.SKIP:
+                state.skip_filter.add(name)
+            elif answer.status.code is Code.UNRESOLVABLE:
+                return Prefiltered(states[0], answers.signed(answer.status, plugin))
+            elif not answer.status.ok:
+                refusal = refusal or answers.signed(answer.status, plugin)
+            if answer.nodes is not None:
+                narrowing.append(name)
+                names = answer.nodes if names is None else names & answer.nodes
+        if refusal is not None:
+            return Prefiltered(states[0], refusal)
+        if names is None:
+            return Prefiltered(states[0], SUCCESS)
+        allowed = np.fromiter((name in names for name in nodes.table.names), np.bool_, len(nodes))
+        return Prefiltered(states[0], SUCCESS, allowed, tuple(narrowing))

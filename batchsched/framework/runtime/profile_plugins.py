@@ -1,0 +1,132 @@
+"""From the default plugins and a profile's changes to the list of plugins at each point.
+
+Two steps, as in kube-scheduler. First the profile's multiPoint is laid over the defaults: what is disabled goes,
+what is enabled again keeps its place and takes the new weight, what is new comes last. Then multiPoint is spread
+over the points: a point leaves out what it disables, and what it enables itself stands first where multiPoint has
+it too, and last otherwise.
+
+Source: `mergePluginSet` of kube-scheduler's apis/config/v1/default_plugins.go; `updatePluginList`,
+`expandMultiPointPlugins` and `getScoreWeights` of framework/runtime/framework.go.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic.alias_generators import to_camel
+
+from batchsched.config.plugins import ALL, EnabledPlugin, Plugins, PluginSet
+from batchsched.errors import InvalidInput
+from batchsched.framework import interface as points
+from batchsched.framework.runtime.plugin_call import name_of
+
+POINTS: Final[Mapping[str, Any]] = {
+    "pre_enqueue": points.PreEnqueuePlugin,
+    "queue_sort": points.QueueSortPlugin,
+    "pre_filter": points.PreFilterPlugin,
+    "filter": points.FilterPlugin,
+    "post_filter": points.PostFilterPlugin,
+    "pre_score": points.PreScorePlugin,
+    "score": points.ScorePlugin,
+    "reserve": points.ReservePlugin,
+    "permit": points.PermitPlugin,
+    "pre_bind": points.PreBindPlugin,
+    "bind": points.BindPlugin,
+    "post_bind": points.PostBindPlugin,
+}
+"""The points at which a profile may switch plugins on and off, as it names them, and what they ask for."""
+
+
+def everywhere(defaults: Iterable[EnabledPlugin], stated: Plugins) -> tuple[EnabledPlugin, ...]:
+    """Return the plugins of multiPoint, the profile's changes laid over the defaults."""
+    own = {one.name: one.weight for one in defaults}
+    short = tuple(
+        one if one.weight is not None else EnabledPlugin(name=one.name, weight=own.get(one.name))
+        for one in stated.enabled
+    )
+    return _merged(
+        _merged(defaults, short, frozenset(stated.disabled)),
+        stated.multi_point.enabled,
+        frozenset(one.name for one in stated.multi_point.disabled),
+    )
+
+
+def _merged(
+    defaults: Iterable[EnabledPlugin], enabled: Sequence[EnabledPlugin], disabled: frozenset[str]
+) -> tuple[EnabledPlugin, ...]:
+    stated = {one.name: one for one in enabled}
+    kept = [] if ALL in disabled else [one for one in defaults if one.name not in disabled]
+    there = {one.name for one in kept}
+    return (
+        *(stated.get(one.name, one) for one in kept),
+        *(one for one in enabled if one.name not in there),
+    )
+
+
+def needed(multi: Iterable[EnabledPlugin], stated: Plugins) -> tuple[str, ...]:
+    """Name every plugin that is enabled somewhere, those of multiPoint first."""
+    names = dict.fromkeys(one.name for one in multi)
+    for point in POINTS:
+        names |= dict.fromkeys(one.name for one in _set(stated, point).enabled)
+    return tuple(names)
+
+
+def by_point(
+    multi: Iterable[EnabledPlugin], stated: Plugins, made: Mapping[str, object]
+) -> dict[str, tuple[object, ...]]:
+    """Return the plugins of each point, in the order in which they are asked.
+
+    Args:
+      multi: the plugins of multiPoint.
+      stated: the profile's changes.
+      made: the plugins by name; a name that is missing is passed over.
+
+    Raises:
+      InvalidInput: a point enables a plugin that has no such point, or more than one plugin sorts the queue.
+    """
+    chosen = {
+        point: _at(point, protocol, multi, _set(stated, point), made) for point, protocol in POINTS.items()
+    }
+    sorting = chosen["queue_sort"]
+    if len(sorting) > 1:
+        raise InvalidInput(
+            f"{' and '.join(name_of(one) for one in sorting)} all sort the queue, and only one may; disable the others",
+            field="profiles[].plugins.queueSort",
+        )
+    return chosen
+
+
+def _at(
+    point: str, protocol: Any, multi: Iterable[EnabledPlugin], stated: PluginSet, made: Mapping[str, object]
+) -> tuple[object, ...]:
+    own = [one.name for one in stated.enabled if one.name in made]
+    for name in own:
+        if not isinstance(made[name], protocol):
+            raise InvalidInput(
+                f"plugin {name} is not asked at this point; take it out of the list",
+                field=f"profiles[].plugins.{to_camel(point)}.enabled",
+            )
+    disabled = {one.name for one in stated.disabled}
+    shared: list[str] = []
+    if ALL not in disabled:
+        shared = [
+            one.name for one in multi if one.name not in disabled and isinstance(made.get(one.name), protocol)
+        ]
+    names = (
+        *(name for name in own if name in shared),
+        *(name for name in shared if name not in own),
+        *(name for name in own if name not in shared),
+    )
+    return tuple(made[name] for name in names)
+
+
+def weights_of(multi: Iterable[EnabledPlugin], stated: Plugins) -> dict[str, int]:
+    """Return the weights of scores by name: a point's before multiPoint's; 0, and none at all, count as 1."""
+    weights: dict[str, int] = {}
+    for one in (*stated.score.enabled, *multi):
+        weights.setdefault(one.name, one.weight or 1)
+    return weights
+
+
+def _set(stated: Plugins, point: str) -> PluginSet:
+    found: PluginSet = getattr(stated, point)
+    return found

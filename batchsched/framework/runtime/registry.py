@@ -1,0 +1,158 @@
+"""The registry: which plugin classes there are, and how a profile turns into a pipeline.
+
+Plugins are handed in as classes, or found by entry point (`batchsched.plugins`), so that somebody else's package
+needs nothing but its own metadata.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from batchsched.api.crd.validation import Complaint, complaints
+from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from batchsched.config.plugins import PASSED_OVER, EnabledPlugin
+from batchsched.config.schema import Profile
+from batchsched.errors import InvalidInput
+from batchsched.framework.extenders.chain import ExtenderChain
+from batchsched.framework.runtime.deadline import is_ours, watched
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.plugin_call import ask, name_of
+from batchsched.framework.runtime.profile_plugins import by_point, everywhere, needed, weights_of
+from batchsched.ports.external import NOBODY, Outside
+
+ENTRY_POINTS: Final = "batchsched.plugins"
+
+
+class Registry:
+    """Plugin classes by name, and the names of those that are on by default.
+
+    Args:
+      known: the plugin classes.
+      defaults: names that are on unless a profile says otherwise, in the order in which they are asked; a name
+        that is not known is passed over.
+      weights: of the default Score plugins.
+    """
+
+    def __init__(self, known: Iterable[type], defaults: Iterable[str], weights: Mapping[str, int]) -> None:
+        self.weights = dict(weights)
+        self._known: dict[str, type] = {}
+        for plugin in known:
+            name = name_of(plugin)
+            if self._known.setdefault(name, plugin) is not plugin:
+                raise InvalidInput(
+                    f"two plugins are named {name}; rename one of them", object=f"plugin {name}"
+                )
+        self.defaults = tuple(name for name in defaults if name in self._known)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All registered names, sorted."""
+        return tuple(sorted(self._known))
+
+    def pipeline(self, profile: Profile, outside: Outside = NOBODY) -> Pipeline:
+        """Make the pipeline of a profile.
+
+        Args:
+          profile: how to schedule.
+          outside: reaches extenders, and minds the time of plugins from other packages.
+
+        Raises:
+          InvalidInput: the profile names a plugin that is not registered, one at a point that it does not have, or
+            arguments that it refuses.
+          PluginError: a plugin cannot be constructed.
+        """
+        for place, name in _named(profile):
+            self._known_or_passed_over(name, place)
+        defaults = [EnabledPlugin(name=name, weight=self.weights.get(name)) for name in self.defaults]
+        multi = everywhere(defaults, profile.plugins)
+        made = {
+            name: watched(_make(self._known[name], profile.arguments(name)), outside.watchdog)
+            for name in needed(multi, profile.plugins)
+            if name in self._known
+        }
+        at = by_point(multi, profile.plugins, made)
+        chain = ExtenderChain(profile.extenders, outside.extenders)
+        return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), at, chain)
+
+    def foreign(self, profile: Profile) -> tuple[str, ...]:
+        """Name the plugins of other packages that a profile enables."""
+        multi = everywhere([EnabledPlugin(name=name) for name in self.defaults], profile.plugins)
+        return tuple(
+            name
+            for name in needed(multi, profile.plugins)
+            if name in self._known and not is_ours(self._known[name])
+        )
+
+    def passed_over(self, profile: Profile) -> tuple[str, ...]:
+        """Name the plugins of kube-scheduler that a profile enables or configures, and that are not here."""
+        enabled = {name for _, names in profile.plugins.enabled_by_place() for name in names}
+        enabled |= {name for _, name in _configured(profile)}
+        return tuple(sorted(name for name in enabled & PASSED_OVER if name not in self._known))
+
+    def _known_or_passed_over(self, name: str, place: str) -> None:
+        if name not in self._known and name not in PASSED_OVER:
+            raise InvalidInput(
+                f"no plugin is named {name!r}; registered are {', '.join(self.names)}",
+                field=f"profiles[].{place}",
+            )
+
+
+def _named(profile: Profile) -> tuple[tuple[str, str], ...]:
+    return (*((f"plugins.{place}", name) for place, name in profile.plugins.names()), *_configured(profile))
+
+
+def _configured(profile: Profile) -> tuple[tuple[str, str], ...]:
+    return tuple((f"pluginConfig[{at}].name", one.name) for at, one in enumerate(profile.plugin_config))
+
+
+@cache
+def found() -> tuple[type, ...]:
+    """Return the plugin classes that installed packages offer by entry point, by name.
+
+    Raises:
+      PluginError: one cannot be loaded.
+    """
+    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name)
+    return tuple(ask(point, "loading", point.load) for point in points)
+
+
+@cache
+def standard() -> Registry:
+    """Return the registry of all plugins that are installed, with kube-scheduler's defaults."""
+    return Registry(found(), DEFAULT_PLUGINS, DEFAULT_WEIGHTS)
+
+
+def _make(plugin: type, arguments: Mapping[str, Any]) -> object:
+    model = getattr(plugin, "Args", None)
+    if model is None:
+        if arguments:
+            raise InvalidInput(
+                "the plugin takes no arguments", object=f"plugin {name_of(plugin)}", field="args"
+            )
+        return _built(plugin)
+    return _built(plugin, _validated(model, arguments, name_of(plugin)))
+
+
+def _built(plugin: type, *arguments: object) -> object:
+    """Construct a plugin. The pipeline sorts plugins by hash, which a dataclass that is not frozen lacks."""
+    made: object = ask(plugin, "construction", plugin, *arguments)
+    ask(plugin, "construction", hash, made)
+    return made
+
+
+def _validated(model: type[BaseModel], arguments: Mapping[str, Any], plugin: str) -> BaseModel:
+    try:
+        return model.model_validate(dict(arguments))
+    except ValidationError as error:
+        first, *others = complaints(error, model)
+        more = "".join(f"\nplugin {plugin}: {_below_args(other)}: {other.message}" for other in others)
+        raise InvalidInput(
+            first.message + more, object=f"plugin {plugin}", field=_below_args(first)
+        ) from error
+
+
+def _below_args(complaint: Complaint) -> str:
+    return f"args.{complaint.field}" if complaint.field else "args"

@@ -1,0 +1,349 @@
+"""Answers, checked where they come in: a plugin is somebody else's code, and nonsense is breakage.
+
+`POINTS` says of every extension point which codes mean something there, and what follows from each. The checks hold
+plugins to it, and the documentation's page on the life of a pod is written from it.
+"""
+
+import math
+from collections.abc import Container, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from batchsched.errors import PluginError
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Row
+from batchsched.framework.plugin_support.normalize import MAX_SCORE
+from batchsched.framework.runtime.plugin_call import ask, name_of
+from batchsched.framework.status import (
+    SUCCESS,
+    Code,
+    IntArray,
+    PermitAnswer,
+    PostFilterAnswer,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One extension point.
+
+    Args:
+      method: what a plugin implements to be asked.
+      asked: when, and about what.
+      then: what follows from each code; none where the answer is no status.
+      answer: what the answer is where it is no status, and what follows.
+    """
+
+    method: str
+    asked: str
+    then: dict[Code, str]
+    answer: str = ""
+
+
+_OUT: Final = (
+    "the pod fits nowhere in this session; the other PreFilters are still asked, the first refusal stands"
+)
+_SENT_BACK: Final = "every plugin is unreserved, the last first, and the gang gives everything back"
+
+POINTS: Final[dict[str, Point]] = {
+    "PreEnqueue": Point(
+        "preenqueue",
+        "before a pod may be queued",
+        {
+            Code.SUCCESS: "the next is asked",
+            Code.SKIP: "the same as Success",
+            Code.UNSCHEDULABLE: "the pod stays out of the queue and holds nothing",
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "QueueSort": Point(
+        "key",
+        "for each waiting pod; one plugin",
+        {},
+        "a key that can be compared; pods of a gang are taken the smallest first",
+    ),
+    "PreFilter": Point(
+        "prefilter",
+        "once for each class of equal pods, before its Filters",
+        {
+            Code.SUCCESS: "the plugin's Filter is asked; nodes that are named are the only ones left",
+            Code.SKIP: "the plugin's Filter is left out for this class",
+            Code.UNSCHEDULABLE: _OUT,
+            Code.UNRESOLVABLE: "the same, and nobody else is asked; evicting pods would not help",
+        },
+    ),
+    "Filter": Point(
+        "filter",
+        "once for each class, over all nodes at once",
+        {},
+        "the nodes that it refuses, and why; the first plugin that refuses a node gives the node's reasons",
+    ),
+    "PostFilter": Point(
+        "postfilter",
+        "when no node fits",
+        {
+            Code.SUCCESS: "room can be made, and nobody else is asked; a node that is named is kept for the pod",
+            Code.UNSCHEDULABLE: "the next is asked; the reasons are joined to the sentence that says why",
+            Code.PENDING: "the same as Unschedulable",
+            Code.UNRESOLVABLE: "the reasons alone are joined to the sentence, and nobody else is asked",
+            Code.ERROR: "the same as UnschedulableAndUnresolvable",
+        },
+    ),
+    "PreScore": Point(
+        "prescore",
+        "once for each class, with the nodes that fit",
+        {
+            Code.SUCCESS: "the plugin's Score is asked",
+            Code.SKIP: "the plugin's Score is left out for this class",
+        },
+    ),
+    "Score": Point(
+        "score",
+        "once for each class, over the nodes that fit",
+        {},
+        "one whole number for each node; without a NormalizeScore they are from 0 to 100 already",
+    ),
+    "NormalizeScore": Point(
+        "normalize",
+        "after its own Score",
+        {},
+        "whole numbers from 0 to 100; the sum of weight times score ranks the nodes",
+    ),
+    "Constrain": Point(
+        "constrain",
+        "once for each problem, about all pods that may be placed; never when the solver is off",
+        {},
+        "rows for the solver's problem; each must allow what the pipeline allows",
+    ),
+    "Reserve": Point(
+        "reserve",
+        "for each pod that got a node",
+        {
+            Code.SUCCESS: "the next is asked",
+            Code.UNSCHEDULABLE: _SENT_BACK,
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "Unreserve": Point(
+        "unreserve",
+        "when a reserved pod gives its node back, in reverse order, reserved or not",
+        {},
+        "nothing; must be idempotent",
+    ),
+    "Permit": Point(
+        "permit",
+        "for each reserved pod",
+        {
+            Code.SUCCESS: "the next is asked",
+            Code.WAIT: "the pod keeps its place until it is allowed, at most for the seconds stated",
+            Code.UNSCHEDULABLE: _SENT_BACK,
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "PreBind": Point(
+        "prebind",
+        "for each pod that was allowed, before its binding is written",
+        {
+            Code.SUCCESS: "the next is asked",
+            Code.SKIP: "the same as Success",
+            Code.UNSCHEDULABLE: "the pod is not bound, and is unreserved",
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "Bind": Point(
+        "bind",
+        "one after the other, until one binds the pod",
+        {
+            Code.SUCCESS: "the pod is bound",
+            Code.SKIP: "the next is asked",
+            Code.UNSCHEDULABLE: "the pod is not bound, and is unreserved",
+            Code.UNRESOLVABLE: "the same as Unschedulable",
+            Code.PENDING: "the same as Unschedulable",
+        },
+    ),
+    "PostBind": Point("postbind", "after the pod was bound", {}, "nothing"),
+}
+"""In call order. Signature and labels are asked before all of them, as pods come in."""
+
+
+def status(plugin: object, point: str, answer: object) -> Status:
+    """Return an answer that is a status with a code that means something at the point.
+
+    Raises:
+      PluginError: it is not; so for all functions below.
+    """
+    if answer is SUCCESS:  # the one that nearly all give, and that means something everywhere
+        return SUCCESS
+    if not isinstance(answer, Status):
+        raise _nonsense(plugin, point, "a Status", answer)
+    if answer.code not in POINTS[point].then:
+        raise _nonsense(plugin, point, f"one of {', '.join(POINTS[point].then)}", answer.code)
+    return answer
+
+
+def prefiltered(plugin: object, answer: object) -> PreFilterAnswer:
+    """Return a PreFilter's answer; names of nodes that do not exist are no nonsense, they narrow to nothing."""
+    if not isinstance(answer, PreFilterAnswer):
+        raise _nonsense(plugin, "PreFilter", "a PreFilterAnswer", answer)
+    status(plugin, "PreFilter", answer.status)
+    if answer.nodes is not None and not isinstance(answer.nodes, frozenset | set):
+        raise _nonsense(plugin, "PreFilter", "a frozenset of node names", answer.nodes)
+    return answer
+
+
+def verdict(plugin: object, answer: object, count: int) -> Verdict:
+    """Return a Filter's answer about `count` nodes."""
+    if isinstance(answer, Verdict):
+        refused, unresolvable = answer.refused, answer.unresolvable
+        if (
+            getattr(refused, "shape", None) == (len(answer.reasons), count)
+            and getattr(unresolvable, "shape", None) == (count,)
+            and (not count or refused.dtype == unresolvable.dtype == np.bool_)
+        ):
+            return answer
+    raise PluginError(name_of(plugin), "Filter", f"expected a Verdict over {count} nodes")
+
+
+def postfiltered(plugin: object, answer: object, nodes: Container[str]) -> PostFilterAnswer:
+    """Return a PostFilter's answer, its plugin's name filled in; the node that it names is one of `nodes`."""
+    if not isinstance(answer, PostFilterAnswer):
+        raise _nonsense(plugin, "PostFilter", "a PostFilterAnswer", answer)
+    stated = status(plugin, "PostFilter", answer.status)
+    node: object = answer.node
+    if node is not None and not (isinstance(node, str) and (not node or node in nodes)):
+        raise _nonsense(plugin, "PostFilter", "the name of a node", node)
+    victims: object = answer.victims
+    if not isinstance(victims, tuple) or not all(isinstance(one, str) for one in victims):
+        raise _nonsense(plugin, "PostFilter", "a tuple of namespace/name", victims)
+    return PostFilterAnswer(Status(stated.code, stated.reasons, name_of(plugin)), answer.node, answer.victims)
+
+
+def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
+    """[n] Return a Score's answer about `count` nodes, before NormalizeScore."""
+    scores = ask(plugin, "Score", np.asarray, answer)
+    if scores.shape != (count,) or (count and scores.dtype.kind not in "iu"):
+        raise PluginError(name_of(plugin), "Score", f"expected {count} whole numbers")
+    return scores
+
+
+def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
+    """[n] Return an answer that has one score from 0 to 100 for each of `count` nodes."""
+    given = ask(plugin, point, np.asarray, answer)
+    if given.shape == (count,) and (not count or given.dtype.kind in "iu"):
+        made = given.astype(np.int64, copy=False)
+        # Read without its sign, a number below 0 is a large one.
+        if not count or np.maximum.reduce(made.view(np.uint64)) <= MAX_SCORE:
+            return made
+    raise PluginError(name_of(plugin), point, f"expected {count} whole numbers from 0 to {MAX_SCORE}")
+
+
+def permitted(plugin: object, answer: object) -> PermitAnswer:
+    """Return a Permit's answer, its plugin's name filled in where it is not plain Success."""
+    if not isinstance(answer, PermitAnswer):
+        raise _nonsense(plugin, "Permit", "a PermitAnswer", answer)
+    if answer.status is SUCCESS and answer.timeout_seconds == 0:
+        return answer
+    stated = status(plugin, "Permit", answer.status)
+    seconds: object = answer.timeout_seconds
+    if not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
+        raise _nonsense(plugin, "Permit", "a timeout of 0 seconds or more", seconds)
+    made = signed(stated, plugin)
+    return answer if made is answer.status else PermitAnswer(made, seconds)
+
+
+def truth(plugin: object, point: str, answer: object) -> bool:
+    """Return an answer that is True or False."""
+    if not isinstance(answer, bool | np.bool_):
+        raise _nonsense(plugin, point, "True or False", answer)
+    return bool(answer)
+
+
+def signature(plugin: object, answer: Hashable) -> Hashable:
+    """Return a signature; it can be hashed."""
+    ask(plugin, "Signature", hash, answer)
+    return answer
+
+
+def label_keys(plugin: object, answer: object) -> frozenset[str]:
+    """Return the labels that a plugin says are read."""
+    if not isinstance(answer, frozenset | set) or not all(isinstance(key, str) for key in answer):
+        raise _nonsense(plugin, "Signature", "a frozenset of label keys", answer)
+    return frozenset(answer)
+
+
+def in_order(plugin: object, keys: Sequence[Any]) -> list[int]:
+    """Return the places of keys from the smallest to the largest; equal ones stay as they are."""
+    return ask(plugin, "QueueSort", _sorted, keys)
+
+
+def rows(plugin: object, answer: object, batch: Batch, nodes: int) -> tuple[Row, ...]:
+    """Return the rows of a Constrain: their numbers name what the batch has."""
+    if not isinstance(answer, Sequence):
+        raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
+    bounds = _Bounds.of(batch, nodes)
+    for row in answer:
+        if not isinstance(row, Row):
+            raise _nonsense(plugin, "Constrain", "a Row", row)
+        ask(plugin, "Constrain", bounds.check, row)
+    return tuple(answer)
+
+
+def signed(stated: Status, plugin: object) -> Status:
+    """Return a status with its plugin's name."""
+    return stated if stated.plugin else Status(stated.code, stated.reasons, name_of(plugin))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What the rows of a batch may name: classes, gangs, and partitions with the number of their domains."""
+
+    classes: frozenset[int]
+    gangs: frozenset[int]
+    domains: dict[int, int]
+
+    @classmethod
+    def of(cls, batch: Batch, nodes: int) -> "_Bounds":
+        sizes = {at: int(one.max(initial=-1)) + 1 for at, one in enumerate(batch.partitions)}
+        return cls(
+            frozenset(one.index for one in batch.candidates),
+            frozenset(one.gang for one in batch.candidates),
+            {ALL_NODES: 1, EVERY_NODE: nodes} | sizes,
+        )
+
+    def check(self, row: Row) -> None:
+        domains = self.domains.get(row.partition)
+        if domains is None:
+            raise ValueError(f"no partition has the number {row.partition}")
+        shape = (len(row.right), len(row.gangs))
+        expected = {
+            "classes": row.classes.ndim == 1 and self.classes.issuperset(row.classes.tolist()),
+            "coefficients": row.coefficients.shape == row.classes.shape,
+            "right": row.right.ndim == 1 and len(row.right) >= domains,
+            "gangs": row.gangs.ndim == 1 and self.gangs.issuperset(row.gangs.tolist()),
+            "gang_coefficients": not len(row.gangs) or row.gang_coefficients.shape == shape,
+        }
+        wrong = [name for name, holds in expected.items() if not holds]
+        arrays = (row.classes, row.coefficients, row.right, row.gangs, row.gang_coefficients)
+        if wrong or any(array.dtype.kind not in "iu" for array in arrays):
+            raise ValueError(f"a row's {', '.join(wrong) or 'numbers'} do not belong to the batch")
+
+
+def _sorted(keys: Sequence[Any]) -> list[int]:
+    for key in keys:
+        bool(key < key)  # one that cannot be compared with itself orders nothing
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def _nonsense(plugin: object, point: str, expected: str, answer: object) -> PluginError:
+    said = repr(answer)
+    return PluginError(
+        name_of(plugin), point, f"expected {expected}, not {said if len(said) <= 60 else said[:57] + '...'}"
+    )

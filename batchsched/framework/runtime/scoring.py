@@ -1,0 +1,77 @@
+"""PreScore and Score: the plugins that rank nodes, what of their answers still stands, and the sum of them all."""
+
+from collections.abc import Callable, Sequence
+
+from batchsched.framework import interface as points
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.interface import Reach
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.runtime import result_validation as answers
+from batchsched.framework.runtime.plugin_call import name_of
+from batchsched.framework.runtime.result_cache import Standing
+from batchsched.framework.runtime.scorer import Asking, Scorer
+from batchsched.framework.status import Code, IndexArray, IntArray
+
+
+class Scoring:
+    """The PreScore and Score plugins of a pipeline.
+
+    Args:
+      prescores: in the order in which they are asked.
+      scorers: those of the Score plugins, in that order.
+      lasting: tells whether what a PreScore said is said for good, of the same nodes.
+    """
+
+    def __init__(
+        self,
+        prescores: Sequence[points.PreScorePlugin],
+        scorers: Sequence[Scorer],
+        lasting: Callable[[object], bool],
+    ) -> None:
+        self._prescores = tuple((one, name_of(one), lasting(one)) for one in prescores)
+        self._fleeting = tuple(one for one in self._prescores if not one[2])
+        self._scorers = tuple(scorers)
+
+    def total(self, asking: Asking, feasible: IndexArray, table: NodeTable, standing: Standing) -> IntArray:
+        """[n] Σ weight · normalised score of the nodes that fit, in ascending order.
+
+        Raises:
+          PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
+        """
+        nodes = table.these(feasible)
+        self._prescore(asking, feasible, nodes, standing)
+        skipped = asking.state.skip_score
+        scorers = [one for one in self._scorers if one.name not in skipped]
+        near = tuple(one for one in scorers if one.reach is not Reach.CLUSTER)
+        total = standing.rank(near, asking, feasible, table)
+        for one in scorers:
+            if one.reach is Reach.CLUSTER:
+                total += one.weight * asking.normal(one, asking.raw(one, nodes), nodes)
+        return total
+
+    def _prescore(self, asking: Asking, feasible: IndexArray, nodes: Nodes, standing: Standing) -> None:
+        """Run the PreScores; those that said it before of the same nodes, and for good, are not asked again."""
+        state, known = asking.state, standing.prescored(nodes.table, feasible)
+        if known is not None:
+            state.take(known)
+            self._ask(self._fleeting, asking, nodes, state)
+            return
+        lasting = CycleState(state)
+        self._ask(self._prescores, asking, nodes, lasting)
+        state.take(lasting)
+        kept = CycleState()
+        kept.take(lasting)
+        standing.prescore(nodes.table, feasible, kept)
+
+    def _ask(
+        self,
+        prescores: Sequence[tuple[points.PreScorePlugin, str, bool]],
+        asking: Asking,
+        nodes: Nodes,
+        lasting: CycleState,
+    ) -> None:
+        for plugin, name, lasts in prescores:
+            state = lasting if lasts else asking.state
+            answer = asking.timings.ask(plugin, "PreScore", plugin.prescore, asking.pod, nodes, state)
+            if answers.status(plugin, "PreScore", answer).code is Code.SKIP:
+                state.skip_score.add(name)

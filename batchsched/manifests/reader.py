@@ -1,0 +1,220 @@
+"""Reading a whole cluster: any manifests in, a Snapshot and what was set aside out."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.api import external_podgroups as foreign
+from batchsched.api.core.pod import SCHEDULER_NAME, Pod
+from batchsched.api.crd.base import API_VERSION
+from batchsched.api.crd.validation import Complaint, nearest
+from batchsched.api.cross_checks import misplaced_queues, unknown_sub_groups
+from batchsched.api.decision import SetAside
+from batchsched.api.kinds import ALL, BY_GROUP_AND_NAME, OURS, Kind, group_of
+from batchsched.api.snapshot import Snapshot
+from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.manifests.decode import Decoder, Refused
+from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, documents
+from batchsched.manifests.sources import sources
+from batchsched.ports.telemetry import Silence, Telemetry
+
+_MOST_SHOWN: Final = 20
+_STEP: Final = 2048
+"""Objects between two reports of progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What came of reading.
+
+    Args:
+      snapshot: the cluster, with what was set aside.
+      warnings: sentences for people about what was passed over.
+    """
+
+    snapshot: Snapshot
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def set_aside(self) -> tuple[SetAside, ...]:
+        """The objects that could not be used, in the order of the input."""
+        return self.snapshot.set_aside
+
+
+def read(
+    paths: Sequence[Path | str], telemetry: Telemetry | None = None, *, scheduler_name: str = SCHEDULER_NAME
+) -> Reading:
+    """Read Kubernetes manifests: YAML, JSON, JSON Lines, lists, gzipped or not, files and directories.
+
+    Args:
+      paths: files and directories; `-` is standard input.
+      telemetry: told of progress.
+      scheduler_name: pending pods of other schedulers are passed over.
+
+    Raises:
+      UnusableInput: there is nothing in it that can be used.
+    """
+    listener = telemetry or Silence()
+    cluster = _Cluster(scheduler_name, ", ".join(map(str, paths)))
+    with listener.stage("read"):
+        for source in sources(paths):
+            try:
+                found = documents(source.read(), source.name)
+            except InvalidInput as error:
+                cluster.put(error)
+                continue
+            while cluster.put_all(islice(found, _STEP)):
+                listener.progress(cluster.seen, 0, f"objects of {source.name}")
+        return cluster.reading()
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """The objects so far. An object is looked at once; objects are looked at together at the end."""
+
+    scheduler_name: str
+    sought: str
+    decoder: Decoder = field(default_factory=Decoder)
+    objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in ALL})
+    homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    set_aside: list[SetAside] = field(default_factory=list)
+    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    seen: int = 0
+    usable: int = 0
+
+    def put_all(self, found: Iterable[Found]) -> int:
+        """Take objects, and say how many there were."""
+        before = self.seen
+        for one in found:
+            self.put(one)
+        return self.seen - before
+
+    def put(self, found: Found) -> None:
+        """Take an object, or what is wrong with it."""
+        self.seen += 1
+        if isinstance(found, InvalidInput):
+            self.set_aside.append(SetAside(found.file, found.object, found.field, found.message))
+            return
+        envelope = found.envelope
+        name = (group_of(envelope.api_version), envelope.kind)
+        kind = BY_GROUP_AND_NAME.get(name) or foreign.BY_GROUP_AND_NAME.get(name)
+        if kind is None or not envelope.api_version:
+            self._put_strange(found)
+            return
+        try:
+            self._put_decoded(self.decoder.decode(found, kind), kind, found)
+        except Refused as refused:
+            whose = _named(kind, found)
+            self.set_aside += [
+                SetAside(found.file, whose, one.field, one.message) for one in refused.complaints
+            ]
+
+    def _put_decoded(self, decoded: Any, kind: Kind, found: Document) -> None:
+        metadata = decoded.metadata
+        namespace = (metadata.namespace or "default") if kind.namespaced else ""
+        key = (kind.name, namespace, metadata.name)
+        first = self.homes.get(key)
+        if first is not None:
+            where = "in this file" if first == found.file else f"in {first}"
+            message = f"this name is taken: the first one, {where}, counts; rename or remove one of them"
+            raise Refused((Complaint("metadata.name", message),))
+        self.homes[key] = found.file
+        self.usable += 1
+        if kind.type is Pod:
+            if not self._counts(decoded):
+                return
+            if decoded.spec.scheduler_name == self.scheduler_name:
+                decoded = foreign.joined(decoded)
+        self.objects[kind.field].append(decoded)
+
+    def _counts(self, pod: Pod) -> bool:
+        """Tell whether a pod matters: a finished one does not, nor does one that another scheduler will place."""
+        if pod.counts((self.scheduler_name,)):
+            return True
+        if not pod.finished:
+            self.others[pod.spec.scheduler_name] += 1
+        return False
+
+    def _put_strange(self, found: Document) -> None:
+        envelope = found.envelope
+        if envelope.kind == LIST and envelope.items is not None:
+            self.usable += 1  # an empty list: a cluster may well have nothing
+        elif not envelope.kind or not envelope.api_version:
+            missing = "apiVersion" if envelope.kind else "kind"
+            self.set_aside.append(
+                SetAside(found.file, f"({found.place})", missing, f"is required; {EXPECTED}")
+            )
+        elif group_of(envelope.api_version) == OURS:
+            known = [kind.name for kind in ALL if kind.group == OURS]
+            message = f"there is no kind {envelope.kind!r} in {API_VERSION}; {nearest(envelope.kind, known)}"
+            self.set_aside.append(SetAside(found.file, f"({found.place})", "kind", message))
+        else:
+            self.skipped[envelope.api_version, envelope.kind] += 1
+
+    def reading(self) -> Reading:
+        """Look at the objects together, and freeze them.
+
+        Raises:
+          UnusableInput: there are none.
+        """
+        self._set_queues_aside()
+        if not self.usable:
+            raise UnusableInput(_nothing_usable(self.sought, self.set_aside, self.skipped))
+        snapshot = Snapshot(
+            **{name: tuple(objects) for name, objects in self.objects.items()},
+            set_aside=tuple(self.set_aside),
+        )
+        return Reading(snapshot, tuple(self._warnings(snapshot)))
+
+    def _set_queues_aside(self) -> None:
+        reasons = misplaced_queues(self.objects["queues"])
+        for name, reason in reasons.items():
+            file = self.homes["Queue", "", name]
+            self.set_aside.append(SetAside(file, f"Queue {name}", "spec.parent", reason))
+        self.objects["queues"] = [queue for queue in self.objects["queues"] if queue.name not in reasons]
+        self.usable -= len(reasons)
+
+    def _warnings(self, snapshot: Snapshot) -> Iterable[str]:
+        for (api_version, kind), count in self.skipped.items():
+            yield f"{kind} of {api_version} is not read: {count} passed over"
+        for name, count in self.others.items():
+            yield (
+                f"{count} pending pods of the scheduler {name!r} are left to it; "
+                f"spec.schedulerName: {self.scheduler_name} makes a pod ours"
+            )
+        yield from unknown_sub_groups(snapshot.pods, snapshot.pod_groups)
+
+
+def _named(kind: Kind, found: Document) -> str:
+    """Name an object that did not decode, as far as its metadata can be read."""
+    try:
+        metadata = msgspec.json.decode(found.envelope.metadata)
+    except (msgspec.DecodeError, RecursionError):
+        metadata = None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not name:
+        return f"{kind.name} ({found.place})"
+    namespace = metadata.get("namespace") or "default"
+    return f"{kind.name} {namespace}/{name}" if kind.namespaced else f"{kind.name} {name}"
+
+
+def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter[tuple[str, str]]) -> str:
+    lines = ["there is nothing in the input that can be used"]
+    lines += [sentence(one) for one in set_aside[:_MOST_SHOWN]]
+    if len(set_aside) > _MOST_SHOWN:
+        lines.append(f"and {len(set_aside) - _MOST_SHOWN} more")
+    lines += [f"{kind} of {api_version} is not read" for api_version, kind in skipped]
+    if len(lines) == 1:
+        lines.append(f"{sought}: {EXPECTED}")
+    return "\n".join(lines)
+
+
+def sentence(one: SetAside) -> str:
+    """Write what was set aside on one line: file, object, field, message."""
+    return ": ".join(part for part in (one.file, one.object, one.field, one.message) if part)

@@ -1,0 +1,58 @@
+"""A Snapshot as Kubernetes manifests: one `List`, and an equal Snapshot from it."""
+
+from typing import Any, Final
+
+import msgspec
+from pydantic import BaseModel
+
+from batchsched.api.kinds import ALL, BY_GROUP_AND_NAME, Kind, group_of
+from batchsched.api.snapshot import Snapshot
+from batchsched.errors import InvalidInput
+from batchsched.manifests.decode import Decoder, Refused
+from batchsched.manifests.documents import documents
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def to_json(snapshot: Snapshot) -> bytes:
+    """Write the objects of a snapshot as a `List` of Kubernetes manifests.
+
+    Gangs that are held and objects that were set aside are no manifests; they are left out.
+    """
+    items = b",\n".join(_object(one, kind) for kind in ALL for one in getattr(snapshot, kind.field))
+    return b'{"apiVersion":"v1","kind":"List","items":[\n' + items + b"\n]}\n"
+
+
+def from_json(data: bytes, file: str = "") -> Snapshot:
+    """Turn what `to_json` wrote back into an equal snapshot: nothing is filled in, left out or set aside.
+
+    Raises:
+      InvalidInput: it holds something that `to_json` does not write.
+    """
+    decoder = Decoder(trusted=True)
+    objects: dict[str, list[Any]] = {kind.field: [] for kind in ALL}
+    for found in documents(data, file):
+        if isinstance(found, InvalidInput):
+            raise found
+        envelope = found.envelope
+        if envelope.items is not None:
+            continue  # an empty list
+        kind = BY_GROUP_AND_NAME.get((group_of(envelope.api_version), envelope.kind))
+        if kind is None:
+            raise InvalidInput(f"{envelope.kind!r} has no place in a snapshot", file=file, object=found.place)
+        try:
+            objects[kind.field].append(decoder.decode(found, kind))
+        except Refused as refused:
+            raise InvalidInput(str(refused), file=file, object=f"{kind.name} ({found.place})") from refused
+    return Snapshot(**{name: tuple(values) for name, values in objects.items()})
+
+
+def _object(one: msgspec.Struct | BaseModel, kind: Kind) -> bytes:
+    if isinstance(one, BaseModel):
+        body = one.model_dump_json(
+            by_alias=True, exclude_unset=True, exclude={"api_version", "kind"}
+        ).encode()
+    else:
+        body = _ENCODER.encode(one)
+    head = f'{{"apiVersion":"{kind.api_version}","kind":"{kind.name}"'.encode()
+    return head + (b"," if len(body) > len(b"{}") else b"") + body[1:]

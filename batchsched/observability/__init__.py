@@ -1,0 +1,1 @@
+"""Floor 9: metrics, logs, session history and the HTTP server."""

@@ -1,0 +1,114 @@
+"""What can be read off the scheduler's tables, read when somebody asks for the metrics."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import prometheus_client as metric
+
+from batchsched.api.gang_identity import is_single_pod
+from batchsched.kube.reflector import Reflector
+from batchsched.observability.metrics import Metrics
+from batchsched.runner.profile_scheduler import Planner
+from batchsched.scheduler.standby_usage import Usage
+from batchsched.scheduling_queue.queue import QUEUES
+from batchsched.scheduling_queue.states import Place
+from batchsched.state.cluster_state import NODES, PODS, Cache
+
+_CACHED: Final = {
+    "nodes": NODES,
+    "pods": PODS,
+    "pod_groups": "pod_groups",
+    "queues": "queues",
+    "topologies": "topologies",
+    "persistent_volumes": "persistent_volumes",
+    "persistent_volume_claims": "persistent_volume_claims",
+}
+_MILLI: Final = 1000
+Counted = dict[tuple[metric.Counter, tuple[str, ...]], float]
+
+
+@dataclass(slots=True)
+class Gauges:
+    """Brings the metrics up to date.
+
+    Args:
+      metrics: take it down.
+      cache: what is known of the cluster.
+      reflectors: follow it.
+    """
+
+    metrics: Metrics
+    cache: Cache
+    reflectors: Sequence[Reflector]
+    _counted: WeakKeyDictionary[object, Counted] = field(init=False, default_factory=WeakKeyDictionary)
+
+    def read(self, planners: Sequence[Planner], usage: Usage, now: float) -> None:
+        """Read everything; `now` by the monotonic clock."""
+        self._read_cache()
+        self._read_reflectors(now)
+        self._read_queues(planners)
+        self.metrics.queue_allocated.clear()
+        self.metrics.queue_pending.clear()
+        for (queue, resource), (allocated, pending) in usage.items():
+            unit = _MILLI if resource == "cpu" else 1
+            self.metrics.queue_allocated.labels(queue, resource).set(allocated / unit)
+            self.metrics.queue_pending.labels(queue, resource).set(pending / unit)
+
+    def _read_cache(self) -> None:
+        sizes = {name: self.cache.size(fields) for name, fields in _CACHED.items()}
+        sizes["assumed_pods"] = len(self.cache.assumed())
+        for name, size in sizes.items():
+            self.metrics.cache_size.labels(name).set(size)
+
+    def _read_reflectors(self, now: float) -> None:
+        metrics = self.metrics
+        metrics.forbidden.clear()
+        for one in self.reflectors:
+            name = one.resource.plural
+            if one.forbidden:
+                metrics.forbidden.labels(one.resource.full_name).set(1)
+            self._grown(one, metrics.lists, one.lists, name)
+            self._grown(one, metrics.events, one.events, name)
+            self._grown(one, metrics.failures, one.failures, name)
+            if one.heard_at is not None:
+                metrics.silence.labels(name).set(max(0.0, now - one.heard_at))
+
+    def _read_queues(self, planners: Sequence[Planner]) -> None:
+        metrics = self.metrics
+        pods: Counter[str] = Counter(dict.fromkeys(QUEUES.values(), 0))
+        gangs: Counter[str] = Counter(dict.fromkeys(QUEUES.values(), 0))
+        metrics.unschedulable_pods.clear()
+        for planner in planners:
+            self._read_planner(planner, pods, gangs)
+        for name in QUEUES.values():
+            metrics.pending_pods.labels(name).set(pods[name])
+            metrics.pending_gangs.labels(name).set(gangs[name])
+
+    def _read_planner(self, planner: Planner, pods: Counter[str], gangs: Counter[str]) -> None:
+        metrics, profile = self.metrics, planner.profile.scheduler_name
+        refused: Counter[str] = Counter()
+        for entity in planner.queue.entities():
+            name = QUEUES.get(entity.place)
+            if name is None:
+                continue
+            pods[name] += len(entity.pods)
+            gangs[name] += not is_single_pod(entity.identity)
+            if entity.place is Place.UNSCHEDULABLE:
+                refused.update(dict.fromkeys(entity.rejection.everyone, len(entity.pods)))
+        for plugin, count in refused.items():
+            metrics.unschedulable_pods.labels(plugin, profile).set(count)
+        metrics.waiting_gangs.labels(profile).set(len(planner.held))
+        metrics.overdue_plugins.labels(profile).set(len(planner.world.overdue))
+        for (queue, event), moved in planner.queue.moved().items():
+            self._grown(planner, metrics.incoming_pods, moved, queue, event)
+        for plugin, faults in planner.queue.faults().items():
+            self._grown(planner, metrics.hint_faults, faults, plugin)
+
+    def _grown(self, of: object, counter: metric.Counter, total: float, *labels: str) -> None:
+        """Let a counter grow by what was added to a total since the last time; totals of several objects add up."""
+        known = self._counted.setdefault(of, {})
+        counter.labels(*labels).inc(max(0.0, total - known.get((counter, labels), 0.0)))
+        known[counter, labels] = total

@@ -1,0 +1,138 @@
+"""/debug: what the scheduler knows and what it decided, for whoever the cluster lets read it.
+
+One thing can be written, as in the components of Kubernetes: how much is logged.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from batchsched.observability.logs import say, show
+from batchsched.observability.session_history import Sessions
+from batchsched.scheduler.app import Service
+from batchsched.scheduler.live_snapshot import look
+from batchsched.scheduling_queue.entity import Entity
+from batchsched.state.comparer import PATIENCE, Drift, drift
+from batchsched.state.dumper import dump
+
+_LOG: Final = logging.getLogger(__name__)
+_MOST: Final = 10
+"""The greatest verbosity, as klog knows it."""
+_INDEX: Final = """/debug/cache          nodes, their pods and who waits, as the scheduler sees them
+/debug/cache/drift    what in it differs from a fresh list of the API
+/debug/queue          who waits, where, why, and since when
+/debug/sessions       the last sessions, the newest first
+/debug/sessions/ID    one of them as a file for `batchsched replay`
+/debug/flags/v        PUT a number there: how much is logged, as -v does
+/configz              the configuration in force
+/metrics              counters and gauges
+"""
+
+
+class Debug:
+    """Answers below /debug.
+
+    Args:
+      service: schedules.
+      sessions: the last ones.
+    """
+
+    def __init__(self, service: Service, sessions: Sessions) -> None:
+        self._service = service
+        self._sessions = sessions
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return what there is."""
+        answers: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
+            "/debug": self._index,
+            "/debug/cache": self._dump,
+            "/debug/cache/drift": self._drift,
+            "/debug/queue": self._queue,
+            "/debug/sessions": self._list,
+            "/debug/sessions/{id}": self._session,
+        }
+        reads = [web.get(path, answer) for path, answer in answers.items()]
+        return [*reads, web.put("/debug/flags/v", self._verbosity)]
+
+    async def dump(self) -> str:
+        """Return what the cache holds, for people."""
+        cache = self._service.cache
+        snapshot, assumed = cache.snapshot(), cache.assumed()
+        return await asyncio.to_thread(lambda: dump(snapshot, assumed).text())
+
+    async def drift(self) -> Drift:
+        """Compare the cache with a fresh list.
+
+        Raises:
+          UnusableInput: there is no such list.
+        """
+        service = self._service
+        fresh = await look(service.connection, service.clock, service.profiles)
+        cache = service.cache
+        overdue_since = service.clock.now() - PATIENCE
+        return drift(
+            cache.listed(), fresh.cache.listed(), cache.scheduler_names, cache.assumed(), overdue_since
+        )
+
+    async def _index(self, request: web.Request) -> web.Response:
+        return web.Response(text=_INDEX)
+
+    async def _dump(self, request: web.Request) -> web.Response:
+        return web.Response(text=await self.dump() + "\n")
+
+    async def _drift(self, request: web.Request) -> web.Response:
+        return web.Response(text=(await self.drift()).text() + "\n")
+
+    async def _queue(self, request: web.Request) -> web.Response:
+        found = {
+            planner.profile.scheduler_name: [_entity(one) for one in planner.queue.entities()]
+            for planner in self._service.planners
+        }
+        return _json(found)
+
+    async def _verbosity(self, request: web.Request) -> web.Response:
+        wanted = (await request.text()).strip()
+        if not (wanted.isdecimal() and int(wanted) <= _MOST):
+            return web.Response(
+                status=400, text=f"expected a number from 0 to {_MOST}, found {wanted[:_MOST]!r}\n"
+            )
+        show(int(wanted))
+        say(_LOG, 0, "How much is logged was changed", verbosity=int(wanted))
+        return web.Response(text=f"verbosity is {wanted} now\n")
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return _json(self._sessions.summaries())
+
+    async def _session(self, request: web.Request) -> web.Response:
+        number = request.match_info["id"]
+        session = self._sessions.get(int(number)) if number.isdecimal() else None
+        if session is None:
+            return web.Response(
+                status=404, text=f"there is no session {number!r}; /debug/sessions lists them\n"
+            )
+        content = await asyncio.to_thread(session.content)
+        name = f'attachment; filename="session-{session.number}.json.gz"'
+        return web.Response(
+            body=content, content_type="application/gzip", headers={"Content-Disposition": name}
+        )
+
+
+def _entity(entity: Entity) -> dict[str, Any]:
+    return {
+        "podGroup": entity.identity,
+        "place": entity.place.value,
+        "pods": sorted(entity.pods),
+        "attempts": entity.attempts,
+        "queued": entity.queued,
+        "refusedBy": entity.rejection.everyone,
+        "gatedBy": entity.gated_by,
+    }
+
+
+def _json(data: Any) -> web.Response:
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    return web.Response(text=text + "\n", content_type="application/json")

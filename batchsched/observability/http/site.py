@@ -1,0 +1,90 @@
+"""What is served, and to whom: health to everybody, the rest to those whom the cluster lets read it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from batchsched.config.schema import CONFIG_API_VERSION, BatchSchedulerConfiguration
+from batchsched.config.serving import Serving
+from batchsched.observability.collector import Gauges
+from batchsched.observability.http import checks, page
+from batchsched.observability.http.access import Access
+from batchsched.observability.http.certificate import KeyPair, own, stated
+from batchsched.observability.http.debug import Debug
+from batchsched.observability.http.server import Server
+from batchsched.observability.observer import Observation
+from batchsched.scheduler.app import Service
+
+Configuration = Callable[[], BatchSchedulerConfiguration]
+
+
+def key_pair(serving: Serving) -> KeyPair | None:
+    """Return the operator's certificate, None: we sign one ourselves."""
+    if not serving.tls_cert_file:
+        return None
+    return KeyPair(Path(serving.tls_cert_file), Path(serving.tls_private_key_file))
+
+
+def server(
+    service: Service, observation: Observation, serving: Serving, configuration: Configuration
+) -> Server:
+    """Return the server of a service, yet to be started.
+
+    Raises:
+      UnusableInput: the certificate cannot be used.
+    """
+    pair = key_pair(serving)
+    tls = own(serving.bind_address, service.clock.now()) if pair is None else stated(pair)
+    access = Access(
+        service.connection, service.clock, lambda: configuration().serving.authorization_always_allow_paths
+    )
+    routes = Site(service, observation, configuration).routes()
+    return Server(access, routes, serving.bind_address, serving.secure_port, tls)
+
+
+class Site:
+    """What there is to be read.
+
+    Args:
+      service: schedules.
+      observation: heard of everything that it does.
+      configuration: says which one is in force.
+    """
+
+    def __init__(self, service: Service, observation: Observation, configuration: Configuration) -> None:
+        self._service = service
+        self._observation = observation
+        self._configuration = configuration
+        self._gauges = Gauges(observation.metrics, service.cache, service.reflectors)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return all of it."""
+        alive = {"ping": checks.ping}
+        return [
+            *checks.routes("healthz", alive),
+            *checks.routes("livez", alive),
+            *checks.routes("readyz", {**alive, "informer-sync": self._unsynced}),
+            web.get(page.PATH, page.Page(self._service, self._observation).answer),
+            web.get("/metrics", self._metrics),
+            web.get("/configz", self._configz),
+            *Debug(self._service, self._observation.sessions).routes(),
+        ]
+
+    def _unsynced(self) -> str:
+        needed = [one for one in self._service.reflectors if one.needed or not one.synced.is_set()]
+        forbidden = [one.resource.full_name for one in needed if one.forbidden]
+        missing = [one.resource.full_name for one in needed if not one.forbidden and not one.synced.is_set()]
+        found = {"no right to list and watch": forbidden, "not yet listed": missing}
+        return "; ".join(f"{what} {', '.join(names)}" for what, names in found.items() if names)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        body = await self._observation.text(self._service, self._gauges)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def _configz(self, request: web.Request) -> web.Response:
+        found = self._configuration().model_dump(mode="json", by_alias=True)
+        body = msgspec.json.encode({CONFIG_API_VERSION.partition("/")[0]: found})
+        return web.Response(body=body, content_type="application/json")

@@ -1,0 +1,1 @@
+"""Orders of pending gangs within a queue, and the registry of these policies."""

@@ -1,0 +1,153 @@
+"""What reflectors see goes into the cache; what cannot be used is set aside, by name, and told once."""
+
+import logging
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+from pydantic import BaseModel
+
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.crd.base import CustomMeta
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.decision import SetAside
+from batchsched.api.external_podgroups import ForeignPodGroup
+from batchsched.api.kinds import Kind
+from batchsched.manifests.decode import Decoder, Refused
+from batchsched.manifests.documents import Document, Envelope
+
+_LOG: Final = logging.getLogger(__name__)
+_ENVELOPE: Final = msgspec.json.Decoder(Envelope)
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class Store(Protocol):
+    """A cache, or whoever stands before it."""
+
+    def put(self, found: Any, /) -> None:
+        """Take in an object that is new or has changed."""
+        ...
+
+    def remove(self, gone: Any, /) -> None:
+        """Take in that an object is gone."""
+        ...
+
+    def replace(self, kind: type, listed: Iterable[Any], /) -> None:
+        """Take in all objects of a kind."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """An object that cannot be used.
+
+    Args:
+      key: its name, as its kind has it.
+      meta: all that is known of it.
+      why: what people are told.
+    """
+
+    key: str
+    meta: _Meta
+    why: SetAside
+
+
+class Intake:
+    """Takes one kind of object into a cache; implements `ports.feed.Sink` for what `read` makes of objects.
+
+    Args:
+      kind: of object.
+      cache: takes them in.
+      decoder: shared by all kinds.
+      changed: is called after each change of the cache.
+    """
+
+    def __init__(self, kind: Kind, cache: Store, decoder: Decoder, changed: Callable[[], None]) -> None:
+        self._kind = kind
+        self._cache = cache
+        self._decoder = decoder
+        self._changed = changed
+        self.set_aside: dict[str, SetAside] = {}
+        """What cannot be used, by name."""
+
+    def read(self, raw: bytes) -> Any:
+        """Return the object that the API wrote, or why it is `Unusable`."""
+        try:
+            document = Document("", "", raw, _ENVELOPE.decode(raw))
+            return self._decoder.decode(document, self._kind)
+        except Refused as refused:
+            return self._unusable(raw, refused.complaints[0].field, str(refused))
+        except msgspec.DecodeError as error:
+            return self._unusable(raw, "", str(error))
+
+    def seen(self, raw: bytes) -> None:
+        """Take an object as the API wrote it."""
+        self.changed(self.read(raw))
+
+    def replaced(self, objects: Sequence[Any]) -> None:
+        """Take all objects there are."""
+        before, self.set_aside = self.set_aside, {}
+        for one in objects:
+            if isinstance(one, Unusable):
+                self._put_aside(one, before)
+        self._cache.replace(self._kind.type, [one for one in objects if not isinstance(one, Unusable)])
+        self._changed()
+
+    def changed(self, found: Any) -> None:
+        """Take an object that is new or has changed; one that cannot be used any more counts as gone."""
+        if isinstance(found, Unusable):
+            self._put_aside(found, self.set_aside)
+            # Without its uid: it may be usable again, which nothing is that was deleted.
+            self._cache.remove(_bare(self._kind, found.meta, uid=""))
+        else:
+            self._put_back(self._kind.key(found.metadata))
+            self._cache.put(found)
+        self._changed()
+
+    def gone(self, found: Any) -> None:
+        """Take the last state of an object that is gone."""
+        last = _bare(self._kind, found.meta, found.meta.uid) if isinstance(found, Unusable) else found
+        self._put_back(self._kind.key(last.metadata))
+        self._cache.remove(last)
+        self._changed()
+
+    def _unusable(self, raw: bytes, field: str, message: str) -> Unusable:
+        meta = _meta(raw)
+        key = self._kind.key(ObjectMeta(name=meta.name, namespace=meta.namespace))
+        why = SetAside(file="", object=f"{self._kind.name} {key}", field=field, message=message)
+        return Unusable(key, meta, why)
+
+    def _put_aside(self, one: Unusable, known: Container[str]) -> None:
+        if one.key not in known:
+            _LOG.warning("%s %s is set aside: %s", self._kind.name, one.key, one.why.message)
+        self.set_aside[one.key] = one.why
+
+    def _put_back(self, key: str) -> None:
+        if self.set_aside:
+            self.set_aside.pop(key, None)
+
+
+class _Named(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+def _meta(raw: bytes) -> _Meta:
+    try:
+        return msgspec.json.decode(raw, type=_Named).metadata
+    except msgspec.DecodeError:
+        return _Meta()
+
+
+def _bare(kind: Kind, meta: _Meta, uid: str) -> Any:
+    """Return an object of a kind of which only the name is known; a foreign PodGroup is one of ours."""
+    if issubclass(kind.type, BaseModel) or issubclass(kind.type, ForeignPodGroup):
+        custom = kind.type if issubclass(kind.type, BaseModel) else PodGroup
+        named = CustomMeta.model_construct(name=meta.name, namespace=meta.namespace, uid=uid)
+        return custom.model_construct(metadata=named)
+    return kind.type(metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, uid=uid))

@@ -1,0 +1,313 @@
+"""Sessions of one profile over the cache: who takes part, what was decided, and what becomes of it.
+
+The scheduling queue says who takes part: gangs that nothing can have helped since they were refused rest. What a
+decision places is assumed, gang by gang, all or nothing; whoever it refuses waits for what may help.
+"""
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from batchsched.api.core.metadata import seconds
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Decision, Refusal, Reservation
+from batchsched.api.gang_identity import SINGLE_POD_PREFIX, identity_of
+from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.runtime.binding_cycle import unreserve
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
+from batchsched.queues.usage_history import Past, listed
+from batchsched.runner import queue_events as queueing
+from batchsched.runner.world import Asked, World
+from batchsched.scheduling_queue.entity import Entity, Rejection
+from batchsched.scheduling_queue.queue import SchedulingQueue
+from batchsched.scheduling_queue.rejections import rejection_of
+from batchsched.scheduling_queue.states import Place
+from batchsched.session.follow import Follower
+from batchsched.state.cluster_state import PODS, Cache
+from batchsched.state.feed import Feed
+
+_SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
+"""What may have kept surplus pods of a gang waiting whose minimum was placed: a decision does not say."""
+Places = tuple[tuple[Pod, str], ...]
+"""Pods and their nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A gang, or what is left of one, that is to be bound.
+
+    Args:
+      entity: as the scheduling queue knows it.
+      places: its pods and their nodes; all of them are assumed.
+    """
+
+    entity: Entity
+    places: Places
+
+
+class Planner:
+    """Plans for one profile.
+
+    Args:
+      profile: how to schedule.
+      cache: what is known of the cluster.
+      seed: of every session.
+      leaving: identities of the gangs that are being rolled back: none of their pods is placed meanwhile.
+      world: around its sessions.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        cache: Cache,
+        seed: int = 0,
+        leaving: Container[str] = frozenset(),
+        world: World | None = None,
+    ) -> None:
+        self.profile = profile
+        self.world = world or World(profile)
+        self.pipeline: Pipeline = standard().pipeline(profile, self.world.outside)
+        self._surplus = _who_refuses_surplus(self.pipeline)
+        self.taking_part: tuple[Entity, ...] = ()
+        """Who took part in the last session."""
+        self.queue = self._empty_queue()
+        self.held: tuple[HeldGang, ...] = ()
+        self.reservations: tuple[Reservation, ...] = ()
+        """The starts that the last session told."""
+        self.recording = False
+        """Keep in `asked` what each session is decided over."""
+        self.asked: Asked | None = None
+        self._cache = cache
+        self._seed = seed
+        self._leaving = leaving
+        self._past = Past({}, profile.usage_half_life_seconds)
+        self._told = 0
+        self._window = profile.session_window
+        self._promised = AssumedVolumes()
+        self._feed = self._new_feed()
+        self._scheduler = self._follower(Snapshot())
+        self._in_flight: dict[str, Entity] = {}
+        self._waiting: dict[str, Entity] = {}
+
+    def _empty_queue(self) -> SchedulingQueue:
+        return SchedulingQueue({self.profile.scheduler_name: self.pipeline})
+
+    def _new_feed(self) -> Feed:
+        """Return a feed; plugins of other packages, and extenders, may look at anything of a node."""
+        return Feed(self._cache, self._follower, whole=self.world.minded or bool(self.profile.extenders))
+
+    def _follower(self, snapshot: Snapshot) -> Follower:
+        snapshot = replace(snapshot, reservations=self.reservations)
+        self._scheduler = Follower(snapshot, self.profile, self.pipeline, past=self._past, brief=False)
+        self.table.assumed.take_over(self._promised, self._cache.is_assumed)
+        self._promised = self.table.assumed
+        return self._scheduler
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes as the last session found them."""
+        return self._scheduler.table
+
+    def sync(self, now: float) -> None:
+        """Tell the queue what changed in the cache since the last time; between two sessions only."""
+        changes = self._cache.changes(self._told)
+        self._told = self._cache.generation
+        if changes is None:
+            self._list(now)
+        else:
+            for change in changes:
+                if self._concerns(change.after if change.after is not None else change.before):
+                    queueing.tell(self.queue, change, now)
+        self.queue.flush(now)
+
+    def _list(self, now: float) -> None:
+        """Begin with an empty queue: nobody knows any more what changed since the last time.
+
+        Whoever waited at Permit gives its place back, and takes part as anybody else.
+        """
+        for gang in self.held:
+            for one in gang.pods:
+                pod = self._cache.get(PODS, one.pod)
+                if pod is not None:
+                    unreserve(self.pipeline, pod, one.node, self.table)
+        self.queue, self.held, self._waiting, self._in_flight = self._empty_queue(), (), {}, {}
+        snapshot = self._cache.snapshot()
+        waiting = (pod for pod in snapshot.pods if not pod.node and self._concerns(pod))
+        queueing.list_all(self.queue, snapshot.pod_groups, waiting, now)
+
+    def _concerns(self, found: object) -> bool:
+        """Tell whether it is no waiting pod of another scheduler."""
+        return (
+            not isinstance(found, Pod)
+            or bool(found.node)
+            or found.spec.scheduler_name == self.profile.scheduler_name
+        )
+
+    def begin(self, now: float) -> Callable[[], Decision] | None:
+        """Begin a session; returns what decides it, None when nobody takes part. It may run in another thread."""
+        # Whoever is further back takes part in the next session, while those of this one are being bound.
+        self._pop(now)
+        if self._in_flight:
+            self._call_heads(now)
+        if not self._in_flight and not self.held:
+            return None
+        self._feed.scheduler(self.held)
+        scheduler, world = self._scheduler, self.world
+        self.taking_part = tuple(self._in_flight.values())
+        taking_part = frozenset(one for one in self._in_flight if one not in self._leaving)
+        asked = None
+        if self.recording or world.minded:
+            asked = Asked(self._seen(now), taking_part, now, self._seed)
+        self.asked = asked if self.recording else None
+        return lambda: world.decide(
+            lambda: scheduler.decide(now, self._seed, taking_part, world.telemetry), asked
+        )
+
+    def _pop(self, now: float) -> None:
+        while len(self._in_flight) < self._window:
+            entity = self.queue.pop(now, early=not self._in_flight)
+            if entity is None:
+                break
+            self._in_flight[entity.identity] = entity
+
+    def _call_heads(self, now: float) -> None:
+        """Let those take part whose start is kept, whatever they wait for: others would not know of it."""
+        heads = (one.pod_group for one in self.reservations)
+        for identity in (identity for key in heads for identity in (key, SINGLE_POD_PREFIX + key)):
+            entity = self.queue.get(identity)
+            if entity is not None and identity not in self._in_flight:
+                self.queue.activate(tuple(entity.pods), now)
+        self._pop(now)
+
+    def renewed(self) -> "Planner":
+        """Return a planner that starts afresh, without the plugins that hung."""
+        made = Planner(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
+        made.recording = self.recording
+        made.remember(self)
+        return made
+
+    def remember(self, before: "Planner") -> None:
+        """Take over from the planner that this one stands in for what queues used lately, and what was promised."""
+        self.reservations, self._promised = before.reservations, before._promised
+        self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
+
+    def recall(self, past: Past) -> None:
+        """Begin with what queues used before we led; before the first session only."""
+        self._past = past
+
+    def _seen(self, now: float) -> Snapshot:
+        usage = listed(self._scheduler.usage(now))
+        snapshot = self._cache.snapshot()
+        return replace(snapshot, held=self.held, usage=usage, reservations=self.reservations)
+
+    def finish(self, decision: Decision, now: float) -> list[Placement]:
+        """Take in a decision; returns who is to be bound."""
+        held, taking_part = self._waiting, {**self._waiting, **self._in_flight}
+        self._hold(decision, taking_part)
+        self.reservations = decision.reservations
+        placed = _placed(decision, taking_part)
+        refused = {one.pod_group: one for one in decision.refusals}
+        found: list[Placement] = []
+        for identity, entity in taking_part.items():
+            if identity in self._waiting:
+                continue
+            places = placed.get(identity, ())
+            overtaken = bool(places) and not self._assume(places, now)
+            if places and not overtaken:
+                found.append(Placement(entity, places))
+            refusal = refused.get(_key(identity))
+            if overtaken or (identity in held and refusal is None) or identity in self._leaving:
+                rejection = Rejection()  # it tries again soon
+            else:
+                rejection = rejection_of(refusal, self.pipeline) if refusal else self._surplus
+            self._settle(entity, () if overtaken else places, rejection, now)
+        self._in_flight = {}
+        self._window = min(self.profile.session_window, 2 * self._window)
+        return found
+
+    def broke(self, now: float) -> None:
+        """Give up a session that broke: fewer take part in the next one, until whoever breaks it is alone."""
+        self._window = max(1, len(self._in_flight) // 2)
+        for entity in self._in_flight.values():
+            if entity.place is Place.IN_FLIGHT:
+                self.queue.add_unschedulable(entity, Rejection(), now)
+        self._in_flight = {}
+        self._feed = self._new_feed()  # its tables may be half changed
+
+    def failed(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
+        """Let pods wait again whose binding failed; between two sessions only."""
+        back: list[Pod] = []
+        for pod, node in places:
+            unreserve(self.pipeline, pod, node, self.table)
+            self._cache.forget(pod.key, node)
+            there = self._cache.get(PODS, pod.key)
+            if there is not None and not there.node and not there.terminating:
+                back.append(there)
+        # Before the queue hears of it by the cache: it would try again at once, and for ever.
+        if back and entity.identity not in self._waiting:
+            self.queue.add_unschedulable(entity, Rejection(), now, back)
+
+    def _settle(self, entity: Entity, places: Places, rejection: Rejection, now: float) -> None:
+        """End a gang's cycle: the pods with a place wait no more, the others for what may help."""
+        for pod, _ in places:
+            self.queue.delete_pod(pod.key, now, placed=True)
+        if len(places) == len(entity.popped):
+            self.queue.done(entity.identity, now)
+        else:
+            self.queue.add_unschedulable(entity, rejection, now)
+
+    def _assume(self, places: Places, now: float) -> bool:
+        """Assume all of a gang's places, or none, and give them back at the plugins."""
+        done: list[tuple[Pod, str]] = []
+        for pod, node in places:
+            if not self._cache.assume(pod.key, node, now, pod.metadata.uid):
+                for other, where in done:
+                    self._cache.forget(other.key, where)
+                for other, where in places:
+                    unreserve(self.pipeline, other, where, self.table)
+                return False
+            done.append((pod, node))
+        return True
+
+    def _hold(self, decision: Decision, taking_part: dict[str, Entity]) -> None:
+        """Remember who waits at Permit, on which nodes."""
+        groups = {_key(identity): entity for identity, entity in taking_part.items()}
+        nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
+        waiting, held = {}, []
+        for one in decision.waiting:
+            entity = groups.get(one.pod_group)
+            if entity is not None:
+                waiting[entity.identity] = entity
+                pods = tuple(HeldPod(key, nodes[key]) for key in entity.pods if key in nodes)
+                held.append(HeldGang(one.pod_group, one.plugin, seconds(one.until), pods))
+        self._waiting, self.held = waiting, tuple(held)
+
+
+def _who_refuses_surplus(pipeline: Pipeline) -> Rejection:
+    refusals = (Refusal(pod_group="", reason=reason, message="") for reason in _SURPLUS)
+    return Rejection(frozenset().union(*(rejection_of(one, pipeline).plugins for one in refusals)))
+
+
+def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Places]:
+    """Return the pods that the decision binds, by gang."""
+    pods = {pod.key: pod for entity in taking_part.values() for pod in _popped(entity)}
+    found: dict[str, list[tuple[Pod, str]]] = {}
+    for one in decision.assignments:
+        pod = pods.get(f"{one.namespace}/{one.pod}")
+        if pod is not None:
+            found.setdefault(identity_of(pod), []).append((pod, one.node))
+    return {identity: tuple(places) for identity, places in found.items()}
+
+
+def _popped(entity: Entity) -> Sequence[Pod]:
+    """Return the pods of a cycle, each in its newest version."""
+    return [entity.pods.get(pod.key, pod) for pod in entity.popped]
+
+
+def _key(identity: str) -> str:
+    """Return how a decision names a gang or a pod alone."""
+    return identity.removeprefix("pod/")

@@ -1,0 +1,58 @@
+"""What changed in the cache, told to the scheduling queue: who waits, and what may help."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.kinds import ALL
+from batchsched.framework.events import Resource
+from batchsched.scheduling_queue.queue import SchedulingQueue
+from batchsched.state.change_log import Change
+from batchsched.state.cluster_state import PODS
+from batchsched.state.feed import GROUPS
+
+_RESOURCES: Final = {
+    kind.field: Resource(kind.name) for kind in ALL if kind.name in {one.value for one in Resource}
+}
+"""Kinds that no plugin waits for (PriorityClass, say) are not here."""
+
+
+def tell(queue: SchedulingQueue, change: Change, now: float) -> None:
+    """Tell a queue of one change; an assumed pod has its node."""
+    if change.field == PODS:
+        _tell_pod(queue, change, now)
+    elif change.field == GROUPS:
+        if change.after is None:
+            queue.delete_group(change.key, now)
+        else:
+            queue.put_group(change.after, now)
+    elif change.field in _RESOURCES:
+        queue.cluster_changed(_RESOURCES[change.field], change.before, change.after, now)
+
+
+def list_all(queue: SchedulingQueue, groups: Iterable[PodGroup], waiting: Iterable[Pod], now: float) -> None:
+    """Tell an empty queue of all PodGroups and of all pods that wait."""
+    for group in groups:
+        queue.put_group(group, now)
+    for pod in waiting:
+        if not pod.terminating:
+            queue.add_pod(pod, now)
+
+
+def _tell_pod(queue: SchedulingQueue, change: Change, now: float) -> None:
+    before, after = change.before, change.after
+    if after is not None and not after.node:
+        if after.terminating:  # nobody binds it any more
+            queue.delete_pod(change.key, now)
+        else:
+            queue.add_pod(after, now)  # an update where it is known
+        if before is not None and before.node:  # its binding failed: the room is free again
+            queue.cluster_changed(Resource.ASSIGNED_POD, before, None, now)
+        return
+    placed = after is not None
+    if before is not None and not before.node:
+        queue.delete_pod(change.key, now, placed=placed)
+        before = None
+    if before is not None or placed:
+        queue.cluster_changed(Resource.ASSIGNED_POD, before, after, now)

@@ -1,0 +1,225 @@
+"""Everything put together: one API server, one configuration, one leader's work."""
+
+import asyncio
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchsched.api.core.pod import Pod
+from batchsched.config.schema import Profile
+from batchsched.controllers.assumed_pods import Expiry
+from batchsched.controllers.evictor import Disruptions, Evicted, silent
+from batchsched.controllers.stale_gangs import Stranded
+from batchsched.controllers.status.observed import Observed
+from batchsched.controllers.status.reporter import Teller
+from batchsched.errors import InvalidInput
+from batchsched.kube.binder import ApiBinder
+from batchsched.kube.connection import Connection
+from batchsched.kube.reflector import Reflector, Terms
+from batchsched.kube.resources import PODS, resources
+from batchsched.kube.writer import Fence, Writer
+from batchsched.manifests.decode import Decoder
+from batchsched.podgrouper.following import Grouper
+from batchsched.podgrouper.projection import Projection
+from batchsched.ports.clock import Clock
+from batchsched.ports.telemetry import Telemetry
+from batchsched.runner.event_handlers import Intake
+from batchsched.runner.optional_kinds import WITHOUT
+from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.world import World
+from batchsched.scheduler.binding import BindingCycles
+from batchsched.scheduler.loop import Heard, Loop
+from batchsched.scheduler.standby_usage import Chronicle, ended
+from batchsched.scheduler.wakeup import Alarm
+
+ASSUMED_FOR = 60.0
+"""Seconds after its binding for which a pod that no watch confirms counts as bound."""
+
+
+def _silent(pod: Pod, node: str, problem: str) -> None:
+    """Tell nobody."""
+
+
+def _nobody(profile: Profile) -> Telemetry | None:
+    """Let nobody hear of sessions."""
+
+
+Told = Callable[[Pod, str, str], None]
+
+
+def both(first: Told, second: Told) -> Told:
+    """Return what tells two."""
+
+    def tell(pod: Pod, one: str, other: str) -> None:
+        first(pod, one, other)
+        second(pod, one, other)
+
+    return tell
+
+
+@dataclass(slots=True)
+class Service:
+    """What one process is made of.
+
+    Args:
+      connection: to the API server.
+      clock: tells time.
+      profiles: how to schedule, one for each scheduler name.
+      fence: no write outlives it.
+      told: hears of each pod that was bound, or was not.
+      heard: hears of each decision.
+      telemetry: hears of the sessions of a profile.
+      recording: keep what each session is decided over.
+      evicted: hears of each pod that was evicted.
+    """
+
+    connection: Connection
+    clock: Clock
+    profiles: Sequence[Profile]
+    fence: Fence | None = None
+    told: Callable[[Pod, str, str], None] = _silent
+    heard: Heard | None = None
+    telemetry: Callable[[Profile], Telemetry | None] = _nobody
+    recording: bool = False
+    evicted: Evicted = silent
+    loop: Loop | None = field(init=False, default=None)
+    _teller: Teller | None = field(init=False, default=None)
+    _leaving: Container[str] = field(init=False, default=frozenset())
+    cache: Observed = field(init=False)
+    alarm: Alarm = field(init=False)
+    chronicle: Chronicle = field(init=False)
+    grouper: Grouper = field(init=False)
+    writer: Writer = field(init=False)
+    intakes: dict[str, Intake] = field(init=False, default_factory=dict)
+    reflectors: list[Reflector] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.cache = Observed([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
+        self.alarm = Alarm(self.clock)
+        self.chronicle = Chronicle(
+            self.cache, self.clock, lambda: self.profiles, lambda: self.loop is not None
+        )
+        self.writer = Writer(self.connection, self.clock, self.fence)
+        self.grouper = Grouper(self.cache, self.cache.scheduler_names, self.alarm.ring)
+        decoder = Decoder()
+        for kind, resource in resources():
+            intake = Intake(kind, self.grouper.store(kind), decoder, self.alarm.ring)
+            self.intakes[kind.field] = intake
+            terms = Terms(without=WITHOUT.get(kind.field, ""))
+            self.reflectors.append(
+                Reflector(self.connection, resource, intake, self.clock, terms=terms, read=intake.read)
+            )
+        self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
+
+    async def follow(self) -> None:
+        """Follow the cluster until cancelled; leaders and those that wait to lead do."""
+        remembering = asyncio.create_task(self.chronicle.run(), name="chronicle")
+        remembering.add_done_callback(ended)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for one in self.reflectors:
+                    tasks.create_task(one.run(), name=one.resource.plural)
+        finally:
+            remembering.cancel()
+            await asyncio.wait([remembering])
+
+    async def synced(self) -> None:
+        """Wait until everything was listed once."""
+        for one in self.reflectors:
+            await one.synced.wait()
+
+    async def catch_up(self) -> None:
+        """Wait until we know which pods the leader before us bound last.
+
+        Its room looks free otherwise: a watch that is late, or has fallen silent, does not say so.
+        """
+        await next(one for one in self.reflectors if one.resource == PODS).up_to_date()
+
+    async def lead(self) -> None:
+        """Schedule until cancelled; what began to be bound is finished first. Its Events are left for `leave`."""
+        await self.synced()
+        binder = ApiBinder(self.writer, self._claim_is_bound)
+        writers = (self.writer, Writer(self.connection, self.clock))
+        teller = Teller(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.idle)
+        told, evicted = both(self.told, teller.told), both(self.evicted, teller.evicted)
+        cycles = BindingCycles(binder, self.cache, self.clock, told, self.alarm.ring)
+        stranded = Stranded(self.cache, self.connection, self.writer, cycles.busy, evicted)
+        expiry = Expiry(self.cache, self._read, self.intakes["pods"].seen)
+        disruptions = Disruptions(
+            self.cache,
+            self.writer,
+            self.clock,
+            self.intakes["pods"].seen,
+            self.alarm.ring,
+            evicted,
+        )
+        self._leaving = stranded.leaving
+        planners = self._planners(self.profiles, self.recording)
+        for planner in planners:
+            planner.recall(self.chronicle.past(planner.profile))
+        heard = [disruptions.heard, teller.heard, *([self.heard] if self.heard else [])]
+        projection = Projection(self.grouper.groups, self.grouper.members, self.writer, self.clock)
+        projecting = asyncio.create_task(projection.run(), name="projection")
+        self._teller = teller
+        teller.begin()
+        try:
+            self.loop = Loop(planners, cycles, self.alarm, self.clock, heard, [stranded, expiry])
+            await self.loop.run()
+        finally:
+            projecting.cancel()
+            await cycles.drain()
+            await teller.settle()
+
+    async def leave(self) -> None:
+        """Write the Events of what we did; somebody else may lead meanwhile."""
+        if self._teller is not None:
+            await self._teller.end()
+
+    @property
+    def planners(self) -> Sequence[Planner]:
+        """Who plans, one for each profile; nobody while somebody else leads."""
+        return self.loop.planners if self.loop is not None else ()
+
+    @property
+    def leads(self) -> bool:
+        """Whether nobody else does."""
+        return self.loop is not None and (self.fence is None or self.fence.remaining() > 0)
+
+    def reconfigure(self, profiles: Sequence[Profile], recording: bool) -> None:
+        """Go on with other profiles, from the next session on, and record sessions or not.
+
+        Raises:
+          InvalidInput: a profile cannot be used; nothing was changed.
+        """
+        names, known = {one.scheduler_name for one in profiles}, self.cache.scheduler_names
+        if names != known:
+            raise InvalidInput(
+                f"expected the scheduler names of the start, {', '.join(sorted(known))}, found "
+                f"{', '.join(sorted(names))}; restart to change them",
+                field="profiles",
+            )
+        if tuple(profiles) == tuple(self.profiles) and recording == self.recording:
+            return
+        planners = self._planners(profiles, recording)
+        self.profiles, self.recording = tuple(profiles), recording
+        if self.loop is not None:
+            self.loop.reconfigure(planners)
+        if self._teller is not None:
+            self._teller.reconfigure(self.profiles[0])
+
+    def _planners(self, profiles: Sequence[Profile], recording: bool) -> list[Planner]:
+        made = []
+        for profile in profiles:
+            world = World(profile, telemetry=self.telemetry(profile))
+            planner = Planner(profile, self.cache, leaving=self._leaving, world=world)
+            planner.recording = recording
+            made.append(planner)
+        return made
+
+    async def _read(self, pod: str) -> bytes:
+        namespace, _, name = pod.partition("/")
+        return await self.connection.request("GET", PODS.path(namespace, name))
+
+    def _claim_is_bound(self, key: str) -> bool:
+        claim: Any = self.cache.get("persistent_volume_claims", key)
+        return claim is not None and claim.status.phase == "Bound"

@@ -1,0 +1,171 @@
+"""What if: objects of a file beside those of a cluster, as if they had just been made. Nothing is written.
+
+The owners of pods (Job, PyTorchJob and so on) bring the pods that they would make, and these are grouped as they would
+be.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.gang_identity import identity_of
+from batchsched.api.kinds import BY_GROUP_AND_NAME, Kind, group_of
+from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.manifests.documents import Document, documents
+from batchsched.manifests.sources import sources
+from batchsched.podgrouper.owners import read
+from batchsched.podgrouper.rules import OWNERS, OwnerKind
+from batchsched.podgrouper.shape import PodsOf, count, mapping, spec_of, text
+from batchsched.scheduler.app import Service
+
+_OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
+
+
+@dataclass(slots=True)
+class Supposed:
+    """Puts objects of files into what was looked at.
+
+    Args:
+      service: as `live.look` returned it.
+      scheduler_name: that pods get which name none, or another one.
+      now: seconds since 1970.
+      namespace: of objects that name none.
+    """
+
+    service: Service
+    scheduler_name: str
+    now: float
+    namespace: str = "default"
+    warnings: list[str] = field(init=False, default_factory=list)
+    pods: set[str] = field(init=False, default_factory=set)
+    groups: set[str] = field(init=False, default_factory=set)
+
+    def put(self, files: Sequence[Path]) -> None:
+        """Take all objects of some files.
+
+        Raises:
+          InvalidInput: one cannot be used.
+          UnusableInput: there are none whose pods could be scheduled.
+        """
+        found = [one for source in sources(files) for one in documents(source.read(), source.name)]
+        # PodGroups and queues first: pods of a file may belong to them wherever they stand.
+        for one in sorted(found, key=_last_pods):
+            if isinstance(one, InvalidInput):
+                raise one
+            self._put(one)
+        if not self.pods and not self.groups:
+            raise UnusableInput("there is no pod, PodGroup or owner of pods in it, such as a Job")
+
+    def gangs(self) -> list[str]:
+        """Return the names of what was put: PodGroups, and pods that are alone."""
+        cache = self.service.cache
+        waiting = (cache.get("pods", key) for key in sorted(self.pods))
+        members = {identity_of(pod).removeprefix("pod/") for pod in waiting if pod is not None}
+        return sorted(members | self.groups)
+
+    def _put(self, document: Document) -> None:
+        envelope = document.envelope
+        name = (group_of(envelope.api_version), envelope.kind)
+        manifest = msgspec.json.decode(document.raw)
+        owner, kind = _OWNERS.get(name), BY_GROUP_AND_NAME.get(name)
+        if owner is not None:
+            self._put_owner(owner, manifest)
+        elif kind is not None:
+            self._put_object(kind, manifest, document.file)
+        else:
+            self.warnings.append(f"{document.file}: {envelope.kind or 'what has no kind'} is passed over")
+
+    def _put_object(self, kind: Kind, manifest: dict[str, Any], file: str) -> None:
+        meta = self._born(manifest, namespaced=kind.namespaced)
+        if kind.type is Pod:
+            self._ours(manifest)
+        intake = self.service.intakes[kind.field]
+        intake.seen(msgspec.json.encode(manifest))
+        key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+        refused = intake.set_aside.get(key)
+        if refused is not None:
+            raise InvalidInput(refused.message, file=file, object=refused.object, field=refused.field)
+        if kind.type is Pod:
+            self.pods.add(key)
+        elif kind.type is PodGroup:
+            self.groups.add(key)
+
+    def _put_owner(self, kind: OwnerKind, manifest: dict[str, Any]) -> None:
+        meta = self._born(manifest, namespaced=True)
+        manifest.pop("status", None)
+        owner = read(kind, msgspec.json.encode(manifest))
+        shape = kind.rule(manifest)
+        if owner is None or shape is None:
+            self.warnings.append(
+                f"{kind.name} {meta['name']} makes no gang of pods (suspended, or one by one)"
+            )
+            return
+        self.service.grouper.members.owners.put(owner)
+        gangs = count(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
+        reference = {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "controller": True,
+        }
+        for gang in range(gangs):
+            marks = {shape.gang_label: str(gang)} if shape.gang_label else {}
+            for part in shape.parts:
+                labels = {**marks, **dict.fromkeys(shape.sub_group_labels[:1], part.name)}
+                prefix = "-".join(one for one in (meta["name"], *marks.values(), part.name) if one)
+                for pod in _pods(part, prefix, meta["namespace"], labels, reference):
+                    self._put_object(BY_GROUP_AND_NAME["", "Pod"], pod, "")
+
+    def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
+        """Give an object what the API server would give it."""
+        meta: dict[str, Any] = dict(mapping(manifest.get("metadata")))
+        if not text(meta.get("name")):
+            prefix = text(meta.get("generateName")) or "unnamed-"
+            meta["name"] = f"{prefix}{len(self.pods) + len(self.groups)}"
+        if namespaced:
+            meta.setdefault("namespace", self.namespace)
+        meta["uid"] = f"supposed-{text(manifest.get('kind'))}-{meta.get('namespace', '')}-{meta['name']}"
+        meta["creationTimestamp"] = timestamp(self.now)
+        manifest["metadata"] = meta
+        return meta
+
+    def _ours(self, pod: dict[str, Any]) -> None:
+        spec = dict(mapping(pod.get("spec")))
+        spec.pop("nodeName", None)
+        stated = text(spec.get("schedulerName")) or "default-scheduler"
+        if stated != self.scheduler_name:
+            line = f"pods of schedulerName {stated} are looked at as if they stated {self.scheduler_name}"
+            if line not in self.warnings:
+                self.warnings.append(line)
+            spec["schedulerName"] = self.scheduler_name
+        pod["spec"] = spec
+        pod.pop("status", None)
+
+
+def _pods(
+    part: PodsOf, prefix: str, namespace: str, labels: Mapping[str, str], owner: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Yield the pods that a part of an owner would make."""
+    for number in range(part.pods):
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{prefix}-{number}",
+                "namespace": namespace,
+                "labels": {**part.labels, **labels},
+                "ownerReferences": [owner],
+            },
+            "spec": dict(mapping(part.template.get("spec"))),
+        }
+
+
+def _last_pods(found: Document | InvalidInput) -> bool:
+    return isinstance(found, Document) and found.envelope.kind == "Pod"

@@ -1,0 +1,76 @@
+"""The pool of those that wait for an event: unschedulable and gated entities, by who refuses them and by template.
+
+A storm of events meets thousands of pods that are alike. So the pool asks a plugin once for each template of pods that
+it refused, and plugins that do not care for an event are not asked at all.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from batchsched.api.core.pod import Pod
+from batchsched.scheduling_queue.entity import Entity
+from batchsched.scheduling_queue.hints import Hints, Strategy
+from batchsched.scheduling_queue.in_flight import Occurrence
+
+
+@dataclass(slots=True, eq=False)
+class Alike:
+    """Entities that have a pod of one template: one such pod, and the entities by identity."""
+
+    pod: Pod
+    entities: dict[str, Entity] = field(default_factory=dict)
+
+
+class Pool:
+    """Entities by who refused them: (scheduler name, plugin) → template → entities."""
+
+    def __init__(self, hints: Hints) -> None:
+        self._hints = hints
+        self._refused: dict[tuple[str, str], dict[bytes, Alike]] = {}
+        self._filed: dict[str, tuple[Entity, tuple[tuple[str, str], ...], tuple[bytes, ...]]] = {}
+
+    def put(self, entity: Entity) -> None:
+        """Add an entity; what it is filed under must not change while it is here."""
+        templates = entity.templates()
+        plugins = entity.gated_by or entity.rejection.everyone
+        keys = tuple((entity.scheduler, plugin) for plugin in plugins)
+        self._filed[entity.identity] = (entity, keys, tuple(templates))
+        for key in keys:
+            alike = self._refused.setdefault(key, {})
+            for template, pod in templates.items():
+                alike.setdefault(template, Alike(pod)).entities[entity.identity] = entity
+
+    def remove(self, entity: Entity) -> None:
+        """Take an entity out; nothing happens when it is not there."""
+        _, keys, templates = self._filed.pop(entity.identity, (entity, (), ()))
+        for key in keys:
+            alike = self._refused[key]
+            for template in templates:
+                del alike[template].entities[entity.identity]
+                if not alike[template].entities:
+                    del alike[template]
+            if not alike:
+                del self._refused[key]
+
+    def helped(self, occurrence: Occurrence) -> list[tuple[Entity, Strategy]]:
+        """Return whom an event may help, and how fast; in the order in which they came."""
+        found: dict[str, tuple[Entity, Strategy]] = {}
+        for (scheduler, plugin), alike in self._refused.items():
+            hints = self._hints.of(scheduler, plugin, occurrence.event)
+            for one in alike.values() if hints else ():
+                if any(self._hints.helps(plugin, hint, one.pod, occurrence) for hint in hints):
+                    _join(found, one.entities.values(), plugin)
+        return sorted(found.values(), key=lambda pair: pair[0].arrival)
+
+    def entities(self) -> Iterable[Entity]:
+        """All entities, in the order in which they were put here."""
+        return (entity for entity, _, _ in self._filed.values())
+
+
+def _join(found: dict[str, tuple[Entity, Strategy]], entities: Iterable[Entity], plugin: str) -> None:
+    for entity in entities:
+        pending = plugin in entity.rejection.pending
+        strategy = Strategy.IMMEDIATELY if pending else Strategy.AFTER_BACKOFF
+        known = found.get(entity.identity)
+        if known is None or known[1] < strategy:
+            found[entity.identity] = (entity, strategy)

@@ -1,0 +1,71 @@
+"""What runs beside a service for as long as it does: its server, and whoever follows its files."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchsched.config.schema import BatchSchedulerConfiguration
+from batchsched.observability.http import certificate
+from batchsched.observability.http.site import key_pair, server
+from batchsched.observability.observer import Observation
+from batchsched.scheduler.app import Service
+from batchsched.service.reload import Reload
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """What a service is attended by.
+
+    Args:
+      observation: what operators see.
+      configuration: of the start.
+      file: where it was read, None: nowhere.
+    """
+
+    observation: Observation
+    configuration: BatchSchedulerConfiguration
+    file: Path | None
+
+    @asynccontextmanager
+    async def beside(self, service: Service) -> AsyncIterator[None]:
+        """Run all of it; a `process.Process.beside`.
+
+        Raises:
+          UnusableInput: the port is taken, or the certificate cannot be used.
+        """
+        running: list[asyncio.Task[None]] = []
+        reload = self._reload(service)
+        running.append(asyncio.create_task(reload.run(), name="reload"))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.ask)
+        serving = self.configuration.serving
+        site = server(service, self.observation, serving, lambda: reload.configuration)
+        try:
+            if serving.secure_port:
+                await site.start()
+                pair = key_pair(serving)
+                if pair is not None and site.tls is not None:
+                    following = certificate.follow(site.tls, pair, service.clock)
+                    running.append(asyncio.create_task(following, name="certificate"))
+            yield
+        finally:
+            for one in running:
+                one.cancel()
+            await asyncio.wait(running)
+            await site.stop()
+
+    def _reload(self, service: Service) -> Reload:
+        metrics = self.observation.metrics
+
+        def told(well: bool) -> None:
+            metrics.reloads.labels("success" if well else "failure").inc()
+            metrics.reload_ok.set(well)
+
+        def apply(found: BatchSchedulerConfiguration) -> None:
+            service.reconfigure(found.profiles, recording=found.sessions_kept > 0)
+            self.observation.sessions.resize(found.sessions_kept)
+
+        metrics.reload_ok.set(1)
+        return Reload(self.file, self.configuration, apply, service.clock, told)

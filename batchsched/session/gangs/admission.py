@@ -1,0 +1,164 @@
+"""Admission: what can be said of a gang before anybody looks at nodes.
+
+References to objects that do not exist, gates, and too few pods. What is refused here holds nothing and costs the
+solver nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from batchsched.api.core.metadata import seconds
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Refusal
+from batchsched.api.snapshot import Snapshot
+from batchsched.errors import PluginError
+from batchsched.framework.interface import QueueSortPlugin
+from batchsched.framework.runtime import result_validation as answers
+from batchsched.framework.runtime.plugin_call import ask
+from batchsched.framework.status import SUCCESS, Status
+from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.gang import Gang, GangPart, Members
+from batchsched.session.tables.topology_levels import Levels, UnknownLevel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Admission:
+    """What admission needs: the tables, the levels, and which PodGroups and Queues had to be set aside.
+
+    Its mark stands for it where an answer is kept, which is with the tables.
+    """
+
+    frame: Frame
+    levels: Levels
+    set_aside: frozenset[str]
+    mark: object = field(default_factory=object)
+
+    @classmethod
+    def of(cls, frame: Frame, levels: Levels, snapshot: Snapshot) -> "Admission":
+        """Prepare admission for a session."""
+        return cls(frame, levels, frozenset(one.object for one in snapshot.set_aside))
+
+    def gang(self, members: Members) -> Gang | Refusal:
+        """Return the gang as the solver may have it, its pods in queue order and without gated ones, or a refusal."""
+        known = members.admitted
+        if known is not None and known[0] is self.mark and known[1] is members.gang:
+            return known[2]
+        gang = self.frame.gang(members)
+        try:
+            answer = self._references(members) or self._queued(gang)
+        except PluginError as error:
+            return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
+        members.admitted = (self.mark, gang, answer)
+        return answer
+
+    def _references(self, members: Members) -> Refusal | None:
+        key = members.key
+        if members.group is None and not members.alone:
+            aside = " (it was set aside)" if f"PodGroup {key}" in self.set_aside else ""
+            return Refusal(
+                pod_group=key,
+                reason="PodGroupNotFound",
+                message=f"no PodGroup {key} exists{aside}; create it, or correct the pods' pod-group label",
+            )
+        if members.queue not in self.frame.queues:
+            aside = " (it was set aside)" if f"Queue {members.queue}" in self.set_aside else ""
+            return Refusal(
+                pod_group=key,
+                reason="QueueNotFound",
+                message=f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue",
+            )
+        try:
+            self.levels.of(members.group)
+            self.levels.of_subgroups(members.group)
+        except UnknownLevel as error:
+            return Refusal(pod_group=key, reason="UnknownTopologyLevel", message=str(error))
+        return None
+
+    def _queued(self, gang: Gang) -> Gang | Refusal:
+        failure = self._failure(gang)
+        if failure is not None:
+            return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(failure))
+        by_spec = all(getattr(one, "by_spec", False) for one in self.frame.pipeline.preenqueues)
+        gated: Status = SUCCESS
+        parts = []
+        left_out = 0
+        for part in gang.parts:
+            pods = []
+            before: Pod | None = None
+            for pod in self._in_queue_order(part.pods, gang.priority):
+                if before is None or not by_spec or pod.spec is not before.spec:
+                    status, before = self.frame.pipeline.preenqueue(pod), pod
+                if status.ok:
+                    pods.append(pod)
+                else:
+                    gated = status
+                    left_out += 1
+            as_they_were = tuple(pods) == part.pods
+            if pods:
+                parts.append(part if as_they_were else GangPart(part.pod_class, part.subgroup, tuple(pods)))
+        if gang.members.alone and not gang.parts:  # the pod is being deleted
+            return gang
+        count = self.frame.counts.of(next(iter(gang.members.pending.values())))
+        if not count.possible:
+            return Refusal(pod_group=gang.key, reason="NotEnoughPods", message=_not_enough(gang.members))
+        if left_out and not _enough(gang, parts):
+            reasons = ", ".join(gated.reasons)
+            return Refusal(
+                pod_group=gang.key,
+                reason="Gated",
+                message=f"{left_out} pods are kept out of the queue: {reasons}",
+            )
+        return gang if tuple(parts) == gang.parts else replace(gang, parts=tuple(parts))
+
+    def _failure(self, gang: Gang) -> PluginError | None:
+        """What broke as the gang's pods came in: nobody knows which pods they are equal to."""
+        specs = self.frame.specs
+        if not specs.failing:
+            return None
+        facts = (specs.of(pod) for part in gang.parts for pod in part.pods)
+        return next((one.failure for one in facts if one.failure is not None), None)
+
+    def _in_queue_order(self, pods: Sequence[Pod], priority: int) -> Iterable[Pod]:
+        sorts = self.frame.pipeline.queue_sorts
+        if not sorts:
+            return pods
+        sort = sorts[0]
+        created = [seconds(pod.metadata.creation_timestamp) for pod in pods]
+        keys = ask(sort, "QueueSort", _keys, sort, pods, priority, created)
+        return [pods[at] for at in answers.in_order(sort, keys)]
+
+
+def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Sequence[float]) -> list[Any]:
+    return [sort.key(pod, priority, when) for pod, when in zip(pods, created, strict=True)]
+
+
+def _enough(gang: Gang, parts: Iterable[GangPart]) -> bool:
+    """Tell whether these parts bring the gang, and every subGroup of it, to its minimum."""
+    left: Counter[int] = Counter()
+    for part in parts:
+        left[part.subgroup] += len(part.pods)
+    count = gang.members.count()
+    return left.total() >= max(1, gang.need) and all(
+        left[at] + count.sub_placed[name] >= least
+        for at, (name, least) in enumerate(count.sub_minimum.items())
+    )
+
+
+def without_pods(members: Members) -> Refusal:
+    """Refuse a PodGroup of which too few pods exist and none waits."""
+    return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
+
+
+def _not_enough(members: Members) -> str:
+    count = members.count()
+    if count.existing < count.minimum:
+        return (
+            f"{count.existing} of the {count.minimum} pods that minMember asks for exist; create the others"
+        )
+    name = next(name for name, least in count.sub_minimum.items() if count.sub_existing.get(name, 0) < least)
+    return (
+        f"{count.sub_existing.get(name, 0)} of the {count.sub_minimum[name]} pods that subGroup {name} asks for exist; "
+        "create the others, or correct their sub-group label"
+    )

@@ -1,0 +1,1 @@
+"""Joint selection: the problem for the solver, and the proposal that it returns."""

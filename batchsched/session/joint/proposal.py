@@ -1,0 +1,205 @@
+"""Joint selection: the solver proposes for all gangs at once, the walk has the last word.
+
+What the walk refuses becomes a cut, and the session solves again; after a bounded number of rounds the best
+outcome stands, and gangs that the walk still refuses are refused, never split.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from batchsched.config.schema import SolverSettings
+from batchsched.ports.telemetry import Telemetry
+from batchsched.session.joint.formulation import Formulation
+from batchsched.session.placement.statement import Share, Walk, Walked
+from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution
+from batchsched.solver.stage import solve
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a session's selection came to.
+
+    Args:
+      walked: gangs that were placed, or are held.
+      rejected: gang number → what the walk refused, of gangs that the solver had chosen.
+      solution: the solver's answer that was walked; its bounds hold for the problem without cuts.
+      objective: [T] weight that was placed, by tier.
+      bound: [T] upper bounds.
+      first: gangs that were walked before all others.
+    """
+
+    walked: tuple[Walked, ...]
+    rejected: dict[int, Walked]
+    solution: Solution
+    objective: FloatArray
+    bound: FloatArray
+    first: frozenset[int] = frozenset()
+
+
+def budget_of(settings: SolverSettings) -> Budget:
+    """Return the solver's budget as the profile states it."""
+    return Budget(
+        deterministic=settings.deterministic_budget,
+        rounds=settings.rounds,
+        gap=settings.gap,
+        guard_seconds=settings.guard_seconds,
+        exact_variables=settings.exact_variables,
+    )
+
+
+class Joint:
+    """Solve, walk and cut for one session."""
+
+    def __init__(
+        self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
+    ) -> None:
+        self._formulation = formulation
+        self._budget = budget_of(settings)
+        self._rounds = settings.rounds
+        self._seed = seed
+        self._telemetry = telemetry
+
+    def select(self, walk: Walk) -> Outcome:
+        """Return the best outcome of the rounds; its gangs are walked, and not yet kept."""
+        problem = self._formulation.problem
+        best: Outcome | None = None
+        start = walk.mark()
+        for _ in range(self._rounds + 1):
+            solution = solve(problem, self._budget, self._seed, self._telemetry)
+            with self._telemetry.stage("walk"):
+                outcome = self._walk(walk, solution, best)
+                if outcome.walked:
+                    outcome = self._turned(walk, start, outcome, best)
+            if best is None or _better(outcome, best):
+                best, stands = outcome, True
+            else:
+                stands = False
+            if not outcome.rejected:
+                break
+            problem = self._cut(problem, outcome)
+            walk.undo(start)
+            stands = False
+        assert best is not None  # the loop runs at least once
+        if not stands:
+            walk.undo(start)
+            with self._telemetry.stage("walk"):
+                again = self._walk(walk, best.solution, best, first=best.first)
+                best = replace(again, rejected=best.rejected)
+        return best
+
+    def _walk(
+        self,
+        walk: Walk,
+        solution: Solution,
+        before: Outcome | None,
+        first: frozenset[int] = frozenset(),
+    ) -> Outcome:
+        formulation = self._formulation
+        walked = self._walk_in_order(walk, shares_of(formulation, solution), first)
+        objective = np.zeros(len(formulation.tiers))
+        weights = _weight_by_class(formulation)
+        for number, one in walked.items():
+            objective[formulation.problem.tier[number]] += _worth(weights, number, one)
+        bound = solution.bound if before is None else np.maximum(solution.bound, before.bound)
+        return Outcome(
+            walked=tuple(one for one in walked.values() if one.placed),
+            rejected={number: one for number, one in walked.items() if not one.refusal.ok},
+            solution=solution,
+            objective=objective,
+            bound=np.maximum(bound, objective),
+            first=first,
+        )
+
+    def _turned(self, walk: Walk, start: int, outcome: Outcome, before: Outcome | None) -> Outcome:
+        """Walk once more, whoever was refused first: it may have come too late to begin a series of its own."""
+        late = frozenset(number for number, one in outcome.rejected.items() if not one.final)
+        if not late:
+            return outcome
+        walk.undo(start)
+        other = self._walk(walk, outcome.solution, before, first=late)
+        if _better(other, outcome):
+            return other
+        walk.undo(start)
+        again = self._walk(walk, outcome.solution, before)
+        return replace(again, rejected=outcome.rejected)
+
+    def _walk_in_order(
+        self, walk: Walk, shares: Mapping[int, Sequence[Share]], first: frozenset[int]
+    ) -> dict[int, Walked]:
+        """Walk gang after gang; one that needs another's pods near it is asked again once they are there."""
+        problem = self._formulation.problem
+        walked: dict[int, Walked] = {}
+        left = sorted(shares, key=lambda g: (g not in first, int(problem.tier[g]), int(problem.rank[g])))
+        while left:
+            wanted = ((self._formulation.gangs[number], shares[number]) for number in left)
+            walked.update(zip(left, walk.gangs(wanted), strict=True))
+            again = [number for number in left if not walked[number].placed and not walked[number].final]
+            if len(again) == len(left):
+                break
+            left = again
+        return walked
+
+    def _cut(self, problem: Problem, outcome: Outcome) -> Problem:
+        """Forbid what the walk refused: the placement where a filter did, the gang where Reserve or Permit did."""
+        solution = outcome.solution
+        cuts: list[Cut] = []
+        allowed = problem.allowed.copy()
+        for number, walked in outcome.rejected.items():
+            if walked.final:
+                allowed[number] = False
+                continue
+            mine = self._formulation.problem.gang[solution.classes] == number
+            cuts.append(Cut(number, solution.classes[mine], solution.nodes[mine], solution.counts[mine]))
+        return replace(problem, cuts=(*problem.cuts, *cuts), allowed=allowed)
+
+
+def with_gang(formulation: Formulation, outcome: Outcome, number: int, walked: Walked) -> Outcome:
+    """Return the outcome with one more gang that found its place."""
+    objective = outcome.objective.copy()
+    objective[formulation.problem.tier[number]] += _worth(_weight_by_class(formulation), number, walked)
+    rejected = {one: refused for one, refused in outcome.rejected.items() if one != number}
+    return replace(
+        outcome,
+        walked=(*outcome.walked, walked),
+        rejected=rejected,
+        objective=objective,
+        bound=np.maximum(outcome.bound, objective),
+    )
+
+
+def _weight_by_class(formulation: Formulation) -> dict[tuple[int, int], float]:
+    """By gang number and class: the weight of one pod."""
+    weight = formulation.problem.weight
+    return {
+        (number, id(part.pod_class)): float(weight[at]) for at, (number, part) in enumerate(formulation.parts)
+    }
+
+
+def _worth(weights: Mapping[tuple[int, int], float], number: int, walked: Walked) -> float:
+    return sum(weights[number, id(placed.pod_class)] for placed in walked.placed)
+
+
+def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[Share]]:
+    """Return what the solution gives to each gang, part by part, nodes in order."""
+    shares: dict[int, list[Share]] = {}
+    if not len(solution.classes):
+        return shares
+    edges = np.flatnonzero(np.diff(solution.classes)) + 1
+    starts = np.concatenate([[0], edges])
+    ends = np.concatenate([edges, [len(solution.classes)]])
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        number, part = formulation.parts[int(solution.classes[start])]
+        nodes = tuple(solution.nodes[start:end].tolist())
+        counts = tuple(solution.counts[start:end].tolist())
+        shares.setdefault(number, []).append(Share(part, nodes, counts))
+    return shares
+
+
+def _better(one: Outcome, other: Outcome) -> bool:
+    """Compare tier by tier; equal up to rounding, more gangs win."""
+    for mine, theirs in zip(one.objective, other.objective, strict=True):
+        if abs(mine - theirs) > 1e-9 * max(1.0, abs(theirs)):
+            return bool(mine > theirs)
+    return len(one.walked) > len(other.walked)

@@ -1,0 +1,199 @@
+"""Queues as people ask for them: what each has, what it is entitled to, and who waits in it for how long.
+
+queues_view(snapshot, profile, now) -> QueuesView    the tree, as the next session finds it
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.nodes.node_table import PODS
+from batchsched.framework.runtime.registry import standard
+from batchsched.framework.status import IntArray
+from batchsched.queues.gang_order import policy as policies
+from batchsched.queues.gang_order.builtin import POLICIES
+from batchsched.queues.queue_table import OWN
+from batchsched.queues.sharing.sibling_queues import UNLIMITED
+from batchsched.queues.usage_history import Past, by_queue
+from batchsched.session.gangs.fair_share_order import Orders, Round, total_of
+from batchsched.session.gangs.order import QueuePolicies, standing_of
+from batchsched.session.gangs.queue_limits import is_ours
+from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.gang import Members
+
+Amounts = dict[str, int]
+"""By resource, in base units; resources of which there is nothing are left out."""
+
+
+class Item(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The base of a view's parts."""
+
+
+class WaitingView(Item, frozen=True):
+    """A gang that waits.
+
+    Args:
+      pod_group: namespace/name.
+      queue: where.
+      share: inside what of its queue's it stands; "all" while queues are entitled to nothing in particular.
+      waited: seconds since it was submitted.
+      wanted: what its pods ask for.
+    """
+
+    pod_group: str
+    queue: str
+    share: str
+    waited: float
+    wanted: Amounts
+
+
+class QueueView(Item, frozen=True):
+    """A queue, and all below it.
+
+    Args:
+      name: of the queue.
+      parent: "" for a child of the root.
+      depth: 0 for a child of the root.
+      weight, priority: as stated.
+      policy: divides among its children, and orders its own PodGroups.
+      guarantee: in effect: less than stated where the parent has less.
+      limit: as stated.
+      fair_share: what it is entitled to now, with what is asked.
+      allocated: what its pods have.
+      borrowed: the part of it above the guarantee.
+      pending: what waits in it asks for.
+      running, waiting: gangs, pods alone among them.
+      longest_wait: seconds, 0 where nobody waits.
+    """
+
+    name: str
+    parent: str
+    depth: int
+    weight: float
+    priority: int
+    policy: str
+    guarantee: Amounts
+    limit: Amounts
+    fair_share: Amounts
+    allocated: Amounts
+    borrowed: Amounts
+    pending: Amounts
+    running: int
+    waiting: int
+    longest_wait: float
+
+
+class QueuesView(Item, frozen=True):
+    """The tree.
+
+    Args:
+      capacity: what all nodes have.
+      queues: parents before their children, siblings by name.
+      waiting: gangs, whose turn comes first, first.
+    """
+
+    capacity: Amounts
+    queues: tuple[QueueView, ...]
+    waiting: tuple[WaitingView, ...]
+
+
+def queues_view(snapshot: Snapshot, profile: Profile, now: float) -> QueuesView:
+    """Return the queues as the next session finds them.
+
+    Args:
+      snapshot: the cluster.
+      profile: how it is scheduled.
+      now: seconds since 1970.
+
+    Raises:
+      InvalidInput: the profile names a plugin or a policy that does not exist.
+    """
+    return _Tree(snapshot, profile, now).view()
+
+
+class _Tree:
+    """The tables behind a view."""
+
+    def __init__(self, snapshot: Snapshot, profile: Profile, now: float) -> None:
+        self._now = now
+        self._frame = frame = Frame(snapshot, standard().pipeline(profile))
+        frame.refresh()
+        self._gangs = [gang for gang in map(frame.gang, self._waiting()) if gang.parts]
+        chosen = QueuePolicies(frame.queues, profile.queue_policy)
+        past = Past(by_queue(snapshot.usage), profile.usage_half_life_seconds)
+        self._standing = standing_of(frame, chosen, self._gangs, profile.scheduler_name, past.usage)
+        order = policies.make(profile.policy.name, profile.policy.args, POLICIES)
+        turns = list(Round(self._standing, self._gangs, Orders.of(self._gangs, order, now)))
+        self._turns = [gang for gang in turns if not gang.follows]
+        self._entitles = frame.queues.entitles or profile.queue_policy is not None
+        self._running = Counter(
+            members.queue
+            for members in frame.running.values()
+            if any(is_ours(pod, profile.scheduler_name) for pod, _ in members.bound.values())
+        )
+
+    def _waiting(self) -> Iterable[Members]:
+        queues = self._frame.queues
+        return (one for one in self._frame.gangs.values() if one.pending and one.queue in queues)
+
+    def view(self) -> QueuesView:
+        shares = self._standing.shares
+        rows = [row for row in self._depth_first(0) if row and not shares.names[row].endswith(OWN)]
+        return QueuesView(
+            capacity=self._amounts(shares.capacity),
+            queues=tuple(self._queue(row) for row in rows),
+            waiting=tuple(
+                WaitingView(
+                    pod_group=gang.key,
+                    queue=gang.queue,
+                    share=gang.entitled.share if self._entitles else "all",
+                    waited=self._since(gang.created),
+                    wanted=self._amounts(total_of(self._frame.gang(gang.members))),
+                )
+                for gang in self._turns
+            ),
+        )
+
+    def _depth_first(self, row: int) -> list[int]:
+        children = np.flatnonzero(self._standing.shares.parent == row).tolist()
+        return [row, *(one for child in children for one in self._depth_first(child))]
+
+    def _queue(self, row: int) -> QueueView:
+        shares, entitled = self._standing.shares, self._standing.entitled
+        name, usage = shares.names[row], shares.usage[row]
+        chain = shares.chain(row)
+        guarantee = entitled.guarantee[row]
+        waiting = [gang for gang in self._gangs if name in self._frame.queues.ancestry(gang.queue)]
+        pending = sum((total_of(gang) for gang in waiting), np.zeros_like(usage))
+        return QueueView(
+            name=name,
+            parent=shares.names[int(shares.parent[row])],
+            depth=len(chain) - 1,
+            weight=float(shares.weight[row]),
+            priority=int(shares.priority[row]),
+            policy=self._standing.policies[row].name,
+            guarantee=self._amounts(guarantee),
+            limit=self._amounts(shares.limit[row]),
+            fair_share=self._amounts(entitled.fair[row]),
+            allocated=self._amounts(usage),
+            borrowed=self._amounts(np.maximum(0, usage - guarantee)),
+            pending=self._amounts(pending),
+            running=sum(
+                count for queue, count in self._running.items() if name in self._frame.queues.ancestry(queue)
+            ),
+            waiting=len(waiting),
+            longest_wait=max((self._since(gang.created) for gang in waiting), default=0.0),
+        )
+
+    def _since(self, created: float) -> float:
+        """Return the seconds that passed, 0 where nobody says since when."""
+        return max(0.0, self._now - created) if created else 0.0
+
+    def _amounts(self, row: IntArray) -> Amounts:
+        stated = np.flatnonzero((row > 0) & (row < UNLIMITED)).tolist()
+        names = self._frame.table.resources
+        return {names[at]: int(row[at]) for at in stated if names[at] != PODS}

@@ -1,0 +1,1 @@
+"""Refusals: why a gang is not placed, as evidence and as sentences."""

@@ -1,0 +1,195 @@
+"""Diagnosis: why a gang is not placed, what is missing, and what would unblock it."""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from batchsched.api.decision import Refusal
+from batchsched.config.schema import SolverSettings
+from batchsched.errors import PluginError
+from batchsched.framework.filter_result import Scan
+from batchsched.session.joint.formulation import Formulation, Scene, formulate
+from batchsched.session.joint.proposal import Outcome, budget_of
+from batchsched.session.placement.statement import Walked
+from batchsched.session.refusals.messages import REASON_OF, Wording
+from batchsched.session.reservation.head import RESERVATION
+from batchsched.session.tables.gang import Gang, Members
+from batchsched.solver.greedy import greedy
+from batchsched.solver.problem import NONE, Problem, Solution
+from batchsched.solver.relaxation.explain import Explainer
+from batchsched.solver.relaxation.search import Cause
+from batchsched.solver.stage import solve
+
+THOROUGH_GANGS: Final = 8
+"""With more refused gangs than this nobody solves the session again for each of them."""
+THOROUGH_PAIRS: Final = 400
+"""Nor with more pairs of a class and a node."""
+
+ROOM: Final = frozenset({Cause.CAPACITY, Cause.FRAGMENTED, Cause.TOPOLOGY})
+"""Causes that speak of the room in a domain, which may be a rule's that keeps a gang there."""
+
+
+def failed(gang: Gang, error: PluginError) -> Refusal:
+    """A plugin broke over one of the gang's pods."""
+    return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
+
+
+def permit_refusal(walked: Walked, *, timed_out: bool) -> Refusal:
+    """Reserve, Permit or a plugin's breakage rolled the gang back."""
+    status = walked.refusal
+    message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
+    reason = "PermitTimeout" if timed_out else "PermitRejected" if walked.final else "PluginConstraint"
+    if walked.failure:
+        reason = "PluginFailed"
+    return Refusal(pod_group=walked.gang.key, reason=reason, message=message)
+
+
+def unschedulable(gang: Gang, scan: Scan, said: str = "") -> Refusal:
+    """The pipeline alone finds no node for a member, in kube-scheduler's words; `said` is what PostFilters add."""
+    sentence = scan.fit_error()
+    message = f"{sentence} {said}" if said else sentence
+    return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
+
+
+def over_limit(gang: Gang, queue: str) -> Refusal:
+    """A queue does not allow the gang, pod by pod."""
+    message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
+    return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
+
+
+def no_domain(gang: Gang) -> Refusal:
+    """No domain of a required level takes the gang, pod by pod."""
+    message = (
+        "no domain of the required level takes all the pods it needs, each on the best node that is left"
+    )
+    return Refusal(pod_group=gang.key, reason="InsufficientTopologyCapacity", message=message)
+
+
+def out_of_turn(members: Members, head: str) -> Refusal:
+    """A gang ahead, by `namespace/name`, blocks; for "" the policy holds this one back."""
+    message = (
+        f"{head} is ahead and cannot start yet; it may not be delayed"
+        if head
+        else "the policy holds it back until it leaves enough of the cluster free for those that come next"
+    )
+    return Refusal(pod_group=members.key, reason="OutOfTurn", message=message)
+
+
+def lone(scene: Scene, gang: Gang) -> Refusal:
+    """Say why one gang is refused, the others where they are."""
+    formulation = formulate(scene, [gang], gang.created)
+    return by_itself(scene, formulation, greedy(formulation.problem))
+
+
+def by_itself(scene: Scene, formulation: Formulation, solution: Solution) -> Refusal:
+    """Say why the only gang of a formulation is refused; changes are tried by the placing that refused it."""
+    explainer = Explainer(formulation.problem, solution, resolve=greedy, wider=scene.levels.wider)
+    return _refusal(scene, formulation, explainer, 0)
+
+
+class Diagnosis:
+    """The refusals of a joint session.
+
+    Where the session is small, the changes that it names were tried by solving all of it again; where it is not, the
+    other gangs stay where they are.
+    """
+
+    def __init__(
+        self, scene: Scene, formulation: Formulation, outcome: Outcome, settings: SolverSettings, seed: int
+    ) -> None:
+        self._scene = scene
+        self._formulation = formulation
+        self._outcome = outcome
+        self._settings = settings
+        self._seed = seed
+
+    def refusals(self) -> list[Refusal]:
+        """Say of every gang of the session that was not placed why."""
+        placed = {walked.gang.members.identity for walked in self._outcome.walked}
+        numbers = [
+            number
+            for number, gang in enumerate(self._formulation.gangs)
+            if gang.members.identity not in placed and gang.need > 0
+        ]
+        explainer = Explainer(
+            self._formulation.problem,
+            self._standing(),
+            resolve=self._resolve if self._small(len(numbers)) else None,
+            wider=self._scene.levels.wider,
+        )
+        return [self._refusal(explainer, number) for number in numbers]
+
+    def _refusal(self, explainer: Explainer, number: int) -> Refusal:
+        rejected = self._outcome.rejected.get(number)
+        if rejected is not None:
+            return permit_refusal(rejected, timed_out=False)
+        return _refusal(self._scene, self._formulation, explainer, number)
+
+    def _small(self, refused: int) -> bool:
+        problem = self._formulation.problem
+        return refused <= THOROUGH_GANGS and problem.mask.shape[1] * len(problem.kind) <= THOROUGH_PAIRS
+
+    def _resolve(self, problem: Problem) -> Solution:
+        return solve(problem, budget_of(self._settings), self._seed)
+
+    def _standing(self) -> Solution:
+        """The solution without the gangs that the walk refused."""
+        solution = self._outcome.solution
+        if not self._outcome.rejected:
+            return solution
+        gang = self._formulation.problem.gang[solution.classes]
+        kept = ~np.isin(gang, list(self._outcome.rejected))
+        taken = solution.taken.copy()
+        taken[list(self._outcome.rejected)] = False
+        return replace(
+            solution,
+            classes=solution.classes[kept],
+            nodes=solution.nodes[kept],
+            counts=solution.counts[kept],
+            taken=taken,
+        )
+
+
+def _refusal(scene: Scene, formulation: Formulation, explainer: Explainer, number: int) -> Refusal:
+    gang = formulation.gangs[number]
+    if number in formulation.failures:
+        return Refusal(pod_group=gang.key, reason="PluginFailed", message=formulation.failures[number])
+    for part in gang.parts:
+        surveyed = scene.survey.of(part.pod_class)
+        if surveyed.failure:
+            return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
+        if surveyed.scan is not None and not surveyed.scan.status.ok:
+            return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error())
+    evidence = explainer.gang(number)
+    row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
+    if row is not None and row.plugin == RESERVATION:
+        return out_of_turn(gang.members, row.reason)
+    wording = Wording(scene, formulation)
+    if number in formulation.gathered and evidence.cause in ROOM and explainer.fits_freely(number):
+        return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathered(evidence))
+    return Refusal(
+        pod_group=gang.key,
+        reason=REASON_OF[evidence.cause],
+        message=wording.message(evidence),
+        missing=wording.missing(evidence),
+        relaxation=wording.relaxation(evidence.relaxation),
+    )
+
+
+def no_nodes(members: Members) -> Refusal:
+    """Refuse a gang where there is no node at all."""
+    return Refusal(
+        pod_group=members.key,
+        reason="NoNodes",
+        message="no nodes available to schedule pods",
+    )
+
+
+def outside_window(members: Members, window: int) -> Refusal:
+    """Refuse a gang at which the session does not look any more."""
+    return Refusal(
+        pod_group=members.key,
+        reason="OutsideWindow",
+        message=f"{window} gangs are ahead, as many as a session looks at (sessionWindow); it waits for a later one",
+    )

@@ -1,0 +1,1 @@
+"""Reservations: the earliest start that is kept free for a gang."""

@@ -1,0 +1,1 @@
+"""Selection of gangs in a strict order, and pod by pod."""

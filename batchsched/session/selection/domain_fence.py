@@ -1,0 +1,57 @@
+"""The fence: in which domains of its required levels a gang that is placed pod by pod may still go.
+
+The first pod of a gang, or of a subGroup, that gets a node decides on the domain for the others.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from batchsched.framework.status import BoolArray, IndexArray
+from batchsched.session.joint.formulation import Scene, pinned
+from batchsched.session.tables.gang import Gang
+from batchsched.solver.problem import NONE
+
+
+class Fence:
+    """The domains of one gang: its own level stands at index -1, its subGroups' at 0 and up."""
+
+    def __init__(self, domains: IndexArray, levels: dict[int, int], pins: dict[int, int]) -> None:
+        self._domains = domains
+        self._levels = levels
+        self._pins = dict(pins)
+
+    @classmethod
+    def of(cls, scene: Scene, gang: Gang) -> "Fence":
+        """Return the fence of a gang: open, but where members run already."""
+        group = gang.members.group
+        if group is None:  # a pod alone keeps to no level
+            return cls(scene.levels.domains, {}, {})
+        choices = {-1: scene.levels.of(group)} | dict(enumerate(scene.levels.of_subgroups(group)))
+        names = {-1: ""} | {at: sub.name for at, sub in enumerate(group.spec.sub_groups)}
+        levels = {at: choice.required for at, choice in choices.items() if choice.required != NONE}
+        pins = {at: pinned(scene, gang.members, level, names[at]) for at, level in levels.items()}
+        return cls(scene.levels.domains, levels, pins)
+
+    def allows(self, subgroup: int) -> BoolArray | None:
+        """[N] nodes that pods of a subGroup (-1: none) may go to; None for all."""
+        allowed: BoolArray | None = None
+        for at in {-1, subgroup} & set(self._levels):
+            domains, pin = self._domains[self._levels[at]], self._pins[at]
+            inside = domains >= 0 if pin == NONE else domains == pin
+            allowed = inside if allowed is None else allowed & inside
+        return allowed
+
+    def enter(self, subgroup: int, node: int) -> None:
+        """Keep to the domains of a node from now on."""
+        for at in {-1, subgroup} & set(self._levels):
+            self._pins[at] = int(self._domains[self._levels[at]][node])
+
+    def each(self) -> "Iterator[Fence]":
+        """Yield fences that begin in one domain of the first level that is still open, one after the other."""
+        at = next((at for at in sorted(self._levels) if self._pins[at] == NONE), None)
+        if at is None:
+            return
+        for domain in np.unique(self._domains[self._levels[at]]).tolist():
+            if domain >= 0:
+                yield Fence(self._domains, self._levels, self._pins | {at: domain})

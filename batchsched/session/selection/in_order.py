@@ -1,0 +1,259 @@
+"""Ordered selection: the policy's order is strict, gang after gang, and the solver only places.
+
+What stands at the front starts first. Where the profile blocks, the first gang that does not fit, the head, ends
+the session; with EASY backfill it reserves its earliest start, and gangs behind it start if they do not delay it.
+
+Source: Mu'alem and Feitelson, Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the
+IBM SP2 with Backfilling, TPDS 2001, for EASY.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from enum import Enum
+
+import numpy as np
+
+from batchsched.api.decision import Refusal, Reservation
+from batchsched.framework.status import BoolArray, IntArray
+from batchsched.session.gangs.admission import Admission
+from batchsched.session.gangs.queue_limits import spend
+from batchsched.session.joint.formulation import Formulation, Scene, formulate
+from batchsched.session.joint.proposal import shares_of
+from batchsched.session.placement.class_feasibility import Survey
+from batchsched.session.placement.statement import Walk, Walked
+from batchsched.session.refusals.diagnosis import by_itself, lone, out_of_turn, permit_refusal
+from batchsched.session.reservation.reservation import Shadow, hopeful, reservation, shadow_of
+from batchsched.session.reservation.sticky import Promises
+from batchsched.session.tables.gang import Gang, Members
+from batchsched.session.tables.pending import Line
+from batchsched.solver.greedy import greedy
+from batchsched.solver.problem import Solution
+
+Alike = tuple[int, tuple[tuple[int, int], ...]]
+"""What two gangs share that need the same room: pods that must be placed, and (class, pods) of every part."""
+
+
+class Attempt(Enum):
+    """What became of trying to start a gang."""
+
+    STARTED = "started"
+    FULL = "full"  # it would fit once running gangs end
+    STUCK = "stuck"  # capacity is not what it lacks
+    IN_THE_WAY = "in the way"  # it fits, and would delay the head
+
+
+class Ordered:
+    """One session in the policy's order.
+
+    Args:
+      scene: tables, levels, quotas and surveys of the session.
+      admission: says which gangs may be tried.
+      walk: the session's statement.
+      promises: whose reservation is told.
+      brief: leave out what only says that gangs have to wait; who asks thousands of times reads none of it.
+    """
+
+    def __init__(
+        self, scene: Scene, admission: Admission, walk: Walk, promises: Promises, *, brief: bool = False
+    ) -> None:
+        self._scene = scene
+        self._table = scene.frame.table
+        self._admission = admission
+        self._walk = walk
+        self._now = promises.now
+        self._promises = promises
+        self._brief = brief
+        self._soon: IntArray = np.zeros(len(self._table.resources), np.int64)
+        self._no_room: set[Alike] = set()
+        """Gangs like these found no room; what is free only shrinks while a session goes on."""
+        self._in_the_way: set[Alike] = set()
+        """Gangs like these would have been placed where the head needs the room, since the last start."""
+        self.walked: list[Walked] = []
+        self.refusals: list[Refusal] = []
+        self.reservations: list[Reservation] = []
+
+    def select(self, line: Line, turns: Iterator[int], horizon: float = 0.0) -> None:
+        """Start gangs in order until the head blocks or the window is through.
+
+        Args:
+          line: who waits.
+          turns: places in the line in order, as many as the window has; asked for as far as it matters.
+          horizon: seconds within which a running gang's end counts as room, where the policy wants room.
+        """
+        profile = self._scene.profile
+        self._soon = self._ending(horizon) if line.room.any() else self._soon
+        held, could = self._held_back(line), self._could_fit(line)
+        if self._brief and self._promises.slowdown is None and not could.any():
+            return  # nobody starts, and when the head could is read by nobody
+        behind = np.ones(len(line.members), np.bool_)
+        for at in turns:
+            behind[at] = False
+            if held[at]:
+                self._leave_out((line.members[at],), None)
+                continue
+            gang = self._admitted(line.members[at])
+            if gang is None:
+                continue
+            attempt = self._start(gang) if could[at] else self._too_large(gang)
+            if attempt is Attempt.STARTED:
+                held, could = self._held_back(line), self._could_fit(line)
+                continue
+            if attempt is Attempt.FULL and profile.backfill != "none":
+                shadow = shadow_of(self._scene, gang, self.walked, self._now)
+                if shadow is not None:
+                    if self._promises.due(gang):
+                        self.reservations.append(reservation(gang, shadow))
+                    self._backfill(line, turns, behind, (gang, shadow))
+                    return
+            elif attempt is Attempt.FULL and profile.blocking:
+                self._leave_out((line.members[at] for at in turns), gang)
+                return
+
+    def _ending(self, horizon: float) -> IntArray:
+        """[R] what gangs hold that are expected to end within the horizon, as the session begins."""
+        frame = self._scene.frame
+        runs = (frame.run(members) for members in frame.running.values())
+        soon = [run.total for run in runs if run.end <= self._now + horizon]
+        return np.sum(soon, axis=0) if soon else self._soon
+
+    def _held_back(self, line: Line) -> BoolArray:
+        """[W] gangs that the policy holds back: their needs and the room are not free, now or soon."""
+        room = line.room
+        if not room.any() or not (self._scene.frame.running or self.walked):
+            return np.zeros(len(room), np.bool_)
+        table = self._table
+        there = np.maximum(0, self._scene.frame.free()).sum(axis=0) + self._soon
+        wanted = line.needs + room[:, np.newaxis] * table.allocatable.sum(axis=0)
+        short = (wanted > there) & (line.needs > 0) & self._scene.frame.weighed
+        return np.asarray((room > 0) & short.any(axis=1))
+
+    def _backfill(
+        self, line: Line, turns: Iterator[int], behind: BoolArray, head: tuple[Gang, Shadow]
+    ) -> None:
+        """Start gangs behind the head, in order, that do not delay it.
+
+        Args:
+          line: who waits.
+          turns: places of those behind the head, in order.
+          behind: [W] the same.
+          head: and its reservation.
+        """
+        first, shadow = head
+        short = np.nan_to_num(line.columns.estimate, nan=np.inf) + self._now <= shadow.start
+        may = behind & self._may_backfill(line, short, shadow)
+        while not self._brief or may.any():
+            at = next(turns, None)
+            if at is None:
+                return
+            attempt = Attempt.IN_THE_WAY
+            if may[at]:
+                may[at] = False
+                gang = self._admitted(line.members[at])
+                if gang is None:
+                    continue
+                attempt = self._start(gang, None if short[at] else shadow)
+            if attempt is Attempt.IN_THE_WAY:
+                self._leave_out((line.members[at],), first)
+            else:
+                may &= self._may_backfill(line, short, shadow)
+
+    def _may_backfill(self, line: Line, short: BoolArray, shadow: Shadow) -> BoolArray:
+        """[W] gangs that could start by what is free in sum, now and beside the head at its start."""
+        total = np.maximum(0, shadow.free).sum(axis=0)
+        beside = short | (line.needs + shadow.needs <= total).all(axis=1)
+        return np.asarray(self._could_fit(line) & beside & ~self._held_back(line))
+
+    def _could_fit(self, line: Line) -> BoolArray:
+        """[W] gangs whose needs are free in sum: the others need not be tried."""
+        free: IntArray = np.maximum(0, self._scene.frame.free()).sum(axis=0)
+        return np.asarray((line.needs <= free).all(axis=1))
+
+    def _admitted(self, members: Members) -> Gang | None:
+        admitted = self._admission.gang(members)
+        if isinstance(admitted, Refusal):
+            self.refusals.append(admitted)
+            return None
+        return admitted if admitted.parts else None
+
+    def _start(self, gang: Gang, shadow: Shadow | None = None) -> Attempt:
+        """Place a gang and walk it; with a shadow, only where the head still fits beside it."""
+        alike = _alike(gang)
+        if self._brief and alike in self._no_room:
+            return self._full_or_stuck(gang)
+        if shadow is not None and alike in self._in_the_way:
+            return Attempt.IN_THE_WAY
+        formulation = formulate(self._scene, [gang], gang.created)
+        solution = greedy(formulation.problem)
+        if not len(solution.counts):
+            if self._only_shrinks(gang, formulation):
+                self._no_room.add(alike)
+            return self._refused(gang, formulation, solution)
+        if shadow is not None:
+            solution = self._beside(formulation, solution, shadow)
+            if not len(solution.counts):
+                if self._only_shrinks(gang, formulation) and not formulation.problem.levels.size:
+                    self._in_the_way.add(alike)
+                return Attempt.IN_THE_WAY
+        self._in_the_way.clear()
+        walked = self._walk.gang(gang, shares_of(formulation, solution)[0])
+        if not walked.placed:
+            self.refusals.append(permit_refusal(walked, timed_out=False))
+            return Attempt.STUCK
+        self.walked.append(walked)
+        frame = self._scene.frame  # what plugins say of later gangs, they say with this one in place
+        quotas = spend(self._scene.quotas, frame, walked)
+        self._scene = replace(self._scene, quotas=quotas, survey=Survey(frame))
+        return Attempt.STARTED
+
+    def _only_shrinks(self, gang: Gang, formulation: Formulation) -> bool:
+        """Tell whether a gang that finds no room now finds none later in the session, nor does one like it."""
+        problem = formulation.problem
+        free_of_others = (
+            not (problem.rows or formulation.failures)
+            and not len(problem.quota_gangs)
+            and gang.need > 0
+            and gang.fresh
+        )
+        unlevelled = not len(problem.sub_gang) and bool((problem.required < 0).all())
+        survey = self._scene.survey
+        return (
+            free_of_others and unlevelled and all(survey.of(part.pod_class).shrinking for part in gang.parts)
+        )
+
+    def _beside(self, formulation: Formulation, solution: Solution, shadow: Shadow) -> Solution:
+        """Return the solution where the head still fits beside it, else one on what the head leaves, if any."""
+        if self._leaves_room(formulation, solution, shadow):
+            return solution
+        problem = formulation.problem
+        other = greedy(replace(problem, free=np.minimum(problem.free, shadow.beside())))
+        if len(other.counts) and not self._leaves_room(formulation, other, shadow):
+            return greedy(replace(problem, allowed=np.zeros_like(problem.allowed)))
+        return other
+
+    def _leaves_room(self, formulation: Formulation, solution: Solution, shadow: Shadow) -> bool:
+        demand = formulation.problem.demand[solution.classes] * solution.counts[:, np.newaxis]
+        return shadow.take(solution.nodes, demand)
+
+    def _refused(self, gang: Gang, formulation: Formulation, solution: Solution) -> Attempt:
+        if gang.need == 0:  # it runs, and its surplus waits for room without being in anybody's way
+            return Attempt.STUCK
+        if not self._brief:
+            self.refusals.append(by_itself(self._scene, formulation, solution))
+        return self._full_or_stuck(gang)
+
+    def _too_large(self, gang: Gang) -> Attempt:
+        if not self._brief:
+            self.refusals.append(lone(self._scene, gang))
+        return self._full_or_stuck(gang)
+
+    def _full_or_stuck(self, gang: Gang) -> Attempt:
+        """Tell whether an empty cluster would take the gang: only then does it wait for running gangs to end."""
+        return Attempt.FULL if hopeful(self._scene, gang) else Attempt.STUCK
+
+    def _leave_out(self, members: Iterable[Members], head: Gang | None) -> None:
+        if not self._brief:
+            self.refusals += [out_of_turn(one, head.key if head else "") for one in members]
+
+
+def _alike(gang: Gang) -> Alike:
+    return gang.need, tuple((id(part.pod_class), len(part.pods)) for part in gang.parts)

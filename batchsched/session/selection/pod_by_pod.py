@@ -1,0 +1,232 @@
+"""Pod by pod: the pipeline alone, without the solver.
+
+Each pod goes through PreFilter to Permit by itself, in the queue's order, as in kube-scheduler; GangScheduling's
+Permit keeps the members of a gang waiting until its minimum has a place. A gang that is still short of it when its
+pods are through gives everything back. Where it is one pod that is missing and that pod fits nowhere, the PostFilters
+are asked to make room for it. What kube-scheduler does not know holds here, too: limits of queues and
+required levels. A gang whose first pod led it into a domain that is too small tries the others, one by one.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Refusal
+from batchsched.errors import PluginError
+from batchsched.framework.filter_result import Scan
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.preemption.post_filter import Handle, beside_nominated, message, on_own_node
+from batchsched.framework.runtime.sampling import Sampling
+from batchsched.framework.status import BoolArray, IntArray
+from batchsched.session.gangs.admission import Admission
+from batchsched.session.gangs.queue_limits import Quotas, spend
+from batchsched.session.joint.formulation import Scene
+from batchsched.session.placement.statement import Placed, Share, Walk, Walked
+from batchsched.session.preemption.pod_preemption import Preemption
+from batchsched.session.refusals.diagnosis import failed, no_domain, over_limit, permit_refusal, unschedulable
+from batchsched.session.selection.domain_fence import Fence
+from batchsched.session.tables.gang import Gang, GangPart, Members
+
+
+@dataclass(slots=True)
+class Trial:
+    """One try at a gang.
+
+    Args:
+      walked: what was placed so far.
+      fence: the domains that it keeps to.
+      used: [R] what was placed asks for.
+      scan: why a pod had no node at all, the last of them.
+      stuck: the first such pod, its part, and the nodes that were open to it, None for all.
+      fenced: a pod had nodes, but none inside the fence.
+      queue: the queue whose limit kept a pod out, "" for none.
+      missed: pods that found no place.
+      failure: the plugin that broke.
+    """
+
+    walked: Walked
+    fence: Fence
+    used: IntArray
+    scan: Scan | None = None
+    stuck: "Stuck | None" = None
+    fenced: bool = False
+    queue: str = ""
+    missed: int = 0
+    failure: PluginError | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stuck:
+    """A pod that fits nowhere, and what the filters said of it."""
+
+    part: GangPart
+    pod: Pod
+    scan: Scan
+    allowed: BoolArray | None
+
+
+class Podwise:
+    """One session without the solver.
+
+    Args:
+      scene: tables, levels and quotas of the session.
+      admission: says which gangs may be tried.
+      walk: the session's statement.
+      preemption: who holds nodes by nomination; None where nobody does, and nobody is to be evicted.
+      sampling: how many of the nodes are looked at; None for all.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        admission: Admission,
+        walk: Walk,
+        preemption: Preemption | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self._scene = scene
+        self._frame = scene.frame
+        self._admission = admission
+        self._walk = walk
+        self._preemption = preemption
+        self._sampling = sampling
+        self._quotas: Quotas = scene.quotas
+        self.walked: list[Walked] = []
+        self.refusals: list[Refusal] = []
+
+    def select(self, waiting: Iterable[Members]) -> None:
+        """Take the gangs in order."""
+        for members in waiting:
+            admitted = self._admission.gang(members)
+            if isinstance(admitted, Refusal):
+                self.refusals.append(admitted)
+            elif admitted.parts:
+                refusal = self.take(admitted)
+                if refusal is not None and admitted.need > 0:
+                    self.refusals.append(refusal)
+
+    def take(self, gang: Gang) -> Refusal | None:
+        """Place one gang, all or nothing; returns why it is refused, None when it has its place."""
+        first: Trial | None = None
+        for fence in self._fences(gang):
+            trial = self._try(gang, fence)
+            if self._walk.close(trial.walked):
+                self.walked.append(trial.walked)
+                self._quotas = spend(self._quotas, self._frame, trial.walked)
+                return None
+            first = first or trial
+            if trial.failure or trial.walked.final or trial.queue:
+                first = trial
+                break
+        return self._refused(gang, first) if first is not None else no_domain(gang)
+
+    def _refused(self, gang: Gang, trial: Trial) -> Refusal:
+        """Say why a gang is refused, after room was made for the one pod that it lacks, where that is possible."""
+        preemption, stuck = self._preemption, trial.stuck
+        if preemption is None:
+            return _refusal(gang, trial, "")
+        if trial.failure is not None or trial.walked.final:
+            preemption.forget(gang)
+        elif stuck is not None and gang.need == 1 and not trial.queue:
+            try:
+                return _refusal(gang, trial, self._make_room(preemption, gang, stuck))
+            except PluginError as error:
+                return failed(gang, error)
+        return _refusal(gang, trial, "")
+
+    def _make_room(self, preemption: Preemption, gang: Gang, stuck: Stuck) -> str:
+        """Have room made for a pod; returns what is to be added to the sentence that says why it fits nowhere."""
+        pod_class, table = stuck.part.pod_class, self._frame.table
+        answer = preemption.make_room(gang, pod_class, stuck.pod, stuck.scan, stuck.allowed)
+        self._walk.heed()
+        if answer.node:
+            # What it will hold counts against its queues now: the next must not be promised the same.
+            placed = Placed(stuck.pod, table.index[answer.node], pod_class, stuck.scan.state)
+            self._quotas = spend(self._quotas, self._frame, Walked(gang, [placed]))
+        return message(answer.status)
+
+    def _fences(self, gang: Gang) -> Iterator[Fence]:
+        yield Fence.of(self._scene, gang)
+        yield from Fence.of(self._scene, gang).each()
+
+    def _try(self, gang: Gang, fence: Fence) -> Trial:
+        trial = Trial(Walked(gang), fence, np.zeros(len(self._frame.table.resources), np.int64))
+        trial.queue = self._over(gang, trial.used, int(gang.fresh))
+        if trial.queue:
+            return trial
+        try:
+            for part in gang.parts:
+                for pod in part.pods:
+                    if trial.walked.final or trial.missed > gang.size - gang.need:
+                        return trial
+                    trial.missed += not self._pod(trial, part, pod)
+        except PluginError as error:
+            trial.failure = error
+        return trial
+
+    def _over(self, gang: Gang, used: IntArray, gangs: int) -> str:
+        """Name a queue that does not allow a gang so much [R], "" when all do."""
+        if not self._quotas.limits:
+            return ""
+        return self._quotas.lacking(self._frame, gang.members.owner, used, gangs)
+
+    def _pod(self, trial: Trial, part: GangPart, pod: Pod) -> bool:
+        """Place one pod on the node of the highest score, the first of them; tell whether it has one."""
+        frame = self._frame
+        used = trial.used + part.pod_class.requests
+        over = self._over(trial.walked.gang, used, 0)
+        if over:
+            trial.queue = over
+            return False
+        pod_class = part.pod_class.showing(pod) if frame.pipeline.looks_at(pod) else part.pod_class
+        standing = frame.standings.of(part.pod_class)
+        allowed = trial.fence.allows(part.subgroup)
+        scan = self._scan(frame.pipeline.scan(pod_class, frame.table, standing), pod_class, pod, allowed)
+        feasible = standing.fitting(scan.fits if allowed is None else scan.fits & allowed)
+        if not len(feasible):
+            if scan.fits.any():
+                trial.fenced = True
+            else:
+                trial.scan = scan
+                trial.stuck = trial.stuck or Stuck(part, pod, scan, allowed)
+            return False
+        total = frame.pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
+        node = int(feasible[int(np.argmax(total))])
+        share = Share(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
+        self._walk.add(trial.walked, share, scan.state)
+        if not trial.walked.refusal.ok:
+            return False
+        trial.fence.enter(part.subgroup, node)
+        trial.used = used
+        return True
+
+    def _scan(self, scan: Scan, pod_class: PodClass, pod: Pod, allowed: BoolArray | None) -> Scan:
+        """Return what is left of a scan beside nominated pods, of the nodes looked at, and after the extenders."""
+        frame = self._frame
+        if self._preemption is not None and self._preemption.nominations.pods:
+            shown = self._preemption.presented(pod_class, pod)
+            nominations = self._preemption.nominations
+            scan = beside_nominated(Handle(frame.pipeline, shown, frame.table, scan, nominations))
+            own = on_own_node(scan, shown, frame.table)
+            if own is not None:
+                # The search for a node begins where it ended before, also after this one.
+                own = frame.pipeline.extended(pod_class, own, frame.table)
+                if (own.fits if allowed is None else own.fits & allowed).any():
+                    return own
+        if self._sampling is not None:
+            scan = self._sampling.narrowed(scan, allowed)
+        return frame.pipeline.extended(pod_class, scan, frame.table)
+
+
+def _refusal(gang: Gang, trial: Trial, said: str) -> Refusal:
+    if trial.failure is not None:
+        return failed(gang, trial.failure)
+    if trial.walked.final:
+        return permit_refusal(trial.walked, timed_out=False)
+    if trial.queue:
+        return over_limit(gang, trial.queue)
+    if trial.scan is not None and not trial.fenced:
+        return unschedulable(gang, trial.scan, said)
+    return no_domain(gang)

@@ -1,0 +1,117 @@
+"""Topology levels as the solver knows them: numbers for levels, numbers for domains.
+
+A level is named by its name; foreign PodGroups name it by its node label, which will do as well.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.solver.problem import NONE, IndexArray
+
+
+class UnknownLevel(Exception):
+    """A PodGroup names a Topology or a level that does not exist; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelChoice:
+    """The levels of a gang or a subGroup, as numbers; NONE where it states none."""
+
+    required: int = NONE
+    preferred: int = NONE
+
+
+ANYWHERE: Final = LevelChoice()
+
+
+class Levels:
+    """All levels of all topologies, numbered; a domain is a value of the level's node label.
+
+    Args:
+      domains: [L, N] domain of each node at each level, -1 where the label is missing.
+      values: by level, the labels' values, so that values[l][d] names domain d.
+      names: by level, (topology, level).
+      wider: by level, the next wider level of the same topology, or NONE.
+    """
+
+    def __init__(self, snapshot: Snapshot, table: NodeTable) -> None:
+        self._index: dict[tuple[str, str], int] = {}
+        self._labels: dict[tuple[str, str], int] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
+        self.names: list[tuple[str, str]] = []
+        self.values: list[tuple[str, ...]] = []
+        self.wider: list[int] = []
+        rows: list[IndexArray] = []
+        for topology in sorted(snapshot.topologies, key=lambda one: one.name):
+            self._known[topology.name] = tuple(level.name for level in topology.spec.levels)
+            wider = NONE
+            for level in topology.spec.levels:
+                domains, values = table.label(level.node_label)
+                self._index[topology.name, level.name] = len(rows)
+                self._labels.setdefault((topology.name, level.node_label), len(rows))
+                self.names.append((topology.name, level.name))
+                self.values.append(values)
+                self.wider.append(wider)
+                wider = len(rows)
+                rows.append(domains)
+        self.domains = np.stack(rows) if rows else np.zeros((0, len(table.nodes)), np.int32)
+
+    def of(self, group: PodGroup | None) -> LevelChoice:
+        """Return a gang's own levels.
+
+        Raises:
+          UnknownLevel: the topology or a level does not exist.
+        """
+        if group is None or group.spec.topology is None:
+            return ANYWHERE
+        topology = group.spec.topology
+        return self._choice(topology.name, topology.required, topology.preferred)
+
+    def of_subgroups(self, group: PodGroup | None) -> tuple[LevelChoice, ...]:
+        """Return the levels of each subGroup; the topology's name is inherited from the gang.
+
+        Raises:
+          UnknownLevel: the topology or a level does not exist.
+        """
+        if group is None:
+            return ()
+        inherited = group.spec.topology.name if group.spec.topology else "default"
+        choices = []
+        for sub in group.spec.sub_groups:
+            if sub.topology is None:
+                choices.append(ANYWHERE)
+            else:
+                name = sub.topology.name or inherited
+                choices.append(self._choice(name, sub.topology.required, sub.topology.preferred))
+        return tuple(choices)
+
+    def of_label(self, key: str, table: NodeTable) -> int:
+        """Return the level whose domains are the values of a node label; it belongs to no topology."""
+        if ("", key) not in self._index:
+            domains, values = table.label(key)
+            self._index["", key] = len(self.names)
+            self.names.append(("", key))
+            self.values.append(values)
+            self.wider.append(NONE)
+            self.domains = np.vstack([self.domains, domains[np.newaxis]])
+        return self._index["", key]
+
+    def _choice(self, topology: str, required: str | None, preferred: str | None) -> LevelChoice:
+        return LevelChoice(self._level(topology, required), self._level(topology, preferred))
+
+    def _level(self, topology: str, level: str | None) -> int:
+        if level is None:
+            return NONE
+        if topology not in self._known:
+            have = ", ".join(sorted(self._known)) or "none"
+            raise UnknownLevel(f"no Topology is named {topology!r}; there are: {have}")
+        found = self._index.get((topology, level), self._labels.get((topology, level)))
+        if found is None:
+            have = ", ".join(self._known[topology])
+            raise UnknownLevel(f"Topology {topology!r} has no level {level!r}; its levels are: {have}")
+        return found

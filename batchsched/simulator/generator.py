@@ -1,0 +1,217 @@
+"""Generated workloads: gangs of a machine-learning cluster, drawn from a seed.
+
+What published traces agree on, and what is drawn here:
+
+- Gangs are mostly one device, and powers of two beyond, up to 128; the few large ones hold most device hours.
+- Run times are heavy-tailed over five orders of magnitude: log-normal, the longer the larger the gang. The medians
+  follow a fit to the public Philly trace (68,503 jobs of October and November 2017).
+- Arrivals follow the day and the week: a Poisson process whose rate swings around its mean and falls on weekends.
+- A few queues submit most gangs (Zipf), and most gangs have the lowest priority.
+
+Source: Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads, ATC 2019; Hu et al.,
+Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters, SC 2021; Weng et al., MLaaS
+in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU Clusters, NSDI 2022.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchsched.api.core.cluster_objects import PriorityClass
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.pod import PodSpec
+from batchsched.api.crd.base import CustomMeta
+from batchsched.api.crd.queue import Queue
+from batchsched.api.snapshot import Snapshot
+from batchsched.errors import InvalidInput
+from batchsched.simulator.workload import Arrival, GangShape, Workload, nodes, pod_spec, rigid
+
+IntArray = NDArray[np.int64]
+
+HOUR: Final = 3600
+DAY: Final = 24 * HOUR
+WEEK: Final = 7 * DAY
+MONDAY: Final = 4 * DAY
+"""1970 began on a Thursday: seconds from its start to the first Monday."""
+WEEKEND: Final = 0.6
+"""The rate of arrivals on Saturdays and Sundays, as a share of that of other days."""
+SIZES: Final = (
+    (1, 0.62),
+    (2, 0.09),
+    (4, 0.10),
+    (8, 0.12),
+    (16, 0.04),
+    (32, 0.02),
+    (64, 0.007),
+    (128, 0.003),
+)
+"""Devices of a gang, and how often. In Philly's two months 94 % are single; here gangs are what is tried out."""
+MEDIAN_RUNTIME: Final[Mapping[int, float]] = MappingProxyType(
+    {1: 900.0, 2: 1800.0, 4: 5400.0, 8: 10800.0, 16: 14400.0, 32: 21600.0, 64: 28800.0, 128: 36000.0}
+)
+"""Seconds: Philly's e^μ (1: 960, 4: 8,000, 8: 13,400, 32: 30,600), smoothed so that they grow with the size."""
+SPREAD: Final = 1.9
+"""σ of the logarithm of the run time, as fitted to Philly's single-device jobs."""
+LONGEST: Final = 7 * DAY
+PRIORITIES: Final = (("high", 1000, 0.1), ("normal", 100, 0.3), ("low", 0, 0.6))
+"""Name, value, and how often."""
+GPU: Final = "nvidia.com/gpu"
+CPU_A_GPU: Final = 8
+MEMORY_A_GPU: Final = 64  # GiB
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What to draw.
+
+    Args:
+      gangs: how many arrive.
+      node_count, gpus_per_node: the cluster.
+      load: device seconds that arrive ÷ device seconds that the cluster has in the same time; above 1 the queue grows.
+      queues: how many queues submit.
+      swing: amplitude of the day, 0 for none and below 1.
+      overestimate: an estimate is the run time times 1 + an exponential of this mean; 0: exact.
+      sizes: devices of a gang and their weights.
+      shares: queues and their shares of the gangs, in place of `queues`; (): team-0 and so on, by Zipf's law.
+    """
+
+    gangs: int = 1000
+    node_count: int = 32
+    gpus_per_node: int = 8
+    load: float = 0.9
+    queues: int = 4
+    swing: float = 0.5
+    overestimate: float = 0.0
+    sizes: tuple[tuple[int, float], ...] = SIZES
+    shares: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def owners(self) -> tuple[tuple[str, float], ...]:
+        """Queues, and how often each submits."""
+        return self.shares or tuple((f"team-{at}", 1.0 / (at + 1)) for at in range(self.queues))
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn.
+
+        Raises:
+          InvalidInput: a number out of its range.
+        """
+        for name in ("gangs", "node_count", "gpus_per_node", "queues"):
+            if getattr(self, name) < 1:
+                raise InvalidInput("expected 1 or more", object="workload", field=name)
+        if not self.load > 0:
+            raise InvalidInput("expected more than 0", object="workload", field="load")
+        if not 0 <= self.swing < 1:
+            raise InvalidInput("expected 0 or more, and less than 1", object="workload", field="swing")
+        if self.overestimate < 0:
+            raise InvalidInput("expected 0 or more", object="workload", field="overestimate")
+        if any(not share > 0 for _, share in self.shares):
+            raise InvalidInput("expected more than 0", object="workload", field="shares")
+        if not any(size <= self.node_count * self.gpus_per_node for size, _ in self.sizes):
+            raise InvalidInput("every gang is larger than the cluster", object="workload", field="sizes")
+
+
+def generate(recipe: Recipe, seed: int) -> Workload:
+    """Draw a workload; the same recipe and seed give the same one.
+
+    Gangs larger than the cluster are not drawn.
+    """
+    draw = np.random.default_rng(seed)
+    capacity = recipe.node_count * recipe.gpus_per_node
+    fitting = [(size, weight) for size, weight in recipe.sizes if size <= capacity]
+    sizes = np.array([size for size, _ in fitting], np.int64)
+    weights = np.array([weight for _, weight in fitting])
+    gpus = draw.choice(sizes, recipe.gangs, p=weights / weights.sum())
+    runtimes = _runtimes(gpus, draw)
+    span = float((gpus * runtimes).sum()) / (recipe.load * capacity)
+    times = _arrivals(recipe.gangs, span, recipe.swing, draw)
+    owners = _owners(recipe, draw)
+    classes = draw.choice(len(PRIORITIES), recipe.gangs, p=[share for _, _, share in PRIORITIES])
+    slack = 1.0 + draw.exponential(1.0, recipe.gangs) * recipe.overestimate
+    estimates = np.ceil(runtimes * slack).astype(np.int64)
+    names = [name for name, _ in recipe.owners]
+    maker = _Maker(recipe)
+    arrivals = tuple(
+        maker.arrival(at, number, (size, runtime, estimate), (names[owner], PRIORITIES[rank][0]))
+        for number, (at, size, runtime, estimate, owner, rank) in enumerate(
+            zip(
+                *(column.tolist() for column in (times, gpus, runtimes, estimates, owners, classes)),
+                strict=True,
+            )
+        )
+    )
+    return Workload(f"generated-{seed}", maker.cluster(), arrivals)
+
+
+def _runtimes(gpus: IntArray, draw: np.random.Generator) -> IntArray:
+    known = np.array(sorted(MEDIAN_RUNTIME))
+    medians = np.array([MEDIAN_RUNTIME[size] for size in known.tolist()])
+    middle = np.interp(np.log2(gpus), np.log2(known), np.log(medians))
+    drawn = np.exp(middle + SPREAD * draw.standard_normal(len(gpus)))
+    return np.asarray(np.clip(np.ceil(drawn), 1, LONGEST), np.int64)
+
+
+def _arrivals(count: int, span: float, swing: float, draw: np.random.Generator) -> IntArray:
+    """Seconds, ascending: uniform draws through the inverse of the accumulated rate.
+
+    Given how many there are, the times of a Poisson process are independent draws from its rate.
+    """
+    hours = max(1, round(span / HOUR))
+    starts = MONDAY + np.arange(hours) * HOUR
+    weekday = (starts - MONDAY) % WEEK < 5 * DAY
+    rate = (1.0 + swing * np.sin(2 * np.pi * (starts % DAY - 8 * HOUR) / DAY)) * np.where(
+        weekday, 1.0, WEEKEND
+    )
+    edges = np.concatenate([[0.0], np.cumsum(rate)]) / rate.sum()
+    drawn = np.interp(np.sort(draw.random(count)), edges, np.arange(hours + 1) * (span / hours))
+    return np.asarray(MONDAY + np.floor(drawn), np.int64)
+
+
+def _owners(recipe: Recipe, draw: np.random.Generator) -> IntArray:
+    shares = np.array([share for _, share in recipe.owners])
+    return draw.choice(len(shares), recipe.gangs, p=shares / shares.sum())
+
+
+class _Maker:
+    """Makes gangs and their cluster; equal pods share a spec."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._specs: dict[tuple[int, str], PodSpec] = {}
+
+    def arrival(self, at: int, number: int, drawn: tuple[int, int, int], owner: tuple[str, str]) -> Arrival:
+        """Make a gang of what was drawn: (devices, run time, estimate), (queue, priority class)."""
+        size, runtime, estimate = drawn
+        queue, rank = owner
+        whole, rest = divmod(size, self._recipe.gpus_per_node)
+        pods = [(self._spec(self._recipe.gpus_per_node, rank), whole), (self._spec(rest, rank), min(rest, 1))]
+        made = tuple((spec, count) for spec, count in pods if count)
+        return rigid(GangShape(f"g{number:05d}", made, estimate, queue, rank), at, runtime)
+
+    def cluster(self) -> Snapshot:
+        """Return the nodes, the queues and the priority classes."""
+        recipe = self._recipe
+        return Snapshot(
+            nodes=nodes(recipe.node_count, _resources(recipe.gpus_per_node, spare=True)),
+            queues=tuple(Queue(metadata=CustomMeta(name=name)) for name, _ in recipe.owners),
+            priority_classes=tuple(
+                PriorityClass(metadata=ObjectMeta(name=name), value=value) for name, value, _ in PRIORITIES
+            ),
+        )
+
+    def _spec(self, gpus: int, rank: str) -> PodSpec:
+        return self._specs.setdefault((gpus, rank), pod_spec(_resources(gpus), priority_class=rank))
+
+
+def _resources(gpus: int, *, spare: bool = False) -> dict[str, str]:
+    """CPU and memory in proportion to devices; a node has some to spare."""
+    extra = int(spare)
+    return {
+        "cpu": str(CPU_A_GPU * gpus + 8 * extra),
+        "memory": f"{MEMORY_A_GPU * gpus + 64 * extra}Gi",
+        GPU: str(gpus),
+    }

@@ -1,0 +1,31 @@
+"""Which gangs are alike: lone pods that ask for the same, so that a run of them is placed as one gang would be."""
+
+import numpy as np
+
+from batchsched.solver.packing.free_capacity import Room
+from batchsched.solver.problem import NONE
+
+
+def alike(room: Room) -> list[int]:
+    """[G] Equal numbers for lone pods that ask for the same of any node, and of nothing else; -1 for all others.
+
+    To place them one by one, or all of them as one, comes to the same number.
+    """
+    problem = room.problem
+    found = [-1] * len(problem.need)
+    if room.rows.rows:
+        return found
+    alone = (
+        (np.bincount(problem.gang, problem.count, minlength=len(found)) == 1)
+        & problem.allowed
+        & (problem.need == 1)
+        & (problem.required == NONE)
+        & (problem.preferred == NONE)
+    )[problem.gang] & (problem.subgroup == NONE)
+    numbers: dict[tuple[int, bytes], int] = {}
+    for klass in np.flatnonzero(alone).tolist():
+        gang = int(problem.gang[klass])
+        if room.slots.needs[klass] and klass not in room.banned and not room.quotas.bind(gang):
+            asked = int(problem.kind[klass]), room.slots.demand[klass].tobytes()
+            found[gang] = numbers.setdefault(asked, len(numbers))
+    return found

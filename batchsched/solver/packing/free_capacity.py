@@ -1,0 +1,279 @@
+"""What is free on the nodes while pods are placed, with undo."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batchsched.solver.packing.limits import Quotas, RowLedger
+from batchsched.solver.packing.node_order import Slots, augmented_free
+from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem
+
+_NOWHERE = np.zeros(0, np.int64)
+_ONE = np.ones(1, np.int64)
+
+
+class Entry(NamedTuple):
+    """Pods of a class on nodes; or, with class -1, the gang `gang` taken."""
+
+    klass: int
+    gang: int
+    nodes: IntArray
+    counts: IntArray
+    pods: int
+
+
+class Room:
+    """Free capacity, quotas and rows, and the trail of what was placed.
+
+    `mark` and `rollback` bracket an attempt. Nothing here knows of minimums or domains.
+    """
+
+    def __init__(self, problem: Problem, plain: bool = False) -> None:
+        self.problem = problem
+        self.slots = Slots(problem, plain)
+        self.free = augmented_free(problem)
+        self.mask = problem.mask
+        self.quotas = Quotas(problem)
+        self.rows = RowLedger(problem)
+        self.waiting: list[int] = problem.count.tolist()
+        self.trail: list[Entry] = []
+        self._gang: list[int] = problem.gang.tolist()
+        self._kind: list[int] = problem.kind.tolist()
+        self.banned = _banned(problem)
+
+    def usable(self, klass: int) -> BoolArray:
+        """The nodes that a class may use by mask and cuts, [N]."""
+        mask: BoolArray = self.mask[self._kind[klass]]
+        return mask & self.banned[klass] if klass in self.banned else mask
+
+    def fit(self, klass: int, nodes: IntArray | None = None) -> IntArray:
+        """Pods of a class that fit on each node by capacity and mask alone, [N] or [M] for given nodes."""
+        mask = self.usable(klass)
+        if nodes is not None:
+            mask = mask[nodes]
+        fit: IntArray | None = None
+        for r, amount in self.slots.needs[klass]:
+            free = self.free[r] if nodes is None else self.free[r][nodes]
+            each = free // amount
+            fit = each if fit is None else np.minimum(fit, each, out=fit)
+        if fit is None:
+            return np.where(mask, self.waiting[klass], 0).astype(np.int64)
+        fit *= mask
+        return fit
+
+    def place(self, klass: int, want: int, nodes: IntArray | None = None, whole: bool = False) -> int:
+        """Place up to `want` pods of a class, on the given nodes (ascending) or on any.
+
+        Args:
+          klass: the class.
+          want: how many pods at most.
+          nodes: the nodes to use, ascending; all when None.
+          whole: place nothing when not all of them go.
+
+        Returns:
+          how many were placed.
+        """
+        room = self.quotas.room(self._gang[klass], self.slots.needs[klass], want)
+        if room <= 0 or (whole and room < want):
+            return 0
+        mark = self.mark()
+        placed = self._place_minima(klass, room, nodes) if klass in self.rows.of_class else 0
+        if placed < room:
+            placed += self._fill(klass, room - placed, nodes, whole and placed == 0)
+        if whole and placed < want:
+            self.rollback(mark)
+            return 0
+        return placed
+
+    def _place_minima(self, klass: int, want: int, nodes: IntArray | None) -> int:
+        """First what lower rows (a spread's other domains) insist on, domain by domain."""
+        placed = 0
+        for domain, lack in self.rows.minima(klass):
+            for d in np.flatnonzero(lack).tolist():
+                inside = np.flatnonzero(domain == d) if nodes is None else nodes[domain[nodes] == d]
+                if placed < want and inside.size:
+                    placed += self._fill(klass, min(int(lack[d]), want - placed), inside, False)
+        return placed
+
+    def place_alike(self, classes: Sequence[int]) -> int:
+        """Place the gangs of classes of one pod each that ask for the same, in this order, while there is room.
+
+        Neither quotas nor rows are asked. They are placed as so many pods of one class would be.
+
+        Args:
+          classes: of one kind and demand, each all of its gang.
+
+        Returns:
+          how many were placed.
+        """
+        nodes, counts = self._choose(classes[0], len(classes), None, False)
+        each = np.repeat(nodes, counts)[:, None]
+        for klass, node in zip(classes, each, strict=False):
+            self.take(self._gang[klass])
+            self._apply(Entry(klass, self._gang[klass], node, _ONE, 1), 1)
+        return len(each)
+
+    def _fill(self, klass: int, want: int, nodes: IntArray | None, whole: bool) -> int:
+        """Fill nodes phase by phase; `whole` gives up early when capacity falls short."""
+        where, counts = self._choose(klass, want, nodes, whole)
+        if where.size:
+            self.put(klass, where, counts)
+        return int(counts.sum())
+
+    def _choose(
+        self, klass: int, want: int, nodes: IntArray | None, whole: bool
+    ) -> tuple[IntArray, IntArray]:
+        """Return where up to `want` pods would go, and how many to each node."""
+        where = self.open_nodes(klass, nodes)
+        if len(where) >= want and not self._held_back(klass) and not self.slots.phased(klass):
+            # Each of them takes a pod at least: no more of them are looked at than there are pods.
+            where = where[self.slots.order(klass, self.free, where, want)]
+            counts = _up_to(self.fit(klass, where), want)
+            ascending = where[: len(counts)].argsort()
+            return where[ascending], counts[ascending]
+        fit = self.fit(klass, where)
+        if whole and int(fit.sum()) < want:
+            return _NOWHERE, _NOWHERE
+        limited = klass in self.rows.of_class
+        left, taken = want, np.zeros(len(fit), np.int64)
+        for cap in self.slots.phases(klass, self.free, where, fit):
+            at, caps = self._take(klass, where, cap - taken, left)
+            taken[at] += caps
+            left -= int(caps.sum())
+            if limited and at.size:
+                self.rows.charge(klass, where[at], caps)
+            if left <= 0:
+                break
+        at = taken.nonzero()[0]
+        where, counts = where[at], taken[at]
+        if limited:  # charged phase by phase; whoever puts them there charges them for good
+            self.rows.charge(klass, where, -counts)
+        return where, counts
+
+    def open_nodes(self, klass: int, nodes: IntArray | None) -> IntArray:
+        """Those of the given nodes, or of all, that take a pod of the class at least; most often few do."""
+        usable = self.usable(klass)
+        takes = usable if nodes is None else usable[nodes]
+        for r, amount in self.slots.needs[klass]:
+            free = self.free[r] if nodes is None else self.free[r][nodes]
+            takes = takes & (free >= amount)
+        at: IntArray = takes.nonzero()[0]
+        return at if nodes is None else nodes[at]
+
+    def _take(self, klass: int, nodes: IntArray, cap: IntArray, want: int) -> tuple[IntArray, IntArray]:
+        """The positions that one phase takes and how many pods on each, at most `want` together."""
+        at = (cap > 0).nonzero()[0]
+        caps = cap[at]
+        held_back = self._held_back(klass)
+        if not at.size or (not held_back and int(caps.sum()) <= want):
+            return at, caps
+        at = at[self.slots.order(klass, self.free, nodes[at], len(at) if held_back else want)]
+        caps = cap[at]
+        if self.problem.spread:
+            caps = _level(caps, want)
+        if klass in self.rows.of_class:
+            caps = self.rows.clip(klass, nodes[at], caps)
+        caps = _up_to(caps, want)
+        return at[: len(caps)], caps
+
+    def _held_back(self, klass: int) -> bool:
+        """Whether a node may get fewer pods of the class than fit, though more are wanted."""
+        return self.problem.spread or klass in self.rows.of_class
+
+    def put(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
+        """Place these pods, unasked: the caller has seen that they fit. Nodes are distinct."""
+        pods = int(counts.sum())
+        self._apply(Entry(klass, self._gang[klass], nodes, counts, pods), 1)
+
+    def take(self, gang: int) -> None:
+        """Let the gang count against gang limits and rows."""
+        entry = Entry(-1, gang, _NOWHERE, _NOWHERE, 0)
+        self._apply(entry, 1)
+
+    def _apply(self, entry: Entry, sign: int) -> None:
+        if entry.klass < 0:
+            self.quotas.take(entry.gang, sign)
+            self.rows.take(entry.gang, sign)
+        else:
+            for r, amount in self.slots.needs[entry.klass]:
+                self.free[r][entry.nodes] -= entry.counts * (amount * sign)
+            self.waiting[entry.klass] -= sign * entry.pods
+            self.quotas.charge(entry.gang, self.slots.needs[entry.klass], sign * entry.pods)
+            if self.rows.rows:
+                self.rows.charge(entry.klass, entry.nodes, entry.counts * sign)
+        if sign > 0:
+            self.trail.append(entry)
+
+    def mark(self) -> int:
+        """Where the trail stands now."""
+        return len(self.trail)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since the mark."""
+        while len(self.trail) > mark:
+            self._apply(self.trail.pop(), -1)
+
+    def withdraw(self, gangs: set[int]) -> list[Entry]:
+        """Take everything of some gangs back, wherever it stands in the trail; returns it."""
+        kept: list[Entry] = []
+        gone: list[Entry] = []
+        for entry in self.trail:
+            if entry.gang in gangs:
+                self._apply(entry, -1)
+                gone.append(entry)
+            else:
+                kept.append(entry)
+        self.trail[:] = kept
+        return gone
+
+    def repeat(self, entry: Entry) -> None:
+        """Do again what was withdrawn."""
+        self._apply(entry, 1)
+
+    def triples(self) -> tuple[IndexArray, IndexArray, IndexArray]:
+        """Everything placed, [P] each: classes, nodes, counts, sorted, one triple per class and node."""
+        entries = [entry for entry in self.trail if entry.klass >= 0]
+        if not entries:
+            empty = np.zeros(0, np.int32)
+            return empty, empty, empty
+        width = max(1, self.free.shape[1])
+        keys = np.concatenate([entry.klass * width + entry.nodes for entry in entries])
+        counts = np.concatenate([entry.counts for entry in entries])
+        keys, inverse = np.unique(keys, return_inverse=True)
+        total = np.zeros(len(keys), np.int64)
+        np.add.at(total, inverse, counts)
+        keys, total = keys[total > 0], total[total > 0]
+        return (keys // width).astype(np.int32), (keys % width).astype(np.int32), total.astype(np.int32)
+
+
+def _banned(problem: Problem) -> dict[int, BoolArray]:
+    """For the classes of cuts, the nodes they may still use, [N]: not those where the pipeline refused them."""
+    result: dict[int, BoolArray] = {}
+    for cut in problem.cuts:
+        for klass, node in zip(cut.classes.tolist(), cut.nodes.tolist(), strict=True):
+            result.setdefault(klass, np.ones(len(problem.free), np.bool_))[node] = False
+    return result
+
+
+def _up_to(caps: IntArray, want: int) -> IntArray:
+    """The first of these caps that hold `want` pods together, the last of them lowered to that; or all."""
+    running = caps.cumsum()
+    last = int(running.searchsorted(want))
+    if last == len(caps):
+        return caps
+    caps = caps[: last + 1].copy()
+    caps[-1] -= running[last] - want
+    return caps
+
+
+def _level(caps: IntArray, want: int) -> IntArray:
+    """Caps lowered to the least even level that still holds `want` pods: spreading, node by node."""
+    low, high = 1, int(caps.max())
+    while low < high:
+        middle = (low + high) // 2
+        if int(np.minimum(caps, middle).sum()) >= want:
+            high = middle
+        else:
+            low = middle + 1
+    return np.minimum(caps, low) if low < UNLIMITED else caps

@@ -1,0 +1,66 @@
+"""What a gang consists of: its classes and its parts, in the order in which they are placed."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from batchsched.solver.packing.node_order import Slots
+from batchsched.solver.problem import NONE, IndexArray, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A subgroup, or the pods of a gang outside any subgroup (index -1)."""
+
+    index: int
+    need: int
+    required: int
+    preferred: int
+    pinned: int
+    classes: tuple[int, ...]  # the largest pods first
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A gang's classes, the largest pods first, and its parts, those with a required level first."""
+
+    classes: tuple[int, ...]
+    parts: tuple[Part, ...]
+    pods: int
+    levelled: bool  # some level, of the gang or of a part, is asked for
+
+
+def find_members(
+    problem: Problem, slots: Slots, gang: int, owned: list[int], subgroups: list[int]
+) -> Members:
+    """A gang's members from its classes and subgroups."""
+    classes = sorted(owned, key=partial(_size, slots))
+    parts = []
+    for s in subgroups:
+        own = tuple(c for c in classes if problem.subgroup[c] == s)
+        needs = int(problem.sub_need[s]), int(problem.sub_required[s]), int(problem.sub_preferred[s])
+        parts.append(Part(int(s), *needs, int(problem.sub_pinned[s]), own))
+    loose = tuple(c for c in classes if problem.subgroup[c] == NONE)
+    if loose:
+        parts.append(Part(-1, 0, NONE, NONE, NONE, loose))
+    parts.sort(key=lambda part: (part.required == NONE, -part.required, _size(slots, part.classes[0])
+                                 if part.classes else (0, 0.0, 0)))  # fmt: skip
+    levelled = bool(problem.required[gang] != NONE or problem.preferred[gang] != NONE) or any(
+        part.required != NONE or part.preferred != NONE for part in parts
+    )
+    return Members(tuple(classes), tuple(parts), sum(int(problem.count[c]) for c in classes), levelled)
+
+
+def _size(slots: Slots, klass: int) -> tuple[int, float, int]:
+    """Sorts the largest pods first, by devices, then by dominant share; the peers keep the order given."""
+    if slots.plain:
+        return (0, 0.0, klass)
+    device = slots.device_of[klass]
+    return (-int(slots.demand[klass, device]) if device >= 0 else 0, -slots.dominant(klass), klass)
+
+
+def group_by(owner: IndexArray, size: int) -> list[list[int]]:
+    """For each owner 0..size-1, the indices that belong to it."""
+    result: list[list[int]] = [[] for _ in range(size)]
+    for index, g in enumerate(owner.tolist()):
+        result[g].append(index)
+    return result

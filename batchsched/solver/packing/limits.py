@@ -1,0 +1,192 @@
+"""What quotas and the rows of plugins still allow while gangs are placed one by one."""
+
+import numpy as np
+
+from batchsched.solver.objective import least, needs
+from batchsched.solver.problem import (
+    ALL_NODES,
+    EVERY_NODE,
+    UNLIMITED,
+    BoolArray,
+    IndexArray,
+    IntArray,
+    Problem,
+    Row,
+    Sense,
+)
+
+
+def is_resource(row: Row) -> bool:
+    """Whether a row is a plain limit on every node, so that it can count as one more resource of the nodes."""
+    return (
+        row.partition == EVERY_NODE
+        and row.sense is Sense.AT_MOST
+        and row.gangs.size == 0
+        and bool((row.coefficients >= 0).all())
+    )
+
+
+class Quotas:
+    """What is left of every quota. Undo is by adding the negative."""
+
+    def __init__(self, problem: Problem) -> None:
+        quota, gang = np.nonzero(problem.quota_member)
+        self.binding = (
+            _binding(problem, quota, gang) if quota.size else np.zeros(len(problem.quota_gangs), bool)
+        )
+        self.left: list[list[int]] = problem.quota_free.tolist()
+        self.gangs_left: list[int] = problem.quota_gangs.tolist()
+        self._fresh = problem.fresh
+        self._least = least(problem).tolist() if self.binding.any() else []
+        self._of_gang: list[list[int]] = [[] for _ in range(len(problem.need))]
+        kept = self.binding[quota]
+        for q, g in zip(quota[kept].tolist(), gang[kept].tolist(), strict=True):
+            self._of_gang[g].append(q)
+
+    def bind(self, gang: int) -> bool:
+        """Whether any quota may refuse the gang."""
+        return bool(self._of_gang[gang])
+
+    def room(self, gang: int, needs: tuple[tuple[int, int], ...], want: int) -> int:
+        """How many of `want` pods with these needs the gang's quotas still admit."""
+        for q in self._of_gang[gang]:
+            left = self.left[q]
+            for r, amount in needs:
+                if r < len(left) and left[r] < amount * want:
+                    want = max(0, left[r] // amount)
+        return want
+
+    def charge(self, gang: int, needs: tuple[tuple[int, int], ...], pods: int) -> None:
+        """Count pods against the gang's quotas; a negative number gives them back."""
+        for q in self._of_gang[gang]:
+            left = self.left[q]
+            for r, amount in needs:
+                if r < len(left) and left[r] < UNLIMITED:
+                    left[r] -= amount * pods
+
+    def admits(self, gang: int) -> bool:
+        """Whether one more fresh gang may be taken."""
+        return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
+
+    def suffices(self, gang: int) -> bool:
+        """Whether the quotas leave what a gang of which nothing is placed needs at least."""
+        return all(
+            amount <= 0 or amount <= available
+            for q in self._of_gang[gang]
+            for amount, available in zip(self._least[gang], self.left[q], strict=False)
+        )
+
+    def take(self, gang: int, sign: int) -> None:
+        """Count the gang itself (sign 1) or give it back (sign -1)."""
+        if self._fresh[gang]:
+            for q in self._of_gang[gang]:
+                if self.gangs_left[q] < UNLIMITED:
+                    self.gangs_left[q] -= sign
+
+
+def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
+    """Which quotas [Q] all the gangs that may still be placed exceed together; the others never refuse anybody.
+
+    Args:
+      problem: the session.
+      quota: [M] of each pair of a quota and a gang that counts against it.
+      gang: [M] of the same pairs.
+    """
+    pods = np.where(problem.allowed[problem.gang], problem.count, 0).astype(np.int64)
+    asked = np.zeros((len(problem.need), problem.demand.shape[1]), np.int64)
+    np.add.at(asked, problem.gang, problem.demand * pods[:, None])
+    together = np.zeros_like(problem.quota_free)
+    np.add.at(together, quota, asked[gang])
+    fresh = problem.allowed & problem.fresh & (needs(problem) > 0)
+    many = np.bincount(quota, fresh[gang], minlength=len(problem.quota_gangs))
+    found: BoolArray = (together > problem.quota_free).any(axis=1) | (many > problem.quota_gangs)
+    return found
+
+
+class RowLedger:
+    """The left side of every row that is not a plain per-node limit."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.rows = [row for row in problem.rows if not is_resource(row)]
+        nodes = len(problem.free)
+        whole, each = np.zeros(nodes, np.int32), np.arange(nodes, dtype=np.int32)
+        self.domains: list[IndexArray] = []
+        for row in self.rows:
+            special = {ALL_NODES: whole, EVERY_NODE: each}
+            self.domains.append(
+                special[row.partition] if row.partition < 0 else problem.partitions[row.partition]
+            )
+        self.left_side = [np.zeros(len(row.right), np.int64) for row in self.rows]
+        self.of_class: dict[int, list[tuple[int, int]]] = {}
+        self.of_gang: dict[int, list[tuple[int, int]]] = {}
+        self.touching: dict[int, list[int]] = {}
+        for i, row in enumerate(self.rows):
+            for c, coefficient in zip(row.classes.tolist(), row.coefficients.tolist(), strict=True):
+                self.of_class.setdefault(c, []).append((i, coefficient))
+            for j, g in enumerate(row.gangs.tolist()):
+                self.of_gang.setdefault(g, []).append((i, j))
+            owners = {*problem.gang[row.classes].tolist(), *row.gangs.tolist()}
+            for g in owners:
+                self.touching.setdefault(g, []).append(i)
+        for g in np.flatnonzero(needs(problem) == 0).tolist():
+            self.take(g, 1)
+        # A row that nothing placed breaks already must only not be broken further.
+        self.right = [
+            np.maximum(row.right, left) if row.sense is Sense.AT_MOST else np.minimum(row.right, left)
+            for row, left in zip(self.rows, self.left_side, strict=True)
+        ]
+
+    def take(self, gang: int, sign: int) -> None:
+        """Let the gang's y be 1 (sign 1), or 0 again (sign -1)."""
+        for i, j in self.of_gang.get(gang, ()):
+            self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]
+
+    def charge(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
+        """Count pods of a class on nodes; negative counts take them back."""
+        for i, coefficient in self.of_class.get(klass, ()):
+            domain = self.domains[i][nodes]
+            inside = domain >= 0
+            np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
+
+    def clip(self, klass: int, nodes: IntArray, caps: IntArray) -> IntArray:
+        """Lower the caps of `nodes`, in their order, to what the rows at most admit for the class."""
+        for i, coefficient in self.of_class.get(klass, ()):
+            row = self.rows[i]
+            if coefficient <= 0 or row.sense is not Sense.AT_MOST:
+                continue
+            room = np.maximum(0, self.right[i] - self.left_side[i]) // coefficient
+            caps = _clip_to_domains(caps, self.domains[i][nodes], room)
+        return caps
+
+    def minima(self, klass: int) -> list[tuple[IndexArray, IntArray]]:
+        """For each lower row of the class: the nodes' domains, and how many pods each domain still lacks."""
+        result = []
+        for i, coefficient in self.of_class.get(klass, ()):
+            row = self.rows[i]
+            if coefficient > 0 and row.sense is Sense.AT_LEAST:
+                lack = np.maximum(0, -((self.left_side[i] - self.right[i]) // coefficient))
+                if lack.any():
+                    result.append((self.domains[i], lack))
+        return result
+
+    def holds(self, gang: int) -> bool:
+        """Whether every row that the gang touches holds."""
+        for i in self.touching.get(gang, ()):
+            over = self.left_side[i] - self.right[i]
+            if (over > 0).any() if self.rows[i].sense is Sense.AT_MOST else (over < 0).any():
+                return False
+        return True
+
+
+def _clip_to_domains(caps: IntArray, domain: IndexArray, room: IntArray) -> IntArray:
+    """Caps lowered so that their running sum inside each domain stays within the domain's room."""
+    order = np.argsort(domain, kind="stable")
+    inside, sorted_caps = domain[order], caps[order]
+    running = np.cumsum(sorted_caps)
+    starts = np.flatnonzero(np.r_[True, inside[1:] != inside[:-1]])
+    before = np.repeat(running[starts] - sorted_caps[starts], np.diff(np.r_[starts, len(inside)]))
+    limit = np.where(inside >= 0, room[inside], UNLIMITED)
+    clipped = np.clip(limit - (running - before - sorted_caps), 0, sorted_caps)
+    result = np.empty_like(caps)
+    result[order] = clipped
+    return result

@@ -1,0 +1,113 @@
+"""Sessions that only quotas contend for: who is taken is chosen as if all nodes were one, and then placed.
+
+Where the greedy had room for whoever the quotas admitted, nodes are not what is scarce. The nodes as one large node,
+and the quotas as they are, make a relaxation of the session with a handful of rows; when the greedy places what is best
+in it to the last pod, that is the optimum of the session, and no model of the nodes is needed.
+
+Shapes: C classes, G gangs, N nodes, R resources.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.greedy import fill, greedy_packing
+from batchsched.solver.objective import higher, tier_values
+from batchsched.solver.outcome import compare, placed_per_class, to_solution
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, Problem, Solution
+from batchsched.solver.subset import only
+
+SHARE: Final = 0.1
+"""What part of the budget the choice may spend: it is proved in less, or not worth more."""
+
+
+def only_quotas_refuse(packing: Packing) -> bool:
+    """Whether whatever the greedy left out is more than some quota leaves: no node had too little room for it."""
+    problem, room = packing.problem, packing.room
+    waiting = np.array(room.waiting, np.int64)
+    left_out = np.flatnonzero((waiting > 0) & problem.allowed[problem.gang])
+    for klass in left_out.tolist():
+        gang = int(problem.gang[klass])
+        if not packing.taken[gang]:
+            if room.quotas.admits(gang) and room.quotas.suffices(gang):
+                return False
+        elif room.quotas.room(gang, room.slots.needs[klass], 1):
+            return False
+    return True
+
+
+def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solution | None:
+    """Choose by quotas alone, and place what was chosen.
+
+    Args:
+      packing: the greedy's, of the session; what stays is taken out of it.
+      budget: how much may be spent, of which a part is.
+      seed: CP-SAT's.
+      floor: the same as a solution: what the answer may not fall behind.
+
+    Returns:
+      a proved optimum; None when the choice was not proved to be best, or does not all find a place.
+    """
+    problem = packing.problem
+    most = replace(budget, deterministic=budget.deterministic * SHARE)
+    binding = packing.room.quotas.binding
+    if not binding.any():
+        return None
+    contended: BoolArray = np.asarray(problem.quota_member[binding].any(axis=0))
+    some = only(one_node(problem), contended)
+    choice = some.restored(solve_exact(some.problem, most, seed))
+    if higher(choice.bound, choice.objective):
+        return None
+    # Gangs that no quota stops are all chosen.
+    free = problem.allowed & ~contended
+    allotted = placed_per_class(problem, choice.classes, choice.counts)
+    pods = np.where(free[problem.gang], problem.count, allotted).astype(np.int32)
+    chosen = replace(problem, count=pods, allowed=problem.allowed & (choice.taken | free))
+    best = tier_values(problem, np.arange(len(pods)), pods)
+    answer = to_solution(_beside(packing, chosen, floor), "quotas")
+    if higher(answer.objective, best):
+        answer = to_solution(greedy_packing(chosen), "quotas")
+    if higher(answer.objective, best) or compare(answer, floor) < 0:
+        return None
+    return replace(answer, bound=np.maximum(best, answer.objective), guard=choice.guard)
+
+
+def _beside(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
+    """Place what was chosen; gangs of which the greedy placed just that stay where they are."""
+    placed = placed_per_class(packing.problem, floor.classes, floor.counts)
+    other = np.bincount(chosen.gang, placed != chosen.count, minlength=len(chosen.need)) > 0
+    kept = np.flatnonzero(floor.taken & chosen.allowed & ~other)
+    made = Packing(chosen)
+    made.reinstate(packing.withdraw(set(kept.tolist())))
+    fill(made)
+    return made
+
+
+def one_node(problem: Problem) -> Problem:
+    """The session with all nodes as one, without levels, filters, rows and scores: who fits here need not fit there."""
+    kinds = len(problem.mask)
+    none = np.zeros(0, np.int32)
+    return replace(
+        problem,
+        free=np.minimum(problem.free.sum(axis=0), UNLIMITED)[None],
+        capacity=np.minimum(problem.capacity.sum(axis=0), UNLIMITED)[None],
+        mask=np.ones((kinds, 1), np.bool_),
+        score=np.zeros((kinds, 1), np.int64),
+        required=np.full_like(problem.required, NONE),
+        preferred=np.full_like(problem.preferred, NONE),
+        pinned=np.full_like(problem.pinned, NONE),
+        levels=np.zeros((0, 1), np.int32),
+        sub_required=np.full_like(problem.sub_required, NONE),
+        sub_preferred=np.full_like(problem.sub_preferred, NONE),
+        sub_pinned=np.full_like(problem.sub_pinned, NONE),
+        used_gang=none,
+        used_sub=none,
+        used_level=none,
+        used_domain=none,
+        partitions=(),
+        rows=(),
+        cuts=(),
+    )

@@ -1,0 +1,147 @@
+"""Where a gang that is bound to a topology level may go: candidate domains, and cells of nodes with a switch."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from batchsched.solver.packing.gang_parts import Members, Part
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import NONE, IndexArray, IntArray, Solution
+
+BEST_FIT: Final = 6
+"""So many candidates are the tightest that hold the gang."""
+SCATTERED: Final = 6
+"""So many are chosen by a fixed hash, so that gangs do not crowd into the same domains."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """Nodes that a gang's part may use when it chooses a domain.
+
+    Args:
+      areas: (level, domain) pairs whose rows the cell's pods enter.
+      nodes: the nodes, ascending.
+      domain: the gang's domain, or -1; `inner` the part's domain, or -1.
+    """
+
+    areas: tuple[tuple[int, int], ...]
+    nodes: IntArray
+    domain: int
+    inner: int = NONE
+
+
+class Domains:
+    """Candidate domains of bound gangs."""
+
+    def __init__(self, packing: Packing, incumbent: Solution | None, complete: bool = False) -> None:
+        """Know the containments of the levels and where the incumbent has put whom; `complete`: leave none out."""
+        self._best = len(packing.problem.free) if complete else BEST_FIT
+        self._packing = packing
+        self._problem = packing.problem
+        self._kept = _domains_of(packing, incumbent) if incumbent is not None else {}
+        levels = self._problem.levels
+        self._inside = {
+            (a, b): _containment(levels[a], levels[b])
+            for a in range(len(levels))
+            for b in range(len(levels))
+            if a != b
+        }
+
+    def areas(self, level: int, domain: int) -> tuple[tuple[int, int], ...]:
+        """The domain itself and every domain of another level that contains it whole."""
+        result = [(level, domain)]
+        for other in range(len(self._problem.levels)):
+            if other != level:
+                outer = int(self._inside[level, other][domain])
+                if outer != NONE:
+                    result.append((other, outer))
+        return tuple(result)
+
+    def of_gang(self, gang: int, members: Members, every: bool = False) -> list[Cell]:
+        """The cells of a gang with a required level: candidates, or all that may hold it."""
+        problem, packing = self._problem, self._packing
+        level, pinned = int(problem.required[gang]), int(problem.pinned[gang])
+        need = packing.needs[gang]
+        if pinned != NONE:
+            chosen = [pinned] if self._packing.domain_nodes(level, pinned).size else []
+        else:
+            fitting = packing.fitting_domains(
+                members, max(need, 1) if need < members.pods else need, level, None
+            )
+            chosen = fitting if every else _choose(fitting, self._best, gang, self._kept.get((gang, NONE)))
+        if every:
+            return _anywhere(problem.levels[level], chosen, None)
+        return [Cell(self.areas(level, d), packing.domain_nodes(level, d), d) for d in chosen]
+
+    def of_part(self, gang: int, part: Part, outer: Cell | None, every: bool = False) -> list[Cell]:
+        """The cells of a part with a required level, inside a cell of its gang: candidates, or all."""
+        packing = self._packing
+        within = None if outer is None else outer.nodes
+        domain = NONE if outer is None else outer.domain
+        if part.pinned != NONE:
+            chosen = [part.pinned] if packing.domain_nodes(part.required, part.pinned).size else []
+        else:
+            pods = int(self._problem.count[list(part.classes)].sum())
+            members = Members(part.classes, (part,), pods, levelled=True)
+            rigid = self._packing.members(gang).pods == self._packing.needs[gang]
+            least = pods if rigid else max(1, part.need)
+            fitting = packing.fitting_domains(members, least, part.required, within)
+            salt = gang + 7919 * (part.index + 1)
+            chosen = (
+                fitting if every else _choose(fitting, self._best, salt, self._kept.get((gang, part.index)))
+            )
+        if every:
+            return _anywhere(self._problem.levels[part.required], chosen, within)
+        result = []
+        for d in chosen:
+            nodes = packing.domain_nodes(part.required, d)
+            if within is not None:
+                nodes = np.intersect1d(nodes, within, assume_unique=True)
+            areas = self.areas(part.required, d) + (() if outer is None else outer.areas)
+            result.append(Cell(tuple(dict.fromkeys(areas)), nodes, domain, d))
+        return result
+
+
+def _anywhere(ids: IndexArray, domains: list[int], within: IntArray | None) -> list[Cell]:
+    """One cell of all the nodes in any of these domains, for bounds; none when there are no domains."""
+    if not domains:
+        return []
+    nodes = np.flatnonzero(np.isin(ids, domains)) if within is None else within[np.isin(ids[within], domains)]
+    return [Cell((), nodes, NONE)]
+
+
+def _choose(fitting: list[int], best: int, salt: int, kept: int | None) -> list[int]:
+    """The tightest, some by a fixed hash, and the incumbent's."""
+    if len(fitting) <= best + SCATTERED:
+        chosen = list(fitting)
+    else:
+        rest = sorted(fitting[best:], key=lambda d: ((d + 1) * 2654435761 + salt * 40503) % 2**32)
+        chosen = fitting[:best] + rest[:SCATTERED]
+    if kept is not None and kept not in chosen:
+        chosen.append(kept)
+    return chosen
+
+
+def _domains_of(packing: Packing, incumbent: Solution) -> dict[tuple[int, int], int]:
+    """Where a solution has put bound gangs and parts: (gang, part or -1) to domain."""
+    problem = packing.problem
+    result: dict[tuple[int, int], int] = {}
+    for klass, node in zip(incumbent.classes.tolist(), incumbent.nodes.tolist(), strict=True):
+        g, s = int(problem.gang[klass]), int(problem.subgroup[klass])
+        if problem.required[g] != NONE:
+            result[g, NONE] = int(problem.levels[problem.required[g], node])
+        if s != NONE and problem.sub_required[s] != NONE:
+            result[g, s] = int(problem.levels[problem.sub_required[s], node])
+    return result
+
+
+def _containment(inner: IntArray, outer: IntArray) -> IntArray:
+    """For each inner domain the outer domain that contains all its nodes, or -1."""
+    size = int(inner.max(initial=-1)) + 1
+    low = np.full(size, np.iinfo(np.int64).max)
+    high = np.full(size, NONE, np.int64)
+    named = inner >= 0
+    np.minimum.at(low, inner[named], outer[named])
+    np.maximum.at(high, inner[named], outer[named])
+    return np.where(low == high, high, NONE)

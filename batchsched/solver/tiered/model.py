@@ -1,0 +1,277 @@
+"""AGG, the aggregated model: which gangs, how many pods of each class, and in which domains.
+
+The decision variables are integer and live in one CP-SAT model: y[gang]; d[gang, domain] and e[part, domain] where a
+required level binds (the *switches*); t[class] for elastic classes. Rows over them are exact: choices, minimums,
+quotas, and level rows of every candidate domain. Where the pods of a class go, x[class, pool], is not in the model: a
+linear program (`transport`) says whether a choice fits the pools, and if not, a Benders cut that excludes it.
+
+A *load* is the pods of one class under one switch; they number factor · value of the load's variable.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.packing.gang_parts import Part
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import (
+    ALL_NODES,
+    NONE,
+    UNLIMITED,
+    BoolArray,
+    IntArray,
+    Problem,
+    Sense,
+    Solution,
+)
+from batchsched.solver.tiered.cells import Cell, Domains
+from batchsched.solver.tiered.node_pools import Pools, Supply
+
+OPEN = NONE
+"""A switch that is always on: the pods of a gang that is taken already."""
+
+
+@dataclass(slots=True)
+class _Loads:
+    """Loads as they are found, one entry each."""
+
+    klass: list[int] = field(default_factory=list)
+    switch: list[int] = field(default_factory=list)
+    cell: list[int] = field(default_factory=list)
+    variable: list[int] = field(default_factory=list)
+    factor: list[int] = field(default_factory=list)
+
+
+class Aggregate:
+    """The model of one problem; cuts only ever tighten it.
+
+    Args of the instance: `klass`, `switch`, `cell`, `variable`, `factor` [J] describe the loads, `cells` the cells that
+    `cell` points into, `y` [G] the gangs' variables.
+    """
+
+    def __init__(
+        self,
+        packing: Packing,
+        pools: Pools,
+        incumbent: Solution | None,
+        relaxed: bool = False,
+        complete: bool = False,
+    ) -> None:
+        """Build the model.
+
+        Args:
+          packing: a packing with nothing placed.
+          pools: its pools.
+          incumbent: its domains are among the candidates.
+          relaxed: leave the choice of domains out: a model for bounds only.
+          complete: every domain that holds a gang is a candidate: bounds hold for this model, too.
+        """
+        self.problem: Problem = packing.problem
+        self.packing, self.pools = packing, pools
+        self.supply = Supply(packing)
+        self.model = LinearModel()
+        self.cells: list[Cell] = []
+        self._domains = Domains(packing, None if relaxed else incumbent, complete)
+        self._relaxed = relaxed
+        self._loads = _Loads()
+        self._outer: dict[int, int] = {}
+        problem = self.problem
+        self.needs = np.array(packing.needs, np.int64)
+        taken = self.needs == 0
+        self.y = self.model.add_variables(taken.astype(np.int64), (problem.allowed | taken).astype(np.int64))
+        self.rigid: BoolArray = np.array([packing.members(g).pods == n for g, n in enumerate(packing.needs)])
+        for gang in np.flatnonzero(problem.allowed).tolist():
+            self._gang(gang)
+        loads = self._loads
+        self.klass, self.switch = np.array(loads.klass, np.int64), np.array(loads.switch, np.int64)
+        self.cell, self.variable = np.array(loads.cell, np.int64), np.array(loads.variable, np.int64)
+        self.factor = np.array(loads.factor, np.int64)
+        self.owner = problem.gang[self.klass].astype(np.int64)
+        self._minimums()
+        self._quotas()
+        self._whole_rows()
+        self._domain_rows()
+
+    # ------------------------------------------------------------------------------------ variables
+
+    def _gang(self, gang: int) -> None:
+        """Switches and loads of one gang."""
+        problem = self.problem
+        members = self.packing.members(gang)
+        need = int(self.needs[gang])
+        if members.pods < need:
+            self._close(int(self.y[gang]))
+        if not members.pods or members.pods < need:
+            return
+        root = OPEN if need == 0 else int(self.y[gang])
+        outer: list[tuple[int, Cell | None]] = [(root, None)]
+        if problem.required[gang] != NONE:
+            cells = self._domains.of_gang(gang, members, every=self._relaxed)
+            outer = self._switches(root, cells)
+        for switch, cell in outer:
+            for part in members.parts:
+                self._part(gang, part, switch, cell)
+
+    def _part(self, gang: int, part: Part, switch: int, cell: Cell | None) -> None:
+        inner: list[tuple[int, Cell | None]] = [(switch, cell)]
+        if part.required != NONE and part.classes:
+            cells = self._domains.of_part(gang, part, cell, every=self._relaxed)
+            inner = self._switches(switch, cells, optional=not (self.rigid[gang] or part.need))
+        for on, where in inner:
+            if where is not None and (not self.cells or self.cells[-1] is not where):
+                self.cells.append(where)
+            for klass in part.classes:
+                self._load(klass, on, NONE if where is None else len(self.cells) - 1)
+
+    def _switches(
+        self, root: int, cells: list[Cell], optional: bool = False
+    ) -> list[tuple[int, Cell | None]]:
+        """A 0/1 variable for each cell; at most one is on, exactly one when `root` is and they are not optional."""
+        if not cells:
+            if root != OPEN and not optional:
+                self._close(root)
+            return []
+        if self._relaxed:  # one cell of all that may do, under the gang's own switch
+            return [(root, cells[0])]
+        size = len(cells)
+        found = self.model.add_variables(np.zeros(size, np.int64), np.ones(size, np.int64))
+        if root == OPEN:
+            self.model.add_row(found, np.ones(size, np.int64), -HIGHEST, 1)
+        else:
+            signs = np.append(np.ones(size, np.int64), -1)
+            self.model.add_row(np.append(found, root), signs, -HIGHEST if optional else 0, 0)
+        self._outer.update(dict.fromkeys(found.tolist(), root))
+        return list(zip(found.tolist(), cells, strict=True))
+
+    def _close(self, switch: int) -> None:
+        self.model.set_bounds(np.array([switch]), np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+    def _load(self, klass: int, switch: int, cell: int) -> None:
+        """The pods of a class under a switch: the switch itself when rigid, otherwise a variable of its own."""
+        fit = self.pools.fit[self.pools.kinds[klass]]
+        room = int((fit if cell == NONE else fit[self.cells[cell].nodes]).sum())
+        count = int(self.problem.count[klass])
+        variable, factor = switch, count
+        if not self.rigid[self.problem.gang[klass]]:
+            most = min(count, room)
+            variable, factor = int(self.model.add_variables(np.zeros(1, np.int64), np.array([most]))[0]), 1
+            if switch != OPEN and most:
+                self.model.add_row(np.array([variable, switch]), np.array([1, -most]), -HIGHEST, 0)
+        elif room < count:
+            self._close(switch)
+        loads = self._loads
+        loads.klass.append(klass)
+        loads.switch.append(switch)
+        loads.cell.append(cell)
+        loads.variable.append(variable)
+        loads.factor.append(factor)
+
+    # ------------------------------------------------------------------------------------ rows
+
+    def row(
+        self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
+    ) -> None:
+        """Add lower <= Σ factors · pods of the loads (+ gangs [G] · y) <= upper; unscaled integers."""
+        total = np.zeros(self.model.variables, np.int64)
+        np.add.at(total, self.variable[loads], factors * self.factor[loads])
+        if gangs is not None:
+            np.add.at(total, self.y, gangs)
+        used = np.flatnonzero(total)
+        if used.size:
+            self.model.add_row(used, total[used], max(lower, -HIGHEST), min(upper, HIGHEST))
+
+    def _minimums(self) -> None:
+        problem = self.problem
+        for gang in np.flatnonzero(~self.rigid & (self.needs > 0) & problem.allowed).tolist():
+            mine = np.flatnonzero(self.owner == gang)
+            wants = [(mine, int(self.needs[gang]))]
+            parts = self.packing.members(gang).parts
+            wants += [(mine[np.isin(self.klass[mine], part.classes)], part.need) for part in parts]
+            for loads, need in wants:
+                if need:
+                    minus = np.zeros(len(problem.need), np.int64)
+                    minus[gang] = -need
+                    self.row(loads, np.ones(len(loads), np.int64), 0, HIGHEST, minus)
+
+    def _quotas(self) -> None:
+        problem = self.problem
+        for q in np.flatnonzero(problem.quota_member.any(axis=1)).tolist():
+            member = problem.quota_member[q]
+            loads = np.flatnonzero(member[self.owner])
+            for r in np.flatnonzero(problem.quota_free[q] < UNLIMITED).tolist():
+                unit = self.supply.units[r]
+                limit = max(0, int(problem.quota_free[q, r])) // unit
+                self.row(loads, problem.demand[self.klass[loads], r] // unit, -HIGHEST, limit)
+            if problem.quota_gangs[q] < UNLIMITED:
+                fresh = np.flatnonzero(member & problem.fresh & (self.needs > 0))
+                most = max(0, int(problem.quota_gangs[q]))
+                self.model.add_row(self.y[fresh], np.ones(len(fresh), np.int64), -HIGHEST, most)
+
+    def _whole_rows(self) -> None:
+        """Rows of plugins over all nodes together are rows over the loads."""
+        ledger = self.packing.room.rows
+        for row, rights in zip(ledger.rows, ledger.right, strict=True):
+            right = int(rights[0]) if row.partition == ALL_NODES else 0
+            if row.partition != ALL_NODES or abs(right) >= UNLIMITED:
+                continue
+            factor = np.zeros(len(self.problem.count), np.int64)
+            np.add.at(factor, row.classes, row.coefficients)
+            gangs = np.zeros(len(self.problem.need), np.int64)
+            if row.gangs.size:
+                np.add.at(gangs, row.gangs, row.gang_coefficients[0])
+            loads = np.arange(len(self.klass))
+            lower, upper = (-HIGHEST, right) if row.sense is Sense.AT_MOST else (right, HIGHEST)
+            self.row(loads, factor[self.klass], lower, upper, gangs)
+
+    def _domain_rows(self) -> None:
+        """Level rows of every domain that some load is bound inside."""
+        inside: dict[tuple[int, int], list[int]] = {}
+        for load, cell in enumerate(self.cell.tolist()):
+            if cell != NONE:
+                for area in self.cells[cell].areas:
+                    inside.setdefault(area, []).append(load)
+        for area in sorted(inside):
+            loads = np.array(inside[area], np.int64)
+            self._levels(loads, self.packing.domain_nodes(*area))
+
+    def _levels(self, loads: IntArray, nodes: IntArray) -> None:
+        """The level rows of one domain that can bind at all."""
+        pods = self.problem.count[self.klass[loads]].astype(np.int64)
+        for level in self.supply.rows(self.klass[loads], pods, nodes):
+            self.row(loads, level.factors, -HIGHEST, level.right)
+
+    # ------------------------------------------------------------------------------------ values
+
+    def pods(self, values: IntArray) -> IntArray:
+        """Pods of every class, [C], from the values of the model's variables."""
+        result = np.zeros(len(self.problem.count), np.int64)
+        np.add.at(result, self.klass, self.factor * values[self.variable])
+        return result
+
+    def objective(self, weights: IntArray) -> IntArray:
+        """Σ weights [C] over placed pods, as coefficients of the model's variables [V]."""
+        total = np.zeros(self.model.variables, np.int64)
+        np.add.at(total, self.variable, weights[self.klass] * self.factor)
+        return total
+
+    def values_of(self, solution: Solution) -> IntArray:
+        """The model's variables for a solution that it knows all domains of: a hint."""
+        problem = self.problem
+        values = np.zeros(self.model.variables, np.int64)
+        values[self.y] = solution.taken
+        placed = np.zeros(len(problem.count), np.int64)
+        np.add.at(placed, solution.classes, solution.counts)
+        first = np.full(len(problem.count), -1, np.int64)
+        first[solution.classes[::-1]] = solution.nodes[::-1]
+        for load in np.flatnonzero(placed[self.klass]).tolist():
+            klass, cell = int(self.klass[load]), int(self.cell[load])
+            if cell != NONE and not np.isin(first[klass], self.cells[cell].nodes):
+                continue
+            switch = int(self.switch[load])
+            while switch != OPEN:
+                values[switch] = 1
+                switch = self._outer.get(switch, OPEN)
+            if self.variable[load] != self.switch[load]:
+                values[self.variable[load]] = placed[klass]
+        return values

@@ -1,0 +1,240 @@
+"""Pools of like nodes, what fits in them, and the Chvátal-Gomory level rows that stand for their capacity.
+
+A pool is the set of nodes with the same mask column, the same type and as many free devices. Inside it the model
+counts pods, it does not place them; for every request size s the row Σ floor(request / s)·x <= Σ_n floor(free_n / s)
+holds for whatever lies on the pool's nodes. For sizes that divide one another it is exact, for others a valid
+relaxation.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from batchsched.solver.packing.limits import RowLedger
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import IndexArray, IntArray, Problem
+
+SPLIT_LIMIT: Final = 64
+"""Pools are split along a row's partition while no more than so many come of it."""
+FREE_LIMIT: Final = 128
+"""Pools are split by the devices free on their nodes while no more than so many come of it."""
+COMPOSITES: Final = 5
+"""At most so many amounts of CPU or memory make composite rows with one size of a device."""
+SHAPES: Final = 3
+"""At most so many shares of memory beside CPU make composite rows with one amount of CPU."""
+SHAPED: Final = 2
+"""So many amounts of CPU make them, the smallest."""
+SIZES: Final = 24
+"""At most so many sizes of one resource make level rows of an area; the commonest quantiles are kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pools:
+    """The pools of a problem.
+
+    Args:
+      of_node: [N] pool of each node.
+      nodes: the nodes of each pool, ascending.
+      along: partitions that no pool straddles, by index into RowLedger.domains: [P] domain of each pool, or -1.
+      kinds: distinct (demand, kind) among classes: [C] index of each class's row in `fit`.
+      fit: [U, N] pods that fit on a node, for each distinct (demand, kind).
+    """
+
+    of_node: IndexArray
+    nodes: list[IntArray]
+    along: dict[int, IntArray]
+    kinds: IntArray
+    fit: IntArray
+
+    @property
+    def size(self) -> int:
+        """How many pools there are."""
+        return len(self.nodes)
+
+
+def divide(packing: Packing) -> Pools:
+    """Divide the nodes of a problem into pools, along the rows' partitions where that makes few enough."""
+    problem, ledger = packing.problem, packing.room.rows
+    labels = _labels(problem)
+    split: list[int] = []
+    for i, domain in enumerate(ledger.domains):
+        if len(ledger.rows[i].right) > SPLIT_LIMIT // 4:
+            continue
+        finer = _number(np.stack([labels, domain.astype(np.int64)], axis=1))
+        if int(finer.max(initial=0)) < SPLIT_LIMIT:
+            labels = finer
+            split.append(i)
+    kinds, fit = _fits(packing)
+    for r in packing.room.slots.devices:
+        finer = _number(np.stack([labels, problem.free[:, r]], axis=1))
+        if int(finer.max(initial=0)) < FREE_LIMIT:
+            labels = finer
+    order = np.argsort(labels, kind="stable")
+    edges = np.searchsorted(labels[order], np.arange(int(labels.max(initial=-1)) + 2))
+    nodes = [order[a:b] for a, b in pairwise(edges.tolist())]
+    along = {i: np.array([ledger.domains[i][part[0]] for part in nodes], np.int64) for i in split}
+    return Pools(labels.astype(np.int32), nodes, along, kinds, fit)
+
+
+def _labels(problem: Problem) -> IntArray:
+    """A label for each node: its mask column and its type."""
+    columns = np.packbits(problem.mask, axis=0).T
+    return _number(np.hstack([columns.astype(np.int64), problem.capacity]))
+
+
+def _number(rows: IntArray) -> IntArray:
+    """Number distinct rows 0.. in sorted order."""
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
+    problem, room = packing.problem, packing.room
+    own = np.array([c + 1 if c in room.banned else 0 for c in range(len(problem.count))], np.int64)
+    keys = np.hstack([room.slots.demand, problem.kind[:, None].astype(np.int64), own[:, None]])
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    fit = np.empty((len(first), len(problem.free)), np.int64)
+    for row, klass in enumerate(first.tolist()):
+        fit[row] = room.fit(klass)
+        if not room.slots.needs[klass]:  # pods that take nothing: as many as there are of the largest class
+            most = problem.count[inverse.reshape(-1) == row].max()
+            fit[row] = np.where(room.usable(klass), most, 0)
+    return inverse.reshape(-1).astype(np.int64), fit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelRow:
+    """Σ factors·x <= right; `size` is the resource and the size of a simple row."""
+
+    factors: IntArray
+    right: int
+    size: tuple[int, int] | None
+
+
+class Supply:
+    """How many requests of a size an area of nodes holds, with devices that lack company left out."""
+
+    def __init__(self, packing: Packing) -> None:
+        """Tighten the devices once: a device without the CPU or memory that any pod takes with it is no supply."""
+        slots, room = packing.room.slots, packing.room
+        self.demand = slots.demand
+        self._free = [row.copy() for row in room.free]
+        for device in slots.devices:
+            with_device = self.demand[self.demand[:, device] > 0]
+            for r in range(self.demand.shape[1]):
+                if r == device or not len(with_device):
+                    continue
+                # floor(free_r / least per device), in integers: per device = request_r / devices.
+                share = with_device[:, r] / with_device[:, device]
+                least = int(np.argmin(share))
+                per, of = int(with_device[least, r]), int(with_device[least, device])
+                if per > 0:
+                    self._free[device] = np.minimum(self._free[device], self._free[r] * of // per)
+        self._devices = slots.devices
+        self.units = [self._unit(column) for column in self.demand.T]
+        every = np.arange(len(self.demand))
+        self._smallest = [self.sizes(r, every)[:SHAPED].tolist() for r in range(self.demand.shape[1])]
+
+    @staticmethod
+    def _unit(column: IntArray) -> int:
+        sizes = column[column > 0]
+        if not sizes.size:
+            return 1
+        common = int(np.gcd.reduce(sizes))
+        return max(common, int(sizes.mean()) // 4096, 1)
+
+    def sizes(self, resource: int, classes: IntArray) -> IntArray:
+        """The sizes that make level rows for these classes: their distinct requests, and the common unit."""
+        found = np.unique(self.demand[classes, resource])
+        found = found[found > 0]
+        if len(found) > SIZES:
+            found = found[np.unique(np.linspace(0, len(found) - 1, SIZES).astype(np.int64))]
+        unit = self.units[resource]
+        return np.unique(np.append(found, unit)) if found.size else found
+
+    def of(self, resource: int, sizes: IntArray, nodes: IntArray) -> IntArray:
+        """Σ_n floor(free_n / s) over the nodes, for each size."""
+        found: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
+        return found
+
+    def rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[LevelRow]:
+        """Every level row of an area that can bind at all.
+
+        Args:
+          classes: [J] the classes of the counts in the row, repeats allowed.
+          most: [J] what these counts can reach.
+          nodes: the area's nodes.
+
+        Yields:
+          simple rows Σ floor(request / s)·x <= Σ_n floor(free_n / s), and composite ones over a device and what
+          it takes along: Σ min(floor(d / s), floor(r / q))·x <= Σ_n min(floor(d_n / s), floor(r_n / q)), valid because
+          a node's sum is bounded by both; the same over CPU and memory.
+        """
+        demand = self.demand[classes]
+        for r in range(demand.shape[1]):
+            sizes = self.sizes(r, classes)
+            if not sizes.size:
+                continue
+            right = self.of(r, sizes, nodes)
+            factors = demand[:, r][None, :] // sizes[:, None]
+            for i in np.flatnonzero(factors @ most > right).tolist():
+                yield LevelRow(factors[i], int(right[i]), (r, int(sizes[i])))
+        for device in self._devices:
+            yield from self._composite(device, demand, most, nodes)
+        yield from self._paired(demand, most, nodes)
+
+    def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[LevelRow]:
+        """Composite rows over the two scarcest resources that are no devices: what the one leaves, the other lacks."""
+        plain = [
+            r
+            for r in range(demand.shape[1])
+            if r not in self._devices and len(np.unique(demand[demand[:, r] > 0, r])) > 1
+        ]
+        plain.sort(key=lambda r: -float(demand[:, r] @ most) / max(1.0, float(self._free[r][nodes].sum())))
+        if len(plain) < 2:
+            return
+        first, second = sorted(plain[:2])
+        both = demand[(demand[:, [first, second]] > 0).all(axis=1)]
+        alone = both[~(both[:, self._devices] > 0).any(axis=1)]
+        both = alone if len(alone) else both
+        ratio, at = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
+        shapes = (
+            both[at[np.unique(np.linspace(0, len(ratio) - 1, SHAPES).astype(np.int64))]] if len(at) else both
+        )
+        for size in self._smallest[first]:
+            for shape in shapes:
+                beside = max(1, size * int(shape[second]) // int(shape[first]))
+                factors = np.minimum(demand[:, first] // size, demand[:, second] // beside)
+                right = np.minimum(
+                    self._free[first][nodes] // size, self._free[second][nodes] // beside
+                ).sum()
+                if int(factors @ most) > int(right):
+                    yield LevelRow(factors, int(right), None)
+
+    def _composite(
+        self, device: int, demand: IntArray, most: IntArray, nodes: IntArray
+    ) -> Iterator[LevelRow]:
+        for size in np.unique(demand[:, device]).tolist():
+            if not size:
+                continue
+            with_size = demand[demand[:, device] == size]
+            held = self._free[device][nodes] // size
+            for r in range(demand.shape[1]):
+                along = np.unique(with_size[:, r])
+                if r in self._devices or len(along) < 2:
+                    continue
+                along = along[np.unique(np.linspace(1, len(along) - 1, COMPOSITES).astype(np.int64))]
+                factors = np.minimum(demand[:, device] // size, demand[:, r] // along[:, None])
+                right = np.minimum(held, self._free[r][nodes] // along[:, None]).sum(axis=1)
+                for i in np.flatnonzero(factors @ most > right).tolist():
+                    yield LevelRow(factors[i], int(right[i]), None)
+
+
+def rows_over(ledger: RowLedger, pools: Pools, index: int) -> list[tuple[int, IntArray]] | None:
+    """For a row that pools do not straddle: its domains and the pools of each; otherwise None."""
+    if index not in pools.along:
+        return None
+    of_pool = pools.along[index]
+    return [(d, np.flatnonzero(of_pool == d)) for d in range(len(ledger.rows[index].right))]

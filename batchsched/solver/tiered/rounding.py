@@ -1,0 +1,215 @@
+"""From counts to nodes: place what the aggregated model chose, bound gangs first, then the largest pods.
+
+A gang that falls short of its minimum is withdrawn whole and reported; the rest of the session goes on, and in the end
+whatever still fits is added in the policy's order.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from batchsched.solver.greedy import fill
+from batchsched.solver.objective import gang_worth
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import NONE, FloatArray, IntArray
+from batchsched.solver.tiered.ejection import make_way
+from batchsched.solver.tiered.model import OPEN, Aggregate
+from batchsched.solver.tiered.relocate import Mover
+
+RESETTLED: Final = 48
+"""At most so many gangs that fell are looked after in one realisation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Pods of a class that a plan wanted and the nodes did not hold."""
+
+    gang: int
+    klass: int
+    pods: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Realised:
+    """A packing, and what fell short at first, whether or not room was found for it later."""
+
+    packing: Packing
+    shortages: tuple[Shortage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Pods of one class to place, where the plan puts them."""
+
+    gang: int
+    klass: int
+    pods: int
+    cell: IntArray | None
+
+
+def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, prefer: bool) -> Realised:
+    """Place a choice on nodes, and in the end whatever else fits.
+
+    Args:
+      aggregate: the model.
+      values: [V] the choice.
+      split: [C, P] its spread over pools.
+      prefer: keep to few domains of preferred levels, before the plan's pools.
+    """
+    problem = aggregate.problem
+    packing = Packing(problem)
+    chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
+    lost = {g for g in chosen if not _begin(packing, g)}
+    mover = Mover(packing)
+    shortages = []
+    elsewhere: set[int] = set()
+    for order in _orders(aggregate, values):
+        if order.gang in lost or order.gang in elsewhere:
+            continue
+        placed = _place(packing, aggregate, order, split[order.klass], prefer)
+        if placed < order.pods:
+            placed += mover.make_room(order.klass, order.pods - placed, order.cell)
+        if placed < order.pods and aggregate.rigid[order.gang]:
+            packing.withdraw({order.gang})
+            mover.rewind()
+            # Those bound to a domain come first: while others are not there yet, another domain may hold it.
+            if order.cell is not None and packing.try_gang(order.gang) is not None:
+                elsewhere.add(order.gang)
+                continue
+            lost.add(order.gang)
+        if placed < order.pods:
+            shortages.append(Shortage(order.gang, order.klass, order.pods - placed))
+    failed = _withdraw_broken(packing, mover, [g for g in chosen if g not in lost])
+    _resettle(aggregate, values, packing, mover, failed | lost)
+    standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
+    _withdraw_broken(packing, mover, standing)
+    fill(packing)
+    return Realised(packing, tuple(shortages))
+
+
+def _resettle(
+    aggregate: Aggregate, values: IntArray, packing: Packing, mover: Mover, fallen: set[int]
+) -> None:
+    """Find room for gangs that fell, tier by tier; whoever gives way is looked after in the same way."""
+    problem = aggregate.problem
+    worth = gang_worth(problem)
+    for _ in range(RESETTLED):
+        if not fallen:
+            break
+        gang = min(fallen, key=lambda g: (int(problem.tier[g]), -float(worth[g]), int(problem.rank[g])))
+        fallen.discard(gang)
+        fallen |= set(make_way(packing, mover, gang, _meant(aggregate, values, gang)) or ())
+
+
+def _withdraw_broken(packing: Packing, mover: Mover, gangs: list[int]) -> set[int]:
+    """Take back gangs whose minimum or rows do not hold, until all others' do: one may have leant on another."""
+    failed: set[int] = set()
+    while broken := {g for g in gangs if g not in failed and not _holds(packing, g)}:
+        packing.withdraw(broken)
+        mover.rewind()
+        failed |= broken
+    return failed
+
+
+def _meant(aggregate: Aggregate, values: IntArray, gang: int) -> IntArray | None:
+    """The nodes where the choice wanted a gang, or None for anywhere."""
+    mine = np.flatnonzero((aggregate.owner == gang) & (aggregate.cell != NONE) & (aggregate.switch >= 0))
+    mine = mine[values[aggregate.switch[mine]] > 0]
+    return (
+        np.unique(np.concatenate([aggregate.cells[aggregate.cell[j]].nodes for j in mine]))
+        if mine.size
+        else None
+    )
+
+
+def _begin(packing: Packing, gang: int) -> bool:
+    """Let a chosen gang count against gang limits and rows before its pods come."""
+    if packing.taken[gang]:
+        return True
+    if not packing.room.quotas.admits(gang):
+        return False
+    packing.room.take(gang)
+    packing.taken[gang] = True
+    return True
+
+
+def _orders(aggregate: Aggregate, values: IntArray) -> list[_Order]:
+    """What to place, in the order of placing: narrow cells first, then large devices, then large pods."""
+    problem, slots = aggregate.problem, aggregate.packing.room.slots
+    on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
+    pods = aggregate.factor * values[aggregate.variable] * (on > 0)
+    found = []
+    for load in np.flatnonzero(pods).tolist():
+        klass, cell = int(aggregate.klass[load]), int(aggregate.cell[load])
+        nodes = None if cell == NONE else aggregate.cells[cell].nodes
+        device = slots.device_of[klass]
+        key = (
+            len(problem.free) if nodes is None else len(nodes),
+            -int(slots.demand[klass, device]) if device >= 0 else 0,
+            -slots.dominant(klass),
+            klass,
+        )
+        found.append((key, _Order(int(problem.gang[klass]), klass, int(pods[load]), nodes)))
+    found.sort(key=lambda pair: pair[0])
+    return [order for _, order in found]
+
+
+def _place(packing: Packing, aggregate: Aggregate, order: _Order, share: FloatArray, prefer: bool) -> int:
+    """Place one order along the plan's pools, then wherever its cell still has room; returns how many went."""
+    problem, room = aggregate.problem, packing.room
+    placed = 0
+    gang, part = order.gang, int(problem.subgroup[order.klass])
+    nodes, settled = order.cell, True
+    if problem.required[gang] != NONE or (part != NONE and problem.sub_required[part] != NONE):
+        settled = _settle(packing, order)
+    level = int(problem.sub_preferred[part]) if part != NONE else NONE
+    level = int(problem.preferred[gang]) if level == NONE else level
+    if prefer and level != NONE and settled:
+        placed += packing.gather(order.klass, order.pods, level, nodes)
+    if settled and placed < order.pods:
+        pools = aggregate.pools
+        for p, pods in _whole(share, order.pods):
+            where = pools.nodes[p] if nodes is None else nodes[pools.of_node[nodes] == p]
+            placed += room.place(order.klass, min(pods, order.pods - placed), where)
+    if placed < order.pods and settled:
+        placed += room.place(order.klass, order.pods - placed, nodes)
+    return placed
+
+
+def _settle(packing: Packing, order: _Order) -> bool:
+    """Write down which domains an order's cell stands for, so that surplus pods follow."""
+    problem = packing.problem
+    gang, part = order.gang, int(problem.subgroup[order.klass])
+    if order.cell is None or not order.cell.size:
+        return False
+    first = int(order.cell[0])
+    if problem.required[gang] != NONE:
+        packing.domain_of[gang] = int(problem.levels[problem.required[gang], first])
+    if part != NONE and problem.sub_required[part] != NONE:
+        packing.domain_of_part[part] = int(problem.levels[problem.sub_required[part], first])
+    return True
+
+
+def _whole(share: FloatArray, pods: int) -> list[tuple[int, int]]:
+    """Round a fractional split over pools to whole pods, largest remainders first; the largest shares first."""
+    down = np.floor(share + 1e-6).astype(np.int64)
+    left = pods - int(down.sum())
+    if left > 0:
+        rest = np.argsort(-(share - down), kind="stable")[: min(left, len(share))]
+        down[rest] += 1
+    order = np.argsort(-down, kind="stable")
+    return [(int(p), int(down[p])) for p in order if down[p] > 0]
+
+
+def _holds(packing: Packing, gang: int) -> bool:
+    """Whether a gang has its minimum, each part its own, and every row that it touches holds."""
+    placed = {
+        c: int(packing.problem.count[c]) - packing.room.waiting[c] for c in packing.members(gang).classes
+    }
+    if sum(placed.values()) < packing.needs[gang]:
+        return False
+    for part in packing.members(gang).parts:
+        if sum(placed[c] for c in part.classes) < part.need:
+            return False
+    return packing.room.rows.holds(gang)

@@ -1,0 +1,207 @@
+"""Rounds of choosing, spreading and realising, until the gap is small enough or nothing more is gained.
+
+The looser model (no choice of domains) climbs first: it takes milliseconds, its peak bounds everything, and mostly the
+full model only has to find domains for the gangs that it chose. What realise could not place tightens both.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from batchsched.ports.telemetry import Telemetry
+from batchsched.solver.objective import TOLERANCE, preferred_cost
+from batchsched.solver.outcome import compare, placed_per_class, to_solution
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.tiered.model import Aggregate
+from batchsched.solver.tiered.node_pools import divide
+from batchsched.solver.tiered.rounding import Realised, realise
+from batchsched.solver.tiered.tier_solve import Climber, Peak, Spending
+from batchsched.solver.tiered.transport import Split
+
+COMPLETE: Final = 1500
+"""So many variables the model with every domain may have to be asked for bounds."""
+FREE: Final = 1500
+"""A model with more variables than this looks for domains for the loose model's gangs alone, not for any others."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Floors:
+    """Placements that the answer may not fall behind, and the best of them."""
+
+    best: Solution
+    placed: tuple[IntArray, ...]
+
+
+class Rounds:
+    """The aggregated stage for one problem."""
+
+    def __init__(
+        self, problem: Problem, uncut: Problem, spending: Spending, floors: Floors, telemetry: Telemetry
+    ) -> None:
+        """Build both models.
+
+        Args:
+          problem: what to solve.
+          uncut: the same without cuts and with every gang that they cost; `problem` itself when there are none.
+          spending: the budget.
+          floors: what the answer may not fall behind.
+          telemetry: hears how long each step takes.
+        """
+        self._problem, self._spending, self._telemetry = problem, spending, telemetry
+        self._floors, self.best = floors, floors.best
+        with telemetry.stage("build"):
+            packing = Packing(problem)
+            pools = divide(packing)
+            bound = bool((problem.required != NONE).any() or (problem.sub_required != NONE).any())
+            full = Aggregate(packing, pools, floors.best) if bound or uncut is not problem else None
+            if (
+                uncut is not problem
+            ):  # bounds hold for the session, whatever the cuts have taken from the search
+                packing = Packing(uncut)
+                pools = divide(packing)
+            self._loose = Climber(Aggregate(packing, pools, None, relaxed=True), self._spending)
+            self._full = Climber(full, self._spending) if full is not None else self._loose
+        self._peak: Peak | None = None
+        self._narrow = False  # no domains were found for what the loose model takes: its bounds are too high
+        self._preferring = bool((problem.preferred != NONE).any() or (problem.sub_preferred != NONE).any())
+
+    def run(self) -> Solution:
+        """Rounds until the gap is met, nothing falls short, one after the first gains nothing, or the budget ends."""
+        done, bounded, gained = 0, False, False
+        for number in range(self._spending.budget.rounds):
+            done = number + 1
+            with self._telemetry.stage("choose"):
+                plan = self._choose()
+            if plan is None:
+                break
+            with self._telemetry.stage("realise"):
+                realised, better = self._realise(plan, self._preferring and not number)
+            bounded = bounded and not better
+            if not (bounded or self._open()):
+                self._bound_best()
+                bounded = True
+            near = bounded and self.best.gap <= self._spending.budget.gap
+            idle, gained = gained and not better, gained or better
+            if near or idle or not realised.shortages or self._spending.left <= 0:
+                break
+            self._learn(plan, realised)
+        if done and not bounded:
+            self._bound_best()
+        if self.best.gap > self._spending.budget.gap and self._narrow:
+            with self._telemetry.stage("bound"):
+                self._tighten_bound()
+        return replace(self.best, stage="aggregated", rounds=done, guard=self._spending.guard)
+
+    def _bound_best(self) -> None:
+        with self._telemetry.stage("bound"):
+            self.best = replace(self.best, bound=self._bound(self.best))
+
+    # ------------------------------------------------------------------------------------ choosing
+
+    def _choose(self) -> Peak | None:
+        """The gangs that the loose model takes, with domains from the full one."""
+        floors = list(self._floors.placed)
+        loose = self._loose.aggregate
+        top = _above(self._loose, loose.values_of(self.best), floors, None)
+        if self._peak is None:
+            self._peak = top
+        if top is None or self._full is self._loose:
+            return top
+        full = self._full.aggregate
+        peak = self._among(top, full.values_of(self.best), whole=True)
+        if peak is None:
+            self._narrow = True
+            if full.model.variables > FREE:
+                peak = self._among(top, np.zeros(full.model.variables, np.int64), whole=False)
+        return peak or _above(self._full, full.values_of(self.best), floors, top)
+
+    def _among(self, top: Peak, hint: IntArray, whole: bool) -> Peak | None:
+        """Find domains for the gangs that the loose model takes: for all of them, or for as many as there are."""
+        full, y = self._full.aggregate, self._full.aggregate.y
+        lower, upper = (side.copy() for side in full.model.bounds())
+        chosen = top.values[self._loose.aggregate.y]
+        most = np.maximum(np.minimum(chosen, upper[y]), lower[y])
+        full.model.set_bounds(y, np.minimum(chosen, upper[y]) if whole else lower[y], most)
+        peak = self._full.climb(hint, [], top)
+        full.model.set_bounds(y, lower[y], upper[y])
+        return peak
+
+    # ------------------------------------------------------------------------------------ realising
+
+    def _realise(self, plan: Peak, prefer: bool) -> tuple[Realised, bool]:
+        """Place a plan; returns what came of it, and whether the best answer so far was beaten."""
+        realised = realise(self._full.aggregate, plan.values, plan.split.pods, prefer)
+        solution = to_solution(realised.packing, "aggregated")
+        better = self._beats(solution)
+        if better:
+            self.best = solution
+        return realised, better
+
+    def _beats(self, solution: Solution) -> bool:
+        """Whether a solution is better than the best so far; among equals the one with fewer preferred domains."""
+        order = compare(solution, self.best)
+        if order or not self._preferring:
+            return order > 0
+        return preferred_cost(self._problem, solution) < preferred_cost(self._problem, self.best)
+
+    def _open(self) -> bool:
+        """Whether the gap is larger than asked for, whatever the bound: it is no less than the loose model's peak."""
+        peak = 0.0 if self._peak is None else float(self._peak.bound.sum())
+        return float(self.best.objective.sum()) < peak * (1 - self._spending.budget.gap)
+
+    def _learn(self, plan: Peak, realised: Realised) -> None:
+        """Take what fell short off the pools where the plan had it, and forbid the domains that were too full."""
+        for shortage in realised.shortages:
+            share = plan.split.pods[shortage.klass]
+            total = float(share.sum())
+            if total > 0:
+                for climber in {id(c): c for c in (self._loose, self._full)}.values():
+                    climber.transport.tighten(shortage.klass, np.ceil(share * (shortage.pods / total)))
+            if self._full is not self._loose:
+                self._forbid(plan, shortage.gang)
+
+    def _forbid(self, plan: Peak, gang: int) -> None:
+        """Not these gangs together in this domain again."""
+        full = self._full.aggregate
+        on = (full.cell != NONE) & (plan.values[np.maximum(full.switch, 0)] > 0) & (full.switch >= 0)
+        mine = np.flatnonzero(on & (full.owner == gang))
+        for load in mine.tolist():
+            nodes = full.cells[int(full.cell[load])].nodes
+            here = [
+                j
+                for j in np.flatnonzero(on).tolist()
+                if np.isin(full.cells[int(full.cell[j])].nodes, nodes).any()
+            ]
+            switches = np.unique(full.switch[here])
+            full.model.add_row(switches, np.ones(len(switches), np.int64), 0, len(switches) - 1)
+
+    # ------------------------------------------------------------------------------------ bounds
+
+    def _tighten_bound(self) -> None:
+        """What the looser model leaves open may be closed by one with every domain."""
+        packing = self._loose.aggregate.packing
+        model = Aggregate(packing, self._loose.aggregate.pools, None, complete=True)
+        if model.model.variables > COMPLETE:
+            return
+        complete = Climber(model, self._spending)
+        placed = placed_per_class(self._problem, self.best.classes, self.best.counts)
+        loose = Peak(np.zeros(0, np.int64), Split(np.zeros((0, 0)), 0.0), self.best.bound)
+        bound = np.minimum(self.best.bound, complete.bounds(placed, loose))
+        self.best = replace(self.best, bound=np.maximum(bound, self.best.objective))
+
+    def _bound(self, solution: Solution) -> FloatArray:
+        """Upper bounds [T], each given what the solution places in the tiers above."""
+        peak = self._peak
+        if peak is not None:
+            above = solution.objective[:-1] >= peak.bound[:-1] * (1 - TOLERANCE)
+            if bool(above.all()):
+                return np.maximum(peak.bound, solution.objective)
+        placed = placed_per_class(self._problem, solution.classes, solution.counts)
+        return np.maximum(self._loose.bounds(placed), solution.objective)
+
+
+def _above(climber: Climber, hint: IntArray, floors: list[IntArray], ceiling: Peak | None) -> Peak | None:
+    """Climb above the floors, or, where cuts have made that impossible, from anywhere."""
+    return climber.climb(hint, floors, ceiling) or climber.climb(hint, [], ceiling)

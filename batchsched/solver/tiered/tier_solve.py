@@ -1,0 +1,191 @@
+"""Tier after tier: maximise one tier of the aggregated model, fix its value, go on with the next."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.solver.engine.cpsat import Effort, maximise
+from batchsched.solver.engine.linear import HIGHEST, scale_weights
+from batchsched.solver.objective import tiers
+from batchsched.solver.problem import Budget, FloatArray, IntArray
+from batchsched.solver.tiered.model import Aggregate
+from batchsched.solver.tiered.transport import Split, Transport
+
+CUTS: int = 16
+"""So many Benders cuts a tier at most: a plan that still does not fit is placed as far as it goes."""
+TIER_GAP: float = 2e-4
+"""Each tier is solved to this relative gap."""
+STEP: float = 0.15
+"""Deterministic units for one call at most."""
+BOUND: float = 0.05
+"""Deterministic units that a bound may always spend: without one there is no gap to report."""
+TIES: float = 0.02
+"""Deterministic units for the number of gangs among equal tiers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Peak:
+    """The end of a climb: the model's values, their spread over pools, and each tier's proved bound [T]."""
+
+    values: IntArray
+    split: Split
+    bound: FloatArray
+
+
+class Spending:
+    """What is left of a session's budget, and whether a guard has fired."""
+
+    def __init__(self, budget: Budget, seed: int) -> None:
+        """Start with all of it."""
+        self.budget = budget
+        self.left = budget.deterministic
+        self.guard = False
+        self._guard_seconds, self._seed = budget.guard_seconds, seed
+
+    def effort(self, most: float, least: float = 0.0) -> Effort:
+        """The effort for one call: at most `most` deterministic units, and `least` even when none are left."""
+        return Effort(max(1e-4, least, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
+
+
+class Climber:
+    """Climbs one aggregated model; its cuts stay for the next climb, the fixed tiers do not."""
+
+    def __init__(self, aggregate: Aggregate, spending: Spending) -> None:
+        """Scale every tier's weights to integers of their own."""
+        self.aggregate = aggregate
+        self.transport = Transport(aggregate)
+        self._spending = spending
+        problem = aggregate.problem
+        self._weights = np.zeros(len(problem.count), np.int64)
+        self._scale, self._slack = np.ones(tiers(problem)), np.zeros(tiers(problem), np.int64)
+        of_class = problem.tier[problem.gang]
+        for t in range(tiers(problem)):
+            mine = np.flatnonzero(of_class == t)
+            self._weights[mine], self._scale[t], slack = scale_weights(
+                problem.weight[mine], problem.count[mine]
+            )
+            self._slack[t] = slack
+        self._of_class = of_class
+        self._rows: list[int] = []
+
+    def climb(self, hint: IntArray, floors: list[IntArray], ceiling: Peak | None = None) -> Peak | None:
+        """Maximise tier after tier.
+
+        Args:
+          hint: [V] a first guess; feasible when it comes from a placement.
+          floors: pods per class [C] of placements that the climb may not fall behind, lexicographically.
+          ceiling: the peak of a looser model of the same problem: there is nothing above it.
+
+        Returns:
+          the peak, or None when the budget ended before anything was found.
+        """
+        return self._ascend(hint, floors, ceiling, None)
+
+    def bounds(self, placed: IntArray, ceiling: Peak | None = None) -> FloatArray:
+        """Each tier's upper bound [T] given what `placed` [C] is worth in the tiers above.
+
+        With a ceiling, the bounds of a looser model, tiers that reach it are not looked at again.
+        """
+        model, local = self.aggregate.model, self.transport.local
+        kept = self.transport.loosen()
+        for row in local:
+            model.set_row(row, -HIGHEST, HIGHEST)
+        peak = self._ascend(np.zeros(model.variables, np.int64), [], ceiling, placed)
+        self.transport.restore(kept)
+        for row, limit in local.items():
+            model.set_row(row, -HIGHEST, limit)
+        return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
+
+    def _ascend(
+        self, hint: IntArray, floors: list[IntArray], ceiling: Peak | None, given: IntArray | None
+    ) -> Peak | None:
+        """Climb freely, or, for bounds, with every tier above held at what `given` [C] is worth."""
+        aggregate = self.aggregate
+        problem = aggregate.problem
+        bound = np.zeros(len(self._scale))
+        values, split = hint, Split(np.zeros((len(problem.count), aggregate.pools.size)), 0.0)
+        level, sound = list(floors), False
+        all_pods = np.where(problem.allowed[problem.gang], problem.count, 0)
+        for t in range(len(self._scale)):
+            weights = np.where(self._of_class == t, self._weights, 0)
+            top = int(weights @ all_pods)
+            if ceiling is not None:
+                top = min(top, int(ceiling.bound[t] * self._scale[t]) + int(self._slack[t]))
+            fixed = int(weights @ given) if given is not None else None
+            worth = fixed if fixed is not None else int(weights @ aggregate.pods(values)) if sound else -1
+            if worth < top - int(top * TIER_GAP) or (fixed is not None and ceiling is None and worth < top):
+                floor = max((int(weights @ other) for other in level), default=0)
+                least = BOUND if given is not None else 0.0
+                found, spread, reached = self._tier(weights, values, floor - int(self._slack[t]), least)
+                if found is None and given is None:
+                    self._release()
+                    return None
+                if found is not None:
+                    values, split, sound = found, spread, spread.short == 0.0
+                top = min(top, reached)
+                worth = fixed if fixed is not None else int(weights @ aggregate.pods(values))
+            bound[t] = max(top, worth) / self._scale[t]
+            if given is None:
+                level = [other for other in level if int(weights @ other) + int(self._slack[t]) >= worth]
+                if ceiling is not None and worth < int(ceiling.bound[t] * self._scale[t] * (1 - TIER_GAP)):
+                    ceiling = None  # below the looser model's peak, what it says of lower tiers is no limit
+            self._hold(weights, worth - int(self._slack[t]))
+        if given is None:
+            values, split = self._ties(values, split)
+        self._release()
+        return Peak(values, split, bound)
+
+    def _tier(
+        self, weights: IntArray, hint: IntArray, floor: int, least: float = 0.0
+    ) -> tuple[IntArray | None, Split, int]:
+        """Solve, ask whether it fits, cut, and again; returns the last answer, its split, and an upper bound."""
+        aggregate, spending = self.aggregate, self._spending
+        objective = aggregate.objective(weights)
+        row = self._at_least(objective, floor) if floor > 0 else None
+        values: IntArray | None = None
+        split = Split(np.zeros((len(weights), aggregate.pools.size)), 0.0)
+        bound = HIGHEST
+        for _ in range(CUTS):
+            answer = maximise(aggregate.model, objective, spending.effort(STEP, least), hint=hint)
+            spending.left -= answer.deterministic_used
+            spending.guard |= answer.guard
+            bound = min(bound, answer.bound)
+            if answer.values is None:
+                break
+            values = answer.values
+            split, fits = self.transport.split(values)
+            if fits or (spending.left <= 0 and not least):
+                break
+        if row is not None:
+            aggregate.model.set_row(row, -HIGHEST, HIGHEST)
+        return values, split, bound
+
+    def _ties(self, values: IntArray, split: Split) -> tuple[IntArray, Split]:
+        """Among equal tier values, more gangs."""
+        aggregate = self.aggregate
+        objective = np.zeros(aggregate.model.variables, np.int64)
+        objective[aggregate.y] = 1
+        now = int(objective @ values)
+        if now >= int((aggregate.model.bounds()[1][aggregate.y]).sum()):
+            return values, split
+        answer = maximise(aggregate.model, objective, self._spending.effort(TIES), hint=values)
+        self._spending.left -= answer.deterministic_used
+        if answer.values is None or answer.objective <= now:
+            return values, split
+        other, fits = self.transport.split(answer.values)
+        return (answer.values, other) if fits and other.short == 0.0 else (values, split)
+
+    def _at_least(self, objective: IntArray, floor: int) -> int | None:
+        used = np.flatnonzero(objective)
+        return self.aggregate.model.add_row(used, objective[used], floor, HIGHEST) if used.size else None
+
+    def _hold(self, weights: IntArray, floor: int) -> None:
+        """Let a tier keep its value for the rest of the climb."""
+        row = self._at_least(self.aggregate.objective(weights), floor)
+        if row is not None:
+            self._rows.append(row)
+
+    def _release(self) -> None:
+        for row in self._rows:
+            self.aggregate.model.set_row(row, -HIGHEST, HIGHEST)
+        self._rows.clear()

@@ -1,0 +1,340 @@
+"""Where the pods of a choice go: a linear program over x[class, pool], and the cut when they do not fit.
+
+For fixed pod counts n and switches the program is: Σ_p x[c, p] + s[c] = n[c]; level rows of every pool; rows of plugins
+over pools; x[c, p] no more than fits in the cells switched on. It minimises the weighted shortage s. With the duals μ
+of the rows, π_c of the classes and ν_cp of the limits on x,
+
+    Σ_c π_c n[c] <= Σ_r μ_r (b_r + B_r y) + Σ_cp ν_cp limit_cp(switches)
+
+holds for every choice that fits, and is violated by this one: a Benders feasibility cut. For classes that are not
+chosen now, π_c is lifted to what its cheapest pool would cost, which keeps the cut valid and makes it stronger.
+
+Source: Benders, Partitioning procedures for solving mixed-variables programming problems (1962).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.solver.engine.cpsat import LinearProgram
+from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, BoolArray, FloatArray, IntArray, Sense
+from batchsched.solver.tiered.model import OPEN, Aggregate
+from batchsched.solver.tiered.node_pools import rows_over
+
+_SHORT = 1e-6
+"""A shortage below this is rounding."""
+_CUT_SCALE = 2.0**34
+"""What a cut's coefficients sum to as integers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """How a choice spreads over the pools: pods [C, P], fractional; `short` is the weighted shortage."""
+
+    pods: FloatArray
+    short: float
+
+
+class _Rows:
+    """Rows over x as they are found: at most form, Σ coefficient·x <= right + Σ gangs·y."""
+
+    def __init__(self) -> None:
+        self.row: list[IntArray] = []
+        self.column: list[IntArray] = []
+        self.factor: list[IntArray] = []
+        self.right: list[int] = []
+        self.levels: dict[tuple[int, int, int], int] = {}
+        self.gangs: dict[int, tuple[IntArray, IntArray]] = {}
+
+    def add(self, columns: IntArray, factors: IntArray, right: int) -> int:
+        """Add one row; returns its index."""
+        index = len(self.right)
+        self.row.append(np.full(len(columns), index, np.int64))
+        self.column.append(columns)
+        self.factor.append(factors)
+        self.right.append(right)
+        return index
+
+
+class Transport:
+    """The linear program of one model, kept in the solver between choices."""
+
+    def __init__(self, aggregate: Aggregate) -> None:
+        """Build the program with no choice made."""
+        self._aggregate = aggregate
+        problem, pools = aggregate.problem, aggregate.pools
+        bound = np.zeros(len(problem.count), np.bool_)
+        bound[aggregate.klass[(aggregate.cell != NONE)]] = True
+        self._lot, self._first = self._lots(bound)
+        self._limits = self._load_limits()
+        total = np.zeros((len(self._first), pools.size), np.int64)
+        np.add.at(total, self._lot[aggregate.klass], self._limits)
+        total = np.minimum(total, self._per_lot(problem.count.astype(np.int64))[:, None])
+        self.lot, self.pool = (axis.astype(np.int64) for axis in np.nonzero(total))
+        self._upper = total[self.lot, self.pool]
+        self._moving = np.flatnonzero(bound[self._first][self.lot])
+        rows = _Rows()
+        self._level_rows(rows)
+        self._plugin_rows(rows)
+        empty = np.zeros(0, np.int64)
+        self._row = np.concatenate([empty, *rows.row])
+        self._column = np.concatenate([empty, *rows.column])
+        self._factor = np.concatenate([empty, *rows.factor]).astype(np.float64)
+        self._right = np.array(rows.right, np.float64)
+        self._gangs, self._levels = rows.gangs, rows.levels
+        self._given = self._right.copy()
+        self.local: dict[int, int] = {}
+        self._program = self._build(rows)
+
+    # ------------------------------------------------------------------------------------ building
+
+    def _lots(self, bound: BoolArray) -> tuple[IntArray, IntArray]:
+        """Classes that ask for the same, go anywhere and stand in no row count as one: the lot of each class [C].
+
+        Also the first class of each lot, [U].
+        """
+        aggregate = self._aggregate
+        room = aggregate.packing.room
+        own = [c + 1 if bound[c] or c in room.rows.of_class else 0 for c in range(len(bound))]
+        keys = np.stack([aggregate.pools.kinds, np.array(own, np.int64)], axis=1)
+        _, first, lot = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        return lot.reshape(-1).astype(np.int64), first.astype(np.int64)
+
+    def _per_lot(self, amounts: IntArray) -> IntArray:
+        """Amounts by class [C] summed by lot [U]."""
+        total = np.zeros(len(self._first), np.int64)
+        np.add.at(total, self._lot, amounts)
+        return total
+
+    def _load_limits(self) -> IntArray:
+        """Pods of each load's class that fit into each pool of its cell, [J, P]."""
+        aggregate = self._aggregate
+        pools, problem = aggregate.pools, aggregate.problem
+        limits = np.zeros((len(aggregate.klass), pools.size), np.int64)
+        onehot = np.zeros((len(problem.free), pools.size), np.float64)
+        onehot[np.arange(len(problem.free)), pools.of_node] = 1.0
+        whole = (pools.fit.astype(np.float64) @ onehot).astype(np.int64)
+        for load, (klass, cell) in enumerate(
+            zip(aggregate.klass.tolist(), aggregate.cell.tolist(), strict=True)
+        ):
+            kind = int(pools.kinds[klass])
+            if cell == NONE:
+                limits[load] = whole[kind]
+            else:
+                nodes = aggregate.cells[cell].nodes
+                fit = pools.fit[kind][nodes]
+                limits[load] = np.bincount(pools.of_node[nodes], weights=fit, minlength=pools.size).astype(
+                    np.int64
+                )
+            most = np.minimum(self._row_caps(klass, cell), int(problem.count[klass]))
+            limits[load] = np.minimum(limits[load], most)
+        return limits
+
+    def _row_caps(self, klass: int, cell: int) -> IntArray:
+        """What upper rows over fine partitions let a class put into each pool, [P]."""
+        aggregate = self._aggregate
+        pools, ledger = aggregate.pools, aggregate.packing.room.rows
+        caps = np.full(pools.size, UNLIMITED, np.int64)
+        for i, coefficient in ledger.of_class.get(klass, ()):
+            row = ledger.rows[i]
+            alone = row.gangs.size == 0 and bool((row.coefficients >= 0).all())
+            if i in pools.along or coefficient <= 0 or row.sense is not Sense.AT_MOST or not alone:
+                continue
+            nodes = np.arange(len(pools.of_node)) if cell == NONE else aggregate.cells[cell].nodes
+            nodes = nodes[pools.fit[pools.kinds[klass]][nodes] > 0]
+            pairs = np.unique(np.stack([pools.of_node[nodes], ledger.domains[i][nodes]], axis=1), axis=0)
+            inside = pairs[pairs[:, 1] >= 0]
+            right = ledger.right[i]
+            room = np.minimum(np.maximum(0, right), UNLIMITED // (1 + len(right))) // coefficient
+            total = np.zeros(pools.size, np.int64)
+            np.add.at(total, inside[:, 0], room[inside[:, 1]])
+            total[pairs[pairs[:, 1] < 0, 0]] = UNLIMITED
+            caps = np.minimum(caps, total)
+        return caps
+
+    def _level_rows(self, rows: _Rows) -> None:
+        """Chvátal-Gomory level rows of every pool that can bind at all."""
+        aggregate = self._aggregate
+        supply = aggregate.supply
+        for p, nodes in enumerate(aggregate.pools.nodes):
+            columns = np.flatnonzero(self.pool == p)
+            if not columns.size:
+                continue
+            for level in supply.rows(self._first[self.lot[columns]], self._upper[columns], nodes):
+                used = np.flatnonzero(level.factors)
+                index = rows.add(columns[used], level.factors[used], level.right)
+                if level.size is not None:
+                    rows.levels[p, level.size[0], level.size[1]] = index
+
+    def _plugin_rows(self, rows: _Rows) -> None:
+        """Rows of plugins whose domains are unions of pools, as they stand; a lower row is turned round."""
+        aggregate = self._aggregate
+        ledger = aggregate.packing.room.rows
+        for i, row in enumerate(ledger.rows):
+            if row.partition == ALL_NODES:
+                continue
+            factor = np.zeros(len(aggregate.problem.count), np.int64)
+            np.add.at(factor, row.classes, row.coefficients)
+            of_lot = factor[self._first][self.lot]
+            concerned = of_lot != 0
+            sign = 1 if row.sense is Sense.AT_MOST else -1
+            for d, pools in rows_over(ledger, aggregate.pools, i) or ():
+                right = int(ledger.right[i][d])
+                if abs(right) >= UNLIMITED:
+                    continue
+                columns = np.flatnonzero(concerned & np.isin(self.pool, pools))
+                index = rows.add(columns, sign * of_lot[columns], sign * right)
+                if row.gangs.size:
+                    rows.gangs[index] = (row.gangs.astype(np.int64), -sign * row.gang_coefficients[d])
+
+    def _build(self, rows: _Rows) -> LinearProgram:
+        aggregate, model = self._aggregate, LinearModel()
+        lots = len(self._first)
+        model.add_variables(np.zeros(len(self.lot), np.int64), self._upper)
+        # No upper limit that could bind: the price of a shortage belongs to its lot's row alone.
+        most = 2 * self._per_lot(aggregate.problem.count.astype(np.int64)) + 1
+        short = model.add_variables(np.zeros(lots, np.int64), most)
+        for columns, factors, right in zip(rows.column, rows.factor, rows.right, strict=True):
+            model.add_row(columns, factors, -HIGHEST, right)
+        order = np.argsort(self.lot, kind="stable")
+        edges = np.searchsorted(self.lot[order], np.arange(lots + 1))
+        for u in range(lots):
+            columns = np.append(order[edges[u] : edges[u + 1]], short[u])
+            model.add_row(columns, np.ones(len(columns), np.int64), 0, 0)
+        size = np.array([aggregate.packing.room.slots.dominant(c) for c in self._first.tolist()])
+        cost = np.zeros(model.variables)
+        cost[short] = -np.maximum(size / max(float(size.mean()), 1e-12), 1e-3) if lots else 0.0
+        return LinearProgram(model, cost)
+
+    # ------------------------------------------------------------------------------------ tightening
+
+    @property
+    def tightened(self) -> bool:
+        """Whether rows are tighter than the problem's: cuts found now are not valid for bounds."""
+        return bool((self._right < self._given).any())
+
+    def tighten(self, klass: int, pods: FloatArray) -> None:
+        """Take pods of a class that the nodes did not hold, [P], off the level rows of its size and of smaller ones."""
+        needs = dict(self._aggregate.packing.room.slots.needs[klass])
+        for (p, r, size), row in self._levels.items():
+            amount = needs.get(r, 0)
+            if pods[p] and size <= amount:
+                self._side(row, max(0.0, float(self._right[row]) - float(pods[p]) * (amount // size)))
+
+    def loosen(self) -> FloatArray:
+        """Give every row its own right side back; returns the tightened ones for `restore`."""
+        kept = self._right.copy()
+        self.restore(self._given)
+        return kept
+
+    def restore(self, right: FloatArray) -> None:
+        """Give the rows these right sides."""
+        for row in np.flatnonzero(self._right != right).tolist():
+            self._side(row, float(right[row]))
+
+    def _side(self, row: int, right: float) -> None:
+        self._right[row] = right
+        self._program.set_rows(np.array([row]), np.array([-np.inf]), np.array([right]))
+
+    # ------------------------------------------------------------------------------------ asking
+
+    def split(self, values: IntArray) -> tuple[Split, bool]:
+        """Spread the choice `values` [V] over the pools; False when it did not fit and a cut was added."""
+        aggregate = self._aggregate
+        pods = aggregate.pods(values)
+        on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
+        limit = self._limit(on)
+        if self._moving.size:
+            self._program.set_variables(self._moving, limit[self._moving].astype(np.float64))
+        first, counts = len(self._right), self._per_lot(pods).astype(np.float64)
+        self._program.set_rows(np.arange(first, first + len(counts)), counts, counts)
+        taken = values[aggregate.y]
+        for index, (gangs, factors) in self._gangs.items():
+            side = self._right[index] + float(factors @ taken[gangs])
+            self._program.set_rows(np.array([index]), np.array([-np.inf]), np.array([side]))
+        vertex = self._program.solve()
+        if vertex is None:
+            return Split(np.zeros((len(pods), aggregate.pools.size)), 0.0), True
+        spread = self._deal(vertex.values[: len(self.lot)], pods)
+        short = -vertex.worth
+        if short <= _SHORT:
+            return Split(spread, 0.0), True
+        cut = self._cut(vertex.duals, pods, values)
+        return Split(spread, short), not cut
+
+    def _deal(self, values: FloatArray, pods: IntArray) -> FloatArray:
+        """Deal the pods of every lot and pool to its classes, one class after the other, [C, P]."""
+        of_lot = np.zeros((len(self._first), self._aggregate.pools.size))
+        of_lot[self.lot, self.pool] = values
+        ends = np.cumsum(of_lot, axis=1)[self._lot]
+        starts = ends - of_lot[self._lot]
+        order = np.argsort(self._lot, kind="stable")
+        running = np.cumsum(pods[order])
+        before = np.append(0, running)[np.searchsorted(self._lot[order], np.arange(len(self._first)))]
+        to = np.empty(len(pods))
+        to[order] = running
+        to -= before[self._lot]
+        since = to - pods
+        dealt: FloatArray = np.maximum(
+            0.0, np.minimum(ends, to[:, None]) - np.maximum(starts, since[:, None])
+        )
+        return dealt
+
+    def _limit(self, on: IntArray) -> IntArray:
+        """The upper limit of every x for the switches that are on, [X]."""
+        total = np.zeros((len(self._first), self._aggregate.pools.size), np.int64)
+        np.add.at(total, self._lot[self._aggregate.klass], self._limits * on[:, None])
+        upper = self._upper.copy()
+        moving = self._moving
+        upper[moving] = np.minimum(upper[moving], total[self.lot[moving], self.pool[moving]])
+        return upper
+
+    def _cut(self, duals: FloatArray, pods: IntArray, values: IntArray) -> bool:
+        """Add the Benders cut of these duals to the model; False when it would cut nothing."""
+        aggregate, lots = self._aggregate, len(self._first)
+        price_of_row = np.maximum(duals[: len(self._right)], 0.0)
+        price = np.bincount(self._column, self._factor * price_of_row[self._row], minlength=len(self.lot))
+        cheapest = np.full(lots, np.inf)
+        np.minimum.at(cheapest, self.lot, price)
+        cheapest[np.isinf(cheapest)] = 0.0
+        worth = np.where(self._per_lot(pods) > 0, -duals[len(self._right) :], cheapest)
+        over = np.maximum(0.0, worth[self.lot] - price)
+        over[over < 1e-12] = 0.0
+        coefficient = np.zeros(aggregate.model.variables)
+        np.add.at(coefficient, aggregate.variable, worth[self._lot[aggregate.klass]] * aggregate.factor)
+        fixed = np.ones(len(self.lot), np.bool_)
+        fixed[self._moving] = False
+        right = float(price_of_row @ self._right) + float(over[fixed] @ self._upper[fixed])
+        right += self._charge_limits(over, coefficient)
+        for index, (gangs, factors) in self._gangs.items():
+            np.add.at(coefficient, aggregate.y[gangs], -price_of_row[index] * factors)
+        # Scaled by what went into the cut, not by what is left of it: what cancels leaves only rounding.
+        gross = float(
+            (np.abs(worth[self._lot[aggregate.klass]]) * aggregate.factor).sum()
+            + price_of_row @ np.abs(self._right)
+        )
+        scale = _CUT_SCALE / max(gross, float(np.abs(coefficient).sum()), abs(right), 1e-9)
+        whole = np.floor(coefficient * scale + 1e-9).astype(np.int64)
+        used = np.flatnonzero(whole)
+        slack = int(_CUT_SCALE * 1e-8)  # duals are floats: rounding must not cut off what fits
+        limit = int(np.floor(right * scale)) + slack
+        if int(whole @ values) <= limit:
+            return False
+        row = aggregate.model.add_row(used, whole[used], -HIGHEST, limit)
+        if self.tightened:
+            self.local[row] = limit
+        return True
+
+    def _charge_limits(self, over: FloatArray, coefficient: FloatArray) -> float:
+        """Move what limits of switched loads are worth to the left side; returns what is constant."""
+        aggregate = self._aggregate
+        moving = self._moving[over[self._moving] > 0]
+        if not moving.size:
+            return 0.0
+        value = np.zeros((len(self._first), aggregate.pools.size))
+        value[self.lot[moving], self.pool[moving]] = over[moving]
+        of_load = (value[self._lot[aggregate.klass]] * self._limits).sum(axis=1)
+        opened = aggregate.switch == OPEN
+        np.add.at(coefficient, aggregate.switch[~opened], -of_load[~opened])
+        return float(of_load[opened].sum())

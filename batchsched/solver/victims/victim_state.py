@@ -1,0 +1,223 @@
+"""The ground: what is free while units leave and come back, and whether the gang fits on it.
+
+One class without rules of its own is counted; anything else is placed for certain, by the greedy's hand.
+
+Shapes: C classes, F shares of units on sites, N nodes, Q quotas, R resources, S sites, U units.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from batchsched.solver.objective import needs
+from batchsched.solver.packing.gang_parts import group_by
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem
+from batchsched.solver.victims.problem import VictimProblem
+
+ABUNDANT = 2**40
+"""Pods of a class that fit where it asks for nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """What stays the same about a problem while units come and go.
+
+    Args:
+      problem: all of it.
+      sites: [S] the nodes where some class may ever fit, ascending.
+      now, most: [C, S] pods of a class that fit there with everybody staying, and with nobody.
+      unit, site: [F] the shares that lie on sites.
+      freed: [F, R] what they free.
+      without: [C, F] pods of a class that fit on the share's site when everybody but its unit has left.
+      minimum: pods that the gang needs.
+      count: [C] pods of each class that it has.
+      rigid: it needs them all.
+      plain: counting decides; otherwise a placement has to be found.
+    """
+
+    problem: VictimProblem
+    sites: IntArray
+    now: IntArray
+    most: IntArray
+    unit: IndexArray
+    site: IntArray
+    freed: IntArray
+    without: IntArray
+    minimum: int
+    count: IntArray
+    rigid: bool
+    plain: bool
+
+    @classmethod
+    def of(cls, problem: VictimProblem) -> "Terms":
+        """Work the terms out."""
+        wanted = problem.wanted
+        gone = np.zeros_like(problem.free)
+        np.add.at(gone, problem.node, problem.freed)
+        mask = wanted.mask[wanted.kind]
+        ever = _fits(wanted, problem.free + gone) * mask
+        sites = np.flatnonzero(ever.any(axis=0))
+        place = np.full(len(problem.free), -1, np.int64)
+        place[sites] = np.arange(len(sites))
+        inside = place[problem.node] >= 0
+        site = place[problem.node[inside]]
+        freed = problem.freed[inside]
+        at = sites[site]
+        minimum = int(needs(wanted)[0])
+        rigid = minimum == int(wanted.count.sum())
+        plain = (
+            len(wanted.kind) == 1
+            and not wanted.rows
+            and not wanted.cuts
+            and not len(wanted.sub_gang)
+            and (rigid or not len(wanted.quota_gangs))
+            and _one_domain(wanted, sites)
+        )
+        return cls(
+            problem,
+            sites,
+            _fits(wanted, problem.free[sites]) * mask[:, sites],
+            ever[:, sites],
+            problem.unit[inside],
+            site,
+            freed,
+            _fits(wanted, (problem.free + gone)[at] - freed) * mask[:, at],
+            minimum,
+            wanted.count.astype(np.int64),
+            rigid,
+            plain,
+        )
+
+    def suffices(self, fit: IntArray) -> bool:
+        """Whether as many pods as fit [C, S] can be enough, each class by itself."""
+        each = np.minimum(fit.sum(axis=1), self.count)
+        return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
+
+
+def _fits(wanted: Problem, free: IntArray) -> IntArray:
+    """[C, n] pods of each class that go into each row of free [n, R]."""
+    fits = np.full((len(wanted.kind), len(free)), ABUNDANT, np.int64)
+    for c, r in np.argwhere(wanted.demand > 0).tolist():
+        np.minimum(fits[c], np.maximum(free[:, r], 0) // wanted.demand[c, r], out=fits[c])
+    return np.minimum(fits, wanted.count[:, np.newaxis])
+
+
+def _one_domain(wanted: Problem, sites: IntArray) -> bool:
+    """Whether a required level leaves no choice on these nodes."""
+    level = int(wanted.required[0])
+    return level < 0 or len(np.unique(wanted.levels[level][sites])) <= 1
+
+
+class Ground:
+    """Units that have left, and what is free without them."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.problem = problem = terms.problem
+        self.gone = np.zeros(problem.units, np.bool_)
+        self._free = problem.free[terms.sites].copy()
+        self.fit = terms.now.copy()
+        self._taken = np.zeros(len(problem.limit), np.int64)
+        order = np.argsort(terms.unit, kind="stable")
+        self._edges = np.searchsorted(terms.unit[order], np.arange(problem.units + 1))
+        self._sites = terms.site[order]
+        self._freed = terms.freed[order]
+        self._limits = group_by(problem.limit_unit, problem.units)
+        with_it = group_by(problem.bond_unit, problem.units)
+        self._needs = [[int(problem.bond_with[b]) for b in bonds] for bonds in with_it]
+        upon = group_by(problem.bond_with, problem.units)
+        self._upon = [[int(problem.bond_unit[b]) for b in bonds] for bonds in upon]
+
+    @property
+    def cost(self) -> int:
+        """What those that have left cost together."""
+        return int(self.problem.cost[self.gone].sum())
+
+    def along(self, units: Iterable[int]) -> list[int]:
+        """Units, and those that must leave with them, without those that have left: in no order of their own."""
+        found: dict[int, None] = {}
+        stack = list(units)
+        while stack:
+            unit = stack.pop()
+            if unit not in found and not self.gone[unit]:
+                found[unit] = None
+                stack += self._needs[unit]
+        return list(found)
+
+    def leave(self, units: Iterable[int]) -> bool:
+        """Let units leave, and whoever must leave with them; False, and nothing changes, where a limit forbids it."""
+        leaving = self.along(units)
+        for number, unit in enumerate(leaving):
+            self._move(unit, 1)
+            if any(self._taken[r] > self.problem.limit[r] for r in self._rows(unit)):
+                for one in leaving[: number + 1]:
+                    self._move(one, -1)
+                return False
+        return True
+
+    def restore(self, unit: int) -> None:
+        """Bring a unit back; nobody who left because of it may be gone."""
+        self._move(unit, -1)
+
+    def needed(self, unit: int) -> bool:
+        """Whether somebody who has left may leave only with this unit."""
+        return any(self.gone[other] for other in self._upon[unit])
+
+    def _rows(self, unit: int) -> list[int]:
+        return [int(self.problem.limit_row[k]) for k in self._limits[unit]]
+
+    def _move(self, unit: int, sign: int) -> None:
+        self.gone[unit] = sign > 0
+        for k in self._limits[unit]:
+            self._taken[self.problem.limit_row[k]] += sign * self.problem.limit_amount[k]
+        first, last = self._edges[unit], self._edges[unit + 1]
+        at = self._sites[first:last]
+        self._free[at] += sign * self._freed[first:last]
+        wanted = self.problem.wanted
+        mask = wanted.mask[wanted.kind][:, self.terms.sites[at]]
+        self.fit[:, at] = _fits(wanted, self._free[at]) * mask
+
+    @property
+    def wanting(self) -> bool:
+        """Whether these units, or more than them, were found wanting."""
+        return any(not np.delete(self.gone, cut).any() for cut in self.problem.cuts)
+
+    def enough(self) -> bool:
+        """Whether the gang fits now."""
+        if not self.terms.suffices(self.fit) or (self.terms.rigid and not self._in_quota()) or self.wanting:
+            return False
+        return self.terms.plain or placed(self.problem, self.gone) is not None
+
+    def _in_quota(self) -> bool:
+        """Whether the quotas allow the whole gang."""
+        wanted = self.problem.wanted
+        if not len(wanted.quota_gangs):
+            return True
+        left, gangs = quotas_without(self.problem, self.gone)
+        asked = self.terms.count @ wanted.demand
+        mine = wanted.quota_member[:, 0]
+        over = ((asked > left) & (asked > 0)).any(axis=1) | (int(wanted.fresh[0]) > gangs)
+        return not bool((over & mine).any())
+
+
+def placed(problem: VictimProblem, gone: BoolArray) -> Packing | None:
+    """Place the gang's minimum once some units [U] have left; None where the greedy's hand finds no way."""
+    free = problem.free.copy()
+    leaving = gone[problem.unit]
+    np.add.at(free, problem.node[leaving], problem.freed[leaving])
+    wanted = replace(problem.wanted, free=np.maximum(free, 0))
+    if len(wanted.quota_gangs):
+        left, gangs = quotas_without(problem, gone)
+        wanted = replace(wanted, quota_free=left, quota_gangs=gangs)
+    packing = Packing(wanted)
+    return packing if packing.try_gang(0) is not None else None
+
+
+def quotas_without(problem: VictimProblem, gone: BoolArray) -> tuple[IntArray, IntArray]:
+    """[Q, R] and [Q]: what the quotas leave once some units [U] have left."""
+    back = problem.quota_unit[:, gone].astype(np.int64)
+    left = problem.quota_left + back @ problem.total()[gone]
+    gangs = problem.gangs_left + back @ problem.ends[gone].astype(np.int64)
+    return np.clip(left, 0, UNLIMITED), np.clip(gangs, 0, UNLIMITED)

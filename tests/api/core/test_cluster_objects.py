@@ -1,0 +1,42 @@
+"""Which pods a disruption budget pays for, and what an eviction leaves of it."""
+
+import msgspec
+import pytest
+
+from batchsched.api.core.cluster_objects import PodDisruptionBudget
+from batchsched.api.core.pod import Pod
+
+
+def budget(allowed=1, disrupted=None, **spec):
+    return msgspec.convert(
+        {
+            "metadata": {"name": "b", "namespace": "team"},
+            "spec": spec or {"selector": {"matchLabels": {"app": "db"}}},
+            "status": {"disruptionsAllowed": allowed, "disruptedPods": disrupted},
+        },
+        PodDisruptionBudget,
+    )
+
+
+def pod(name="p", namespace="team", **labels):
+    return msgspec.convert({"metadata": {"name": name, "namespace": namespace, "labels": labels}}, Pod)
+
+
+def test_a_budget_pays_for_the_pods_of_its_namespace_that_it_selects():
+    assert budget().protects(pod(app="db"))
+    assert not budget().protects(pod(app="web"))
+    assert not budget().protects(pod(namespace="other", app="db"))
+
+
+@pytest.mark.parametrize("spec", [{"selector": {}}, {"selector": None}], ids=["empty", "none"])
+def test_a_selector_that_says_nothing_matches_nothing(spec):
+    assert not budget(**spec).protects(pod(app="db"))
+
+
+def test_an_eviction_is_paid_for_once():
+    one = pod(app="db")
+    after = budget(allowed=1).without(one)
+    assert after.status.disruptions_allowed == 0
+    assert after.without(one) is after
+    assert after.without(pod("q", app="db")).status.disruptions_allowed == -1
+    assert budget().without(pod(app="web")) == budget()

@@ -1,0 +1,133 @@
+"""What pods count for, against the rules of k8s.io/component-helpers/resource."""
+
+from batchsched.api.core.pod import (
+    Container,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from batchsched.api.core.requests import NONZERO_CPU, NONZERO_MEMORY, nonzero_requests, requests
+
+GI = 2**30
+
+
+def container(name="c", restart=None, **amounts):
+    asked = {key.replace("gpu", "nvidia.com/gpu"): value for key, value in amounts.items()}
+    return Container(name=name, resources=ResourceRequirements(requests=asked), restart_policy=restart)
+
+
+def pod(*containers, init=(), **spec):
+    return Pod(spec=PodSpec(containers=containers, init_containers=tuple(init) or None, **spec))
+
+
+def test_containers_add_up():
+    assert requests(pod(container(cpu="1", memory="1Gi"), container(cpu="500m", gpu="2"))) == {
+        "cpu": 1500,
+        "memory": GI,
+        "nvidia.com/gpu": 2,
+    }
+
+
+def test_init_containers_count_by_the_largest_alone():
+    spec = pod(container(cpu="2"), init=[container(cpu="3"), container(cpu="1", memory="1Gi")])
+    assert requests(spec) == {"cpu": 3000, "memory": GI}
+
+
+def test_sidecars_run_beside_the_containers_and_beside_later_init_containers():
+    sidecar = container(restart="Always", cpu="1")
+    assert requests(pod(container(cpu="2"), init=[sidecar])) == {"cpu": 3000}
+    assert requests(pod(container(cpu="2"), init=[sidecar, container(cpu="4")])) == {"cpu": 5000}
+    assert requests(pod(container(cpu="2"), init=[container(cpu="4"), sidecar])) == {"cpu": 4000}
+
+
+def test_overhead_comes_on_top():
+    assert requests(pod(container(cpu="1"), overhead={"cpu": "250m", "memory": "1Gi"})) == {
+        "cpu": 1250,
+        "memory": GI,
+    }
+
+
+def test_pod_level_amounts_replace_those_of_the_containers():
+    level = ResourceRequirements(requests={"cpu": "4", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "9"})
+    spec = pod(container(cpu="1", memory="1Gi", gpu="1"), resources=level, overhead={"cpu": "1"})
+    assert requests(spec) == {"cpu": 5000, "memory": GI, "hugepages-2Mi": 4 * 2**20, "nvidia.com/gpu": 1}
+
+
+def test_nothing_requested_counts_for_nothing_and_scores_with_defaults():
+    assert requests(pod(Container(name="c"))) == {}
+    assert nonzero_requests(pod(Container(name="c"), Container(name="d"))) == (
+        2 * NONZERO_CPU,
+        2 * NONZERO_MEMORY,
+    )
+
+
+def test_zero_requests_are_left_out():
+    assert requests(pod(container(cpu="0", gpu="0"))) == {}
+
+
+def test_resize_counts_the_larger_of_asked_and_given():
+    status = PodStatus(
+        container_statuses=(
+            ContainerStatus(
+                name="c",
+                resources=ResourceRequirements(requests={"cpu": "3"}),
+                allocated_resources={"cpu": "2"},
+            ),
+        )
+    )
+    running = Pod(spec=PodSpec(node_name="n", containers=(container(cpu="1"),)), status=status)
+    assert requests(running) == {"cpu": 3000}
+    waiting = Pod(spec=PodSpec(containers=(container(cpu="1"),)), status=status)
+    assert requests(waiting) == {"cpu": 1000}
+
+
+def test_infeasible_resize_counts_what_was_given():
+    status = PodStatus(
+        conditions=(PodCondition(type="PodResizePending", status="True", reason="Infeasible"),),
+        container_statuses=(
+            ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": "1"})),
+        ),
+    )
+    running = Pod(spec=PodSpec(node_name="n", containers=(container(cpu="8"),)), status=status)
+    assert requests(running) == {"cpu": 1000}
+
+
+def test_given_zero_is_a_request_and_scores_without_the_default():
+    # component-helpers/resource, `applyNonMissing`: a name that is there, with whatever amount, gets no default.
+    given = ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": "0", "memory": "1Gi"}))
+    running = Pod(
+        spec=PodSpec(node_name="n", containers=(Container(name="c"),)),
+        status=PodStatus(container_statuses=(given,)),
+    )
+    assert nonzero_requests(running) == (0, GI)
+
+
+def test_pod_level_request_leaves_no_default_where_a_container_asks_for_nothing_in_words():
+    level = ResourceRequirements(requests={"memory": "1Gi"})
+    assert nonzero_requests(pod(container(cpu="0"), Container(name="d"), resources=level)) == (0, GI)
+
+
+def test_init_containers_that_end_do_not_count_what_they_were_given():
+    given = ContainerStatus(name="i", resources=ResourceRequirements(requests={"cpu": "9"}))
+    running = Pod(
+        spec=PodSpec(node_name="n", init_containers=(container("i", cpu="1"),)),
+        status=PodStatus(init_container_statuses=(given,)),
+    )
+    assert requests(running) == {"cpu": 1000}
+
+
+def test_pod_level_amounts_given_count_for_what_the_pod_states_alone():
+    level = ResourceRequirements(requests={"cpu": "1"})
+    given = PodStatus(resources=ResourceRequirements(requests={"cpu": "3", "memory": "1Gi"}))
+    running = pod(container(cpu="500m", memory="64Mi"), resources=level, node_name="n")
+    grown = Pod(spec=running.spec, status=given)
+    assert requests(grown) == {"cpu": 3000, "memory": 64 * 2**20}
+
+
+def test_allocated_pod_level_amounts_count_only_beside_given_ones():
+    level = ResourceRequirements(requests={"cpu": "1"})
+    spec = pod(container(cpu="500m"), resources=level, node_name="n").spec
+    assert requests(Pod(spec=spec, status=PodStatus(allocated_resources={"cpu": "4"}))) == {"cpu": 1000}

@@ -1,0 +1,70 @@
+from pydantic import ValidationError
+
+from batchsched.api.crd.queue import Queue
+from batchsched.api.crd.topology import Topology
+from batchsched.api.crd.validation import complaints, nearest, path
+
+
+def found(model, content):
+    try:
+        model.model_validate(content)
+    except ValidationError as error:
+        return [(one.field, one.message) for one in complaints(error, model)]
+    return []
+
+
+def test_every_mistake_of_an_object_is_its_own_complaint():
+    assert found(
+        Queue, {"metadata": {"name": "q"}, "spec": {"weight": -1, "limits": {}, "maxRunningPodGroups": 1.5}}
+    ) == [
+        ("spec.weight", "expected 0 or more, found -1"),
+        ("spec.maxRunningPodGroups", "expected a whole number, found 1.5"),
+        ("spec.limits", "unknown field; did you mean limit?"),
+    ]
+
+
+def test_field_like_no_other_is_answered_with_the_known_ones():
+    ((field, message),) = found(
+        Topology, {"metadata": {"name": "t"}, "spec": {"levels": [{"name": "a", "nodeLabel": "b", "zzz": 1}]}}
+    )
+    assert field == "spec.levels[0].zzz"
+    assert message == "unknown field; known are name, nodeLabel"
+
+
+def test_list_of_bad_items_is_not_called_empty_as_well():
+    assert [
+        field
+        for field, _ in found(Topology, {"metadata": {"name": "t"}, "spec": {"levels": [{"name": "a"}]}})
+    ] == ["spec.levels[0].nodeLabel"]
+
+
+def test_empty_list_is_named():
+    assert found(Topology, {"metadata": {"name": "t"}, "spec": {"levels": []}}) == [
+        ("spec.levels", "must not be empty; found a list")
+    ]
+
+
+def test_missing_name_is_named():
+    assert found(Queue, {"metadata": {}}) == [("metadata.name", "is required; add it")]
+
+
+def test_long_values_are_cut():
+    ((_, message),) = found(Queue, {"metadata": {"name": "q"}, "spec": {"weight": "x" * 500}})
+    assert len(message) < 100
+
+
+def test_paths_read_as_in_a_manifest():
+    assert path(("spec", "levels", 1, "name")) == "spec.levels[1].name"
+    assert path(()) == ""
+
+
+def test_nearest_name_is_suggested_where_one_is_near():
+    assert nearest("batchshed", ["batchsched", "other"]) == "did you mean batchsched?"
+    assert nearest("zzz", ["b", "a"]) == "known are a, b"
+    assert nearest("zzz", []) == "nothing is expected here"
+
+
+def test_of_very_many_known_names_the_first_are_listed_and_the_others_counted():
+    jobs = [f"job-{number:04}" for number in range(1_500)]
+    listed = ", ".join(jobs[:30])
+    assert nearest("zzz", jobs) == f"known are {listed} and 1,470 more"

@@ -1,0 +1,31 @@
+"""The life of a gang: the table, and what it refuses."""
+
+import pytest
+
+from batchsched.api.gang_phase import MOVES, Move, State, after, diagram
+from batchsched.errors import IllegalMove
+
+
+@pytest.mark.parametrize("state, move", [(state, move) for state in State for move in Move])
+def test_a_move_is_in_the_table_or_raises(state, move):
+    if (state, move) in MOVES:
+        assert after(state, move) is MOVES[state, move]
+    else:
+        with pytest.raises(IllegalMove, match=f"a gang that is {state} cannot {move}"):
+            after(state, move)
+
+
+def test_every_state_can_be_reached_and_every_unfinished_one_left():
+    reached = {State.PENDING} | set(MOVES.values())
+    assert reached == set(State)
+    assert {start for start, _ in MOVES} == set(State) - {State.SUCCEEDED, State.FAILED}
+
+
+def test_whoever_holds_places_can_be_rolled_back():
+    for state in (State.RESERVED, State.HELD, State.SCHEDULED):
+        assert after(state, Move.ROLL_BACK) is State.PENDING
+
+
+def test_diagram_shows_every_move_of_the_table():
+    drawn = diagram()
+    assert all(f"{start} --> {end}: {move}" in drawn for (start, move), end in MOVES.items())

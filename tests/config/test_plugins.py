@@ -1,0 +1,43 @@
+"""Plugins of a profile, point by point."""
+
+import pytest
+
+from batchsched.config.load import load
+from batchsched.config.plugins import PluginConfig, Plugins
+from batchsched.errors import InvalidInput
+
+
+def test_our_own_profile_takes_the_shape_of_kube_schedulers():
+    text = "profiles: [{plugins: {filter: {disabled: [{name: '*'}]}, multiPoint: {enabled: [{name: a, weight: 2}]}}}]"
+    (profile,) = load(text).profiles
+    assert profile.plugins.filter.disabled[0].name == "*"
+    assert profile.plugins.multi_point.enabled[0].weight == 2
+
+
+def test_a_plugin_enabled_twice_at_a_point_is_refused_by_its_path():
+    with pytest.raises(InvalidInput) as caught:
+        load("profiles: [{plugins: {preScore: {enabled: [{name: a}, {name: a}]}}}]")
+    assert caught.value.field == "profiles[0].plugins.preScore.enabled"
+
+
+def test_every_named_plugin_is_found_with_its_place():
+    stated = Plugins.model_validate(
+        {
+            "disabled": ["a", "*"],
+            "enabled": [{"name": "b"}],
+            "score": {"enabled": [{"name": "c"}], "disabled": [{"name": "*"}, {"name": "d"}]},
+        }
+    )
+    assert stated.names() == (
+        ("disabled[0]", "a"),
+        ("enabled[0].name", "b"),
+        ("score.enabled[0].name", "c"),
+        ("score.disabled[1].name", "d"),
+    )
+
+
+def test_kind_of_arguments_is_left_to_a_plugin_that_has_such_an_argument():
+    own = PluginConfig(name="Mine", args={"kind": "fast", "size": 1})
+    assert own.stated == {"kind": "fast", "size": 1}
+    kube = PluginConfig(name="Mine", args={"kind": "MineArgs", "size": 1})
+    assert kube.stated == {"size": 1}

@@ -1,0 +1,277 @@
+"""The status controller: what changed is written, what did not change is not, and gangs go before pods."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.decision import Decision, Refusal
+from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
+from batchsched.controllers.status.controller import MOST, OVERVIEW, StatusController
+from batchsched.controllers.status.event_recorder import Recorder
+from batchsched.controllers.status.observed import Observed
+from batchsched.controllers.status.refusal_history import Verdicts
+from batchsched.controllers.status.write_throttle import Courtesy
+from batchsched.errors import ApiError, NotLeading, Unreachable
+from tests.controllers.status.office import Desk, known, observed
+from tests.kube.virtual import Skewed, run
+from tests.session.scenario import gang, group, queue
+from tests.state.objects import ended, node, pod
+
+GROUP = "/namespaces/team/podgroups/bert/status"
+
+
+class Office:
+    """A controller over a cache.
+
+    Args:
+      cache: what is known of the cluster.
+    """
+
+    def __init__(self, cache: Observed) -> None:
+        self.cache = cache
+        self.desk = Desk()
+        self.clock = Skewed()
+        self.verdicts = Verdicts()
+        self.controller = self.made()
+
+    def made(self) -> StatusController:
+        server: Any = self.desk
+        courtesy = Courtesy(self.clock, lambda: False)
+        self.recorder = Recorder(server, self.clock, courtesy, "batchsched")
+        return StatusController(self.cache, self.verdicts, server, self.recorder, courtesy, self.clock)
+
+    def refuse(self, *gangs: str, message: str = "2 cpu short") -> None:
+        refusals = tuple(
+            Refusal(pod_group=one, reason="InsufficientResources", message=message) for one in gangs
+        )
+        self.controller.wish(
+            self.verdicts.heard(Decision(refusals=refusals), "batchsched", gangs, (), 3, self.clock.now())
+        )
+
+    def bind(self, *names: str) -> None:
+        for name in names:
+            one = self.cache.get("pods", f"team/{name}")
+            self.cache.put(pod(name, 99, one.metadata.uid, group="bert", on="n0"))
+
+    @property
+    def status(self) -> Any:
+        """What was written of the gang last."""
+        return self.desk.of(GROUP)[-1]["status"]
+
+
+def played(story: Callable[[Office], Awaitable[None]], *parts: Any) -> Office:
+    offices = []
+
+    async def play() -> None:
+        office = Office(observed([node("n0")], *parts))
+        offices.append(office)
+        await story(office)
+
+    run(play())
+    return offices[0]
+
+
+def bert(count: int = 2, minimum: int | None = None) -> tuple[Any, ...]:
+    made = gang("bert", count, minimum, requests={"cpu": 1})
+    return made.pods, made.pod_groups
+
+
+def test_gang_is_told_from_pending_to_succeeded():
+    async def story(office: Office) -> None:
+        await office.controller.turn()
+        assert (office.status["phase"], office.status["placed"]) == ("Pending", 0)
+        assert office.cache.assume("team/bert-0", "n0", 0.0)
+        assert office.cache.assume("team/bert-1", "n0", 0.0)
+        await office.controller.turn()
+        assert (office.status["phase"], office.status["placed"]) == ("Scheduled", 2)
+        office.bind("bert-0", "bert-1")
+        office.controller.wish(["team/bert"])
+        await office.controller.turn()
+        assert office.status["phase"] == "Running"
+        for name in ("bert-0", "bert-1"):
+            office.cache.put(ended(pod(name, 100, f"uid-{name}", group="bert", on="n0")))
+        await office.controller.turn()
+        assert (office.status["phase"], office.status["succeeded"]) == ("Succeeded", 2)
+
+    played(story, *bert())
+
+
+def test_binding_that_is_confirmed_is_a_change_of_its_own():
+    async def story(office: Office) -> None:
+        for name in ("bert-0", "bert-1"):
+            assert office.cache.assume(f"team/{name}", "n0", 0.0)
+        await office.controller.turn()
+        office.bind("bert-0", "bert-1")
+        await office.controller.turn()
+        assert office.status["phase"] == "Running"
+
+    played(story, *bert())
+
+
+def test_what_has_not_changed_is_not_written_again():
+    async def story(office: Office) -> None:
+        for _ in range(5):
+            office.controller.wish(["team/bert"])
+            await office.controller.turn()
+        assert len(office.desk.of(GROUP)) == 1
+
+    played(story, *bert())
+
+
+def test_who_leads_next_writes_only_what_is_not_there():
+    async def story(office: Office) -> None:
+        await office.controller.turn()
+        made = known(group("bert", 2)).model_dump(by_alias=True)
+        written = {name: value for name, value in office.status.items() if value is not None}
+        office.cache.put(PodGroup.model_validate(made | {"status": written}))
+        await office.made().turn()
+        assert len(office.desk.of(GROUP)) == 1
+
+    played(story, *bert())
+
+
+def test_pod_group_of_the_same_name_is_another_one():
+    async def story(office: Office) -> None:
+        await office.controller.turn()
+        made = group("bert", 2).model_dump(by_alias=True)
+        made["metadata"]["uid"] = "another"
+        office.cache.put(PodGroup.model_validate(made))
+        await office.controller.turn()
+        assert len(office.desk.of(GROUP)) == 2
+
+    played(story, *bert())
+
+
+def test_pod_group_that_is_not_in_the_api_yet_is_not_written():
+    async def story(office: Office) -> None:
+        office.cache.put(group("bert", 2))
+        await office.controller.turn()
+        assert not office.desk.of(GROUP)
+
+    played(story, bert()[0])
+
+
+def test_refused_pods_say_why_once():
+    async def story(office: Office) -> None:
+        for _ in range(4):
+            office.refuse("team/bert")
+            await office.controller.turn()
+        for at in range(2):
+            (written,) = office.desk.of(f"/pods/bert-{at}/status")
+            (condition,) = written["status"]["conditions"]
+            assert condition["message"] == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
+
+    played(story, *bert())
+
+
+def test_refused_pod_alone_says_why_too_and_not_when_it_was_bound_meanwhile():
+    async def story(office: Office) -> None:
+        office.refuse("team/solo", "team/late")
+        office.cache.put(pod("late", 99, "uid-late", on="n0"))
+        await office.controller.turn()
+        assert len(office.desk.of("/pods/solo/status")) == 1
+        assert not office.desk.of("/pods/late/status")
+
+    played(story, [pod("solo"), pod("late")])
+
+
+def test_pod_that_joins_a_refused_gang_says_why():
+    async def story(office: Office) -> None:
+        office.refuse("team/bert")
+        await office.controller.turn()
+        office.cache.put(pod("bert-9", uid="u9", group="bert"))
+        office.refuse("team/bert")
+        await office.controller.turn()
+        assert len(office.desk.of("/pods/bert-9/status")) == 1
+
+    played(story, *bert())
+
+
+def test_ten_thousand_pods_are_written_by_and_by_and_gangs_before_them():
+    count = 10_000
+
+    async def story(office: Office) -> None:
+        office.refuse("team/bert")
+        await office.controller.turn()
+        assert len(office.desk.of(GROUP)) == 1
+        assert len(office.desk.sent) <= MOST
+        office.refuse("team/bert", message="1 cpu short")  # not worth ten thousand writes
+        for _ in range(count // MOST + 2):
+            await office.controller.turn()
+        assert len(office.desk.of("/pods/")) == count
+
+    played(story, *bert(count))
+
+
+def test_positions_and_queues_are_looked_at_now_and_then():
+    async def story(office: Office) -> None:
+        await office.controller.turn()
+        assert office.status["queuePosition"] == 1
+        office.cache.put(known(group("ernie", 1, age=100)))
+        office.cache.put(known(pod("ernie-0", group="ernie")))
+        await office.controller.turn()
+        assert office.status["queuePosition"] == 1
+        await office.clock.sleep(OVERVIEW)
+        await office.controller.turn()
+        assert office.status["queuePosition"] == 2
+        assert office.desk.of("/queues/default/status")[-1]["status"]["pending"] == 2
+
+    played(story, *bert(), [queue("default")])
+
+
+def test_server_that_is_away_is_asked_again_and_one_that_refuses_is_not():
+    async def story(office: Office) -> None:
+        office.desk.fail(Unreachable("no answer"))
+        await office.controller.turn()
+        await office.controller.turn()
+        assert len(office.desk.of(GROUP)) == 1
+        office.desk.fail(ApiError(404, "NotFound", "gone"))
+        office.cache.put(known(pod("bert-9", group="bert")))
+        await office.controller.drain()
+        assert len(office.desk.of(GROUP)) == 1
+
+    played(story, *bert(count=2, minimum=3))
+
+
+def test_nothing_is_tried_again_when_somebody_else_may_lead():
+    async def story(office: Office) -> None:
+        office.desk.fail(NotLeading("the lease may be lost"))
+        await office.controller.drain()
+        assert not office.desk.sent
+
+    played(story, *bert())
+
+
+def test_gang_is_told_to_be_scheduled_once():
+    async def story(office: Office) -> None:
+        office.bind("bert-0", "bert-1")
+        await office.controller.turn()
+        office.cache.put(pod("bert-1", 200, "uid-bert-1", group="bert", on="n0", labels={"a": "b"}))
+        office.controller.wish(["team/bert"])
+        await office.controller.turn()
+        assert office.recorder.waiting == 1
+
+    played(story, *bert())
+
+
+def test_pod_group_of_kubernetes_itself_says_that_it_was_scheduled_and_one_of_others_does_not():
+    pods, (made,) = bert()
+    for version, path in (
+        ("scheduling.k8s.io/v1beta1", "/apis/scheduling.k8s.io/v1beta1" + GROUP),
+        ("scheduling.volcano.sh/v1beta1", ""),
+    ):
+        marks = {SOURCE: version, SOURCE_UID: "of-another"}
+        meta = made.metadata.model_copy(update={"annotations": marks, "uid": ""})
+
+        async def story(office: Office, meta=meta) -> None:
+            office.cache.put(made.model_copy(update={"metadata": meta}))
+            office.bind("bert-0", "bert-1")
+            for _ in range(3):
+                await office.controller.turn()
+
+        written = [(where, body) for _, where, body in played(story, pods).desk.sent if "podgroups" in where]
+        assert [where for where, _ in written] == ([path] if path else [])
+        for _, body in written:
+            assert body["metadata"] == {"uid": "of-another"}
+            (condition,) = body["status"]["conditions"]
+            assert (condition["type"], condition["status"]) == ("PodGroupInitiallyScheduled", "True")

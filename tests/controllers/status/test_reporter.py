@@ -1,0 +1,165 @@
+"""The teller over a loop that decides: Events of binds, refusals and evictions."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from batchsched.api.core.pod import SchedulingGate
+from batchsched.api.snapshot import Snapshot
+from batchsched.controllers.status.observed import Observed
+from batchsched.controllers.status.page import EVENTS
+from batchsched.controllers.status.refusal_history import ARRIVING
+from batchsched.controllers.status.reporter import REST, Teller
+from batchsched.errors import BindFailed
+from batchsched.state.cluster_state import Cache
+from tests.controllers.status.office import Desk, known
+from tests.service.town import Town
+from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod
+
+
+class Reported(Town):
+    """A town whose loop is told of; nothing is written before it ends."""
+
+    desk: Desk
+
+    @override
+    def lead(self, settings: Any) -> None:
+        self.desk = Desk()
+        server: Any = self.desk
+        cache: Any = self.cache
+        self.teller = Teller(cache, (server, server), self.clock, settings, lambda: False)
+        super().lead(settings)
+        heard = self.loop._heard
+        self.loop._heard = (*heard, self.teller.heard)
+
+    @override
+    def _hear(self, one: Any, there: str, problem: str) -> None:
+        super()._hear(one, there, problem)
+        self.teller.told(one, there, problem)
+
+    async def events(self) -> list[Any]:
+        """End, and return the Events that were written."""
+        self.teller.begin()
+        await asyncio.sleep(0)
+        await self.teller.settle()
+        ending = asyncio.create_task(self.teller.end())
+        for _ in range(200):
+            await asyncio.sleep(0)
+            self.clock.turn(0.02)
+        await ending
+        found = self.desk.of("/events")
+        for one in found:
+            known = EVENTS[one["reason"]]
+            assert (one["regarding"]["kind"], one["type"], one["action"]) == (
+                known.about,
+                known.type,
+                known.action,
+            )
+        return found
+
+
+@pytest.fixture(autouse=True)
+def watching(monkeypatch):
+    """Towns remember what reports read."""
+
+    def made(ttl_seconds: float = 0.0, journal_length: int = 0) -> Cache:
+        return Observed(["batchsched"], ttl_seconds)
+
+    monkeypatch.setattr("tests.service.town.Cache", made)
+
+
+def told(events: list[Any], about: str) -> dict[str, str]:
+    """The notes on an object by reason."""
+    return {one["reason"]: one["note"] for one in events if one["regarding"]["name"] == about}
+
+
+async def test_every_bind_has_its_event():
+    town = Reported(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    await town.turn()
+    found = await town.events()
+    for name in ("bert-0", "bert-1"):
+        assert told(found, name) == {"Scheduled": f"Successfully assigned team/{name} to n0"}
+    assert "GangScheduled" not in told(found, "bert")  # it has no uid: it is not in the API
+
+
+async def test_refusal_is_told_to_the_pods_and_to_their_pod_group():
+    town = Reported(cluster(nodes(1, gpu=1), gang("bert", 2)))
+    await town.turn()
+    await town.turn(1)
+    found = await town.events()
+    for name in ("bert-0", "bert-1"):
+        assert told(found, name)["FailedScheduling"].startswith(
+            "0/1 nodes are available: PodGroup team/bert: "
+        )
+    assert told(found, "bert")["GangRefused"].startswith("InsufficientResources: ")
+
+
+async def test_what_was_held_back_is_told_later_though_no_session_is_decided():
+    town = Reported(cluster(nodes(1, gpu=1), gang("bert", 1, 2)))
+    await town.turn()
+    await town.teller.status.turn()
+    town.teller.ripen()
+    assert not town.teller.recorder.waiting
+    town.clock.turn(ARRIVING)
+    town.teller.ripen()
+    found = await town.events()
+    assert told(found, "bert")["GangRefused"].startswith("NotEnoughPods: 1 of the 2 pods")
+    assert "NotEnoughPods" not in told(found, "bert-0")["FailedScheduling"]
+
+
+async def test_pods_beyond_the_minimum_are_told_that_there_is_no_room():
+    town = Reported(cluster(nodes(1, gpu=2), gang("bert", 3, 2)))
+    await town.turn()
+    found = await town.events()
+    assert sorted(one["reason"] for one in found) == ["FailedScheduling", "Scheduled", "Scheduled"]
+    (waits,) = (one for one in found if one["reason"] == "FailedScheduling")
+    assert "no room for more" in waits["note"]
+
+
+async def test_binding_that_fails_is_told_in_the_words_of_kube_scheduler():
+    town = Reported(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    town.fail("solo-0", BindFailed("the server says no"))
+    await town.turn()
+    note = told(await town.events(), "solo-0")["FailedScheduling"]
+    assert note.startswith("binding rejected: ")
+    assert "the server says no" in note
+
+
+async def test_pod_with_gates_is_not_told_that_it_failed():
+    gated = pod("bert-1", group="bert", gpu=1, spec={"scheduling_gates": (SchedulingGate(name="quota"),)})
+    waits = pod("bert-0", group="bert", gpu=1)
+    town = Reported(cluster(nodes(1, gpu=2), Snapshot(pods=(waits, gated), pod_groups=(group("bert", 2),))))
+    await town.turn()
+    assert {one["regarding"]["name"] for one in await town.events()} <= {"bert-0", "bert"}
+
+
+async def test_eviction_is_told_to_the_victim():
+    town = Reported(cluster((node("n0"),), pods=(known(pod("old", on="n0")),)))
+    town.teller.evicted(town.cache.get("pods", "team/old"), "Preempted", "Preempted by team/new on node n0")
+    assert told(await town.events(), "old") == {"Preempted": "Preempted by team/new on node n0"}
+
+
+async def test_whatever_breaks_the_reports_they_begin_again_after_a_while(caplog, monkeypatch):
+    town = Reported(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    turns: list[int] = []
+
+    async def breaks_once() -> None:
+        turns.append(1)
+        if len(turns) == 1:
+            raise ValueError("a defect")
+
+    monkeypatch.setattr(town.teller.status, "turn", breaks_once)
+    town.teller.begin()
+    for _ in range(int(3 * REST)):
+        for _ in range(5):
+            await asyncio.sleep(0)
+        town.clock.turn(0.5)
+    assert len(turns) > 1
+    assert caplog.text.count("status and Events are not written for") == 1
+    ending = asyncio.create_task(town.teller.end())
+    for _ in range(20):
+        await asyncio.sleep(0)
+        town.clock.turn(0.02)
+    await ending

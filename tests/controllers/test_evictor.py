@@ -1,0 +1,70 @@
+"""Preemption, carried out: room is kept first, victims are evicted then, and whoever needs the room gets it."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from batchsched.config.schema import Profile
+from tests.service.town import Town
+from tests.session.clusters import on
+from tests.session.scenario import alone, cluster, nodes, pod, profile
+
+PODWISE = profile(solver={"enabled": False})
+BOTH = pytest.mark.parametrize("settings", [PODWISE, profile()], ids=["podwise", "solver"])
+
+
+def contended(settings: Profile = PODWISE) -> Town:
+    low = on(pod("low", priority=0, gpu=1), "n0")
+    return Town(cluster(nodes(1, gpu=1), replace(alone(0), pods=(low,))), settings)
+
+
+@BOTH
+async def test_victim_leaves_and_its_room_is_kept_for_whom_it_left(settings):
+    town = contended(settings)
+    town.make([pod("high", priority=10, gpu=1)])
+    await town.turn()
+    assert town.server.evicted == ["team/low"]
+    assert town.server.pods["team/high"].status.nominated_node_name == "n0"
+    town.make([pod("quick", priority=5, gpu=1)])
+    town.delete("low")
+    await town.turns(3)
+    assert set(town.bound) == {"high"}
+
+
+@BOTH
+async def test_victim_is_evicted_once(settings):
+    town = contended(settings)
+    town.make([pod("high", priority=10, gpu=1)])
+    await town.turns(5)
+    assert town.server.evicted == ["team/low"]
+
+
+@BOTH
+async def test_victim_that_no_budget_lets_go_is_asked_again_later(settings):
+    town = contended(settings)
+    town.server.budgets.add("team/low")
+    town.make([pod("high", priority=10, gpu=1)])
+    await town.turns(5)
+    assert town.server.evicted == []
+    town.server.budgets.clear()
+    await town.turns(10)
+    assert town.server.evicted == ["team/low"]
+
+
+async def test_nomination_is_taken_back_when_the_pod_may_go_elsewhere():
+    town = contended()
+    town.make([pod("high", priority=10, gpu=1)])
+    await town.turn()
+    high = town.server.pods["team/high"]
+    spec = msgspec.structs.replace(high.spec, node_selector={"disk": "none"})
+    town.make([msgspec.structs.replace(high, spec=spec)])
+    await town.turns(3)
+    assert town.server.pods["team/high"].status.nominated_node_name in ("", "n0")
+    assert "high" not in town.bound
+
+
+async def test_nobody_is_nominated_where_nobody_has_to_leave():
+    town = Town(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
+    await town.turns(3)
+    assert all(not one.status.nominated_node_name for one in town.server.pods.values())

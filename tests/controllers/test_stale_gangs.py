@@ -1,0 +1,132 @@
+"""Gangs that are half bound: completed while there is time, given up after it, and never when they were whole."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from batchsched.api.snapshot import Snapshot
+from tests.runner.test_profile_scheduler import FAULT
+from tests.service.town import Town
+from tests.session.clusters import on
+from tests.session.scenario import cluster, gang, nodes, pod
+from tests.state.objects import ended
+
+
+def half_bound(pods: int, minimum: int | None = None, **spec: Any) -> Snapshot:
+    """A gang of which one pod is bound, to n0."""
+    whole = gang("bert", pods, minimum, **spec)
+    return replace(whole, pods=(on(whole.pods[0], "n0"), *whole.pods[1:]))
+
+
+async def test_half_bound_gang_is_completed():
+    town = Town(cluster(nodes(3, gpu=1), half_bound(3)))
+    await town.turn()
+    assert set(town.bound) == {"bert-0", "bert-1", "bert-2"}
+    assert town.stranded.waiting == {"team/bert": pytest.approx(town.clock.now() + 600)}
+    await town.turn(1)
+    assert town.stranded.waiting == {}
+
+
+async def test_gang_that_cannot_be_completed_is_evicted_after_its_timeout_and_not_before():
+    town = Town(cluster(nodes(2, gpu=1), half_bound(3, scheduleTimeoutSeconds=30)))
+    await town.turns(29)
+    assert town.server.evicted == []
+    await town.turns(3)
+    assert town.server.evicted == ["team/bert-0"]
+    town.delete("bert-0")
+    town.make([pod("bert-0", group="bert", gpu=1)])
+    await town.turns(3)
+    assert town.bound == {}
+
+
+async def test_gang_that_is_rolled_back_is_not_completed_meanwhile():
+    town = Town(cluster(nodes(2, gpu=1), half_bound(3, scheduleTimeoutSeconds=5)))
+    town.server.budgets.add("team/bert-0")
+    await town.turns(8)
+    assert town.stranded.leaving == {"team/bert"}
+    for one in nodes(4, gpu=1):
+        town.cache.put(one)
+    await town.turns(3)
+    assert set(town.bound) == {"bert-0"}
+    town.server.budgets.clear()
+    await town.turns(10)
+    assert town.server.evicted == ["team/bert-0"]
+    town.delete("bert-0")
+    town.make([pod("bert-0", group="bert", gpu=1)])
+    await town.turns(12)
+    assert set(town.bound) == {"bert-0", "bert-1", "bert-2"}
+
+
+async def test_new_leader_gives_up_at_once_what_it_finds_half_bound_where_the_policy_says_so():
+    town = Town(cluster(nodes(3, gpu=1), half_bound(3, strandedPolicy="Rollback")))
+    await town.turn()
+    assert town.server.evicted == ["team/bert-0"]
+    assert town.bound == {}
+
+
+async def test_gang_whose_member_fails_to_bind_is_repaired_whatever_the_policy_says():
+    town = Town(cluster(nodes(3, gpu=1), gang("bert", 3, strandedPolicy="Rollback")))
+    town.fail("bert-1", FAULT)
+    await town.turn()
+    town.mend()
+    await town.turns(4)
+    assert len(town.bound) == 3
+    assert town.server.evicted == []
+
+
+async def test_gang_is_not_given_up_while_it_is_being_bound():
+    town = Town(cluster(nodes(3, gpu=1), gang("bert", 3, scheduleTimeoutSeconds=5)))
+    town.fail("bert-1", None)
+    await town.turns(20)
+    assert set(town.bound) == {"bert-0", "bert-2"}
+    assert town.server.evicted == []
+    town.mend()
+    await town.turn(1)
+    assert len(town.bound) == 3
+
+
+async def test_gang_that_was_whole_is_never_given_up():
+    town = Town(cluster(nodes(3, gpu=1), gang("bert", 3, scheduleTimeoutSeconds=5)))
+    await town.turns(3)
+    assert len(town.bound) == 3
+    town.delete("bert-0")
+    town.make([pod("bert-0", group="bert", gpu=8)])
+    await town.turns(30)
+    assert town.server.evicted == []
+    assert town.stranded.waiting == {"team/bert": float("inf")}
+
+
+async def test_gang_of_which_some_have_finished_is_not_taken_for_half_bound():
+    whole = cluster(nodes(3, gpu=1), gang("bert", 3, scheduleTimeoutSeconds=5))
+    done, *others = (on(one, f"n{at}") for at, one in enumerate(whole.pods))
+    town = Town(replace(whole, pods=(ended(done), *others)))
+    await town.turns(20)
+    assert town.server.evicted == []
+    assert town.stranded.leaving == set()
+
+
+async def test_gang_that_was_evicted_whole_begins_anew():
+    town = Town(cluster(nodes(3, gpu=1), gang("bert", 3, scheduleTimeoutSeconds=5)))
+    await town.turns(2)
+    for at in range(3):
+        town.delete(f"bert-{at}")
+    town.make(gang("bert", 3).pods)
+    await town.turns(3)
+    assert len(town.bound) == 3
+    assert town.stranded.waiting == {}
+
+
+async def test_gang_without_its_pod_group_is_nobodys_to_roll_back():
+    found = half_bound(3, scheduleTimeoutSeconds=5, strandedPolicy="Rollback")
+    town = Town(cluster(nodes(2, gpu=1), replace(found, pod_groups=())))
+    await town.turns(20)
+    assert town.server.evicted == []
+
+
+async def test_it_keeps_up_when_more_happened_than_the_cache_remembers():
+    town = Town(cluster(nodes(3, gpu=1), half_bound(3, scheduleTimeoutSeconds=5)), journal=2)
+    await town.turns(3)
+    assert len(town.bound) == 3
+    await town.turns(10)
+    assert town.server.evicted == []

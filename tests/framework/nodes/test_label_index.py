@@ -1,0 +1,62 @@
+"""The label index finds what asking every set would find."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.api.core.selector import LabelSelector
+from batchsched.framework.nodes.label_index import LabelIndex, Selection
+
+LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), max_size=3)
+EXPRESSIONS = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "key": st.sampled_from("abc"),
+            "operator": st.sampled_from(["In", "NotIn"]),
+            "values": st.lists(st.sampled_from("xyz"), max_size=3),
+        }
+    ),
+    st.fixed_dictionaries(
+        {"key": st.sampled_from("abc"), "operator": st.sampled_from(["Exists", "DoesNotExist"])}
+    ),
+)
+SELECTORS = st.fixed_dictionaries(
+    {}, optional={"matchLabels": LABELS, "matchExpressions": st.lists(EXPRESSIONS, max_size=2)}
+).map(lambda content: msgspec.convert(content, LabelSelector))
+SELECTIONS = st.builds(
+    Selection,
+    st.one_of(st.none(), st.lists(SELECTORS, max_size=2).map(tuple)),
+    st.one_of(st.none(), st.frozensets(st.sampled_from(["n", "m"]))),
+)
+SETS = st.lists(st.tuples(st.sampled_from(["n", "m"]), LABELS), max_size=8)
+
+
+@given(SETS, SETS, st.lists(SELECTIONS, max_size=3))
+def test_index_finds_what_asking_every_set_finds_also_after_more_came(first, then, selections):
+    index = LabelIndex()
+    for batch, known in ((first, first), (then, first + then)):
+        for namespace, labels in batch:
+            index.add(namespace, labels)
+        for one in selections:
+            asked = [at for at, (namespace, labels) in enumerate(known) if one.matches(namespace, labels)]
+            assert index.select(one).tolist() == asked
+
+
+def test_missing_selector_selects_nothing_and_an_empty_one_everything():
+    assert not Selection.of(None).matches("n", {})
+    assert Selection.of(LabelSelector()).matches("n", {})
+    assert Selection.of(LabelSelector()).empty
+    assert not Selection.of(None).empty
+
+
+def test_equal_selectors_share_an_identity_whatever_the_order_of_their_labels():
+    one = LabelSelector(match_labels={"a": "x", "b": "y"})
+    two = LabelSelector(match_labels={"b": "y", "a": "x"})
+    assert Selection.of(one).identity == Selection.of(two).identity
+    assert Selection.of(one).identity != Selection.of(one, frozenset({"n"})).identity
+
+
+def test_selection_names_the_labels_it_looks_at():
+    content = {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]}
+    selector = msgspec.convert(content, LabelSelector)
+    assert Selection((selector, LabelSelector(match_labels={"c": "z"}))).keys() == {"a", "b", "c"}

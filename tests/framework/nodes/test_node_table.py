@@ -1,0 +1,99 @@
+"""The node table notes which nodes moved, and follows Node objects: one that followed is as one laid out afresh."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.plugin_support.node_selection import selected
+from batchsched.framework.plugin_support.taints import untolerated
+from tests.plugins.cluster import land, node, pod, table
+
+NAMES = "abcdef"
+DISKS = NodeSelector(
+    node_selector_terms=(
+        NodeSelectorTerm(match_expressions=(Requirement(key="disk", operator="In", values=("ssd",)),)),
+        NodeSelectorTerm(match_fields=(Requirement(key="metadata.name", operator="In", values=("b", "e")),)),
+        NodeSelectorTerm(match_expressions=(Requirement(key="disk", operator="DoesNotExist"),)),
+    )
+)
+HARD = frozenset({"NoSchedule"})
+
+
+def test_nodes_to_which_pods_came_and_which_they_left_have_moved():
+    made = table([node(f"n{at}") for at in range(4)])
+    start, guest = made.moves.generation, pod("a")
+    land(made, guest, "n2")
+    land(made, pod("b"), "n0")
+    between = made.moves.generation
+    made.remove(guest, *made.read_requests(guest))
+    assert made.moves.since(start).tolist() == [0, 2]
+    assert made.moves.since(between).tolist() == [2]
+    assert made.changes.generation == 0
+
+
+def test_node_whose_object_changed_has_changed_and_moved():
+    nodes = [node(name) for name in "abc"]
+    made = table(nodes)
+    nodes[1] = node("b", labels={"disk": "ssd"})
+    assert made.lay_out(nodes) is None
+    assert made.changes.since(0).tolist() == [1]
+    assert made.moves.since(0).tolist() == [1]
+
+
+def some_node(name):
+    labels = st.sampled_from([None, {"disk": "ssd"}, {"disk": "hdd"}])
+    taints = st.sampled_from([(), [{"key": "own", "value": "", "effect": "NoSchedule"}]])
+    cpu = st.sampled_from(["1", "2"])
+    made = st.builds(
+        lambda labels, taints, cpu: node(name, labels=labels, taints=taints, allocatable={"cpu": cpu}),
+        labels,
+        taints,
+        cpu,
+    )
+    return st.one_of(st.none(), made)
+
+
+def some_nodes():
+    """Some of six nodes, in any order."""
+    drawn = st.tuples(*(some_node(name) for name in NAMES))
+    return drawn.map(lambda nodes: [one for one in nodes if one]).flatmap(st.permutations)
+
+
+def said(made: NodeTable) -> list:
+    """What was worked out of a table."""
+    return [
+        made.names,
+        made.index,
+        made.allocatable.tolist(),
+        made.requested.tolist(),
+        made.nonzero.tolist(),
+        (made.label("disk")[0].tolist(), made.label("disk")[1]),
+        selected(made, DISKS).tolist(),
+        untolerated(made, (), HARD).tolist(),
+        made.memo("cpu", lambda table: sum(one.allocatable()["cpu"] for one in table.nodes)),
+        [[pod.key for pod in made.pods.on(at)] for at in range(len(made.names))],
+        sorted((pod.key, at) for pod, at in made.pods.everyone()),
+        made.pods.count(lambda _: True).tolist(),
+    ]
+
+
+@given(versions=st.lists(some_nodes(), min_size=2, max_size=5), asked=st.lists(st.booleans(), min_size=5))
+def test_table_that_followed_its_nodes_is_as_one_laid_out_afresh(versions, asked):
+    followed = table(versions[0])
+    there: dict[str, Pod] = {}
+    for nodes, ask in zip(versions, asked, strict=False):
+        if ask:
+            said(followed)
+        names = {one.name for one in nodes}
+        for at in [at for at in there if at not in names]:
+            followed.remove(there[at], *followed.read_requests(there.pop(at)))
+        followed.lay_out(nodes)
+        if nodes and nodes[0].name not in there:
+            guest = there[nodes[0].name] = pod(f"on-{nodes[0].name}", requests={"cpu": "1"})
+            land(followed, guest, nodes[0].name)
+        afresh = table(nodes)
+        for name, guest in there.items():
+            land(afresh, guest, name)
+        assert said(followed) == said(afresh)

@@ -1,0 +1,123 @@
+"""The pods on nodes, counted: by labels, and in groups that state the same affinity."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.api.core.selector import LabelSelector
+from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.pod_table import PodTable
+from tests.plugins import neighbours as nb
+
+MOVES = st.lists(
+    st.tuples(
+        st.integers(0, 9),
+        st.integers(0, 3),
+        st.sampled_from("ab"),
+        st.booleans(),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+
+
+@given(MOVES)
+def test_counts_follow_pods_that_come_and_go(moves):
+    table = PodTable(4)
+    there: dict[str, tuple] = {}
+    for number, at, app, terminating, social in moves:
+        affinity = nb.required(apart=[nb.near(nb.HOST, app=app)]) if social else None
+        one = nb.pod(f"p{number}", {"app": app}, terminating=terminating, affinity=affinity)
+        if one.key in there:
+            assert table.remove(one) == there.pop(one.key)[1]
+        else:
+            table.add(one, at)
+            there[one.key] = (one, at)
+    for app in "ab":
+        selection = Selection.of(LabelSelector(match_labels={"app": app}))
+        for leaving in (True, False):
+            asked = Counter(
+                at
+                for one, at in there.values()
+                if one.labels["app"] == app and (leaving or not one.terminating)
+            )
+            assert table.count_selected(selection, terminating=leaving).tolist() == [
+                asked[at] for at in range(4)
+            ]
+    grouped = Counter(
+        {
+            (str(group.affinity), at): count
+            for group in table.affinity_groups()
+            for at, count in group.on.items()
+        }
+    )
+    assert grouped == Counter((str(one.spec.affinity), at) for one, at in there.values() if one.spec.affinity)
+    assert {key: at for key, (_, at) in table.with_affinity.items()} == {
+        key: at for key, (one, at) in there.items() if one.spec.affinity
+    }
+    assert {one.key: at for one, at in table.everyone()} == {key: at for key, (_, at) in there.items()}
+
+
+COMING = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=12)
+
+
+@given(st.booleans(), COMING, COMING, st.randoms(use_true_random=False))
+def test_pods_of_one_spec_come_and_go_together_as_they_do_one_by_one(social, before, after, random):
+    affinity = nb.required(apart=[nb.near(nb.HOST, app="a")]) if social else None
+    pods = [
+        (nb.pod(f"p{number}", {"app": app}, terminating=terminating, affinity=affinity), at)
+        for number, (at, app, terminating) in enumerate(before + after)
+    ]
+    together, single = PodTable(4), PodTable(4)
+    first, second = pods[: len(before)], pods[len(before) :]
+    assert together.add_alike(first) + together.add_alike(second) == [single.add(*one) for one in pods]
+    assert _seen(together) == _seen(single)
+    gone = random.choice([second, random.sample(pods, len(before)), pods])
+    assert together.remove_all([one.key for one, _ in gone]) == [single.remove(one) for one, _ in gone]
+    assert _seen(together) == _seen(single)
+
+
+def _seen(table: PodTable) -> list:
+    chosen = [Selection.of(LabelSelector(match_labels={"app": app})) for app in "ab"]
+    return [
+        *(table.count_selected(one, terminating=True).tolist() for one in chosen),
+        *(table.count_selected(one, terminating=False).tolist() for one in chosen),
+        [[one.key for one in table.on(at)] for at in range(4)],
+        [(one.key, at) for one, at in table.everyone()],
+        sorted(table.with_affinity),
+        sorted((str(group.affinity), sorted(group.on.items())) for group in table.affinity_groups()),
+    ]
+
+
+def test_equal_terms_of_many_pods_are_one_group():
+    table = PodTable(2)
+    for number in range(5):
+        one = nb.pod(
+            f"p{number}", {"id": str(number)}, affinity=nb.required(apart=[nb.near(nb.HOST, app="a")])
+        )
+        table.add(one, number % 2)
+    (group,) = table.affinity_groups()
+    nodes, counts = group.places()
+    assert dict(zip(nodes.tolist(), counts.tolist(), strict=True)) == {0: 3, 1: 2}
+
+
+def test_a_pod_that_is_not_there_cannot_be_taken_away():
+    with pytest.raises(KeyError):
+        PodTable(1).remove(nb.pod("nobody"))
+
+
+def test_groups_without_pods_are_forgotten_and_counts_stay():
+    table = PodTable(2)
+    table.add(nb.pod("stays", {"app": "a"}), 1)
+    for number in range(2000):
+        passing = nb.pod(f"p{number}", {"app": "a", "id": str(number)}, terminating=number % 2 == 0)
+        table.add(passing, 0)
+        table.remove(passing)
+    assert len(table._groups) < 600
+    again = nb.pod("again", {"app": "a", "id": "1"})
+    table.add(again, 0)
+    selection = Selection.of(LabelSelector(match_labels={"app": "a"}))
+    assert table.count_selected(selection).tolist() == [1, 1]
+    assert table.count_selected(selection, terminating=False).tolist() == [1, 1]

@@ -1,0 +1,130 @@
+"""Volumes of Kubernetes' own kinds in CSI's words, against the rules of k8s.io/csi-translation-lib."""
+
+import msgspec
+import pytest
+
+from batchsched.api.core.csi import CSINode
+from batchsched.api.core.selector import NodeSelector
+from batchsched.api.core.volume import PersistentVolume, Volume
+from batchsched.framework.plugin_support.csi_migration import (
+    AZURE,
+    EBS,
+    GCE,
+    inline_handle,
+    kind_of,
+    migrated_on,
+    translated,
+    volume_handle,
+)
+
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+
+
+def volume(labels=None, affinity=None, **source):
+    spec = {**source}
+    if affinity is not None:
+        spec["nodeAffinity"] = {"required": affinity}
+    return msgspec.convert(
+        {"metadata": {"name": "v", "labels": labels or {}}, "spec": spec}, PersistentVolume
+    )
+
+
+def mounted(**source):
+    return msgspec.convert({"name": "v", **source}, Volume)
+
+
+def terms(*expressions):
+    return {"nodeSelectorTerms": [{"matchExpressions": [dict(one) for one in expressions]}]}
+
+
+def within(key, *values):
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def selector(*expressions):
+    return msgspec.convert(terms(*expressions), NodeSelector)
+
+
+@pytest.mark.parametrize(
+    "labels, handle",
+    [
+        ({}, "zones/UNSPECIFIED"),
+        ({ZONE: "us-east1-b"}, "zones/us-east1-b"),
+        ({ZONE: "us-east1-b", OLD_ZONE: "us-east1-c"}, "zones/us-east1-c"),
+        ({ZONE: "us-east1-b__us-east1-c"}, "regions/us-east1"),
+    ],
+    ids=["no label", "label", "both labels", "several zones"],
+)
+def test_a_gce_disk_is_named_after_where_its_labels_say_it_is(labels, handle):
+    found = volume_handle(volume(labels, gcePersistentDisk={"pdName": "d"}))
+    assert found == f"projects/UNSPECIFIED/{handle}/disks/d"
+
+
+@pytest.mark.parametrize("zones", ["a__b", "us-east1-b__us-west1-a"], ids=["no zones", "two regions"])
+def test_zones_that_make_no_region_leave_a_gce_disk_without_a_name(zones):
+    assert volume_handle(volume({ZONE: zones}, gcePersistentDisk={"pdName": "d"})) is None
+
+
+def test_a_gce_disk_mounted_by_name_is_in_no_zone():
+    assert inline_handle(mounted(gcePersistentDisk={"pdName": "d"})) == (
+        "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"
+    )
+
+
+@pytest.mark.parametrize(
+    "stated, handle",
+    [
+        ("vol-1", "vol-1"),
+        ("odd", "odd"),
+        ("aws://z/vol-1", "vol-1"),
+        ("aws:///vol-1", "vol-1"),
+        ("aws://z/d", None),
+    ],
+    ids=["bare", "any bare", "with zone", "without zone", "no volume"],
+)
+def test_an_ebs_volume_is_named_with_or_without_its_zone(stated, handle):
+    assert inline_handle(mounted(awsElasticBlockStore={"volumeID": stated})) == handle
+
+
+def test_only_managed_azure_disks_have_a_name():
+    assert inline_handle(mounted(azureDisk={"diskURI": "/d", "kind": "managed"})) == "/d"
+    assert inline_handle(mounted(azureDisk={"diskURI": "/d", "kind": "Shared"})) is None
+
+
+def test_shares_and_disks_of_vsphere_are_of_no_migrated_kind():
+    assert kind_of(mounted(azureFile={})) is None
+    assert kind_of(mounted(vsphereVolume={})) is None
+    assert mounted(vsphereVolume={}).in_tree
+
+
+def test_a_node_says_which_plugins_it_has_migrated():
+    key = "storage.alpha.kubernetes.io/migrated-plugins"
+    stated = {"metadata": {"annotations": {key: "kubernetes.io/aws-ebs,kubernetes.io/azure-file"}}}
+    assert migrated_on(msgspec.convert(stated, CSINode)) == {"kubernetes.io/aws-ebs"}
+    assert migrated_on(None) == frozenset()
+
+
+def test_zones_of_an_affinity_stand_under_the_drivers_label():
+    stated = volume(affinity=terms(within(ZONE, "a"), within(REGION, "r")), awsElasticBlockStore={})
+    assert translated(stated, EBS) == selector(within(EBS.zone, "a"), within(REGION, "r"))
+
+
+def test_beta_regions_beside_beta_zones_stand_under_todays_label():
+    stated = volume(affinity=terms(within(OLD_ZONE, "a"), within(OLD_REGION, "r")), gcePersistentDisk={})
+    assert translated(stated, GCE) == selector(within(GCE.zone, "a"), within(REGION, "r"))
+
+
+def test_zones_of_labels_join_an_affinity_that_names_none():
+    stated = volume({ZONE: "b__a"}, affinity=terms(within("disk", "ssd")), gcePersistentDisk={})
+    assert translated(stated, GCE) == selector(within("disk", "ssd"), within(GCE.zone, "a", "b"))
+    assert translated(volume({OLD_ZONE: "a"}, gcePersistentDisk={}), GCE) == selector(within(GCE.zone, "a"))
+
+
+def test_without_zones_nothing_is_asked_of_the_node():
+    assert translated(volume({ZONE: ""}, gcePersistentDisk={}), GCE) is None
+
+
+def test_azures_affinity_stays_as_it_is():
+    stated = volume({ZONE: "a"}, affinity=terms(within(ZONE, "a")), azureDisk={})
+    assert translated(stated, AZURE) == selector(within(ZONE, "a"))

@@ -1,0 +1,57 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.errors import InvalidSelector
+from batchsched.framework.plugin_support.node_selection import labelled, matching, required, selected
+from tests.plugins.cluster import node, pod, table
+
+VALUES = st.sampled_from(["1", "2", "10", "x"])
+EXPRESSIONS = st.builds(
+    Requirement,
+    key=st.sampled_from(["zone", "gen", "nobody-has"]),
+    operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+    values=st.lists(VALUES, min_size=1, max_size=2).map(tuple),
+)
+FIELDS = st.builds(
+    Requirement,
+    key=st.just("metadata.name"),
+    operator=st.sampled_from(["In", "NotIn"]),
+    values=st.lists(st.sampled_from(["n0", "n1", "gone"]), min_size=1, max_size=2).map(tuple),
+)
+TERMS = st.builds(
+    NodeSelectorTerm,
+    match_expressions=st.none() | st.lists(EXPRESSIONS, max_size=3).map(tuple),
+    match_fields=st.none() | st.lists(FIELDS, max_size=1).map(tuple),
+)
+LABELS = st.lists(st.dictionaries(st.sampled_from(["zone", "gen"]), VALUES), min_size=1, max_size=4)
+
+
+@pytest.mark.properties
+@given(labels=LABELS, terms=st.lists(TERMS, max_size=3))
+def test_masks_say_of_each_node_what_the_selector_says_of_it_alone(labels, terms):
+    made = table([node(f"n{at}", labels=one) for at, one in enumerate(labels)])
+    selector = NodeSelector(node_selector_terms=tuple(terms))
+    assert selected(made, selector).tolist() == [selector.matches(one.labels, one.name) for one in made.nodes]
+    for term in terms:
+        assert matching(made, term).tolist() == [term.matches(one.labels, one.name) for one in made.nodes]
+
+
+def test_labels_must_all_be_there():
+    made = table([node("a", labels={"x": "1", "y": "2"}), node("b", labels={"x": "1"})])
+    assert labelled(made, {"x": "1", "y": "2"}).tolist() == [True, False]
+    assert labelled(made, {}).tolist() == [True, True]
+
+
+def test_an_affinity_without_terms_selects_nothing():
+    made = table([node("a")])
+    must: dict[str, object] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    assert required(made, pod(affinity={"nodeAffinity": must})).tolist() == [False]
+    assert required(made, pod()).tolist() == [True]
+
+
+def test_an_unknown_operator_is_breakage():
+    term = NodeSelectorTerm(match_expressions=(Requirement(key="x", operator="Near", values=("1",)),))
+    with pytest.raises(InvalidSelector, match="Near"):
+        matching(table([node("a")]), term)

@@ -1,0 +1,51 @@
+from batchsched.framework.plugin_support.volume_listers import (
+    ClaimUse,
+    claim_class,
+    claim_identity,
+    claim_uses,
+    not_owner,
+    storage_of,
+    volume_class,
+)
+from tests.plugins.cluster import node, pod
+from tests.plugins.storage import attachment, claim, claiming, stored, volume
+
+BETA = {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}
+
+
+def test_objects_are_found_by_name_and_attachments_by_node():
+    made = stored([node("a")], claim("c"), volume("v"), attachment("a", "v"), attachment("a", "w"))
+    storage = storage_of(made)
+    assert (list(storage.claims), list(storage.volumes)) == (["default/c"], ["v"])
+    assert [one.metadata.name for one in storage.attachments["a"]] == ["a-v", "a-w"]
+    assert [one.metadata.name for one in storage.volumes_of["late"]] == ["v"]
+
+
+def test_an_ephemeral_volumes_claim_is_named_after_pod_and_volume():
+    volumes = [
+        {"name": "v", "ephemeral": {"volumeClaimTemplate": {}}},
+        {"name": "w", "persistentVolumeClaim": {"claimName": "c"}},
+        {"name": "u", "gcePersistentDisk": {"pdName": "d"}},
+    ]
+    assert list(claim_uses(pod("x", volumes=volumes))) == [ClaimUse("x-v", ephemeral=True), ClaimUse("c")]
+
+
+def test_pods_differ_by_their_claims_and_by_themselves_where_these_are_their_own():
+    assert claim_identity(claiming("x", "c")) == claim_identity(claiming("y", "c")) != claim_identity(pod())
+    own = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]
+    assert claim_identity(pod("x", volumes=own)) != claim_identity(pod("y", volumes=own))
+
+
+def test_a_claim_is_owned_by_the_pod_that_controls_it():
+    def owned(**reference):
+        return not_owner(pod("x"), claim("x-v", metadata={"ownerReferences": [reference]}))
+
+    assert owned(controller=True, uid="") is None
+    assert owned(controller=False, uid="") == owned(controller=True, uid="other")
+    assert owned() == "PVC default/x-v was not created for pod default/x (pod is not owner)"
+
+
+def test_the_old_annotation_goes_before_the_class():
+    assert claim_class(claim("c", metadata=BETA)) == "old"
+    assert claim_class(claim("c", storageClassName=None)) == ""
+    assert volume_class(volume("v")) == "late"

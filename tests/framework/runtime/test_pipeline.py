@@ -1,0 +1,446 @@
+"""The pipeline: who is asked when, what an answer causes, and what happens to nonsense."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from typing_extensions import override
+
+from batchsched.errors import PluginError
+from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.interface import Landing
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.runtime.pipeline import Pipeline, landing, names
+from batchsched.framework.status import (
+    SKIP,
+    SUCCESS,
+    Code,
+    PermitAnswer,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
+from tests.plugins.cluster import class_of, node, pod, table
+
+NO = Status(Code.UNSCHEDULABLE, ("not now",))
+NEVER = Status(Code.UNRESOLVABLE, ("never",))
+Calls = list[tuple[str, str]]
+
+
+class Named:
+    """A plugin that answers what it is told to, and writes its calls down; points are added by subclasses."""
+
+    def __init__(self, name: str, calls: Calls | None = None, answer: Any = None) -> None:
+        self.name = name
+        self.calls = calls if calls is not None else []
+        self.answer = answer
+
+    def say(self, point: str, default: Any) -> Any:
+        self.calls.append((point, self.name))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return default if self.answer is None else self.answer
+
+    def signature(self, pod):
+        return self.name
+
+
+class PreEnqueues(Named):
+    def preenqueue(self, pod):
+        return self.say("PreEnqueue", SUCCESS)
+
+
+class PreFilters(Named):
+    def prefilter(self, pod, nodes, state):
+        return self.say("PreFilter", PreFilterAnswer())
+
+
+class Filters(Named):
+    landing = Landing.STATIC
+
+    def filter(self, pod, nodes, state):
+        return self.say("Filter", Verdict.accept(len(nodes)))
+
+
+class Both(PreFilters, Filters):
+    @override
+    def filter(self, pod, nodes, state):
+        self.calls.append(("Filter", self.name))
+        return Verdict.accept(len(nodes))
+
+
+class Scores(Named):
+    def score(self, pod, nodes, state):
+        return np.asarray(self.say("Score", np.zeros(len(nodes), np.int64)))
+
+
+class PreScores(Scores):
+    def prescore(self, pod, nodes, state):
+        return self.say("PreScore", SUCCESS)
+
+    @override
+    def score(self, pod, nodes, state):
+        self.calls.append(("Score", self.name))
+        return np.full(len(nodes), 100, np.int64)
+
+
+class Reserves(Named):
+    def reserve(self, pod, node, nodes, state):
+        return self.say("Reserve", SUCCESS)
+
+    def unreserve(self, pod, node, nodes, state):
+        self.calls.append(("Unreserve", self.name))
+
+
+class Permits(Named):
+    def permit(self, pod, node, nodes, state):
+        return self.say("Permit", PermitAnswer())
+
+
+def three() -> NodeTable:
+    return table([node("n0"), node("n1"), node("n2")])
+
+
+def refuse(*marked: bool) -> Verdict:
+    return Verdict.refuse(np.array(marked), "marked", unresolvable=False)
+
+
+def scan(*plugins: Named):
+    made = three()
+    return Pipeline(plugins).scan(class_of(made, pod()), made)
+
+
+def test_first_refusal_of_preenqueue_stands_and_nobody_is_asked_after_it():
+    calls: Calls = []
+    plugins = [PreEnqueues("a", calls), PreEnqueues("b", calls, NO), PreEnqueues("c", calls)]
+    assert Pipeline(plugins).preenqueue(pod()) == Status(NO.code, NO.reasons, "b")
+    assert calls == [("PreEnqueue", "a"), ("PreEnqueue", "b")]
+    assert Pipeline(plugins[:1]).preenqueue(pod()) is SUCCESS
+
+
+def test_prefilters_come_before_filters_in_the_order_of_the_profile():
+    calls: Calls = []
+    found = scan(Both("a", calls), Filters("b", calls), Both("c", calls))
+    assert calls == [(p, n) for p, ns in (("PreFilter", "ac"), ("Filter", "abc")) for n in ns]
+    assert found.fits.all()
+    assert found.plugins == ("a", "b", "c")
+
+
+def test_unresolvable_prefilter_stops_at_once():
+    calls: Calls = []
+    found = scan(
+        Both("a", calls), Both("b", calls, PreFilterAnswer(NEVER)), Both("c", calls), Filters("d", calls)
+    )
+    assert calls == [("PreFilter", "a"), ("PreFilter", "b")]
+    assert (found.status.code, found.status.plugin) == (Code.UNRESOLVABLE, "b")
+    assert not found.fits.any()
+
+
+def test_unschedulable_prefilter_lets_the_others_run_and_the_first_of_them_stands():
+    calls: Calls = []
+    later = PreFilterAnswer(Status(Code.UNSCHEDULABLE, ("later",)))
+    found = scan(Both("a", calls, PreFilterAnswer(NO)), Both("b", calls, later), Filters("c", calls))
+    assert calls == [("PreFilter", "a"), ("PreFilter", "b")]
+    assert (found.status.reasons, found.status.plugin) == (("not now",), "a")
+
+
+def test_unresolvable_answer_after_an_unschedulable_one_takes_its_place():
+    found = scan(Both("a", answer=PreFilterAnswer(NO)), Both("b", answer=PreFilterAnswer(NEVER)))
+    assert (found.status.code, found.status.plugin) == (Code.UNRESOLVABLE, "b")
+
+
+def test_skipping_prefilter_drops_its_own_filter_alone():
+    calls: Calls = []
+    found = scan(Both("a", calls, PreFilterAnswer(SKIP)), Both("b", calls))
+    assert calls == [("PreFilter", "a"), ("PreFilter", "b"), ("Filter", "b")]
+    assert found.plugins == ("b",)
+
+
+def test_prefilters_narrow_the_nodes_together():
+    found = scan(
+        Both("a", answer=PreFilterAnswer(nodes=frozenset({"n0", "n1"}))),
+        Both("b", answer=PreFilterAnswer(nodes=frozenset({"n1", "n2", "n9"}))),
+    )
+    assert found.fits.tolist() == [False, True, False]
+    assert found.narrowed_by == ("a", "b")
+    assert found.code_at(0) is Code.UNRESOLVABLE
+    assert found.code_at(1) is Code.SUCCESS
+
+
+def test_first_plugin_that_refuses_a_node_gives_its_reason():
+    other = Verdict.refuse(np.array([True, True, False]), "other", unresolvable=True)
+    found = scan(Filters("a", answer=refuse(True, False, False)), Filters("b", answer=other))
+    assert found.fits.tolist() == [False, False, True]
+    assert [found.reasons_at(at) for at in range(3)] == [("marked",), ("other",), ()]
+    assert [found.code_at(at) for at in range(3)] == [Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.SUCCESS]
+
+
+@pytest.mark.parametrize("answer", [None, refuse(True), "yes"])
+def test_verdict_of_the_wrong_shape_is_breakage(answer):
+    class Odd(Filters):
+        @override
+        def filter(self, pod, nodes, state):
+            return answer
+
+    with pytest.raises(PluginError, match="plugin odd failed in Filter: expected a Verdict over 3 nodes"):
+        scan(Odd("odd"))
+
+
+class Refuses(Named):
+    """A Filter that refuses the nodes it was told."""
+
+    def filter(self, pod, nodes, state):
+        return Verdict.refuse(np.isin(nodes.indexes, self.answer), "no", unresolvable=False)
+
+
+class Breaks(Named):
+    """A Filter that cannot judge the nodes it was told."""
+
+    def filter(self, pod, nodes, state):
+        if np.isin(nodes.indexes, self.answer).any():
+            raise KeyError("x")
+        return Verdict.refuse(nodes.indexes == 2, "odd", unresolvable=True)
+
+
+def test_plugin_that_breaks_over_nodes_refused_before_breaks_nothing():
+    # runtime/framework.go, `RunFilterPlugins` ends at the first refusal of a node.
+    found = scan(Refuses("a", answer=[0]), Breaks("b", answer=[0]))
+    assert [found.reasons_at(at) for at in range(3)] == [("no",), (), ("odd",)]
+    assert not scan(Refuses("a", answer=[0, 1, 2]), Breaks("b", answer=[0])).fits.any()
+    with pytest.raises(PluginError, match="plugin b failed in Filter: KeyError: 'x'"):
+        scan(Refuses("a", answer=[0]), Breaks("b", answer=[1]))
+
+
+def test_plugin_that_raises_is_named_with_its_point_and_the_cause_is_kept():
+    with pytest.raises(PluginError, match="plugin a failed in PreFilter: KeyError: 'x'") as caught:
+        scan(PreFilters("a", answer=KeyError("x")))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def total(plugins: list[Named], weights: dict[str, int] | None = None) -> list[int]:
+    made = three()
+    some = np.array([0, 2], np.int32)
+    scored = Pipeline(plugins, weights).score(class_of(made, pod()), some, made, CycleState())
+    return list(scored.tolist())
+
+
+def test_scores_are_weighed_and_added_over_the_nodes_that_fit():
+    plugins: list[Named] = [Scores("a", answer=[1, 2]), Scores("b", answer=[100, 0])]
+    assert total(plugins, {"a": 10}) == [110, 20]
+
+
+def test_normalize_comes_before_the_weight():
+    class Normalizing(Scores):
+        def normalize(self, scores, pod, nodes, state):
+            return 100 - scores // 10
+
+    assert total([Normalizing("a", answer=[1000, 0])], {"a": 2}) == [0, 200]
+
+
+def test_skipping_prescore_drops_its_own_score_alone():
+    calls: Calls = []
+    assert total([PreScores("a", calls, SKIP), PreScores("b", calls)]) == [100, 100]
+    assert calls == [("PreScore", "a"), ("PreScore", "b"), ("Score", "b")]
+
+
+@pytest.mark.parametrize("answer", [[101, 0], [0, -1], [1], 7])
+def test_scores_out_of_range_or_of_the_wrong_number_are_breakage(answer):
+    with pytest.raises(PluginError, match="plugin a failed in Score: expected 2 whole numbers from 0 to 100"):
+        total([Scores("a", answer=answer)])
+
+
+def reserving(*plugins: Named) -> Status:
+    made = three()
+    return Pipeline(plugins).reserve(pod(), 0, made, CycleState())
+
+
+def test_refused_reserve_unreserves_everyone_in_reverse_order():
+    calls: Calls = []
+    status = reserving(Reserves("a", calls), Reserves("b", calls, NO), Reserves("c", calls))
+    assert status.plugin == "b"
+    assert [name for point, name in calls if point == "Reserve"] == ["a", "b"]
+    assert [name for point, name in calls if point == "Unreserve"] == ["c", "b", "a"]
+
+
+def test_reserve_that_raises_unreserves_everyone_too():
+    calls: Calls = []
+    with pytest.raises(PluginError, match="plugin b failed in Reserve"):
+        reserving(Reserves("a", calls), Reserves("b", calls, ValueError("no")))
+    assert [name for point, name in calls if point == "Unreserve"] == ["b", "a"]
+
+
+class Spares(Reserves):
+    """Keeps nothing for pods named so."""
+
+    def keeps_nothing(self, pod):
+        return self.answer if self.answer is not None else pod.pod.name == "plain"
+
+
+@pytest.mark.parametrize("name, asked", [("plain", ["b"]), ("other", ["a", "b"])])
+def test_reserve_that_keeps_nothing_for_a_class_is_not_shown_its_pods(name, asked):
+    calls: Calls = []
+    made, one = three(), pod(name)
+    pipeline = Pipeline([Spares("a", calls), Reserves("b", calls)])
+    keeping = pipeline.keeping(class_of(made, one))
+    assert pipeline.reserve(one, 0, made, CycleState(), keeping).ok
+    assert calls == [("Reserve", name) for name in asked]
+    pipeline.unreserve(one, 0, made, CycleState())
+    assert [name for point, name in calls if point == "Unreserve"] == ["b", "a"]
+
+
+def test_what_a_reserve_says_of_a_class_is_true_or_false():
+    with pytest.raises(PluginError, match="plugin a failed in Reserve: expected True or False"):
+        Pipeline([Spares("a", answer="no")]).keeping(class_of(three(), pod()))
+
+
+def test_unreserve_that_raises_does_not_keep_the_others_from_theirs():
+    class Broken(Reserves):
+        @override
+        def unreserve(self, pod, node, nodes, state):
+            super().unreserve(pod, node, nodes, state)
+            raise RuntimeError(self.name)
+
+    calls: Calls = []
+    made = three()
+    plugins = [Broken("a", calls), Reserves("b", calls), Broken("c", calls)]
+    with pytest.raises(PluginError, match="plugin c failed in Unreserve"):
+        Pipeline(plugins).unreserve(pod(), 0, made, CycleState())
+    assert [name for _, name in calls] == ["c", "b", "a"]
+
+
+def permitting(*plugins: Named) -> tuple[PermitAnswer, ...]:
+    return Pipeline(plugins).permit(pod(), 0, three(), CycleState())
+
+
+def test_permit_collects_everyone_who_says_wait():
+    wait = PermitAnswer(Status(Code.WAIT), 5.0)
+    answers = permitting(Permits("a", answer=wait), Permits("b"), Permits("c", answer=wait))
+    assert [(one.status.plugin, one.timeout_seconds) for one in answers] == [("a", 5.0), ("c", 5.0)]
+
+
+def test_permit_that_refuses_stands_alone():
+    calls: Calls = []
+    wait = PermitAnswer(Status(Code.WAIT), 5.0)
+    answers = permitting(
+        Permits("a", calls, wait), Permits("b", calls, PermitAnswer(NO)), Permits("c", calls)
+    )
+    assert [one.status.plugin for one in answers] == ["b"]
+    assert calls == [("Permit", "a"), ("Permit", "b")]
+
+
+def test_filters_that_landing_pods_cannot_change_are_not_asked_again():
+    calls: Calls = []
+
+    class Shifting(Filters):
+        landing = Landing.SHIFTS
+
+    made = three()
+    shifting = Shifting("b", calls, Verdict.refuse(np.array([True]), "full", unresolvable=True))
+    pipeline = Pipeline([Filters("a", calls), shifting])
+    pod_class = class_of(made, pod())
+    status = pipeline.refusal_at(pod_class, 1, made, CycleState())
+    assert (status.code, status.reasons, status.plugin) == (Code.UNRESOLVABLE, ("full",), "b")
+    assert calls == [("Filter", "b")]
+    state = CycleState()
+    state.skip_filter.add("b")
+    assert pipeline.refusal_at(pod_class, 1, made, state) is SUCCESS
+
+
+def test_filter_that_does_not_say_may_be_changed_by_anything():
+    class Silent:
+        name = "silent"
+
+    class Strange:
+        landing = "whenever"
+
+    assert landing(Silent()) is Landing.SHIFTS
+    assert landing(Strange()) is Landing.SHIFTS
+    assert landing(Filters("a")) is Landing.STATIC
+    assert names([Silent(), Strange()]) == ("silent", "Strange")
+
+
+def test_bulk_question_is_asked_only_when_every_moving_filter_knows_it():
+    class Counting(Filters):
+        landing = Landing.NARROWS
+
+        def admits(self, pod, table, nodes, counts):
+            return bool(counts.max() < 3)
+
+    class Slow(Filters):
+        landing = Landing.SHIFTS
+
+    made = three()
+    pod_class = class_of(made, pod())
+
+    def asked(count: int, *plugins: Named) -> bool | None:
+        nodes, counts = np.array([1], np.int32), np.array([count], np.int32)
+        return Pipeline(plugins).admits(pod_class, made, nodes, counts, CycleState())
+
+    assert asked(2, Counting("a"), Filters("b")) is True
+    assert asked(3, Counting("a")) is False
+    assert asked(2, Counting("a"), Slow("b")) is None
+
+
+def test_landed_pods_are_told_to_those_that_keep_a_state_and_did_not_skip():
+    calls: Calls = []
+
+    class Keeping(PreFilters):
+        def add_pod(self, pod, added, node, nodes, state):
+            self.calls.append(("AddPod", self.name))
+
+        def remove_pod(self, pod, removed, node, nodes, state):
+            raise AssertionError
+
+    made = three()
+    pipeline = Pipeline([Keeping("a", calls), Keeping("b", calls), PreFilters("c", calls)])
+    state = CycleState()
+    state.skip_filter.add("b")
+    pipeline.landed(class_of(made, pod()), pod("other"), 0, made, state)
+    assert calls == [("AddPod", "a")]
+
+
+def test_prepare_runs_the_prefilters_alone():
+    calls: Calls = []
+    made = three()
+    state, status = Pipeline([Both("a", calls, PreFilterAnswer(SKIP))]).prepare(class_of(made, pod()), made)
+    assert calls == [("PreFilter", "a")]
+    assert status.ok
+    assert state.skip_filter == {"a"}
+
+
+def test_rows_of_all_plugins_are_collected_in_order():
+    class Constrains(Named):
+        def constrain(self, batch, nodes):
+            return self.say("Constrain", None)
+
+    empty = np.zeros(0, np.int32)
+    rows = [Row(-1, empty, empty.astype(np.int64), np.zeros(1, np.int64), plugin=name) for name in "abc"]
+    pipeline = Pipeline([Constrains("a", answer=rows[:2]), Constrains("b", answer=rows[2:])])
+    assert pipeline.constrain(Batch(()), three()) == tuple(rows)
+
+
+def test_signature_is_what_every_plugin_looks_at_and_all_of_the_pod_where_one_does_not_say():
+    one, other = pod("one", {"cpu": "1"}), pod("other", {"cpu": "2"})
+    told = Pipeline([Filters("a")])
+    assert told.signature(one) == told.signature(other)
+    assert not told.reads_all
+
+    class Bare:
+        name = "bare"
+
+        def filter(self, pod, nodes, state):
+            return Verdict.accept(len(nodes))
+
+    bare = Pipeline([Filters("a"), Bare()])
+    assert bare.reads_all
+    assert bare.signature(one) != bare.signature(other)
+    assert bare.signature(one) == bare.signature(pod("third", {"cpu": "1"}))
+
+
+def test_labels_that_any_plugin_reads_are_put_together():
+    class Reads(Named):
+        def label_keys(self, pod):
+            return frozenset(self.say("Signature", None))
+
+    assert Pipeline([Reads("a", answer={"x"}), Reads("b", answer={"y"})]).label_keys(pod(), []) == {"x", "y"}

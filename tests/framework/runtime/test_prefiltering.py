@@ -1,0 +1,102 @@
+"""Whoever had nothing against a class for good is not asked about it again."""
+
+import pytest
+
+from batchsched.framework.cycle_state import StateKey
+from batchsched.framework.interface import Reach
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.result_cache import Standing
+from batchsched.framework.status import SKIP, SUCCESS, Code, PreFilterAnswer, Status, Verdict
+from tests.plugins.cluster import class_of, land, node, pod, table
+
+SEEN = StateKey[int]("Counting/seen")
+
+
+class Counting:
+    """Counts how often it is asked, and tells its Filter."""
+
+    name = "Counting"
+
+    def __init__(self, far, answer=None):
+        self.reach = far
+        self.answer = answer or PreFilterAnswer()
+        self.asked = 0
+
+    def signature(self, pod):
+        return None
+
+    def prefilter(self, pod, nodes, state):
+        self.asked += 1
+        state.write(SEEN, self.asked)
+        return self.answer
+
+    def filter(self, pod, nodes, state):
+        assert state.read(SEEN) == self.asked
+        return Verdict.accept(len(nodes))
+
+
+class Following(Counting):
+    """Changes what it keeps as pods come and go."""
+
+    def add_pod(self, pod, added, node, nodes, state):
+        """Count nothing."""
+
+    def remove_pod(self, pod, removed, node, nodes, state):
+        """Count nothing."""
+
+
+class Silent:
+    """Does not say what of a pod it looks at."""
+
+    name = "Silent"
+    reach = Reach.OBJECTS
+    asked = 0
+
+    def prefilter(self, pod, nodes, state):
+        self.asked += 1
+        return PreFilterAnswer(SKIP)
+
+
+def asked_twice(plugin):
+    """How often a plugin is asked by two scans, a pod landing in between; the second tells what a fresh one would."""
+    made, pipeline, standing = table([node("n0"), node("n1")]), Pipeline([plugin]), Standing()
+    wish = class_of(made, pod())
+    pipeline.scan(wish, made, standing)
+    land(made, pod("p"), "n1")
+    second = pipeline.scan(wish, made, standing)
+    asked = plugin.asked
+    fresh = pipeline.scan(wish, made)
+    assert (second.status, second.fits.tolist(), second.state.skip_filter) == (
+        fresh.status,
+        fresh.fits.tolist(),
+        fresh.state.skip_filter,
+    )
+    return asked
+
+
+@pytest.mark.parametrize("far", [Reach.OBJECTS, Reach.NODE])
+@pytest.mark.parametrize("answer", [SUCCESS, SKIP], ids=["success", "skip"])
+def test_what_no_pod_changes_is_asked_once(far, answer):
+    assert asked_twice(Counting(far, PreFilterAnswer(answer))) == 1
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [Counting(Reach.CLUSTER), Following(Reach.NODE), Silent()],
+    ids=["cluster", "follows", "unsigned"],
+)
+def test_what_pods_may_change_is_asked_each_time(plugin):
+    assert asked_twice(plugin) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PreFilterAnswer(Status(Code.UNSCHEDULABLE, ("no",))),
+        PreFilterAnswer(Status(Code.UNRESOLVABLE, ("never",))),
+        PreFilterAnswer(nodes=frozenset({"n1"})),
+    ],
+    ids=["unschedulable", "unresolvable", "narrows"],
+)
+def test_refusals_and_narrowing_are_asked_for_each_time(answer):
+    assert asked_twice(Counting(Reach.OBJECTS, answer)) == 2

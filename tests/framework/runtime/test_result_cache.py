@@ -1,0 +1,328 @@
+"""What stands of a class is what asking anew would say, whatever came and went; and only nodes that moved are asked."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from batchsched.api.core.affinity import Affinity, TopologySpreadConstraint
+from batchsched.config.schema import Profile
+from batchsched.errors import PluginError
+from batchsched.framework.interface import Reach
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.runtime.pipeline import Pipeline, reach
+from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.result_cache import Judged, Standing, Standings
+from batchsched.framework.status import SUCCESS, PreFilterAnswer, Verdict
+from tests.plugins.cluster import class_of, land, node, pod, table
+from tests.plugins.neighbours import near, preferred, required
+from tests.plugins.storage import ZONE
+from tests.plugins.test_every_plugin import clusters, nodes, pods
+
+DEFAULT = standard().pipeline(Profile())
+APPS = st.sampled_from(["a", "b"])
+KEYS = st.sampled_from([ZONE, "kubernetes.io/hostname"])
+
+
+@st.composite
+def sociable_pods(draw: Any, name: str = "x") -> Any:
+    """Pods with everything that a default plugin looks at, neighbours included."""
+    made = draw(pods(name))
+    spec = made.spec
+    term = near(draw(KEYS), app=draw(APPS))
+    wish = draw(
+        st.sampled_from(
+            [{}, {}, required(apart=[term]), required(together=[term]), preferred(together=[(3, term)])]
+        )
+    )
+    if wish:
+        own = spec.affinity.node_affinity if spec.affinity else None
+        stated = msgspec.convert(wish, Affinity)
+        spec = msgspec.structs.replace(spec, affinity=msgspec.structs.replace(stated, node_affinity=own))
+    if draw(st.booleans()):
+        action = draw(st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]))
+        asked = {"topologyKey": draw(KEYS), "maxSkew": 1, "whenUnsatisfiable": action}
+        asked["labelSelector"] = {"matchLabels": {"app": draw(APPS)}}
+        spread = (msgspec.convert(asked, TopologySpreadConstraint),)
+        spec = msgspec.structs.replace(spec, topology_spread_constraints=spread)
+    metadata = msgspec.structs.replace(made.metadata, labels={"app": draw(APPS)})
+    return msgspec.structs.replace(made, metadata=metadata, spec=spec)
+
+
+def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any:
+    """All that a scan and the scores of some of the nodes tell."""
+    scan = pipeline.scan(wish, made, standing)
+    everywhere = range(len(made.nodes))
+    found = [
+        scan.status,
+        scan.fits.tolist(),
+        [(scan.code_at(at), scan.reasons_at(at)) for at in everywhere],
+        scan.fit_error(),
+        scan.plugins,
+    ]
+    feasible = (standing or Standing()).fitting(scan.fits & chosen)
+    if len(feasible):
+        found.append(pipeline.score(wish, feasible, made, scan.state, standing).tolist())
+    return found
+
+
+class Moody:
+    """Judges and scores a node by the number of its pods; scores are normalised."""
+
+    name = "Moody"
+    reach = Reach.NODE
+
+    def signature(self, pod):
+        return None
+
+    def filter(self, pod, nodes, state):
+        count = nodes.requested[:, 0]
+        return Verdict(("two", "more"), np.stack((count == 2, count > 2)), count > 3)
+
+    def score(self, pod, nodes, state):
+        return nodes.requested[:, 0] % 3
+
+    def normalize(self, scores, pod, nodes, state):
+        return (scores - scores.min()) * 100 // max(1, int(scores.max()))
+
+
+MOODY = Pipeline([Moody()])
+
+
+@pytest.mark.properties
+@given(made=clusters(), wishes=st.lists(sociable_pods(), min_size=1, max_size=2), data=st.data())
+def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(made, wishes, data):
+    classes = [class_of(made, one) for one in wishes]
+    standings = [Standing() for _ in classes]
+    moods, there = Standing(), list[Any]()
+    for step in range(data.draw(st.integers(1, 8))):
+        for wish, standing in zip(classes, standings, strict=True):
+            chosen = np.asarray([data.draw(st.sampled_from([True, True, False])) for _ in made.nodes])
+            assert said(DEFAULT, wish, made, standing, chosen) == said(DEFAULT, wish, made, None, chosen)
+            everyone = np.ones(len(made.nodes), np.bool_)
+            assert said(MOODY, wish, made, moods, everyone) == said(MOODY, wish, made, None, everyone)
+        if there and data.draw(st.booleans()):
+            gone = there.pop(data.draw(st.integers(0, len(there) - 1)))
+            made.remove(gone, *made.read_requests(gone))
+        else:
+            come = data.draw(sociable_pods(f"landed-{step}"))
+            land(made, come, data.draw(st.sampled_from(made.names)))
+            there.append(come)
+
+
+def afresh(made: NodeTable) -> NodeTable:
+    """The same nodes and pods in a table that nobody has asked."""
+    other = NodeTable(made.snapshot, made.resources)
+    for one, at in made.pods.everyone():
+        land(other, one, made.names[at])
+    return other
+
+
+@pytest.mark.properties
+@given(made=clusters(), wishes=st.lists(sociable_pods(), min_size=1, max_size=2), data=st.data())
+def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_would_say(made, wishes, data):
+    classes = [class_of(made, one) for one in wishes]
+    standings = Standings(made)
+    for step in range(data.draw(st.integers(1, 6))):
+        other = afresh(made)
+        everyone = np.ones(len(made.nodes), np.bool_)
+        for wish in data.draw(st.permutations(classes)):
+            found = said(DEFAULT, wish, made, standings.of(wish), everyone)
+            assert found == said(DEFAULT, wish, other, None, everyone)
+        change_nodes(made, standings, data)
+        if made.nodes and data.draw(st.booleans()):
+            land(made, data.draw(sociable_pods(f"landed-{step}")), data.draw(st.sampled_from(made.names)))
+
+
+def change_nodes(made: NodeTable, standings: Standings, data: Any) -> None:
+    """Let a node change, join or leave; its pods go with it."""
+    there = {one.name: one for one in made.nodes}
+    number = data.draw(st.integers(0, 4))
+    if f"n{number}" in there and data.draw(st.sampled_from([True, False, False])):
+        gone = there.pop(f"n{number}")
+        for one in tuple(made.pods.on(made.index[gone.name])):
+            made.remove(one, *made.read_requests(one))
+    else:
+        there[f"n{number}"] = data.draw(nodes(number))
+    if made.lay_out([there[name] for name in sorted(there)]) is not None:
+        standings.forget()
+
+
+class Watched:
+    """Refuses full nodes, scores by pods, and notes how many nodes it was asked about."""
+
+    name = "Watched"
+    reach = Reach.NODE
+
+    def __init__(self) -> None:
+        self.filtered: list[int] = []
+        self.scored: list[int] = []
+
+    def signature(self, pod):
+        return None
+
+    def prefilter(self, pod, nodes, state):
+        return PreFilterAnswer(SUCCESS)
+
+    def filter(self, pod, nodes, state):
+        self.filtered.append(len(nodes))
+        return Verdict.refuse(nodes.requested[:, 0] > 1, "two pods are there", unresolvable=False)
+
+    def score(self, pod, nodes, state):
+        self.scored.append(len(nodes))
+        return nodes.requested[:, 0]
+
+
+class Normalized(Watched):
+    def normalize(self, scores, pod, nodes, state):
+        return scores * 100 // max(1, int(scores.max()))
+
+
+class Static(Watched):
+    reach = Reach.OBJECTS
+
+
+class Own(Watched):
+    reach = Reach.OWN
+
+
+class Undeclared(Watched):
+    reach: Any = None
+
+
+def look(pipeline, made, wish, standing):
+    scan = pipeline.scan(wish, made, standing)
+    feasible = standing.fitting(scan.fits)
+    return pipeline.score(wish, feasible, made, scan.state, standing).tolist()
+
+
+@pytest.mark.parametrize(
+    "kind, asked",
+    [
+        (Watched, ([16, 1], [16, 1])),
+        (Normalized, ([16, 1], [16, 1])),
+        (Static, ([16], [16])),
+        (Undeclared, ([16, 16, 16], [16, 16, 16])),
+    ],
+)
+def test_a_plugin_is_asked_again_as_far_as_its_reach_goes(kind, asked):
+    made, plugin, standing = table([node(f"n{at}") for at in range(16)]), kind(), Standing()
+    pipeline, wish = Pipeline([plugin]), class_of(made, pod())
+    look(pipeline, made, wish, standing)
+    land(made, pod("a"), "n3")
+    look(pipeline, made, wish, standing)
+    look(pipeline, made, wish, standing)
+    assert (plugin.filtered, plugin.scored) == asked
+
+
+@pytest.mark.parametrize(
+    "kind, asked",
+    [
+        (Watched, ([16, 1], [16, 1])),
+        (Own, ([16, 1], [16, 1])),
+        (Static, ([16, 16], [16, 16])),
+        (Undeclared, ([16, 16, 16], [16, 16, 16])),
+    ],
+)
+def test_a_plugin_is_asked_again_about_nodes_that_changed_as_far_as_its_reach_goes(kind, asked):
+    there = [node(f"n{at}") for at in range(16)]
+    made, plugin, standing = table(there), kind(), Standing()
+    pipeline, wish = Pipeline([plugin]), class_of(made, pod())
+    look(pipeline, made, wish, standing)
+    there[3] = node("n3", labels={"disk": "ssd"})
+    made.lay_out(there)
+    look(pipeline, made, wish, standing)
+    look(pipeline, made, wish, standing)
+    assert (plugin.filtered, plugin.scored) == asked
+
+
+def test_a_plugin_that_does_not_say_what_it_reads_of_a_pod_is_asked_each_time():
+    plugin = Watched()
+    unsigned = type(
+        "Unsigned", (), {"reach": Reach.NODE, "filter": lambda _, *asked: plugin.filter(*asked)}
+    )()
+    made, standing = table([node("n0"), node("n1")]), Standing()
+    for _ in range(2):
+        Pipeline([unsigned]).scan(class_of(made, pod()), made, standing)
+    assert reach(unsigned) is Reach.NODE
+    assert plugin.filtered == [2, 2]
+
+
+def test_a_reason_that_is_new_on_a_node_that_moved_is_told_with_the_others():
+    made, standing = table([node(f"n{at}", {"cpu": "1"}) for at in range(16)]), Standing()
+    wish = class_of(made, pod(requests={"cpu": "1"}))
+    assert DEFAULT.scan(wish, made, standing).fits.all()
+    before = DEFAULT.scan(wish, made, standing)
+    land(made, pod("a", {"cpu": "1"}), "n3")
+    after = DEFAULT.scan(wish, made, standing)
+    assert after.reasons_at(3) == ("Insufficient cpu",)
+    assert before.fits.all()
+    assert before.reasons_at(3) == ()
+
+
+def test_a_scan_goes_on_showing_what_was_true_when_it_was_made():
+    made, standing = (
+        table([node(f"n{at}", {"cpu": "2"}) for at in range(16)], {"n0": [pod("b", {"cpu": "2"})]}),
+        Standing(),
+    )
+    wish = class_of(made, pod(requests={"cpu": "1"}))
+    before = DEFAULT.scan(wish, made, standing)
+    land(made, pod("a", {"cpu": "2"}), "n3")
+    assert DEFAULT.scan(wish, made, standing).reasons_at(3) == ("Insufficient cpu",)
+    assert before.reasons_at(3) == ()
+    assert before.reasons_at(0) == ("Insufficient cpu",)
+
+
+class Breaking(Moody):
+    """Breaks when it is told to."""
+
+    def __init__(self) -> None:
+        self.breaks = ""
+
+    @override
+    def score(self, pod, nodes, state):
+        if self.breaks == "score":
+            raise ValueError("not now")
+        return super().score(pod, nodes, state)
+
+    @override
+    def normalize(self, scores, pod, nodes, state):
+        if self.breaks == "normalize":
+            raise ValueError("not now")
+        return super().normalize(scores, pod, nodes, state)
+
+
+@pytest.mark.parametrize("point, count", [("score", 1), ("normalize", 1), ("normalize", 2)])
+def test_what_a_plugin_could_not_say_is_asked_for_again(point, count):
+    made, plugin, standing = table([node(f"n{at}") for at in range(8)]), Breaking(), Standing()
+    pipeline, wish = Pipeline([plugin]), class_of(made, pod())
+    look(pipeline, made, wish, standing)
+    for at in range(count):
+        land(made, pod(f"p{at}"), "n3")
+    plugin.breaks = point
+    with pytest.raises(PluginError):
+        look(pipeline, made, wish, standing)
+    plugin.breaks = ""
+    assert look(pipeline, made, wish, standing) == look(pipeline, made, wish, Standing())
+
+
+def test_reasons_in_another_order_cannot_be_pieced_together():
+    one, two = np.asarray([[True, False], [True, False]]), np.asarray([False, True])
+    judged = Judged.of(Verdict(("a", "b"), one, two), 1)
+    part = Verdict(("b", "a"), np.ones((2, 1), np.bool_), np.ones(1, np.bool_))
+    assert judged.amended(np.asarray([1], np.int32), part, 2) is None
+
+
+def test_classes_that_were_not_asked_for_in_the_longest_time_are_forgotten():
+    made = table([node("n0")])
+    standings = Standings(made, most=200)
+    first, second, third = (class_of(made, pod()) for _ in range(3))
+    kept, lost = standings.of(first), standings.of(second)
+    assert standings.of(first) is kept
+    standings.of(third)
+    assert standings.of(first) is kept
+    assert standings.of(second) is not lost

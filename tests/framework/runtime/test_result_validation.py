@@ -1,0 +1,112 @@
+"""Answers are taken as they are where they mean something, and are breakage with a name where they do not."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from batchsched.errors import PluginError
+from batchsched.framework import interface as points
+from batchsched.framework.constrain import EVERY_NODE, Batch, Row
+from batchsched.framework.runtime import result_validation as answers
+from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
+
+
+class Odd:
+    name: ClassVar[str] = "Odd"
+
+
+ODD = Odd()
+
+
+def test_every_point_is_a_method_of_its_protocol():
+    for name, point in answers.POINTS.items():
+        protocol = points.ReservePlugin if name == "Unreserve" else getattr(points, f"{name}Plugin")
+        assert callable(getattr(protocol, point.method))
+        assert bool(point.then) != bool(point.answer)
+
+
+@pytest.mark.parametrize("point", [name for name, point in answers.POINTS.items() if point.then])
+def test_codes_that_a_point_knows_are_taken_and_others_are_not(point):
+    known = answers.POINTS[point].then
+    for code in Code:
+        if code in known:
+            assert answers.status(ODD, point, Status(code)).code is code
+        else:
+            with pytest.raises(PluginError, match=f"plugin Odd failed in {point}: expected one of Success"):
+                answers.status(ODD, point, Status(code))
+
+
+def test_long_nonsense_is_cut_short():
+    with pytest.raises(PluginError) as caught:
+        answers.status(ODD, "Reserve", "x" * 1000)
+    assert len(str(caught.value)) < 130
+
+
+def test_sound_answers_come_back_as_they_were():
+    narrow = PreFilterAnswer(nodes=frozenset({"n0", "n9"}))
+    assert answers.prefiltered(ODD, narrow) is narrow
+    verdict = Verdict.accept(3)
+    assert answers.verdict(ODD, verdict, 3) is verdict
+    assert answers.scores(ODD, "Score", [1, 2], 2).tolist() == [1, 2]
+    assert answers.scores(ODD, "Score", [], 0).tolist() == []
+    assert answers.raw_scores(ODD, [-5, 700], 2).tolist() == [-5, 700]
+    assert answers.label_keys(ODD, {"a"}) == frozenset({"a"})
+    assert answers.signature(ODD, (1, "a")) == (1, "a")
+    assert answers.truth(ODD, "Filter", np.True_) is True
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.array([-1]),
+        np.array([101]),
+        np.array([-1], np.int8),
+        np.array([200], np.uint8),
+        np.array([2**64 - 1], np.uint64),
+        np.array([1.0]),
+        np.array([True]),
+    ],
+    ids=["below", "above", "below in a byte", "above in a byte", "huge", "a fraction", "a truth"],
+)
+def test_scores_are_whole_numbers_from_0_to_100_in_every_width(wrong):
+    with pytest.raises(PluginError, match="expected 1 whole numbers from 0 to 100"):
+        answers.scores(ODD, "Score", wrong, 1)
+
+
+def test_scores_of_every_width_come_in_as_one():
+    for width in (np.int8, np.uint8, np.int64, np.uint64, ">i4"):
+        found = answers.scores(ODD, "Score", np.array([0, 100], width), 2)
+        assert found.tolist() == [0, 100]
+        assert found.dtype == np.int64
+
+
+def test_permit_is_signed_by_its_plugin():
+    answer = answers.permitted(ODD, PermitAnswer(SUCCESS, 3))
+    assert (answer.status.plugin, answer.timeout_seconds) == ("Odd", 3)
+
+
+@pytest.mark.parametrize("answer", [None, 1, np.array([True, False])])
+def test_truth_is_true_or_false(answer):
+    with pytest.raises(PluginError, match="expected True or False"):
+        answers.truth(ODD, "Filter", answer)
+
+
+def test_keys_are_ordered_and_equal_ones_stay_as_they_are():
+    assert answers.in_order(ODD, [3, 1, 2, 1]) == [1, 3, 2, 0]
+    for keys in ([None], [1, "a"], [object()]):
+        with pytest.raises(PluginError, match="plugin Odd failed in QueueSort: TypeError"):
+            answers.in_order(ODD, keys)
+
+
+def test_rows_may_be_a_tuple_or_a_list_and_must_fit_the_nodes():
+    def one(**said: Any) -> Row:
+        usual: dict[str, Any] = {"partition": EVERY_NODE, "right": np.ones(3, np.int64)}
+        empty = np.zeros(0, np.int32)
+        return Row(**(usual | {"classes": empty, "coefficients": empty.astype(np.int64)} | said))
+
+    fitting = one()
+    assert answers.rows(ODD, [fitting], Batch(()), 3) == (fitting,)
+    for wrong in (one(right=np.ones(2, np.int64)), one(classes=np.array([4])), one(right=None)):
+        with pytest.raises(PluginError, match="plugin Odd failed in Constrain"):
+            answers.rows(ODD, (wrong,), Batch(()), 3)

@@ -1,0 +1,111 @@
+"""How many nodes are enough, and where the search goes on: against a model that looks at one after the other."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.filter_result import Scan, nobody
+from batchsched.framework.runtime.sampling import Sampling, enough_of, visiting_order
+from batchsched.framework.status import SUCCESS
+from tests.plugins.cluster import node, table
+
+
+@pytest.mark.parametrize(
+    "nodes, percentage, expected",
+    [
+        (0, 0, 0),
+        (99, 0, 99),
+        (99, 10, 99),
+        (100, 0, 100),
+        (300, 0, 144),
+        (1000, 0, 420),
+        (5000, 0, 500),
+        (6000, 0, 300),
+        (15000, 0, 750),
+        (1000, 5, 100),
+        (1000, 40, 400),
+        (1000, 100, 1000),
+        (120, 1, 100),
+    ],
+)
+def test_as_many_are_enough_as_in_kube_scheduler(nodes, percentage, expected):
+    assert enough_of(nodes, percentage) == expected
+
+
+def test_nodes_are_looked_at_zone_by_zone_in_turn():
+    zones = ["a", "a", "b", "c", "a", "b"]
+    made = table(
+        [node(f"n{at}", labels={"topology.kubernetes.io/zone": zone}) for at, zone in enumerate(zones)]
+    )
+    assert visiting_order(made).tolist() == [0, 2, 3, 1, 5, 4]
+
+
+def test_regions_tell_zones_of_one_name_apart_and_old_labels_count():
+    old, new = "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"
+    made = table(
+        [node("n0", labels={new: "x"}), node("n1", labels={old: "x"}), node("n2", labels={new: "y"})]
+    )
+    assert visiting_order(made).tolist() == [0, 2, 1]
+
+
+def scan_of(fits, outside=None):
+    return Scan(CycleState(), SUCCESS, fits, nobody(len(fits)), outside=outside)
+
+
+def model(order, fits, looked_at, start, enough):
+    """Look at one node after the other; returns those found, and how many were looked at."""
+    nodes = [at for at in order if looked_at[at]]
+    found, seen = [], 0
+    for step in range(len(nodes)):
+        at = nodes[(start + step) % len(nodes)]
+        seen += 1
+        if fits[at]:
+            found.append(at)
+            if len(found) == enough:
+                break
+    return found, seen
+
+
+@given(
+    zones=st.lists(st.sampled_from(["", "a", "b"]), min_size=1, max_size=160),
+    seed=st.integers(0, 2**31),
+    percentage=st.integers(0, 100),
+    data=st.data(),
+    any_will_do=st.booleans(),
+)
+def test_each_search_goes_on_where_the_last_one_ended(zones, seed, percentage, data, any_will_do):
+    made = table(
+        [node(f"n{at}", labels={"topology.kubernetes.io/zone": zone}) for at, zone in enumerate(zones)]
+    )
+    sampling = Sampling(made, percentage, seed, any_will_do=any_will_do)
+    order, count = visiting_order(made).tolist(), len(zones)
+    masks = st.integers(0, 2**31).map(lambda drawn: np.random.default_rng(drawn).random(count) < 0.8)
+    start = sampling.start
+    assert 0 <= start < count
+    for _ in range(4):
+        fits, outside = data.draw(masks), ~data.draw(masks)
+        allowed = data.draw(st.none() | masks)
+        looked_at = ~outside if allowed is None else ~outside & allowed
+        enough = 1 if any_will_do else enough_of(int(looked_at.sum()), percentage)
+        found, seen = model(order, fits, looked_at, start, enough)
+        narrowed = sampling.narrowed(scan_of(fits & ~outside, outside), allowed)
+        start = (start + seen) % count
+        assert sampling.start == start
+        if found:
+            assert np.flatnonzero(narrowed.fits).tolist() == sorted(found)
+        else:
+            assert (narrowed.fits == (fits & ~outside)).all()
+
+
+def test_the_seed_alone_says_where_the_first_search_begins():
+    made = table([node(f"n{at}") for at in range(97)])
+    starts = [Sampling(made, 0, seed).start for seed in range(20)]
+    assert starts == [Sampling(made, 0, seed).start for seed in range(20)]
+    assert len(set(starts)) > 10
+
+
+def test_without_nodes_nothing_is_found():
+    scan = scan_of(np.zeros(0, np.bool_))
+    assert Sampling(table([]), 0, 0).narrowed(scan, None) is scan

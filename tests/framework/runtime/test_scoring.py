@@ -1,0 +1,71 @@
+"""PreScores that said it before of the same nodes, and for good, are not asked again."""
+
+import numpy as np
+import pytest
+
+from batchsched.framework.cycle_state import CycleState, StateKey
+from batchsched.framework.interface import Reach
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.result_cache import Standing
+from batchsched.framework.status import SKIP, SUCCESS
+from tests.plugins.cluster import class_of, node, pod, table
+
+BEST = StateKey[int]("Counting/best")
+
+
+class Counting:
+    """Counts how often its PreScore is asked, and what it wrote is its score."""
+
+    name = "Counting"
+
+    def __init__(self, far, answer=SUCCESS):
+        self.reach = far
+        self.answer = answer
+        self.asked = 0
+
+    def signature(self, pod):
+        return None
+
+    def prescore(self, pod, nodes, state):
+        self.asked += 1
+        state.write(BEST, len(nodes))
+        return self.answer
+
+    def score(self, pod, nodes, state):
+        return np.full(len(nodes), state.read(BEST), np.int64)
+
+
+def totals(plugin, *feasible):
+    made, pipeline, standing = table([node(f"n{at}") for at in range(4)]), Pipeline([plugin]), Standing()
+    wish = class_of(made, pod())
+    return [
+        pipeline.score(
+            wish, standing.fitting(np.isin(np.arange(4), some)), made, CycleState(), standing
+        ).tolist()
+        for some in feasible
+    ]
+
+
+@pytest.mark.parametrize("far", [Reach.OBJECTS, Reach.NODE])
+def test_it_is_asked_once_for_the_same_nodes(far):
+    plugin = Counting(far)
+    assert totals(plugin, [0, 1, 3], [0, 1, 3]) == [[3, 3, 3], [3, 3, 3]]
+    assert plugin.asked == 1
+
+
+def test_it_is_asked_again_when_others_fit():
+    plugin = Counting(Reach.OBJECTS)
+    totals(plugin, [0, 1, 3], [0, 1], [0, 1])
+    assert plugin.asked == 2
+
+
+def test_whoever_looks_further_is_asked_each_time():
+    plugin = Counting(Reach.CLUSTER)
+    assert totals(plugin, [0, 1], [0, 1]) == [[2, 2], [2, 2]]
+    assert plugin.asked == 2
+
+
+def test_skip_stands_as_well():
+    plugin = Counting(Reach.OBJECTS, SKIP)
+    assert totals(plugin, [0, 1], [0, 1]) == [[0, 0], [0, 0]]
+    assert plugin.asked == 1

@@ -1,0 +1,82 @@
+"""Counting the members of gangs, and who waits at Permit."""
+
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
+from batchsched.framework.gang_counts import GangCount, WaitingPod, WaitingPods
+from batchsched.framework.status import Code, Status
+from tests.plugins.cluster import pod
+
+
+def member(sub: str = "") -> Pod:
+    return Pod(metadata=ObjectMeta(name="m", labels={SUB_GROUP_LABEL: sub} if sub else None))
+
+
+def complete(count: GangCount) -> bool:
+    return count.complete
+
+
+def test_gang_is_complete_once_its_minimum_has_a_place():
+    count = GangCount("team/g", minimum=2, existing=3)
+    assert count.possible
+    count.count(member(), 1)
+    assert complete(count) is False
+    count.count(member(), 1)
+    assert complete(count) is True
+    count.count(member(), -1)
+    assert complete(count) is False
+
+
+def test_every_subgroup_needs_its_own_minimum_too():
+    count = GangCount("team/g", minimum=2, existing=3, sub_minimum={"x": 1}, sub_existing={"x": 1})
+    assert count.possible
+    for sub in ("", "unknown"):
+        count.count(member(sub), 1)
+    assert complete(count) is False
+    count.count(member("x"), 1)
+    assert complete(count) is True
+    assert count.sub_placed == {"x": 1}
+
+
+def test_gang_is_impossible_with_too_few_members_or_too_few_of_a_subgroup():
+    assert not GangCount("team/g", minimum=4, existing=3).possible
+    assert not GangCount("team/g", minimum=1, existing=3, sub_minimum={"x": 1}).possible
+
+
+def test_pods_wait_for_each_plugin_until_it_lets_the_gang_go():
+    waiting = WaitingPods()
+    assert waiting.released("team/g")
+    waiting.add(WaitingPod(pod("a"), 0, "team/g", {"GangScheduling": 1.0, "Quota": 2.0}))
+    waiting.add(WaitingPod(pod("b"), 0, "team/g", {"GangScheduling": 1.0}))
+    waiting.add(WaitingPod(pod("c"), 0, "team/other", {"GangScheduling": 1.0}))
+    waiting.allow("team/g", "GangScheduling")
+    assert [one.until for one in waiting.of("team/g")] == [{"Quota": 2.0}, {}]
+    assert not waiting.released("team/g")
+    waiting.allow("team/g", "Quota")
+    assert waiting.released("team/g")
+    assert not waiting.released("team/other")
+    waiting.drop("team/g")
+    assert list(waiting.of("team/g")) == []
+
+
+def test_plugins_find_waiting_pods_one_by_one_and_all_of_them():
+    waiting = WaitingPods()
+    for name, key in (("a", "team/g"), ("b", "team/g"), ("c", "team/other")):
+        waiting.add(WaitingPod(pod(name), 3, key, {"Quota": 2.0}))
+    assert [one.pod.name for one in waiting] == ["a", "b", "c"]
+    found = waiting.get("default/b")
+    assert found is not None
+    assert (found.node, found.gang, found.held_by) == (3, "team/g", ("Quota",))
+    assert waiting.get("default/gone") is None
+
+
+def test_a_pod_is_allowed_plugin_by_plugin_and_the_first_rejection_stands():
+    one = WaitingPod(pod("a"), 0, "team/g", {"Quota": 2.0, "Licence": 1.0})
+    waiting = WaitingPods()
+    waiting.add(one)
+    one.allow("Quota")
+    one.allow("Stranger")
+    assert one.held_by == ("Licence",)
+    assert waiting.rejection("team/g").ok
+    one.reject("Licence", "none left")
+    one.reject("Quota", "nor here")
+    assert waiting.rejection("team/g") == Status(Code.UNSCHEDULABLE, ("none left",), "Licence")

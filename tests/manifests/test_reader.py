@@ -1,0 +1,612 @@
+import gzip
+import json
+
+import pytest
+
+from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
+from batchsched.errors import UnusableInput
+from batchsched.manifests.reader import read, sentence
+
+OURS = "scheduling.batchsched.dev/v1alpha1"
+
+
+def node(name="n1", **allocatable):
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"allocatable": allocatable},
+    }
+
+
+def pod(name="p", group=None, sub=None, phase="Pending", requests=None, **spec):
+    labels = {key: value for key, value in ((POD_GROUP_LABEL, group), (SUB_GROUP_LABEL, sub)) if value}
+    container = {"name": "c", "resources": {"requests": requests or {"cpu": "1"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "team-a", "labels": labels},
+        "spec": {"schedulerName": "batchsched", "containers": [container], **spec},
+        "status": {"phase": phase},
+    }
+
+
+def custom(kind, name, **spec):
+    metadata = {"name": name, "namespace": "team-a"} if kind == "PodGroup" else {"name": name}
+    return {"apiVersion": OURS, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def listed(*items):
+    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+@pytest.fixture
+def reading(tmp_path):
+    """Write each content (text, bytes or an object) to a file of its own, and read them all."""
+
+    def write(*contents, suffix=".json"):
+        files = []
+        for number, content in enumerate(contents):
+            file = tmp_path / f"{number}{suffix}"
+            if not isinstance(content, bytes | str):
+                content = json.dumps(content)
+            file.write_bytes(content.encode() if isinstance(content, str) else content)
+            files.append(file)
+        return read(files)
+
+    return write
+
+
+def names(objects):
+    return [one.metadata.name for one in objects]
+
+
+# Formats
+
+
+def test_list_is_opened(reading):
+    snapshot = reading(listed(node("n1"), node("n2"), pod())).snapshot
+    assert names(snapshot.nodes) == ["n1", "n2"]
+    assert names(snapshot.pods) == ["p"]
+
+
+def test_typed_list_says_what_its_items_are(reading):
+    bare = {key: value for key, value in node("n1").items() if key not in ("kind", "apiVersion")}
+    assert names(reading({"apiVersion": "v1", "kind": "NodeList", "items": [bare]}).snapshot.nodes) == ["n1"]
+
+
+def test_lists_may_hold_lists(reading):
+    assert names(reading(listed(listed(node("n1")), node("n2"))).snapshot.nodes) == ["n1", "n2"]
+
+
+def test_array_of_objects_is_read(reading):
+    assert names(reading([node("n1"), node("n2")]).snapshot.nodes) == ["n1", "n2"]
+
+
+def test_json_lines_are_read_and_a_broken_line_costs_itself_only(reading):
+    lines = f"{json.dumps(node('n1'))}\n{{broken\n\n{json.dumps(node('n2'))}\n"
+    found = reading(lines, suffix=".jsonl")
+    assert names(found.snapshot.nodes) == ["n1", "n2"]
+    assert found.set_aside[0].message.startswith("line 2: is not JSON")
+
+
+def test_json_texts_one_after_the_other_are_read(reading):
+    text = json.dumps(node("n1"), indent=2) + json.dumps(listed(node("n2")), indent=2)
+    assert names(reading(text).snapshot.nodes) == ["n1", "n2"]
+
+
+def test_yaml_documents_are_read_and_a_broken_one_costs_itself_only(reading):
+    text = "\n---\n".join(
+        [
+            "# a comment alone",
+            json.dumps(node("n1")),
+            "kind: [",
+            "apiVersion: v1\nkind: Node\nmetadata: {name: n2}",
+            "",
+        ]
+    )
+    found = reading(text, suffix=".yaml")
+    assert names(found.snapshot.nodes) == ["n1", "n2"]
+    (aside,) = found.set_aside
+    assert aside.message.startswith("line 6: is not YAML")
+
+
+def test_yaml_that_begins_with_a_brace_is_read(reading):
+    assert names(
+        reading("{apiVersion: v1, kind: Node, metadata: {name: n1}}", suffix=".yaml").snapshot.nodes
+    ) == ["n1"]
+
+
+def test_yaml_times_stay_text(reading):
+    text = "apiVersion: v1\nkind: Node\nmetadata: {name: n1, creationTimestamp: 2026-01-01T00:00:00Z}"
+    assert (
+        reading(text, suffix=".yaml").snapshot.nodes[0].metadata.creation_timestamp == "2026-01-01T00:00:00Z"
+    )
+
+
+def test_yaml_key_stated_twice_is_refused(reading):
+    found = reading(
+        node(),
+        f"apiVersion: {OURS}\nkind: Queue\nmetadata: {{name: q}}\nspec:\n  weight: 1\n  weight: 2",
+        suffix=".yaml",
+    )
+    assert found.set_aside[0].message == "line 6: is not YAML: the key 'weight' is stated twice"
+
+
+@pytest.mark.parametrize("deep", ["[" * 100_000, "- " * 100_000, '{"a":' * 100_000])
+def test_nesting_without_end_is_refused(reading, deep):
+    found = reading(node(), deep)
+    assert "nested" in found.set_aside[0].message
+
+
+def test_aliases_that_blow_up_are_refused(reading):
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    assert "aliases" in reading(node(), bomb, suffix=".yaml").set_aside[0].message
+
+
+def test_gzip_is_told_by_its_content(reading):
+    assert names(reading(gzip.compress(json.dumps(node("n1")).encode())).snapshot.nodes) == ["n1"]
+
+
+def test_broken_gzip_is_set_aside(reading):
+    whole = gzip.compress(json.dumps(node("n1")).encode())
+    found = reading(node("n2"), whole[:-12])
+    assert "broken gzip" in found.set_aside[0].message
+
+
+def test_directory_is_read_by_name_and_what_is_no_manifest_is_left(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "2.json").write_text(json.dumps(node("n2")))
+    (tmp_path / "1.yaml").write_text(json.dumps(node("n1")))
+    (tmp_path / "README.md").write_text("# not this")
+    found = read([tmp_path])
+    assert names(found.snapshot.nodes) == ["n1", "n2"]
+    assert found.set_aside == ()
+
+
+def test_file_that_is_missing_is_set_aside(tmp_path):
+    (tmp_path / "1.json").write_text(json.dumps(node("n1")))
+    found = read([tmp_path / "none.json", tmp_path / "1.json"])
+    assert sentence(found.set_aside[0]) == f"{tmp_path}/none.json: cannot be read: No such file or directory"
+
+
+# What counts
+
+
+def test_pods_of_one_template_share_one_spec(reading):
+    one = pod("a")
+    other = pod("b")
+    third = pod("c", hostname="unlike-the-others")
+    specs = [found.spec for found in reading(listed(one, other, third)).snapshot.pods]
+    assert specs[0] is specs[1] is specs[2]
+
+
+def test_finished_pods_are_left_out(reading):
+    found = reading(
+        listed(
+            pod("a", phase="Succeeded"), pod("b", phase="Failed"), pod("c", phase="Running", nodeName="n1")
+        )
+    )
+    assert names(found.snapshot.pods) == ["c"]
+
+
+def test_pending_pods_of_other_schedulers_are_left_to_them_with_one_warning(reading):
+    others = [pod(f"o{number}", schedulerName="other") for number in range(3)]
+    found = reading(listed(pod("mine"), *others, pod("bound", schedulerName="other", nodeName="n1")))
+    assert names(found.snapshot.pods) == ["mine", "bound"]
+    (warning,) = found.warnings
+    assert warning.startswith("3 pending pods of the scheduler 'other'")
+
+
+def test_kinds_that_are_not_read_draw_one_warning_each(reading):
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
+    found = reading(listed(node(), deployment, deployment, {"apiVersion": "v1", "kind": "Secret"}))
+    assert found.warnings == (
+        "Deployment of apps/v1 is not read: 2 passed over",
+        "Secret of v1 is not read: 1 passed over",
+    )
+    assert found.set_aside == ()
+
+
+def test_storage_objects_are_read_and_claims_bind_at_once_unless_their_class_waits(reading):
+    def stored(kind, name, **fields):
+        return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **fields}
+
+    found = reading(
+        listed(
+            stored("StorageClass", "fast", provisioner="p"),
+            stored("StorageClass", "late", provisioner="p", volumeBindingMode="WaitForFirstConsumer"),
+            stored(
+                "CSINode", "n", spec={"drivers": [{"name": "p", "nodeID": "n", "allocatable": {"count": 3}}]}
+            ),
+            stored("CSIDriver", "p", spec={"storageCapacity": True}),
+            stored("CSIStorageCapacity", "c", storageClassName="late", capacity="1Gi"),
+            stored("VolumeAttachment", "a", spec={"attacher": "p", "nodeName": "n", "source": {}}),
+        )
+    ).snapshot
+    modes = [one.volume_binding_mode for one in found.storage_classes]
+    assert modes == ["Immediate", "WaitForFirstConsumer"]
+    assert found.csi_nodes[0].spec.drivers[0].allocatable.count == 3
+    assert found.csi_drivers[0].spec.storage_capacity
+    assert (names(found.csi_storage_capacities), names(found.volume_attachments)) == (["c"], ["a"])
+
+
+@pytest.mark.parametrize(
+    "wrong, field",
+    [
+        ({"kind": "CSIStorageCapacity", "apiVersion": "storage.k8s.io/v1", "capacity": "much"}, "capacity"),
+        (
+            {"kind": "CSIStorageCapacity", "apiVersion": "storage.k8s.io/v1", "maximumVolumeSize": -1},
+            "maximumVolumeSize",
+        ),
+        (
+            {
+                "kind": "PersistentVolumeClaim",
+                "apiVersion": "v1",
+                "spec": {"resources": {"requests": {"storage": "x"}}},
+            },
+            "spec.resources.requests.storage",
+        ),
+    ],
+)
+def test_sizes_of_storage_that_mean_nothing_are_named(reading, wrong, field):
+    (aside,) = reading(listed(node(), {"metadata": {"name": "o"}, **wrong})).set_aside
+    assert aside.field == field
+
+
+def test_limits_count_as_requests_where_none_are_stated(reading):
+    limited = pod()
+    limited["spec"]["containers"][0]["resources"] = {
+        "requests": {"cpu": "1"},
+        "limits": {"cpu": "2", "nvidia.com/gpu": "8"},
+    }
+    (found,) = reading(limited).snapshot.pods
+    assert found.spec.containers[0].resources.requests == {"cpu": "1", "nvidia.com/gpu": "8"}
+
+
+def test_pod_limits_count_as_its_requests_except_where_a_container_asks(reading):
+    limited = pod(resources={"limits": {"cpu": "4", "memory": "1Gi"}})
+    (found,) = reading(limited).snapshot.pods
+    assert found.spec.resources.requests == {"memory": "1Gi"}
+
+
+def test_ports_on_the_hosts_network_are_host_ports(reading):
+    networked = pod(hostNetwork=True)
+    networked["spec"]["containers"][0]["ports"] = [{"containerPort": 80}]
+    (found,) = reading(networked).snapshot.pods
+    assert found.spec.containers[0].ports[0].host_port == 80
+
+
+def test_null_means_not_stated(reading):
+    empty = pod(nodeName=None, tolerations=None)
+    empty["metadata"]["namespace"] = None
+    found = reading(empty)
+    assert found.set_aside == ()
+    assert found.snapshot.pods[0].key == "default/p"
+
+
+def test_null_means_not_stated_in_custom_resources_too(reading):
+    group = custom("PodGroup", "g", minMember=None, queue=None, subGroups=[{"name": "a", "minMember": 2}])
+    group["metadata"]["labels"] = None
+    found = reading(group)
+    assert found.set_aside == ()
+    assert found.snapshot.pod_groups[0].min_member == 2
+
+
+def test_empty_list_is_an_empty_cluster(reading):
+    found = reading(listed())
+    assert found.snapshot.nodes == ()
+    assert found.set_aside == ()
+
+
+# What is set aside
+
+
+def aside(found):
+    return [(one.object, one.field) for one in found.set_aside]
+
+
+@pytest.mark.parametrize(
+    "amount, problem",
+    [
+        ("-1", "'-1' is negative"),
+        ("lots", "not a usable quantity"),
+        ("9e18", "63 bits"),
+        (str(2**64), "63 bits"),
+        (True, "bool"),
+        ({}, "object"),
+    ],
+)
+def test_amount_that_means_nothing_is_named_to_the_container(reading, amount, problem):
+    broken = pod(requests={"cpu": amount})
+    found = reading(node(), broken)
+    assert names(found.snapshot.nodes) == ["n1"]
+    (one,) = found.set_aside
+    assert one.object == "Pod team-a/p"
+    assert one.field.startswith("spec.containers[0].resources.requests")
+    assert problem in one.message
+
+
+def test_same_mistake_in_every_pod_of_a_template_is_told_of_every_pod(reading):
+    found = reading(listed(*(pod(name, requests={"cpu": "-1"}) for name in "ab"), node()))
+    assert aside(found) == [
+        ("Pod team-a/a", "spec.containers[0].resources.requests.cpu"),
+        ("Pod team-a/b", "spec.containers[0].resources.requests.cpu"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "spec, field",
+    [
+        ({"overhead": {"cpu": "-1"}}, "spec.overhead.cpu"),
+        ({"resources": {"requests": {"cpu": "x"}}}, "spec.resources.requests.cpu"),
+        (
+            {"initContainers": [{"name": "i", "resources": {"limits": {"cpu": "-1"}}}]},
+            "spec.initContainers[0].resources.requests.cpu",
+        ),
+        ({"priority": 2**40}, "spec.priority"),
+        ({"tolerations": [{"operator": "Like"}]}, "spec.tolerations[0].operator"),
+        ({"tolerations": [{"effect": "Never"}]}, "spec.tolerations[0].effect"),
+        (
+            {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z"}]},
+            "spec.topologySpreadConstraints[0].maxSkew",
+        ),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "spec.topologySpreadConstraints[0].topologyKey"),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "x"}]},
+            "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+        ),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "z", "minDomains": 0}]},
+            "spec.topologySpreadConstraints[0].minDomains",
+        ),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [{"matchExpressions": [{"key": "z", "operator": "Near"}]}]
+                        }
+                    }
+                }
+            },
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator",
+        ),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 101}]}
+                }
+            },
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight",
+        ),
+        (
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey",
+        ),
+        (
+            {
+                "affinity": {
+                    "podAntiAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "weight": 1,
+                                "podAffinityTerm": {
+                                    "topologyKey": "z",
+                                    "labelSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]},
+                                },
+                            }
+                        ]
+                    }
+                }
+            },
+            "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.labelSelector.matchExpressions[0].values",
+        ),
+        ({"containers": "none"}, "spec.containers"),
+        ({"nodeName": 7}, "spec.nodeName"),
+    ],
+)
+def test_field_of_a_pod_that_means_nothing_is_named(reading, spec, field):
+    assert aside(reading(node(), pod(**spec))) == [("Pod team-a/p", field)]
+
+
+def test_node_that_offers_less_than_nothing_is_set_aside(reading):
+    assert aside(reading(node("n1", cpu="-8"), node("n2", cpu="8"))) == [
+        ("Node n1", "status.allocatable.cpu")
+    ]
+
+
+def test_amounts_that_a_running_pod_was_given_are_checked(reading):
+    running = pod(nodeName="n1", phase="Running")
+    running["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "-1"}}]
+    assert aside(reading(node(), running)) == [
+        ("Pod team-a/p", "status.containerStatuses[0].allocatedResources.cpu")
+    ]
+
+
+@pytest.mark.parametrize(
+    "broken, field",
+    [
+        (
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "b"},
+                "spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}},
+            },
+            "spec.selector.matchExpressions[0].operator",
+        ),
+        (
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": "b"},
+                "value": 2**31,
+            },
+            "value",
+        ),
+        (
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": "b"},
+                "spec": {"capacity": {"storage": "-1"}},
+            },
+            "spec.capacity.storage",
+        ),
+        ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": ""}}, "metadata.name"),
+        ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a/b"}}, "metadata.name"),
+        (
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"a": 1}}},
+            "metadata.labels[*]",
+        ),
+        (
+            {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": "q"}, "spec": {"wieght": 1}},
+            "spec.wieght",
+        ),
+        (
+            {"apiVersion": "scheduling.batchsched.dev/v7", "kind": "Queue", "metadata": {"name": "q"}},
+            "apiVersion",
+        ),
+        ({"apiVersion": OURS, "kind": "PodGrup", "metadata": {"name": "q"}}, "kind"),
+        ({"kind": "Node", "metadata": {"name": "q"}}, "apiVersion"),
+        ({"metadata": {"name": "q"}}, "kind"),
+    ],
+)
+def test_object_that_means_nothing_is_named(reading, broken, field):
+    found = reading(node(), broken)
+    assert [one.field for one in found.set_aside] == [field]
+    assert names(found.snapshot.nodes) == ["n1"]
+
+
+def test_unreadable_kind_says_what_is_expected(reading):
+    found = reading(node(), {"apiVersion": OURS, "kind": "PodGrup", "metadata": {"name": "q"}})
+    assert found.set_aside[0].message.endswith("did you mean PodGroup?")
+
+
+@pytest.mark.parametrize("content", ["just words", "3", "kind: {a: b}"])
+def test_what_is_no_object_is_set_aside_with_what_is_expected(reading, content):
+    found = reading(json.dumps(node()), content, suffix=".yaml")
+    assert "expected a Kubernetes object" in found.set_aside[0].message
+
+
+def test_second_object_of_a_name_is_set_aside_with_the_place_of_the_first(reading, tmp_path):
+    found = reading(listed(node("n1", cpu="1"), pod("p")), listed(node("n1", cpu="2"), pod("p")))
+    assert [one.status.allocatable for one in found.snapshot.nodes] == [{"cpu": "1"}]
+    assert aside(found) == [("Node n1", "metadata.name"), ("Pod team-a/p", "metadata.name")]
+    assert f"in {tmp_path}/0.json" in found.set_aside[0].message
+
+
+def test_namespaces_keep_names_apart(reading):
+    other = pod("p")
+    other["metadata"]["namespace"] = "team-b"
+    assert len(reading(listed(pod("p"), other)).snapshot.pods) == 2
+
+
+# Objects together
+
+
+def test_all_queues_of_a_cycle_and_those_below_are_set_aside(reading):
+    queues = [
+        custom("Queue", "a", parent="b"),
+        custom("Queue", "b", parent="a"),
+        custom("Queue", "c", parent="b"),
+        custom("Queue", "d"),
+    ]
+    found = reading(listed(*queues))
+    assert names(found.snapshot.queues) == ["d"]
+    messages = {one.object: one.message for one in found.set_aside}
+    assert "a → b → a" in messages["Queue a"]
+    assert "a → b → a" in messages["Queue b"]
+    assert messages["Queue c"] == "the parent 'b' was set aside; set that one right first"
+
+
+def test_queue_that_is_its_own_parent_is_set_aside(reading):
+    found = reading(listed(custom("Queue", "a", parent="a"), node()))
+    assert "a → a" in found.set_aside[0].message
+
+
+def test_queue_below_none_is_set_aside_and_one_below_default_is_not(reading):
+    found = reading(listed(custom("Queue", "a", parent="none"), custom("Queue", "b", parent="default")))
+    assert names(found.snapshot.queues) == ["b"]
+    assert found.set_aside[0].message == "the parent 'none' does not exist; make it, or leave out the parent"
+
+
+def test_unknown_sub_group_draws_one_warning_and_the_pods_stay(reading):
+    group = custom("PodGroup", "g", subGroups=[{"name": "workers"}])
+    pods = [pod(f"p{number}", group="g", sub="wrokers") for number in range(2)]
+    found = reading(listed(group, *pods, pod("q", group="g", sub="workers"), pod("r", group="g")))
+    assert len(found.snapshot.pods) == 4
+    (warning,) = found.warnings
+    assert "PodGroup team-a/g" in warning
+    assert "'wrokers' (2 pods); it has workers" in warning
+
+
+# Nothing left
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "# nothing\n", b"\x00\xff junk", "kind: ["],
+    ids=["nothing", "a comment", "junk", "half a list"],
+)
+def test_input_with_nothing_usable_is_refused(reading, content):
+    with pytest.raises(UnusableInput, match="nothing in the input that can be used"):
+        reading(content, suffix=".yaml")
+
+
+def test_refusal_of_the_input_names_what_was_wrong(reading):
+    with pytest.raises(UnusableInput, match=r"spec\.minMember: expected 1 or more, found 0"):
+        reading(custom("PodGroup", "g", minMember=0))
+    with pytest.raises(UnusableInput, match="Secret of v1 is not read"):
+        reading({"apiVersion": "v1", "kind": "Secret"})
+
+
+def test_long_refusal_of_the_input_is_cut(reading):
+    with pytest.raises(UnusableInput, match="and 10 more"):
+        reading(listed(*(custom("PodGroup", f"g{number}", minMember=0) for number in range(30))))
+
+
+def test_a_gang_of_another_schedulers_words_is_one_of_ours(tmp_path):
+    manifests = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}},
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": "bert"},
+            "spec": {"minMember": 2},
+        },
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{name}-{number}",
+                    "labels": {"scheduling.x-k8s.io/pod-group": "bert"},
+                },
+                "spec": {"schedulerName": "batchsched", **({"nodeName": "n"} if name == "far" else {})}
+                | ({"schedulerName": "other"} if name == "far" else {}),
+            }
+            for name in ("near", "far")
+            for number in range(2)
+        ),
+    ]
+    file = tmp_path / "foreign.json"
+    file.write_text(json.dumps(manifests))
+    snapshot = read([file]).snapshot
+    assert [(one.key, one.min_member) for one in snapshot.pod_groups] == [("default/bert", 2)]
+    joined = [one.name for one in snapshot.pods if one.labels.get("scheduling.batchsched.dev/pod-group")]
+    assert joined == ["near-0", "near-1"]
+
+
+def test_a_foreign_gang_that_means_nothing_is_set_aside_by_field(tmp_path):
+    file = tmp_path / "foreign.yaml"
+    file.write_text(
+        "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: bad}\n"
+        "spec: {minMember: 2, minResources: {cpu: much}}\n---\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+    )
+    (one,) = read([file]).set_aside
+    assert (one.object, one.field) == ("PodGroup default/bad", "spec.minResources.cpu")

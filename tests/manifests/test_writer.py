@@ -1,0 +1,41 @@
+import json
+
+import jsonschema
+import pytest
+from hypothesis import given
+
+from batchsched.errors import InvalidInput
+from batchsched.manifests.reader import read
+from batchsched.manifests.schema import schema
+from batchsched.manifests.writer import from_json, to_json
+from tests.manifests.snapshots import SNAPSHOTS
+
+VALIDATOR = jsonschema.Draft202012Validator(schema())
+
+
+@given(SNAPSHOTS)
+def test_snapshot_survives_being_written_and_restored(snapshot):
+    assert from_json(to_json(snapshot)) == snapshot
+
+
+@given(SNAPSHOTS)
+def test_snapshot_survives_being_written_and_read_as_anybodys_manifests(tmp_path_factory, snapshot):
+    file = tmp_path_factory.mktemp("written") / "cluster.json"
+    file.write_bytes(to_json(snapshot))
+    reading = read([file])
+    assert reading.snapshot == snapshot
+    assert reading.set_aside == ()
+
+
+@given(SNAPSHOTS)
+def test_what_is_written_follows_the_published_schema(snapshot):
+    VALIDATOR.validate(json.loads(to_json(snapshot)))
+
+
+def test_what_nobody_wrote_is_not_restored():
+    with pytest.raises(InvalidInput, match="'Deployment' has no place"):
+        from_json(json.dumps({"apiVersion": "apps/v1", "kind": "Deployment"}).encode())
+    with pytest.raises(InvalidInput):
+        from_json(b"junk: [")
+    with pytest.raises(InvalidInput, match="status"):
+        from_json(b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": 3}')

@@ -1,0 +1,120 @@
+"""Only whoever the cluster lets read a path gets it: asked of a real API server, as kube-scheduler asks."""
+
+import base64
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from typing_extensions import override
+
+from batchsched.config.serving import Serving
+from batchsched.kube.connection import Connection
+from batchsched.kube.credentials import Credentials
+from batchsched.observability.http.access import Access
+from batchsched.observability.http.certificate import own
+from batchsched.observability.http.server import Server
+from tests.controlplane.plane import ADMIN
+from tests.controlplane.proxy import lost
+from tests.kube.hurried import Hurried
+
+OPEN = Serving().authorization_always_allow_paths
+
+
+async def say(request):
+    return web.Response(text="here you are")
+
+
+class Turned(Hurried):
+    """A clock that is put forward."""
+
+    ahead = 0.0
+
+    @override
+    def monotonic(self):
+        return super().monotonic() + self.ahead
+
+
+@asynccontextmanager
+async def server(plane, network=None, clock=None):
+    config = plane.kubeconfig(server=network.url if network else None)
+    clock = clock or Turned()
+    async with Connection(Credentials(config), clock) as connection:
+        routes = [web.get("/metrics", say), web.get("/livez", say), web.get("/livez/{name}", say)]
+        served = Server(
+            Access(connection, clock, lambda: OPEN), routes, "127.0.0.1", 0, own("127.0.0.1", clock.now())
+        )
+        await served.start()
+        async with aiohttp.ClientSession(f"https://127.0.0.1:{served.port}") as client:
+            yield client
+        await served.stop()
+
+
+async def ask(client, path, token=None):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with client.get(path, headers=headers, ssl=False) as answer:
+        return answer.status, await answer.text()
+
+
+@pytest.fixture
+def account(plane, namespace):
+    """A service account that may read nothing yet, and a function that lets it read a path."""
+    plane.admin.create(namespace.path("serviceaccounts"), {"metadata": {"name": "prometheus"}})
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    made = []
+
+    def let(path):
+        name = {"metadata": {"name": namespace.name}}
+        rules = {"rules": [{"nonResourceURLs": [path], "verbs": ["get"]}]}
+        plane.admin.create(f"{rbac}/clusterroles", name | rules)
+        subject = {"kind": "ServiceAccount", "name": "prometheus", "namespace": namespace.name}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace.name}
+        plane.admin.create(f"{rbac}/clusterrolebindings", name | {"subjects": [subject], "roleRef": role})
+        made.append(namespace.name)
+
+    yield plane.token_of(namespace.name, "prometheus"), let
+    for name in made:
+        for plural in ("clusterrolebindings", "clusterroles"):
+            plane.admin.delete(f"{rbac}/{plural}/{name}")
+
+
+async def test_health_is_everybodys_and_metrics_are_not(plane):
+    async with server(plane) as client:
+        assert await ask(client, "/livez") == (200, "here you are")
+        assert (await ask(client, "/livez/ping"))[0] == 200
+        status, text = await ask(client, "/metrics")
+        assert status == 403
+        assert 'User \\"system:anonymous\\" cannot get path \\"/metrics\\"' in text
+        assert (await ask(client, "/metrics", "nobodys"))[0] == 401
+        assert await ask(client, "/metrics", ADMIN) == (200, "here you are")
+
+
+async def test_a_service_account_may_once_a_role_says_so_and_an_answer_holds_for_ten_seconds(plane, account):
+    token, let = account
+    clock = Turned()
+    async with server(plane, clock=clock) as client:
+        assert (await ask(client, "/metrics", token))[0] == 403
+        let("/metrics")
+        assert (await ask(client, "/metrics", token))[0] == 403
+        clock.ahead = 11.0
+        assert (await ask(client, "/metrics", token))[0] == 200
+
+
+async def test_nobody_is_let_in_while_the_api_server_does_not_say_who_may(plane, proxy):
+    async with server(plane, proxy) as client:
+        proxy.on(lost(), path="reviews")
+        assert (await ask(client, "/metrics", ADMIN))[0] == 500
+        assert (await ask(client, "/livez"))[0] == 200
+
+
+async def test_somebody_at_a_browser_is_asked_for_a_token_and_gives_it_as_the_password(plane):
+    async with server(plane) as client:
+        async with client.get("/metrics", headers={"Accept": "text/html,*/*"}, ssl=False) as answer:
+            assert answer.status == 401
+            assert answer.headers["WWW-Authenticate"].startswith("Basic ")
+        for password, status in ((ADMIN, 200), ("nobodys", 401), ("", 401)):
+            shown = {"Authorization": "Basic " + base64.b64encode(f"whoever:{password}".encode()).decode()}
+            async with client.get("/metrics", headers=shown, ssl=False) as answer:
+                assert answer.status == status
+        async with client.get("/metrics", headers={"Authorization": "Basic no-base-64"}, ssl=False) as answer:
+            assert answer.status == 401

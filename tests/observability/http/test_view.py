@@ -1,0 +1,84 @@
+"""What the page shows: who waits first, queues as a tree, nodes by their topology."""
+
+from batchsched.api.decision import Refusal
+from batchsched.observability.http import view
+from batchsched.scheduler.standby_usage import usage
+from tests.service.town import Town
+from tests.session.scenario import alone, cluster, gang, node, nodes, pod, queue, topology
+
+NAMES = frozenset({"batchsched"})
+
+
+def seen(snapshot, waits=None):
+    return view.cluster(snapshot, waits or {}, usage(snapshot, NAMES))
+
+
+async def test_gangs_that_wait_come_first_and_say_why():
+    town = Town(cluster(nodes(1, gpu=2), gang("a", 2), gang("big", 3)))
+    await town.turns(2)
+    refusals = {one.pod_group: one for one in town.decisions[-1].refusals}
+    found = seen(town.cache.snapshot(), view.waiting([town.planner], refusals))
+    first, second = found.gangs
+    assert (first.key, first.placed, first.pods, first.least) == ("team/big", 0, 3, 3)
+    assert first.waiting is not None
+    assert first.waiting.refusal is not None
+    assert first.waiting.refusal.reason == "InsufficientResources"
+    assert (second.key, second.placed, second.waiting) == ("team/a", 2, None)
+
+
+async def test_pod_alone_is_shown_while_it_waits():
+    town = Town(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
+    await town.turns(2)
+    found = seen(town.cache.snapshot(), view.waiting([town.planner], {}))
+    assert [(one.key, one.pods) for one in found.gangs] == [("team/solo-1", 1)]
+
+
+def test_queues_are_below_their_parents_with_what_they_use():
+    queues = (
+        queue("b", parent="a"),
+        queue("a", limit={"cpu": "64"}),
+        queue("c", parent="b"),
+        queue("gone", parent="no"),
+    )
+    snapshot = cluster(nodes(1), pods=(pod("x", on="n0", cpu="1500m"),), queues=queues)
+    found = {one.name: one for one in seen(snapshot).queues}
+    assert [(one.name, one.depth) for one in seen(snapshot).queues] == [
+        ("a", 0),
+        ("b", 1),
+        ("c", 2),
+        ("default", 0),
+        ("gone", 0),
+    ]
+    assert found["a"].limit == "64 cpu"
+    assert found["default"].allocated == "1.5 cpu, 1 pods"
+
+
+def test_nodes_are_together_by_the_levels_of_each_topology():
+    some = [node(f"n{at}", {"block": f"b{at // 2}", "rack": f"r{at}"}, gpu=8) for at in range(4)]
+    snapshot = cluster(
+        some,
+        pods=(pod("x", on="n1", gpu=4),),
+        topologies=(topology("block", "rack"), topology("block", name="wide")),
+    )
+    narrow, wide = seen(snapshot).topologies
+    assert [one.name for one in narrow.domains] == ["b0 / r0", "b0 / r1", "b1 / r2", "b1 / r3"]
+    first, second = wide.domains
+    gpus = seen(snapshot).resources.index("nvidia.com/gpu")
+    assert (first.nodes, first.pods, first.shares[gpus]) == (2, 1, view.Share("4", "16", 0.25))
+    assert second.shares[gpus].fraction == 0
+
+
+def test_without_a_topology_all_nodes_are_one_row():
+    (places,) = seen(cluster(nodes(3))).topologies
+    assert [(one.name, one.nodes) for one in places.domains] == [("all nodes", 3)]
+
+
+def test_rows_that_are_left_out_are_counted():
+    waits = {
+        f"team/g{at:04d}": view.Waiting(
+            f"team/g{at:04d}", "Unschedulable", "", 1, "", Refusal("", "NoNodes", "")
+        )
+        for at in range(view.MOST_GANGS + 5)
+    }
+    found = seen(cluster(()), waits)
+    assert (len(found.gangs), found.left_out) == (view.MOST_GANGS, 5)

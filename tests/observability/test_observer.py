@@ -1,0 +1,126 @@
+"""What operators see: sessions and bindings counted under kube-scheduler's names, and sessions kept that repeat."""
+
+from batchsched.observability.collector import Gauges
+from batchsched.observability.metrics import Metrics, page
+from batchsched.observability.observer import Observation
+from batchsched.record.file import read
+from batchsched.record.replay import differences
+from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.world import World
+from batchsched.scheduler.standby_usage import usage
+from batchsched.session.decide import decide
+from tests.service.town import Town
+from tests.session.scenario import alone, cluster, gang, nodes, profile
+
+PROFILE = profile().scheduler_name
+
+
+class Observed:
+    """A town, observed."""
+
+    def __init__(self, snapshot, kept=3) -> None:
+        self.town = town = Town(snapshot)
+        self.seen = seen = Observation(town.clock, kept)
+        planner = Planner(profile(), town.cache, world=World(profile(), telemetry=seen.telemetry(profile())))
+        planner.recording = kept > 0
+        town.planner = planner
+        town.loop.planners = (planner,)
+        town.loop._heard = (*town.loop._heard, seen.heard)
+        town.cycles._told = seen.told
+        self.gauges = Gauges(seen.metrics, town.cache, ())
+
+    def read(self) -> None:
+        used = usage(self.town.cache.snapshot(), frozenset({PROFILE}))
+        self.gauges.read(self.town.loop.planners, used, self.town.clock.monotonic())
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.seen.metrics.registry.get_sample_value(name, labels)
+
+
+async def test_gang_that_is_bound_is_counted_once_and_its_pods_each():
+    one = Observed(cluster(nodes(2, gpu=2), gang("bert", 3)))
+    await one.town.turns(3)
+    assert one.value("batchsched_gangs_total", result="placed", profile=PROFILE) == 1
+    assert one.value("scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 3
+    assert one.value("scheduler_pod_scheduling_sli_duration_seconds_count", attempts="1") == 3
+    assert one.value("batchsched_session_pods_sum", profile=PROFILE) == 3
+
+
+async def test_refused_gang_is_counted_by_reason_and_waits_among_the_unschedulable():
+    one = Observed(cluster(nodes(1, gpu=2), gang("bert", 3)))
+    await one.town.turns(1)
+    one.read()
+    assert one.value("scheduler_schedule_attempts_total", result="unschedulable", profile=PROFILE) == 3
+    assert one.value("batchsched_refusals_total", reason="InsufficientResources", profile=PROFILE) == 1
+    assert one.value("scheduler_pending_pods", queue="unschedulable") == 3
+    assert one.value("batchsched_pending_gangs", queue="unschedulable") == 1
+    assert one.value("scheduler_pending_pods", queue="active") == 0
+
+
+async def test_binding_that_failed_is_an_error():
+    one = Observed(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    one.town.fail("solo-0", RuntimeError("no"))
+    await one.town.turns(1)
+    assert one.value("scheduler_schedule_attempts_total", result="error", profile=PROFILE) == 1
+    assert one.value("scheduler_pod_scheduling_attempts_count") == 0
+
+
+async def test_counters_that_are_read_off_tables_count_each_thing_once():
+    one = Observed(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
+    await one.town.turns(1)
+    for _ in range(3):
+        one.read()
+    assert one.value("scheduler_queue_incoming_pods_total", queue="active", event="UnscheduledPodAdd") == 2
+
+
+async def test_pods_of_a_queue_are_allocated_once_they_have_a_node():
+    one = Observed(cluster(nodes(1, gpu=3), alone(2, gpu=1), gang("bert", 4)))
+    await one.town.turns(2)
+    one.read()
+    device = "nvidia.com/gpu"
+    found = {
+        what: one.value(f"batchsched_queue_{what}", queue="default", resource=device)
+        for what in ("allocated", "pending")
+    }
+    assert found == {"allocated": 2, "pending": 4}
+
+
+async def test_kept_session_decides_again_as_it_was_decided(tmp_path):
+    one = Observed(cluster(nodes(2, gpu=2), gang("bert", 3), alone(2, gpu=1)))
+    await one.town.turns(1)
+    (summary,) = one.seen.sessions.summaries()
+    file = tmp_path / "session.json.gz"
+    kept = one.seen.sessions.get(summary.id)
+    assert kept is not None
+    file.write_bytes(kept.content())
+    recorded = read(file)
+    again = decide(recorded.snapshot, recorded.profile, recorded.now, recorded.seed)
+    assert not differences(recorded.decision, again)
+    assert recorded.decision.solver.stages
+
+
+async def test_only_the_last_sessions_are_kept():
+    one = Observed(cluster(nodes(9, gpu=1)), kept=2)
+    for number in range(4):
+        one.town.make(alone(1, prefix=f"solo{number}", gpu=1).pods)
+        await one.town.turns(1)
+    assert [summary.id for summary in one.seen.sessions.summaries()] == [4, 3]
+    assert one.seen.sessions.get(1) is None
+    one.seen.sessions.resize(1)
+    assert [summary.id for summary in one.seen.sessions.summaries()] == [4]
+
+
+async def test_nothing_is_recorded_where_nothing_is_kept():
+    one = Observed(cluster(nodes(1, gpu=1), alone(1, gpu=1)), kept=0)
+    await one.town.turns(1)
+    assert one.value("batchsched_gangs_total", result="placed", profile=PROFILE) == 1
+    assert not one.seen.sessions.summaries()
+
+
+def test_every_metric_is_on_the_page_with_its_labels():
+    rows = page()
+    for one in Metrics().registry.collect():
+        if one.name.startswith(("process_", "python_")):
+            continue
+        name = one.name + ("_total" if one.type == "counter" else "")
+        assert f"| `{name}` | {one.type} |" in rows

@@ -1,0 +1,301 @@
+"""Pods join the gangs of their owners, whoever comes first."""
+
+import msgspec
+import pytest
+
+from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.external_podgroups import FOREIGN
+from batchsched.api.kinds import BY_GROUP_AND_NAME
+from batchsched.podgrouper.following import Grouper
+from batchsched.podgrouper.groups import OWNER_LABEL, WRITTEN
+from batchsched.podgrouper.owners import OwnerSink, read
+from batchsched.podgrouper.rules import OWNERS
+from batchsched.state.cluster_state import Cache
+from tests.podgrouper.owners import (
+    API,
+    TEMPLATE,
+    job,
+    jobset,
+    owner,
+    pytorch,
+    raw,
+    ray_spec,
+    reference,
+    replicated,
+    workers,
+)
+
+KINDS = {(kind.name, kind.api_version): kind for kind in OWNERS}
+
+
+def seen(one):
+    found = read(KINDS[one["kind"], API[one["kind"]]], raw(one))
+    assert found is not None
+    return found
+
+
+class World:
+    """A cache behind a grouper, and owners and pods that come and go."""
+
+    def __init__(self):
+        self.cache = Cache()
+        self.grouper = Grouper(self.cache, ("batchsched",), lambda: None)
+        self.pods = self.grouper.store(BY_GROUP_AND_NAME["", "Pod"])
+        self.groups = self.grouper.store(BY_GROUP_AND_NAME["scheduling.batchsched.dev", "PodGroup"])
+        self.sinks = {name: OwnerSink(self.grouper.members.owners, lambda: None) for name in KINDS}
+        self.version = 0
+
+    def own(self, *owners):
+        for one in owners:
+            key = (one["kind"], API[one["kind"]])
+            self.sinks[key].changed(seen(one))
+
+    def disown(self, one):
+        key = (one["kind"], API[one["kind"]])
+        self.sinks[key].gone(seen(one))
+
+    def pod(self, name="train-0", owned_by=None, labels=None, phase="Pending", **spec):
+        self.version += 1
+        meta = {"name": name, "namespace": "team", "uid": f"uid-of-{name}", "labels": labels or {}}
+        meta |= {"resourceVersion": str(self.version)}
+        meta |= {"ownerReferences": [reference(owned_by)]} if owned_by else {}
+        one = {
+            "metadata": meta,
+            "spec": {"schedulerName": "batchsched", **spec},
+            "status": {"phase": phase},
+        }
+        found = msgspec.convert(one, Pod)
+        self.pods.put(found)
+        return found
+
+    def of(self, name="train-0"):
+        """The PodGroup that a pod names, and its subGroup."""
+        found = self.cache.get("pods", f"team/{name}")
+        return found.labels.get(POD_GROUP_LABEL), found.labels.get(SUB_GROUP_LABEL)
+
+    def group(self, name="train-0"):
+        return self.cache.get("pod_groups", f"team/{self.of(name)[0]}")
+
+    @property
+    def all_groups(self):
+        return [one.name for one in self.cache.snapshot().pod_groups]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_pod_whose_owner_is_known_joins_its_gang(world):
+    world.own(job(4))
+    world.pod(owned_by=job(4))
+    name, _ = world.of()
+    assert name.startswith("job-train-")
+    assert world.group().min_member == 4
+    assert world.group().metadata.creation_timestamp == "2026-01-01T00:00:00Z"
+
+
+def test_a_pod_that_comes_before_its_owner_is_held_until_the_owner_has_spoken(world):
+    world.pod(owned_by=job(4))
+    held, _ = world.of()
+    assert held
+    assert world.group() is None
+    world.own(job(4))
+    assert world.group().min_member == 4
+    world.pod("alone-0", owned_by=owner("Job", name="alone"))
+    assert world.group("alone-0") is None
+    world.own(owner("Job", name="alone", parallelism=1, template=TEMPLATE))
+    assert world.of("alone-0") == (None, None)
+
+
+def test_a_pod_of_a_jobs_jobset_is_never_a_member_of_the_job(world):
+    whole = jobset(replicated("driver"), replicated("workers", jobs=2, parallelism=4))
+    part = owner("Job", name="train-workers-0", parallelism=4, owned_by=whole)
+    label = {"jobset.sigs.k8s.io/replicatedjob-name": "workers"}
+    world.pod(owned_by=part, labels=label)
+    world.own(part)
+    assert world.group() is None
+    world.own(whole)
+    assert world.of()[0].startswith("jobset-train-")
+    assert world.of()[1] == "workers"
+    assert world.group().min_member == 9
+    assert len(world.all_groups) == 1
+
+
+def test_owners_that_make_no_gang_leave_it_to_those_below(world):
+    whole = owner("RayJob", clusterSelector={"there": "yes"})
+    part = job(3, owned_by=whole)
+    world.own(whole, part)
+    world.pod(owned_by=part)
+    assert world.of()[0].startswith("job-train-")
+
+
+def test_who_submits_to_a_ray_cluster_is_a_member_that_nobody_waits_for(world):
+    whole = owner("RayJob", rayClusterSpec=ray_spec(workers(minReplicas=2)))
+    cluster = owner("RayCluster", name="train-x", owned_by=whole, **ray_spec(workers(minReplicas=2)))
+    submitter = owner("Job", name="train-submit", parallelism=1, owned_by=whole)
+    world.own(whole, cluster, submitter)
+    world.pod("worker-0", owned_by=cluster, labels={"ray.io/group": "gpu"})
+    world.pod("submit-0", owned_by=submitter)
+    assert world.of("worker-0") == (world.of("submit-0")[0], "gpu")
+    assert world.of("submit-0")[1] is None
+    assert world.group("submit-0").min_member == 3
+
+
+def test_each_group_of_a_leader_worker_set_is_a_gang_and_goes_with_its_last_pod(world):
+    whole = owner("LeaderWorkerSet", replicas=2, leaderWorkerTemplate={"size": 2})
+    leaders = owner("StatefulSet", owned_by=whole)
+    labels = {"leaderworkerset.sigs.k8s.io/name": "train"}
+    index = "leaderworkerset.sigs.k8s.io/group-index"
+    made = [
+        world.pod(name, owned_by=leaders, labels={**labels, index: name[6]})
+        for name in ("train-0", "train-1", "train-0-1")
+    ]
+    assert world.group("train-0") is None
+    world.own(whole)
+    assert world.of("train-0") == world.of("train-0-1")
+    assert world.of("train-0") != world.of("train-1")
+    assert len(world.all_groups) == 2
+    world.pods.remove(made[1])
+    assert len(world.all_groups) == 1
+
+
+def test_pods_of_deployments_and_of_other_schedulers_are_left_alone(world):
+    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "uid": "r"}}
+    world.pod("web-0", owned_by=replica_set)
+    assert world.of("web-0") == (None, None)
+    world.own(job(4))
+    world.pod("far-0", owned_by=job(4), schedulerName="other", nodeName="n")
+    assert world.of("far-0") == (None, None)
+    assert world.all_groups == []
+
+
+def test_what_a_user_says_counts(world):
+    world.own(job(4))
+    world.pod(owned_by=job(4), labels={POD_GROUP_LABEL: "mine"})
+    assert world.of() == ("mine", None)
+    world.pod("co-0", owned_by=job(4), labels={"scheduling.x-k8s.io/pod-group": "theirs"})
+    assert world.of("co-0") == ("theirs", None)
+    assert world.all_groups == []
+    assert world.grouper.members.labels == {}
+
+
+def test_scaling_an_owner_changes_its_pod_group(world):
+    world.own(job(4))
+    world.pod(owned_by=job(4))
+    world.own(job(6))
+    assert world.group().min_member == 6
+    world.own(job(6, 6, status={"succeeded": 5}))
+    assert world.group().min_member == 1
+
+
+def test_a_suspended_owner_calls_for_no_gang_and_a_resumed_one_does_again(world):
+    world.own(job(4))
+    world.pod(owned_by=job(4))
+    world.own(job(4, suspend=True))
+    assert world.all_groups == []
+    assert world.of() == (None, None)
+    world.own(job(5))
+    assert world.group().min_member == 5
+
+
+def test_an_owner_that_shrinks_to_one_pod_leaves_it_alone_whatever_label_it_got(world):
+    world.own(job(2))
+    world.pod(owned_by=job(2))
+    name, _ = world.of()
+    world.pod(owned_by=job(2), labels={POD_GROUP_LABEL: name})
+    world.own(job(1))
+    assert world.of() == (None, None)
+    assert world.grouper.members.labels == {"team/train-0": {POD_GROUP_LABEL: None}}
+
+
+def test_a_gang_goes_with_its_owner_and_its_pods_are_held(world):
+    world.own(job(4))
+    world.pod(owned_by=job(4))
+    world.disown(job(4))
+    assert world.all_groups == []
+    assert world.of()[0].startswith("job-train-")
+
+
+def test_an_assumed_pod_stays_where_it_is_when_its_owner_speaks_late(world):
+    world.cache.put(msgspec.convert({"metadata": {"name": "n"}}, BY_GROUP_AND_NAME["", "Node"].type))
+    world.pod(owned_by=job(4))
+    assert world.cache.assume("team/train-0", "n", 0.0)
+    world.own(job(4))
+    assert world.cache.get("pods", "team/train-0").node == "n"
+    assert world.group().min_member == 4
+
+
+def test_labels_are_wanting_until_the_api_shows_them(world):
+    world.own(pytorch())
+    role = {"training.kubeflow.org/replica-type": "worker"}
+    world.pod(owned_by=pytorch(), labels=role)
+    wanted = world.grouper.members.labels["team/train-0"]
+    assert wanted == dict(zip((POD_GROUP_LABEL, SUB_GROUP_LABEL), world.of(), strict=True))
+    world.pod(owned_by=pytorch(), labels=role | wanted)
+    assert world.grouper.members.labels == {}
+
+
+def test_the_copy_in_the_api_lends_its_uid_and_never_its_spec(world):
+    world.own(job(4))
+    world.pod(owned_by=job(4))
+    name, _ = world.of()
+    meta = {"name": name, "namespace": "team", "uid": "in-the-api", "labels": {OWNER_LABEL: "some"}}
+    stale = PodGroup.model_validate({"metadata": meta, "spec": {"minMember": 2}})
+    world.groups.put(stale)
+    assert (world.group().min_member, world.group().metadata.uid) == (4, "in-the-api")
+    taken_over = PodGroup.model_validate({"metadata": meta | {"labels": {}}, "spec": {"minMember": 3}})
+    world.groups.put(taken_over)
+    assert world.group().min_member == 3
+    assert world.grouper.groups.of(WRITTEN) == {}
+    world.groups.remove(taken_over)
+    assert (world.group().min_member, world.group().metadata.uid) == (4, "")
+
+
+def test_where_others_define_a_gang_of_the_same_name_ours_counts(world):
+    from batchsched.podgrouper.groups import OtherGroups
+
+    theirs = PodGroup.model_validate(
+        {"metadata": {"name": "g", "namespace": "team"}, "spec": {"minMember": 2}}
+    )
+    ours = PodGroup.model_validate(
+        {"metadata": {"name": "g", "namespace": "team", "uid": "u"}, "spec": {"minMember": 3}}
+    )
+    first = OtherGroups(world.grouper.groups, 0)
+    for numbers in (range(len(FOREIGN)), (0,)):
+        for number in numbers:
+            OtherGroups(world.grouper.groups, number).put(theirs)
+        world.groups.put(ours)
+        assert world.cache.get("pod_groups", "team/g").min_member == 3
+        world.groups.remove(ours)
+        assert world.cache.get("pod_groups", "team/g").min_member == 2
+    for number in range(len(FOREIGN)):
+        OtherGroups(world.grouper.groups, number).replace(PodGroup, [])
+    assert world.cache.get("pod_groups", "team/g") is None
+    first.replace(PodGroup, [theirs])
+    assert world.cache.get("pod_groups", "team/g").min_member == 2
+
+
+def test_a_fresh_list_of_owners_says_who_is_gone(world):
+    world.own(job(4))
+    world.pod(owned_by=job(4))
+    world.sinks["Job", "batch/v1"].replaced([])
+    assert world.all_groups == []
+
+
+def test_a_fresh_list_of_pods_forgets_who_is_not_there(world):
+    world.own(job(4))
+    one = world.pod(owned_by=job(4))
+    world.pods.replace(Pod, [one])
+    assert world.group().min_member == 4
+    world.pods.replace(Pod, [])
+    assert world.grouper.members.labels == {}
+    assert world.cache.get("pods", "team/train-0") is None
+
+
+def test_names_of_pod_groups_fit_in_a_label_and_no_two_owners_share_one():
+    long = [seen(job(4, name="x" * 70 + suffix)) for suffix in "ab"]
+    names = {one.ref.group_name() for one in long}
+    assert len(names) == 2
+    assert all(len(name) <= 63 for name in names)

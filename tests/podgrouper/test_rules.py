@@ -1,0 +1,279 @@
+"""What gangs need, from their owners alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.podgrouper.rules import OWNERS, grouping
+from tests.podgrouper.owners import (
+    API,
+    TEMPLATE,
+    job,
+    jobset,
+    owner,
+    pytorch,
+    ray_spec,
+    replicas,
+    replicated,
+    workers,
+)
+
+RULES = {(kind.name, kind.api_version): kind.rule for kind in OWNERS}
+QUEUE = "scheduling.batchsched.dev/queue"
+MIN_MEMBER = "scheduling.batchsched.dev/min-member"
+
+
+def grouped(one):
+    return grouping(RULES[one["kind"], API[one["kind"]]], one)
+
+
+def needs(one):
+    """minMember, and the minimum of each subGroup."""
+    found = grouped(one)
+    return found.spec.min_member, {sub.name: sub.min_member for sub in found.spec.sub_groups}
+
+
+@pytest.mark.parametrize(
+    "one, minimum",
+    [
+        (job(4), 4),
+        (job(4, 10), 4),
+        (job(8, 3), 3),
+        (job(4, 4, completionMode="Indexed"), 4),
+        (job(4, 4, status={"succeeded": 3}), 1),
+        (job(4, 8, status={"succeeded": 6}), 2),
+        (job(4, 4, status={"succeeded": 1, "failedIndexes": "0,2-3"}), 1),
+        (job(4, status={"succeeded": 1}), 1),
+        (job(4, 4, status={"succeeded": 4}), 1),
+    ],
+    ids=[
+        "parallelism",
+        "more-completions",
+        "fewer-completions",
+        "indexed",
+        "last-one",
+        "tail",
+        "failed-indexes",
+        "work-queue-drains",
+        "complete",
+    ],
+)
+def test_a_job_needs_the_pods_that_run_at_once_and_are_not_done(one, minimum):
+    assert needs(one) == (minimum, {})
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        job(),
+        job(1, 5),
+        job(4, suspend=True),
+        job(0),
+        owner("StatefulSet", replicas=3, template=TEMPLATE),
+        owner("StatefulSet", replicas=1, podManagementPolicy="Parallel"),
+        pytorch(runPolicy={"suspend": True}),
+        jobset(replicated("a", parallelism=4), suspend=True),
+        owner("RayJob", suspend=True, rayClusterSpec=ray_spec(workers(minReplicas=2))),
+        owner("RayJob", clusterSelector={"ray.io/cluster": "there"}),
+        owner("RayCluster"),
+        owner("JobSet"),
+    ],
+    ids=[
+        "job",
+        "one-after-the-other",
+        "suspended-job",
+        "no-pods",
+        "ordered-stateful-set",
+        "one-replica",
+        "suspended-training-job",
+        "suspended-jobset",
+        "suspended-ray-job",
+        "ray-job-on-a-cluster",
+        "headless-ray-cluster",
+        "empty-jobset",
+    ],
+)
+def test_an_owner_of_one_pod_at_a_time_or_of_none_has_no_gang(one):
+    assert grouped(one) is None
+
+
+def test_one_pod_is_a_gang_when_its_owner_asks_for_something():
+    found = grouped(job(annotations={QUEUE: "research"}))
+    assert (found.spec.min_member, found.spec.queue) == (1, "research")
+
+
+def test_a_jobset_is_the_sum_of_its_jobs_and_each_is_a_subgroup():
+    one = jobset(replicated("driver", parallelism=1), replicated("workers", jobs=2, parallelism=4))
+    assert needs(one) == (9, {"driver": 1, "workers": 8})
+    assert grouped(one).sub_group_labels == ("jobset.sigs.k8s.io/replicatedjob-name",)
+    one["status"] = {"replicatedJobsStatus": [{"name": "workers", "succeeded": 1}]}
+    assert needs(one) == (5, {"driver": 1, "workers": 4})
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        jobset(
+            replicated("driver", parallelism=2),
+            replicated("workers", parallelism=4),
+            startupPolicy={"startupPolicyOrder": "InOrder"},
+        ),
+        jobset(
+            replicated("driver", parallelism=2),
+            replicated("workers", parallelism=4, dependsOn=[{"name": "driver", "status": "Ready"}]),
+        ),
+    ],
+    ids=["in-order", "depends-on"],
+)
+def test_jobs_that_start_only_after_others_are_not_waited_for(one):
+    assert needs(one) == (2, {"driver": 2, "workers": 0})
+    assert grouped(one).pods == 6
+
+
+def test_a_training_job_has_a_subgroup_for_each_type_of_replica():
+    assert needs(pytorch()) == (4, {"master": 1, "worker": 3})
+    tensorflow = owner("TFJob", tfReplicaSpecs=replicas(Worker=4, PS=2, Chief=1))
+    assert needs(tensorflow) == (7, {"chief": 1, "ps": 2, "worker": 4})
+    one = pytorch(status={"replicaStatuses": {"Worker": {"succeeded": 2}}})
+    assert needs(one) == (2, {"master": 1, "worker": 1})
+
+
+def test_an_mpi_job_has_a_launcher_and_workers_and_a_launcher_that_waits_is_not_waited_for():
+    specs = replicas(Launcher=1, Worker=8)
+    assert needs(owner("MPIJob", mpiReplicaSpecs=specs)) == (9, {"launcher": 1, "worker": 8})
+    late = owner("MPIJob", mpiReplicaSpecs=specs, launcherCreationPolicy="WaitForWorkersReady")
+    assert needs(late) == (8, {"launcher": 0, "worker": 8})
+
+
+def test_of_elastic_workers_the_least_number_is_needed():
+    assert needs(pytorch(elasticPolicy={"minReplicas": 1})) == (2, {"master": 1, "worker": 1})
+
+
+def test_the_scheduling_policy_of_a_training_job_wins():
+    policy = {"minAvailable": 2, "queue": "q", "priorityClass": "high", "scheduleTimeoutSeconds": 60}
+    found = grouped(pytorch(runPolicy={"schedulingPolicy": policy})).spec
+    assert (found.min_member, found.queue, found.priority_class_name) == (2, "q", "high")
+    assert found.schedule_timeout_seconds == 60
+    assert {sub.name: sub.min_member for sub in found.sub_groups} == {"master": 1, "worker": 1}
+
+
+def test_a_ray_cluster_needs_its_head_and_the_least_of_each_group():
+    groups = (
+        workers("gpu", replicas=4, minReplicas=2, numOfHosts=2),
+        workers("cpu", replicas=3),
+        workers("off", minReplicas=3, suspend=True),
+    )
+    one = owner("RayCluster", **ray_spec(*groups))
+    assert needs(one) == (5, {"headgroup": 1, "gpu": 4, "cpu": 0})
+    assert grouped(one).pods == 12
+    assert needs(owner("RayJob", rayClusterSpec=ray_spec(*groups)))[0] == 5
+
+
+def test_a_leader_worker_set_has_a_gang_for_each_group():
+    found = grouped(owner("LeaderWorkerSet", replicas=3, leaderWorkerTemplate={"size": 4}))
+    assert (found.spec.min_member, found.pods) == (4, 4)
+    assert found.gang_label == "leaderworkerset.sigs.k8s.io/group-index"
+    late = owner("LeaderWorkerSet", leaderWorkerTemplate={"size": 4}, startupPolicy="LeaderReady")
+    assert needs(late)[0] == 1
+    exclusive = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
+    one = owner("LeaderWorkerSet", leaderWorkerTemplate={"size": 4}, annotations=exclusive)
+    assert needs(one)[0] == 1
+
+
+def test_a_stateful_set_that_starts_its_pods_together_is_a_gang():
+    assert needs(owner("StatefulSet", replicas=3, podManagementPolicy="Parallel")) == (3, {})
+
+
+def test_annotations_come_before_labels_and_before_what_pods_say():
+    asked = {"template": {"metadata": {"labels": {QUEUE: "of-pods"}}}}
+    assert grouped(owner("Job", parallelism=2, **asked)).spec.queue == "of-pods"
+    assert grouped(owner("Job", parallelism=2, labels={QUEUE: "a"}, **asked)).spec.queue == "a"
+    both = {"labels": {QUEUE: "a"}, "annotations": {QUEUE: "b", MIN_MEMBER: "1"}}
+    found = grouped(owner("Job", parallelism=2, **both, **asked)).spec
+    assert (found.queue, found.min_member) == ("b", 1)
+
+
+def test_an_owner_may_ask_for_a_topology_and_a_priority():
+    marks = {
+        "scheduling.batchsched.dev/required-topology": "block",
+        "scheduling.batchsched.dev/preferred-topology": "rack",
+        "scheduling.batchsched.dev/priority-class": "high",
+    }
+    found = grouped(job(4, annotations=marks)).spec
+    assert (found.topology.name, found.topology.required) == ("default", "block")
+    assert (found.topology.preferred, found.priority_class_name) == ("rack", "high")
+
+
+def test_a_minimum_that_is_none_is_told_and_passed_over():
+    found = grouped(job(4, annotations={MIN_MEMBER: "most"}))
+    assert found.spec.min_member == 4
+    assert "min-member: expected a whole number" in found.problem
+
+
+def test_what_no_pod_group_may_say_is_told_and_the_gang_still_has_its_minimum():
+    found = grouped(job(4, annotations={QUEUE: "q" * 300}))
+    assert found.spec.min_member == 4
+    assert found.problem.startswith("queue:")
+
+
+NUMBERS = st.none() | st.integers(0, 40)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda deeper: st.lists(deeper, max_size=3) | st.dictionaries(st.text(max_size=3), deeper, max_size=3),
+    max_leaves=8,
+)
+
+
+def stated(**fields):
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+PARTS = st.lists(
+    st.builds(
+        replicated,
+        st.sampled_from("abc"),
+        st.integers(0, 4),
+        parallelism=st.integers(0, 9),
+        completions=st.integers(0, 9),
+    ),
+    max_size=3,
+    unique_by=lambda one: one["name"],
+)
+SHAPES = st.one_of(
+    st.builds(job, NUMBERS, NUMBERS, status=stated(succeeded=NUMBERS)),
+    st.builds(lambda jobs, more: jobset(*jobs, **more), PARTS, stated(startupPolicy=ANYTHING)),
+    st.builds(
+        lambda master, worker, least, done: pytorch(
+            pytorchReplicaSpecs=replicas(Master=master, Worker=worker),
+            elasticPolicy={"minReplicas": least},
+            status={"replicaStatuses": {"Worker": {"succeeded": done}}},
+        ),
+        *([NUMBERS] * 4),
+    ),
+    st.builds(
+        lambda least, wanted, hosts: owner(
+            "RayCluster", **ray_spec(workers(minReplicas=least, replicas=wanted, numOfHosts=hosts))
+        ),
+        *([NUMBERS] * 3),
+    ),
+    st.builds(lambda size: owner("LeaderWorkerSet", leaderWorkerTemplate={"size": size}), NUMBERS),
+)
+
+
+@pytest.mark.properties
+@given(one=SHAPES, least=NUMBERS)
+def test_no_gang_needs_more_pods_than_its_owner_makes(one, least):
+    if least is not None:
+        one["metadata"]["annotations"] = {MIN_MEMBER: str(least)}
+    found = grouped(one)
+    if found is not None:
+        assert 1 <= found.spec.min_member <= max(1, found.pods)
+        assert sum(sub.min_member for sub in found.spec.sub_groups) <= found.spec.min_member
+
+
+@pytest.mark.properties
+@given(kind=st.sampled_from(OWNERS), spec=ANYTHING, status=ANYTHING, replaced=ANYTHING)
+def test_owners_that_are_nonsense_are_no_gangs_or_gangs_but_never_an_error(kind, spec, status, replaced):
+    grouping(kind.rule, {"metadata": {"annotations": replaced}, "spec": spec, "status": status})
+    fields = ("replicatedJobs", "tfReplicaSpecs", "leaderWorkerTemplate", "headGroupSpec", "completions")
+    grouping(kind.rule, {"spec": dict.fromkeys((*fields, "parallelism", "replicas"), replaced)})

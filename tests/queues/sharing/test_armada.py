@@ -1,0 +1,53 @@
+"""Armada's fair shares and fairness error, with the numbers of Armada's own tests.
+
+Source: Armada, `TestCalculateFairShares` and `TestCalculateFairnessError` of its scheduling context.
+"""
+
+import numpy as np
+import pytest
+
+from batchsched.queues.sharing.armada import adjusted_shares, fairness_error
+from tests.queues.sharing.trees import cluster, divided, queue, shares_of
+
+
+@pytest.mark.parametrize(
+    "demands, weights, expected",
+    [
+        ([1000], [1], [1.0]),
+        ([1], [1], [0.01]),
+        ([1000, 1000], [1, 1], [0.5, 0.5]),
+        ([1, 1], [1, 1], [0.01, 0.01]),
+        ([1, 1000], [1, 1], [0.01, 0.99]),
+        ([1000, 1000], [1, 3], [0.25, 0.75]),
+        ([1, 1000], [1, 3], [0.01, 0.99]),
+        ([1000, 1], [1, 3], [0.99, 0.01]),
+        ([1, 40, 1000], [1, 1, 1], [0.01, 0.4, 0.59]),
+        ([0, 0, 0], [1, 1, 1], [0.0, 0.0, 0.0]),
+    ],
+    ids=str,
+)
+def test_demand_capped_fair_share_is_armadas(demands, weights, expected):
+    demand = np.minimum(np.array(demands) / 100, 1.0)
+    assert adjusted_shares(demand, np.array(weights, float)).tolist() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "fair, actual, expected",
+    [
+        ([0.5], [0.5], 0.0),
+        ([0.5, 0.5], [0.5, 0.5], 0.0),
+        ([0.5], [0.4], 0.1),
+        ([0.5, 0.5], [0.4, 0.1], 0.5),
+        ([0.5], [1.0], 0.0),
+        ([], [], 0.0),
+    ],
+    ids=str,
+)
+def test_fairness_error_is_armadas(fair, actual, expected):
+    assert fairness_error(np.array(fair), np.array(actual)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_queues_get_these_parts_of_the_cluster():
+    queues = [queue(name) for name in "abc"]
+    shares = shares_of(queues, cluster(cpu=100_000), waits={"a": [1000], "b": [40_000], "c": [1_000_000]})
+    assert divided(shares, "armada") == {"a": [1000], "b": [40_000], "c": [59_000], "default": [0]}

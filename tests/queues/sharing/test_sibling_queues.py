@@ -1,0 +1,55 @@
+"""Shares of the cluster: raw units are never compared."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.queues.entitlements import siblings_of
+from batchsched.queues.gang_order.builtin import POLICIES
+from batchsched.queues.sharing.registry import known, make
+from batchsched.queues.sharing.sibling_queues import dominant, per_weight, portions, repeated, sizes
+from tests.queues.sharing.trees import case, trees
+
+CAPACITY = np.array([10_000, 2**40, 8, 0])
+WEIGHED = np.array([True, True, True, False])
+
+
+def test_dominant_share_compares_parts_of_the_capacity_and_not_bytes_with_cpus():
+    amounts = np.array([[5000, 2**30, 0, 0], [100, 2**38, 0, 0], [0, 0, 8, 0]])
+    assert dominant(amounts, CAPACITY, WEIGHED).tolist() == [0.5, 0.25, 1.0]
+
+
+def test_what_the_cluster_does_not_have_is_infinitely_much_where_it_is_weighed():
+    amounts = np.array([0, 0, 0, 3])
+    assert dominant(amounts, CAPACITY, WEIGHED) == 0
+    assert dominant(amounts, CAPACITY, np.ones(4, np.bool_)) == np.inf
+    assert portions(np.zeros(4), CAPACITY, np.ones(4, np.bool_)).tolist() == [0, 0, 0, 0]
+
+
+def test_size_of_a_demand_without_weighed_resources_is_that_of_the_others():
+    weighed = np.array([True, True, False, False])
+    assert sizes(np.array([[0, 0, 4, 0], [1000, 0, 8, 0]]), CAPACITY, weighed).tolist() == [0.5, 0.1]
+
+
+def test_with_weight_0_anything_is_infinite_and_nothing_is_nothing():
+    found = per_weight(np.array([0.0, 0.5, 0.5]), np.array([0.0, 0.0, 2.0]))
+    assert found.tolist() == [0.0, np.inf, 0.25]
+
+
+@pytest.mark.parametrize("name", sorted({*known(), *POLICIES}))
+@given(trees())
+def test_a_siblings_key_is_the_same_among_whatever_others(name, shares):
+    # Turns are taken by it: a sibling's keys are worked out alone, for many of its gangs at once.
+    policy = make(name, {})
+    found = case(shares, policy)
+    head = np.arange(len(shares), dtype=np.float64)
+    for parent in found.parents():
+        begin, end = shares.spans()[parent].tolist()
+        siblings = siblings_of(found.shares, found.entitled, parent, head[begin:end])
+        together = policy.key(siblings, siblings.demand).tolist()
+        for at in range(len(siblings)):
+            twice = repeated(
+                siblings, at, np.repeat(siblings.usage[[at]], 2, axis=0), siblings.head[[at, at]]
+            )
+            alone = policy.key(twice, np.repeat(siblings.demand[[at]], 2, axis=0)).tolist()
+            assert alone == [together[at]] * 2

@@ -1,0 +1,119 @@
+"""What holds of entitlements whatever the policy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.queues.entitlements import entitlements
+from batchsched.queues.gang_order.builtin import POLICIES
+from batchsched.queues.sharing.registry import known, make
+from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of, trees
+
+EVERY = sorted({*known(), *POLICIES})
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(shares=trees())
+def test_fair_shares_lie_between_floor_and_ceiling_and_within_the_parents(name, shares):
+    found = case(shares, make(name, {}))
+    entitled = found.entitled
+    assert (entitled.floor[1:] <= entitled.fair[1:]).all()
+    assert (entitled.fair[1:] <= entitled.ceiling[1:]).all()
+    assert (entitled.guarantee[1:] <= shares.limit[1:]).all()
+    assert (entitled.fair[1:] <= np.maximum(shares.limit[1:], 0)).all()
+    over = np.maximum(entitled.guarantee + shares.borrowing, entitled.floor)
+    assert (entitled.fair[1:] <= over[1:]).all()
+    for parent in found.parents():
+        children = np.flatnonzero(shares.parent == parent)
+        assert (entitled.guarantee[children].sum(axis=0) <= entitled.guarantee[parent]).all()
+        assert (entitled.floor[children].sum(axis=0) <= entitled.fair[parent]).all()
+        most = (
+            entitled.fair[children].max(axis=0)
+            if found.policies[0].pooled
+            else entitled.fair[children].sum(axis=0)
+        )
+        assert (most <= entitled.fair[parent]).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(shares=trees())
+def test_guarantee_that_is_wanted_is_in_the_fair_share(name, shares):
+    found = case(shares, make(name, {}))
+    leaves = np.array([row not in shares.parent for row in range(len(shares))])
+    wanted = np.minimum(found.entitled.guarantee, shares.request)[leaves]
+    assert (found.entitled.fair[leaves] >= wanted).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(shares=trees())
+def test_entitlements_repeat_and_change_nothing_they_are_given(name, shares):
+    before = [getattr(shares, one).copy() for one in ("guarantee", "usage", "request", "history", "limit")]
+    first, second = case(shares, make(name, {})).entitled, case(shares, make(name, {})).entitled
+    assert (first.fair == second.fair).all()
+    after = [getattr(shares, one) for one in ("guarantee", "usage", "request", "history", "limit")]
+    assert all((one == other).all() for one, other in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("name", ["drf", "dominant-share", "max-min", "priority"])
+@given(shares=trees())
+def test_nothing_that_somebody_could_use_is_left_undivided(name, shares):
+    found = case(shares, make(name, {}))
+    for parent in found.parents():
+        children = np.flatnonzero(shares.parent == parent)
+        left = found.entitled.fair[parent] - found.entitled.fair[children].sum(axis=0)
+        unmet = (found.entitled.ceiling[children] - found.entitled.fair[children]).sum(axis=0)
+        # A unit a sibling is what rounding may leave of a resource that is spent together with another.
+        assert (np.minimum(left, unmet) <= len(children)).all()
+
+
+def test_guarantees_above_what_the_parent_has_are_scaled():
+    queues = (
+        queue("org", guarantee={"cpu": "6"}),
+        *(queue(name, parent="org", guarantee={"cpu": "4"}) for name in ("a", "b", "c")),
+    )
+    shares = shares_of(queues, cluster(cpu=10_000), waits={"a": [9000], "b": [9000]})
+    entitled = entitlements(shares, [make("drf", {})] * len(shares))
+    rows = {name: entitled.guarantee[row].tolist() for row, name in enumerate(shares.names)}
+    assert [rows[name] for name in ("org", "a", "b", "c")] == [[6000], [2000], [2000], [2000]]
+
+
+def test_unused_guarantee_is_lent_and_what_is_not_lent_is_kept():
+    def fair(**settings):
+        a = queue("a", guarantee={"cpu": "6"}, **settings)
+        shares = shares_of((a, queue("b")), cluster(cpu=10_000), waits={"a": [1000], "b": [10_000]})
+        return divided(shares)
+
+    assert fair()["b"] == [9000]
+    assert fair(lendingLimit={"cpu": "2"}) == {"a": [4000], "b": [6000], "default": [0]}
+    assert fair(lendingLimit={"cpu": "0"})["b"] == [4000]
+
+
+def test_child_that_does_not_lend_keeps_its_guarantee_under_a_parent_that_lends_all():
+    queues = (
+        queue("org", guarantee={"cpu": "6"}),
+        queue("a", parent="org", guarantee={"cpu": "6"}, lendingLimit={"cpu": "1"}),
+        queue("b"),
+    )
+    shares = shares_of(queues, cluster(cpu=10_000), waits={"b": [10_000]})
+    assert divided(shares) == {"a": [5000], "b": [5000], "default": [0], "org": [5000]}
+
+
+def test_borrowing_limit_bounds_the_fair_share():
+    queues = (queue("a", guarantee={"cpu": "2"}, borrowingLimit={"cpu": "3"}), queue("b"))
+    shares = shares_of(queues, cluster(cpu=20_000), waits={"a": [20_000], "b": [2000]})
+    assert divided(shares)["a"] == [5000]
+
+
+def test_limit_of_a_parent_bounds_its_children_together():
+    queues = (queue("org", limit={"cpu": "4"}), queue("a", parent="org"), queue("b", parent="org"))
+    shares = shares_of(queues, cluster(cpu=20_000), waits={"a": [9000], "b": [1000]})
+    assert divided(shares) == {"a": [3000], "b": [1000], "default": [0], "org": [4000]}
+
+
+def test_own_pod_groups_of_a_queue_with_children_share_with_them():
+    queues = (queue("org"), queue("a", parent="org"))
+    shares = shares_of(queues, cluster(cpu=10_000), waits={"org": [9000], "a": [9000]})
+    assert shares.names == ("", "default", "org", "a", "org/")
+    assert divided(shares) == {"default": [0], "org": [10_000], "a": [5000], "org/": [5000]}
+    assert shares.home("org") == 4
+    assert shares.home("a") == 3

@@ -1,0 +1,131 @@
+"""Who may take from whom, whatever the policy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.queues.entitlements import siblings_of
+from batchsched.queues.gang_order.builtin import POLICIES
+from batchsched.queues.reclaim_rules import Reclaim, all_may_go, may_reclaim
+from batchsched.queues.sharing.registry import known, make
+from tests.queues.sharing.trees import Case, case, cluster, queue, shares_of, trees
+
+EVERY = sorted({*known(), *POLICIES})
+
+
+def wishes(found: Case, seed: int) -> list[Reclaim]:
+    """A dozen wishes among the leaves, what is lost always being something that runs there."""
+    chance = np.random.default_rng(seed)
+    shares = found.shares
+    leaves = [row for row in range(1, len(shares)) if row not in shares.parent]
+    made = []
+    for _ in range(12):
+        reclaimer, victim = chance.choice(leaves, 2).tolist()
+        holds = shares.usage[victim]
+        loses = (holds * chance.choice([0.25, 0.5, 1.0])).astype(np.int64)
+        gains = (found.entitled.ceiling[reclaimer] * chance.choice([0.1, 0.3, 0.6])).astype(np.int64)
+        made.append(Reclaim(reclaimer, victim, gains, loses))
+    return made
+
+
+def after(shares, wish: Reclaim):
+    """The tree when the victim went and the reclaimer came."""
+    usage = shares.usage.copy()
+    usage[shares.chain(wish.victim)] -= wish.loses
+    usage[shares.chain(wish.reclaimer)] += wish.gains
+    return shares.with_usage(usage)
+
+
+def granted(name: str, shares, seed: int):
+    found = case(shares, make(name, {}))
+    for wish in wishes(found, seed):
+        if may_reclaim(shares, found.entitled, found.policies, wish):
+            yield found, wish
+
+
+SEEDS = st.integers(0, 2**32)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(shares=trees(), seed=SEEDS)
+def test_guarantee_is_never_reclaimed(name, shares, seed):
+    for found, wish in granted(name, shares, seed):
+        touched = (wish.gains > 0) & (wish.loses > 0)
+        mine = [row for row in shares.chain(wish.reclaimer).tolist() if row not in shares.chain(wish.victim)]
+        inside = (
+            (shares.usage[mine[-1]] + wish.gains <= found.entitled.guarantee[mine[-1]]) | (wish.gains == 0)
+        ).all()
+        for row in shares.chain(wish.victim).tolist():
+            if row in shares.chain(wish.reclaimer):
+                continue
+            usage, guarantee = shares.usage[row], found.entitled.guarantee[row]
+            assert ((usage > guarantee) & touched).any()
+            # Beyond its own guarantee nobody may push another below one.
+            fell = (usage >= guarantee) & (usage - wish.loses < guarantee) & touched
+            assert inside or not fell.any()
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(shares=trees(), seed=SEEDS)
+def test_victims_come_only_from_queues_above_their_entitlement(name, shares, seed):
+    for found, wish in granted(name, shares, seed):
+        path = [row for row in shares.chain(wish.victim).tolist() if row not in shares.chain(wish.reclaimer)]
+        for row in path:
+            parent = int(shares.parent[row])
+            siblings = siblings_of(shares, found.entitled, parent)
+            at = row - int(np.searchsorted(shares.parent, parent))
+            over = shares.usage[row] > found.entitled.guarantee[row]
+            assert over.any() or found.policies[parent].above(siblings, at).any()
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(shares=trees(), seed=SEEDS)
+def test_two_queues_never_evict_each_other_in_turn(name, shares, seed):
+    for found, wish in granted(name, shares, seed):
+        back = Reclaim(wish.victim, wish.reclaimer, wish.loses, wish.gains)
+        assert not may_reclaim(after(shares, wish), found.entitled, found.policies, back)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(shares=trees(), seed=SEEDS)
+def test_nobody_takes_from_itself_nor_what_it_does_not_want(name, shares, seed):
+    found = case(shares, make(name, {}))
+    for wish in wishes(found, seed):
+        itself = Reclaim(wish.victim, wish.victim, wish.gains, wish.loses)
+        assert not may_reclaim(shares, found.entitled, found.policies, itself)
+        nothing = Reclaim(wish.reclaimer, wish.victim, np.zeros_like(wish.gains), wish.loses)
+        assert not may_reclaim(shares, found.entitled, found.policies, nothing)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(shares=trees(), seed=SEEDS)
+def test_final_set_of_one_victim_is_fair_when_the_victim_is(name, shares, seed):
+    found = case(shares, make(name, {}))
+    for wish in wishes(found, seed):
+        alone = may_reclaim(shares, found.entitled, found.policies, wish)
+        assert alone == all_may_go(
+            shares, found.entitled, found.policies, wish.reclaimer, wish.gains, [(wish.victim, wish.loses)]
+        )
+
+
+def test_second_victim_is_compared_with_what_the_first_left():
+    shares = shares_of((queue("a"), queue("b")), cluster(gpu=8), {"b": [8]}, {"a": [8]})
+    found = case(shares, make("drf", {}))
+    a, b, half = shares.home("a"), shares.home("b"), np.array([4])
+    assert may_reclaim(shares, found.entitled, found.policies, Reclaim(a, b, half, half))
+    assert not all_may_go(shares, found.entitled, found.policies, a, half, [(b, half), (b, half)])
+
+
+def test_team_within_its_guarantee_wins_it_back_for_a_member_that_has_none():
+    queues = (
+        queue("red", guarantee={"nvidia.com/gpu": "4"}),
+        queue("r1", parent="red"),
+        queue("blue"),
+        queue("b1", parent="blue"),
+    )
+    shares = shares_of(queues, cluster(gpu=8), {"b1": [8]}, {"r1": [4]})
+    for name in EVERY:
+        found = case(shares, make(name, {}))
+        wish = Reclaim(shares.home("r1"), shares.home("b1"), np.array([4]), np.array([8]))
+        assert may_reclaim(shares, found.entitled, found.policies, wish), name

@@ -1,0 +1,60 @@
+"""The queue tree: ancestry, limits, and trees that are none."""
+
+import pytest
+
+from batchsched.errors import InvalidInput
+from batchsched.queues.tree import QueueTree, cycles
+from tests.session.scenario import queue
+
+TREE = (
+    queue("org", limit={"cpu": "4", "nvidia.com/gpu": "8"}),
+    queue("team", parent="org", maxRunningPodGroups=0),
+    queue("person", parent="team"),
+    queue("other", limit={"cpu": "500m"}),
+)
+
+
+def test_ancestry_goes_from_a_queue_to_its_root():
+    tree = QueueTree(TREE)
+    assert tree.ancestry("person") == ("person", "team", "org")
+    assert tree.ancestry("other") == ("other",)
+
+
+def test_default_exists_without_being_made_and_nobody_else_does():
+    tree = QueueTree(())
+    assert "default" in tree
+    assert "team" not in tree
+    assert tree.ancestry("default") == ("default",)
+    assert tree.limits() == ()
+
+
+def test_default_that_was_made_has_the_place_it_was_given():
+    tree = QueueTree((*TREE, queue("default", parent="team")))
+    assert tree.ancestry("default") == ("default", "team", "org")
+
+
+def test_limits_are_those_of_queues_that_limit_anything_by_name_and_in_base_units():
+    found = QueueTree(TREE).limits()
+    assert [limit.name for limit in found] == ["org", "other", "team"]
+    assert found[0].resources == {"cpu": 4000, "nvidia.com/gpu": 8}
+    assert found[1].resources == {"cpu": 500}
+    assert [limit.pod_groups for limit in found] == [None, None, 0]
+
+
+def test_missing_parent_names_the_queue_and_the_field():
+    with pytest.raises(InvalidInput) as caught:
+        QueueTree((queue("team", parent="org"),))
+    assert str(caught.value) == "Queue team: spec.parent: no queue is named 'org'"
+
+
+def test_cycle_is_no_tree():
+    ring = (queue("a", parent="b"), queue("b", parent="c"), queue("c", parent="a"), queue("d", parent="a"))
+    assert cycles(ring) == (("a", "b", "c"),)
+    with pytest.raises(InvalidInput, match="the queues form a cycle"):
+        QueueTree(ring)
+
+
+def test_several_cycles_are_all_found():
+    pairs = [("a", "b"), ("b", "a"), ("x", "y"), ("y", "x"), ("z", "x")]
+    assert cycles(queue(name, parent=parent) for name, parent in pairs) == (("a", "b"), ("x", "y"))
+    assert cycles(TREE) == ()

@@ -1,0 +1,94 @@
+"""Decayed usage, against its definition."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.queues.usage_history import BLIND, Past, by_queue, decayed, kept, listed
+
+WEEK = 7 * 86400.0
+
+
+def test_after_one_half_life_of_rest_half_is_left():
+    assert decayed({"a": {"cpu": 8.0}}, {}, WEEK, WEEK) == {"a": {"cpu": 4.0}}
+
+
+def test_queue_that_always_uses_the_same_has_used_that():
+    usage: dict[str, dict[str, float]] = {}
+    for _ in range(400):
+        usage = decayed(usage, {"a": {"cpu": 1000}}, WEEK / 10, WEEK)
+    assert usage["a"]["cpu"] == pytest.approx(1000)
+
+
+@given(
+    past=st.floats(0, 1e6),
+    now=st.integers(0, 10**6),
+    first=st.floats(0, 1e6),
+    second=st.floats(0, 1e6),
+)
+def test_two_samples_of_one_usage_come_to_the_same_as_one(past, now, first, second):
+    once = decayed({"a": {"cpu": past}}, {"a": {"cpu": now}}, first + second, 3600.0)
+    twice = decayed({"a": {"cpu": past}}, {"a": {"cpu": now}}, first, 3600.0)
+    twice = decayed(twice, {"a": {"cpu": now}}, second, 3600.0)
+    found = [one.get("a", {}).get("cpu", 0.0) for one in (once, twice)]
+    assert found[0] == pytest.approx(found[1], rel=1e-9, abs=1e-5)
+
+
+def test_no_time_changes_nothing_and_no_half_life_remembers_nothing():
+    assert decayed({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 0.0, WEEK) == {"a": {"cpu": 3.0}}
+    assert decayed({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 1.0, 0.0) == {"a": {"cpu": 9.0}}
+    assert kept(-5.0, WEEK) == 1.0
+
+
+def test_what_is_next_to_nothing_is_forgotten():
+    assert decayed({"a": {"cpu": 1.0}, "b": {"cpu": 1e9}}, {}, 30 * 3600.0, 3600.0).keys() == {"b"}
+
+
+def test_past_counts_what_was_held_from_session_to_session():
+    past = Past({}, 3600.0)
+    assert past.advance(0.0, {}) == {}
+    past.hold({"a": {"cpu": 1000}})
+    assert past.advance(3600.0, {"a": {"cpu": 1000}})["a"]["cpu"] == pytest.approx(500)
+    assert past.advance(3600.0, {})["a"]["cpu"] == pytest.approx(500)
+
+
+def test_what_is_gone_at_the_next_session_counts_for_no_longer_than_nobody_looks():
+    past = Past({}, 3600.0)
+    past.advance(0.0, {})
+    past.hold({"a": {"cpu": 1000}})
+    late = past.advance(30 * 86400.0, {})
+    assert late == {}
+    past = Past({}, 3600.0)
+    past.advance(0.0, {})
+    past.hold({"a": {"cpu": 1000}})
+    soon = past.advance(BLIND, {})["a"]["cpu"]
+    assert soon == pytest.approx(1000 * (1 - 0.5 ** (BLIND / 3600)))
+
+
+def test_past_goes_on_from_what_it_was_told_and_never_back():
+    past = Past({"a": {"cpu": 8.0}}, 3600.0)
+    assert past.advance(5000.0, {})["a"]["cpu"] == 8.0
+    assert past.advance(4000.0, {})["a"]["cpu"] == 8.0
+    assert past.advance(5000.0 + 3600.0, {})["a"]["cpu"] == pytest.approx(4.0)
+
+
+def test_usage_is_listed_as_snapshots_keep_it():
+    usage = {"b": {"cpu": 1.5}, "a": {"memory": 2.0, "cpu": 1.0}}
+    assert [(one.queue, one.resource) for one in listed(usage)] == [
+        ("a", "cpu"),
+        ("a", "memory"),
+        ("b", "cpu"),
+    ]
+    assert by_queue(listed(usage)) == usage
+
+
+def test_past_that_is_taken_over_goes_on_with_another_half_life():
+    past = Past({"a": {"cpu": 8.0}}, 3600.0)
+    past.advance(0.0, {})
+    past.hold({"b": {"cpu": 100}})
+    other = past.with_half_life(7200.0)
+    assert other.advance(7200.0, {"b": {"cpu": 100}}) == {
+        "a": {"cpu": pytest.approx(4.0)},
+        "b": {"cpu": pytest.approx(50.0)},
+    }
+    assert past.usage == {"a": {"cpu": 8.0}}

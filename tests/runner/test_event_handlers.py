@@ -1,0 +1,148 @@
+"""What reflectors see goes into the cache, and what cannot be used does not stay there in an older version."""
+
+import msgspec
+import pytest
+
+from batchsched.api.external_podgroups import FOREIGN
+from batchsched.api.kinds import ALL
+from batchsched.manifests.decode import Decoder
+from batchsched.podgrouper.following import Grouper
+from batchsched.runner.event_handlers import Intake
+from batchsched.state.cluster_state import Cache
+from tests.controlplane.objects import node, pod, pod_group
+
+KINDS = {kind.name: kind for kind in ALL}
+
+
+class Desk:
+    """An intake before a cache."""
+
+    def __init__(self, kind):
+        self.cache = Cache()
+        self.changes = 0
+        self.kind = KINDS[kind]
+        store = Grouper(self.cache, self.cache.scheduler_names, self.changed).store(self.kind)
+        self.intake = Intake(self.kind, store, Decoder(), self.changed)
+
+    def changed(self):
+        self.changes += 1
+
+    def read(self, manifest, uid="u"):
+        meta = {"namespace": "team", **manifest["metadata"], "uid": uid}
+        return self.intake.read(msgspec.json.encode({**manifest, "metadata": meta}))
+
+    @property
+    def keys(self):
+        return [one.metadata.name for one in getattr(self.cache.snapshot(), self.kind.field)]
+
+
+def broken(manifest):
+    """The same with a field that cannot be read."""
+    if manifest["kind"] == "PodGroup":
+        return {**manifest, "spec": {"minMember": -1}}
+    if manifest["kind"] == "Node":
+        return {**manifest, "status": {"allocatable": {"cpu": "much"}}}
+    return {
+        **manifest,
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "much"}}}]},
+    }
+
+
+EACH = [
+    pytest.param("Node", node("one"), id="node"),
+    pytest.param("Pod", pod("one"), id="pod"),
+    pytest.param("PodGroup", pod_group("one", 2), id="podgroup"),
+]
+
+
+@pytest.mark.parametrize("kind, manifest", EACH)
+def test_new_version_that_cannot_be_used_takes_the_old_one_away_and_says_why(kind, manifest):
+    desk = Desk(kind)
+    desk.intake.changed(desk.read(manifest))
+    assert desk.keys == ["one"]
+    desk.intake.changed(desk.read(broken(manifest)))
+    assert desk.keys == []
+    (why,) = desk.intake.set_aside.values()
+    assert why.object.startswith(kind)
+    assert why.field
+    desk.intake.changed(desk.read(manifest))
+    assert (desk.keys, desk.intake.set_aside) == (["one"], {})
+    assert desk.changes >= 3
+
+
+@pytest.mark.parametrize("kind, manifest", EACH)
+def test_what_cannot_be_used_is_forgotten_when_it_is_gone(kind, manifest):
+    desk = Desk(kind)
+    desk.intake.changed(desk.read(manifest))
+    desk.intake.gone(desk.read(broken(manifest)))
+    assert (desk.keys, desk.intake.set_aside) == ([], {})
+
+
+@pytest.mark.parametrize("kind, manifest", EACH)
+def test_list_says_anew_what_can_be_used_and_what_cannot(kind, manifest):
+    other = {**manifest, "metadata": {**manifest["metadata"], "name": "other"}}
+    desk = Desk(kind)
+    desk.intake.replaced([desk.read(broken(manifest)), desk.read(other, "v")])
+    assert desk.keys == ["other"]
+    assert [key.rpartition("/")[2] for key in desk.intake.set_aside] == ["one"]
+    desk.intake.replaced([desk.read(manifest), desk.read(other, "v")])
+    assert sorted(desk.keys) == ["one", "other"]
+    assert desk.intake.set_aside == {}
+
+
+def test_pod_of_the_same_name_that_is_younger_stays_when_the_old_one_goes_unreadable():
+    desk = Desk("Pod")
+    desk.intake.changed(desk.read(pod("one"), "young"))
+    desk.intake.gone(desk.read(broken(pod("one")), "old"))
+    assert desk.keys == ["one"]
+
+
+def test_what_is_no_json_at_all_breaks_nothing():
+    desk = Desk("Pod")
+    desk.intake.seen(b"{")
+    assert desk.keys == []
+    assert len(desk.intake.set_aside) == 1
+
+
+@pytest.mark.parametrize("number", range(len(FOREIGN)))
+def test_pod_group_of_another_scheduler_that_cannot_be_read_any_more_counts_as_gone(number):
+    kind, seen = FOREIGN[number], []
+
+    class Store:
+        def put(self, found):
+            seen.append(("put", found.key))
+
+        def remove(self, gone):
+            seen.append(("remove", gone.key))
+
+        def replace(self, kind, listed):
+            raise AssertionError
+
+    intake = Intake(kind, Store(), Decoder(), lambda: None)
+    intake.seen(b'{"metadata":{"name":"bert","namespace":"team","uid":"u"},"spec":17}')
+    assert seen == [("remove", "team/bert")]
+
+
+def test_heartbeat_of_a_kubelet_changes_nothing():
+    desk = Desk("Node")
+
+    def beat(time):
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "lastHeartbeatTime": time,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        one = node("one")
+        fields = [{"manager": "kubelet", "operation": "Update", "time": time}]
+        meta = {
+            **one["metadata"],
+            "resourceVersion": time.translate({ord(one): "" for one in "-:TZ"}),
+            "managedFields": fields,
+        }
+        return {**one, "metadata": meta, "status": {**one["status"], "conditions": [ready]}}
+
+    desk.intake.changed(desk.read(beat("2026-01-01T00:00:00Z")))
+    before = desk.cache.generation
+    desk.intake.changed(desk.read(beat("2026-01-01T00:05:00Z")))
+    assert desk.cache.generation == before

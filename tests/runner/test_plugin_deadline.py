@@ -1,0 +1,167 @@
+"""Plugins that hang, at every point: their pod is refused, everything else is scheduled, and a replay repeats it."""
+
+import sys
+import time
+from threading import Event
+from typing import Any, ClassVar
+
+import pytest
+
+from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from batchsched.errors import PluginOverdue
+from batchsched.framework.runtime.deadline import Abandoned, Minder, Watched, is_ours
+from batchsched.framework.runtime.registry import Registry, found
+from batchsched.ports.external import Outside
+from batchsched.ports.plugin_deadline import Overdue, Watchdog
+from batchsched.record.answers import Answers
+from batchsched.runner.plugin_deadline import minded
+from batchsched.session.decide import Sessions
+from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
+from tests.session.test_permit import WAYS
+from tests.session.test_plugin_faults import BAD, Faulty
+
+DEADLINE = 0.15
+ENDED = Event()
+"""Lets hung calls go once the tests are through."""
+HANGS: dict[str, Any] = {"point": "", "how": None}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _let_go():
+    yield
+    ENDED.set()
+
+
+def waiting(_: Any) -> Any:
+    ENDED.wait()
+
+
+def spinning(_: Any) -> Any:
+    while not ENDED.is_set():
+        pass
+
+
+class Hanging(Faulty):
+    """Hangs at one point, over the pods of one gang."""
+
+    name: ClassVar[str] = "Hanging"
+
+    def __init__(self) -> None:
+        super().__init__(HANGS["point"], HANGS["how"])
+
+
+REGISTRY = Registry((*found(), Hanging), (*DEFAULT_PLUGINS, "Hanging"), DEFAULT_WEIGHTS)
+SNAPSHOT = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
+
+
+def decide_with(minder: Watchdog | None, settings: dict[str, Any]) -> Any:
+    chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
+    pipeline = REGISTRY.pipeline(chosen, Outside(watchdog=minder))
+    return Sessions(SNAPSHOT, chosen, pipeline).decide(NOW, 0)
+
+
+POINTS = [
+    "Signature",
+    "LabelKeys",
+    "PreEnqueue",
+    "QueueSort",
+    "PreFilter",
+    "Filter",
+    "PreScore",
+    "Score",
+    "NormalizeScore",
+    "Reserve",
+    "Unreserve",
+    "Permit",
+]
+
+
+@pytest.mark.parametrize("settings", WAYS)
+@pytest.mark.parametrize("point", POINTS)
+def test_plugin_that_hangs_fails_its_gang_and_is_asked_no_more(point, settings):
+    HANGS.update(point=point, how=waiting)
+    decision, overdue = minded(lambda minder: decide_with(minder, settings), DEADLINE)
+    (one,) = overdue
+    assert one.plugin == "Hanging"
+    assert set(placed(decision)) == {"gpt-0", "gpt-1", "solo-0"}
+    assert reasons(decision) == {"team/bert": "PluginFailed"}
+    message = f"plugin Hanging failed in {one.point}: {one.problem}"
+    assert message in decision.refusals[0].message
+    assert [(aside.object, one.problem in aside.message) for aside in decision.set_aside] == [
+        ("plugin Hanging", True)
+    ]
+    began = time.perf_counter()
+    again = decide_with(Answers(overdue=overdue).again().watchdog, settings)
+    assert again == decision
+    assert time.perf_counter() - began < 5
+
+
+def test_loop_that_never_ends_is_given_up_as_well():
+    HANGS.update(point="Filter", how=spinning)
+    decision, (one,) = minded(lambda minder: decide_with(minder, {}), DEADLINE)
+    assert (one.plugin, one.point) == ("Hanging", "Filter")
+    assert reasons(decision) == {"team/bert": "PluginFailed"}
+
+
+def test_plugin_that_hung_in_an_earlier_session_is_left_out_from_the_start():
+    HANGS.update(point="Filter", how=waiting)
+    before = Overdue("Hanging", "Filter", 0, DEADLINE)
+    decision, overdue = minded(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
+    assert overdue == (before,)
+    assert len(placed(decision)) == 5
+    assert [one.object for one in decision.set_aside] == ["plugin Hanging"]
+
+
+def test_plugin_that_is_slow_within_its_deadline_is_heard():
+    def slow(usual: Any) -> Any:
+        time.sleep(0.1)
+        return usual
+
+    HANGS.update(point="Filter", how=slow)
+    decision, overdue = minded(lambda minder: decide_with(minder, {}), 5.0)
+    assert overdue == ()
+    assert len(placed(decision)) == 5
+
+
+def test_what_breaks_the_work_comes_out_of_it():
+    with pytest.raises(ZeroDivisionError):
+        minded(lambda minder: 1 / 0, 1.0)
+
+
+def test_two_plugins_that_hang_are_both_given_up():
+    def work(minder: Minder) -> list[str]:
+        failed = []
+        for name in ("one", "two"):
+            try:
+                minder.watch(name, "Score", ENDED.wait)
+            except PluginOverdue as error:
+                failed.append(error.plugin)
+        return failed
+
+    done, overdue = minded(work, 0.05)
+    assert done == ["one", "two"]
+    assert [one.call for one in overdue] == [1, 2]
+
+
+def test_session_that_was_given_up_ends_when_the_plugin_comes_back():
+    minder = Minder()
+    minder.abandoned = True
+    with pytest.raises(Abandoned):
+        minder.watch("late", "Filter", lambda: True)
+
+
+def test_call_that_is_known_to_be_overdue_is_not_made():
+    minder = Minder((Overdue("slow", "Filter", 2, 1.0),))
+    assert minder.watch("slow", "Filter", lambda: "first") == "first"
+    with pytest.raises(PluginOverdue, match="slow failed in Filter: took longer than 1 s"):
+        minder.watch("slow", "Filter", sys.exit)
+    assert minder.overdue("slow") is not None
+
+
+def test_our_own_plugins_are_asked_directly():
+    chosen = profile(plugins={"disabled": ["PrioritySort"]})
+    made = REGISTRY.pipeline(chosen, Outside(watchdog=Minder())).plugins
+    assert [one.name for one in made if isinstance(one, Watched)] == ["Hanging"]
+    assert not any(isinstance(one, Watched) for one in REGISTRY.pipeline(chosen).plugins)
+    assert REGISTRY.foreign(chosen) == ("Hanging",)
+    assert is_ours(found()[0])

@@ -1,0 +1,325 @@
+"""Planning: who takes part, what is assumed, and what becomes of gangs that were overtaken, held, or placed in part."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import ClaimSource, Volume
+from batchsched.api.decision import to_json, without_telemetry
+from batchsched.api.snapshot import Snapshot
+from batchsched.errors import BindFailed
+from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
+from batchsched.session.decide import decide
+from batchsched.session.follow import Follower
+from tests.plugins.storage import claim, storage_class, volume
+from tests.service.town import Town, with_plugin
+from tests.session.reservation.test_reservation import running
+from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod, profile
+from tests.state.objects import leaving
+
+FAULT = BindFailed("no")
+
+
+async def test_gang_is_bound_whole_and_one_that_does_not_fit_not_at_all():
+    town = Town(cluster(nodes(3, gpu=1), gang("bert", 2), gang("gpt", 4)))
+    await town.turn()
+    assert set(town.bound) == {"bert-0", "bert-1"}
+    assert [one.pod_group for one in town.decisions[-1].refusals] == ["team/gpt"]
+
+
+async def test_gang_that_nothing_can_have_helped_rests():
+    town = Town(cluster(nodes(1, gpu=1), gang("gpt", 2)))
+    await town.turns(5)
+    assert len(town.decisions) == 1
+    town.cache.put(node("more", gpu=1))
+    await town.turns(2)
+    assert set(town.bound) == {"gpt-0", "gpt-1"}
+
+
+async def test_surplus_follows_when_there_is_room_and_asks_nobody_before():
+    town = Town(cluster(nodes(1, gpu=3), gang("bert", 5, 2)))
+    await town.turns(20)
+    assert len(town.bound) == 3
+    assert len(town.decisions) <= 2
+    town.cache.put(node("more", gpu=2))
+    await town.turns(3)
+    assert len(town.bound) == 5
+
+
+async def test_gang_of_which_a_member_went_while_it_was_decided_is_bound_with_another():
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    planner = town.planner
+    planner.sync(town.clock.now())
+    work = planner.begin(town.clock.now())
+    assert work is not None
+    decision = work()
+    town.delete("bert-0")
+    assert planner.finish(decision, town.clock.now()) == []
+    assert town.assumed == set()
+    town.make([pod("bert-2", group="bert", gpu=1)])
+    await town.turns(3)
+    assert set(town.bound) == {"bert-1", "bert-2"}
+
+
+async def test_gang_whose_node_went_while_it_was_decided_is_bound_elsewhere():
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    planner = town.planner
+    planner.sync(town.clock.now())
+    work = planner.begin(town.clock.now())
+    assert work is not None
+    decision = work()
+    town.cache.remove(node("n0", gpu=2))
+    town.cache.put(node("n1", gpu=2))
+    assert planner.finish(decision, town.clock.now()) == []
+    await town.turns(3)
+    assert set(town.bound.values()) == {"n1"}
+
+
+class Licence:
+    """A Permit that makes gangs wait, and keeps count of what is reserved."""
+
+    name = "Licence"
+
+    def __init__(self) -> None:
+        self.answer = PermitAnswer(Status(Code.WAIT), 5.0)
+        self.reserved: set[str] = set()
+
+    def reserve(self, pod, node, nodes, state):
+        self.reserved.add(pod.name)
+        return SUCCESS
+
+    def unreserve(self, pod, node, nodes, state):
+        self.reserved.discard(pod.name)
+
+    def permit(self, pod, node, nodes, state):
+        return self.answer
+
+
+async def test_held_gang_is_bound_when_it_is_allowed(monkeypatch):
+    licence = Licence()
+    with_plugin(monkeypatch, licence)
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    await town.turns(3)
+    assert (town.bound, town.assumed) == ({}, set())
+    assert [one.pod_group for one in town.planner.held] == ["team/bert"]
+    licence.answer = PermitAnswer()
+    await town.turn(1)
+    assert set(town.bound) == {"bert-0", "bert-1"}
+    assert town.planner.held == ()
+
+
+async def test_held_gang_keeps_its_room_and_gives_it_up_when_its_time_is_over(monkeypatch):
+    licence = Licence()
+    with_plugin(monkeypatch, licence)
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    await town.turn()
+    licence.answer = PermitAnswer()
+    town.make(alone(1, gpu=1).pods)
+    licence.answer = PermitAnswer(Status(Code.WAIT), 5.0)
+    await town.turn(1)
+    assert "solo-0" not in town.bound
+    await town.turns(6)
+    reasons = {refusal.reason for one in town.decisions for refusal in one.refusals}
+    assert "PermitTimeout" in reasons
+
+
+async def test_held_gang_of_which_a_pod_is_deleted_is_let_go_of(monkeypatch):
+    licence = Licence()
+    with_plugin(monkeypatch, licence)
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    await town.turn()
+    town.delete("bert-0")
+    licence.answer = PermitAnswer()
+    await town.turns(3)
+    assert town.bound == {}
+    assert town.planner.held == ()
+    town.make([pod("bert-0", group="bert", gpu=1)])
+    await town.turns(3)
+    assert set(town.bound) == {"bert-0", "bert-1"}
+
+
+async def test_surplus_of_a_held_gang_is_not_forgotten_when_the_gang_is_allowed(monkeypatch):
+    licence = Licence()
+    with_plugin(monkeypatch, licence)
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 3, 2)))
+    await town.turn()
+    licence.answer = PermitAnswer()
+    await town.turn(1)
+    assert len(town.bound) == 2
+    town.cache.put(node("more", gpu=1))
+    await town.turns(3)
+    assert len(town.bound) == 3
+
+
+async def test_pod_that_is_being_deleted_is_waited_for_by_nobody():
+    town = Town(cluster(nodes(1, gpu=1)))
+    one = pod("solo", gpu=9)
+    town.make([one])
+    await town.turn()
+    town.cache.put(town.server.keep(leaving(town.server.pods["team/solo"])))
+    await town.turn(1)
+    assert town.planner.queue.pending() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
+
+
+async def test_gang_without_its_pod_group_waits_for_another():
+    town = Town(cluster(nodes(1, gpu=1), gang("bert", 2)))
+    await town.turn()
+    town.cache.remove(group("bert", 2))
+    town.cache.put(node("more", gpu=1))
+    await town.turns(3)
+    assert town.bound == {}
+    assert {one.reason for one in town.decisions[-1].refusals} == {"PodGroupNotFound"}
+    town.cache.put(group("bert", 2))
+    await town.turns(3)
+    assert set(town.bound) == {"bert-0", "bert-1"}
+
+
+async def test_scheduler_that_fell_behind_lists_who_waits_afresh():
+    town = Town(cluster(nodes(1, gpu=1), gang("gpt", 2)), journal=3)
+    await town.turn()
+    assert town.decisions[-1].refusals[0].pod_group == "team/gpt"
+    town.make(alone(5, cpu=1).pods)
+    town.delete("gpt-0")
+    town.delete("gpt-1")
+    await town.turns(2)
+    assert set(town.bound) == {f"solo-{at}" for at in range(5)}
+    assert town.planner.queue.get("team/gpt") is None
+
+
+async def test_what_a_session_was_decided_over_is_enough_to_decide_it_again():
+    town = Town(cluster(nodes(2, gpu=1), gang("gpt", 4), gang("bert", 2)))
+    town.planner.recording = True
+    await town.turn()
+    town.make(alone(1, cpu=1).pods)
+    await town.turn(1)
+    asked = town.planner.asked
+    assert asked is not None
+    assert asked.snapshot.resting == ("team/gpt",)
+    again = decide(asked.snapshot, town.planner.profile, asked.now, asked.seed)
+    assert to_json(without_telemetry(again)) == to_json(without_telemetry(town.decisions[-1]))
+
+
+async def test_gang_that_breaks_sessions_is_left_alone_and_the_others_go_on(monkeypatch):
+    usual = Follower.decide
+
+    def fragile(self, now, seed, among=None, *rest):
+        if "team/bad" in among:
+            raise ValueError("a bug")
+        return usual(self, now, seed, among, *rest)
+
+    monkeypatch.setattr(Follower, "decide", fragile)
+    some = [gang(f"good-{at}", 1) for at in range(5)]
+    town = Town(cluster(nodes(8, gpu=1), gang("bad", 1), *some))
+    for _ in range(30):
+        try:
+            await town.turn(1)
+        except ValueError:
+            continue
+    assert set(town.bound) == {f"good-{at}-0" for at in range(5)}
+
+
+async def test_profiles_leave_each_others_pods_alone():
+    other = pod("theirs", gpu=1)
+    other = msgspec.structs.replace(other, spec=msgspec.structs.replace(other.spec, scheduler_name="other"))
+    town = Town(cluster(nodes(1, gpu=2), alone(1, gpu=1)))
+    town.cache.scheduler_names = frozenset({"batchsched", "other"})
+    town.make([other])
+    await town.turns(2)
+    assert set(town.bound) == {"solo-0"}
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+async def test_member_that_fails_to_bind_is_repaired_and_tried_less_and_less_often(failures):
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    town.fail("bert-1", FAULT)
+    tries = 0
+    while tries < failures:
+        await town.turn(0.5)
+        tries = len([one for one in town.told if one[2]])
+    took = town.clock.now()
+    town.mend()
+    while "bert-1" not in town.bound:
+        await town.turn(0.5)
+    assert town.clock.now() - took >= 2 ** (failures - 1) - 1
+    assert set(town.bound) == {"bert-0", "bert-1"}
+
+
+async def test_bindings_that_fail_make_no_hot_loop():
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2), alone(1, cpu=1)))
+    for name in ("bert-0", "bert-1", "solo-0"):
+        town.fail(name, FAULT)
+    for _ in range(100):
+        await town.turn(0.1)
+    assert len(town.decisions) < 15
+
+
+async def test_surplus_that_fails_to_bind_comes_back_while_more_of_it_waits():
+    town = Town(cluster(nodes(1, gpu=3), gang("bert", 4, 2)))
+    town.fail("bert-2", FAULT)
+    await town.turn()
+    town.mend()
+    await town.turns(5)
+    assert len(town.bound) == 3
+    assert town.planner.queue.pending() == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
+
+
+async def test_new_leader_binds_nothing_twice_and_finishes_what_was_begun():
+    town = Town(cluster(nodes(1, gpu=4), gang("bert", 4)))
+    town.fail("bert-2", None)
+    town.fail("bert-3", None)
+    await town.turn()
+    assert set(town.bound) == {"bert-0", "bert-1"}
+    fresh = Town(replace(town.cache.listed(), pods=tuple(town.server.pods.values())))
+    await fresh.turn()
+    assert len(fresh.bound) == 4
+    assert {name for name, _, _ in fresh.told} == {"bert-2", "bert-3"}
+    assert [one.pod for one in fresh.decisions[0].assignments] == ["bert-2", "bert-3"]
+
+
+async def test_nothing_is_decided_on_an_empty_cluster():
+    town = Town(Snapshot(), profile())
+    await town.turns(3)
+    assert town.decisions == []
+
+
+@pytest.mark.parametrize("selection", ["ordered", "weight"])
+async def test_head_that_rests_keeps_its_start_from_gangs_that_come_later(selection):
+    snapshot = cluster(nodes(2, gpu=1), running("a", 10_000, "n0"), gang("head", 2, age=50))
+    town = Town(snapshot, profile(selection=selection, backfill="easy"))
+    await town.turns(2)
+    assert [one.pod_group for one in town.planner.reservations] == ["team/head"]
+    town.make(alone(1, gpu=1).pods)
+    await town.turns(2)
+    assert "solo-0" not in town.bound
+    assert [one.pod_group for one in town.planner.reservations] == ["team/head"]
+
+
+def claiming(name: str, claim: str) -> Pod:
+    source = ClaimSource(claim_name=claim)
+    return pod(name, spec={"volumes": (Volume(name="data", persistent_volume_claim=source),)})
+
+
+async def test_volume_that_was_promised_is_no_other_pods_after_the_tables_were_made_anew():
+    town = Town(cluster(nodes(1)))
+    stored = [storage_class(provisioner="kubernetes.io/no-provisioner"), volume("disk")]
+    stored += [claim(name, metadata={"namespace": "team"}) for name in ("data", "more")]
+    for one in stored:
+        town.cache.put(one)
+    town.make([claiming("first", "data")])
+    planner, now = town.planner, town.clock.now()
+    planner.sync(now)
+    work = planner.begin(now)
+    assert work is not None
+    assert [one.places[0][0].name for one in planner.finish(work(), now)] == ["first"]
+    before = planner.table
+    town.cache.put(volume("broken", phase="Failed"))
+    town.make([claiming("second", "more")])
+    planner.sync(now)
+    work = planner.begin(now)
+    assert work is not None
+    (refusal,) = work().refusals
+    assert planner.table is not before
+    assert refusal.pod_group == "team/second"
+    assert "persistent volumes to bind" in refusal.message

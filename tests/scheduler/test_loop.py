@@ -1,0 +1,110 @@
+"""The loop: news wakes it, it survives what breaks, and chores are done about once a second."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from batchsched.errors import ApiError
+from batchsched.ports.plugin_deadline import Overdue
+from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.world import World
+from batchsched.scheduler.loop import Loop
+from tests.service.town import Town
+from tests.session.scenario import GPU, alone, cluster, gang, nodes, pod, profile
+
+
+async def test_it_goes_on_after_a_turn_that_broke(monkeypatch):
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    broken = 2
+
+    def chore(now: float) -> None:
+        nonlocal broken
+        broken -= 1
+        if broken >= 0:
+            raise RuntimeError("a bug")
+
+    monkeypatch.setattr(town.expiry, "turn", chore)
+    running = asyncio.create_task(town.loop.run())
+    for _ in range(100):
+        town.clock.turn(1)
+        town.alarm.ring()
+        await asyncio.sleep(0.001)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    town.watch()
+    assert set(town.bound) == {"solo-0"}
+
+
+async def test_nothing_is_touched_while_a_session_is_decided():
+    """What fails in the background meanwhile is taken back by the next turn."""
+    town = Town(cluster(nodes(1, gpu=3), gang("bert", 2)))
+    town.fail("bert-1", None)
+    await town.turn()
+    town.make(alone(1, cpu=1).pods)
+    seen: list[set[str]] = []
+
+    def heard(planner: Any, decision: Any, took: float) -> None:
+        seen.append(town.assumed)
+
+    town.loop = Loop([town.planner], town.cycles, town.alarm, town.clock, [heard], [])
+    town.server.pods.pop("team/bert-1")
+    town.mend()
+    await town.turn(1, watch=False)
+    assert "bert-1" in seen[0]
+    await town.turn(1, watch=False)
+    assert "bert-1" not in town.assumed
+
+
+async def test_chores_are_done_about_once_a_second_also_when_the_clock_is_set_back(monkeypatch):
+    town = Town(cluster(nodes(1)))
+    times: list[float] = []
+    monkeypatch.setattr(town.expiry, "turn", times.append)
+    for _ in range(30):
+        await town.turn(0.1)
+    assert 2 <= len(times) <= 4
+    town.clock.time -= 1000
+    await town.turn()
+    assert times[-1] == town.clock.now()
+
+
+async def test_other_planners_take_over_between_sessions_also_what_is_being_bound():
+    town = Town(cluster(nodes(2, gpu=2), gang("bert", 2), alone(1, gpu=1)))
+    town.fail("bert-1", None)
+    await town.turn()
+    town.fail("bert-1", ApiError(500, "InternalError", "try again"))
+    other = Planner(profile(), town.cache, leaving=town.stranded.leaving)
+    town.loop.reconfigure([other])
+    assert town.loop.planners == (town.planner,)
+    await town.turn(1)
+    assert town.loop.planners == (other,)
+    town.mend()
+    await town.turns(20)
+    assert set(town.bound) == {"bert-0", "bert-1", "solo-0"}
+
+
+async def test_other_planner_knows_what_queues_used_lately():
+    settings = profile(queuePolicy={"name": "decayed-usage"})
+    town = Town(cluster(nodes(1, gpu=3), gang("bert", 2)), settings)
+    await town.turns(3)
+    other = Planner(settings, town.cache, leaving=town.stranded.leaving)
+    other.recording = True
+    town.loop.reconfigure([other])
+    await town.turn(3600)
+    town.make([pod("late", gpu=1)])
+    await town.turns(2)
+    assert other.asked is not None
+    assert ("default", GPU) in {(one.queue, one.resource) for one in other.asked.snapshot.usage}
+
+
+async def test_planner_whose_plugin_hung_is_made_anew_without_it():
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    world = World(profile(), (Overdue("Slow", "Filter", 0, 1.0),))
+    world.hung = True  # as its last session leaves it
+    town.loop.planners = (Planner(profile(), town.cache, world=world),)
+    await town.turns(2)
+    (planner,) = town.loop.planners
+    assert not planner.world.hung
+    assert [one.plugin for one in planner.world.overdue] == ["Slow"]
+    assert set(town.bound) == {"solo-0"}

@@ -1,0 +1,76 @@
+"""A replica that waits knows what queues used lately, as far as it saw."""
+
+import asyncio
+
+import pytest
+
+from batchsched.config.schema import Profile
+from batchsched.queues.usage_history import Past
+from batchsched.runner.profile_scheduler import Planner
+from batchsched.scheduler.standby_usage import EVERY, Chronicle
+from batchsched.state.cluster_state import Cache
+from tests.service.town import Clock
+from tests.session.scenario import GPU, bound, cluster, gang, nodes, queue, schedule
+
+HOUR = 3600.0
+PROFILE = Profile(usage_half_life_seconds=HOUR)
+
+
+def running(policy: str = "decayed-usage") -> Cache:
+    """A cache in which a gang of two runs in the queue `team`."""
+    made = queue("team", policy={"name": policy})
+    waiting = cluster(nodes(2, gpu=1), gang("bert", 2, queue="team", requests={"gpu": 1}), queues=(made,))
+    cache = Cache(["batchsched"])
+    for one in vars_of(bound(waiting, schedule(waiting))):
+        cache.put(one)
+    return cache
+
+
+def vars_of(snapshot):
+    return (*snapshot.nodes, *snapshot.queues, *snapshot.pod_groups, *snapshot.pods)
+
+
+def chronicle(cache: Cache, clock: Clock) -> Chronicle:
+    return Chronicle(cache, clock, lambda: (PROFILE,), lambda: False)
+
+
+async def test_half_of_what_is_used_for_a_half_life_counts():
+    clock = Clock()
+    one = chronicle(running(), clock)
+    for _ in range(61):
+        await one.look()
+        clock.turn(HOUR / 60)
+    assert one.past(PROFILE).usage["team"][GPU] == pytest.approx(1.0, rel=0.01)
+
+
+async def test_nothing_is_remembered_where_no_policy_asks_for_it():
+    clock = Clock()
+    one = chronicle(running(policy="drf"), clock)
+    for _ in range(2):
+        await one.look()
+        clock.turn(HOUR)
+    assert one.past(PROFILE).usage == {}
+
+
+async def test_it_looks_until_we_lead():
+    clock = Clock()
+    leads: list[bool] = []
+    one = Chronicle(running(), clock, lambda: (PROFILE,), lambda: bool(leads))
+    looking = asyncio.create_task(one.run())
+    while one.past(PROFILE).usage.get("team") is None:
+        clock.turn(EVERY)
+        await asyncio.sleep(0.001)
+    leads.append(True)
+    while not looking.done():
+        clock.turn(EVERY)
+        await asyncio.sleep(0.001)
+    looking.result()
+
+
+async def test_whoever_leads_then_goes_on_from_there():
+    planner = Planner(PROFILE, running())
+    planner.recall(Past({"team": {GPU: 7.0}}, HOUR))
+    planner.recording = True
+    planner.sync(1.0)
+    assert planner._past.usage == {"team": {GPU: 7.0}}
+    assert planner._follower(planner._cache.snapshot()).usage(1.0)["team"][GPU] == 7.0

@@ -1,0 +1,107 @@
+"""What if: owners of pods bring the pods that they would make, in the gangs that they would be."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchsched.config.schema import Profile
+from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.scheduler.app import Service
+from batchsched.scheduler.what_if import Supposed
+from tests.podgrouper.owners import (
+    TEMPLATE,
+    job,
+    jobset,
+    owner,
+    pytorch,
+    ray_spec,
+    replicas,
+    replicated,
+    workers,
+)
+from tests.service.town import Clock
+
+NOW = 1_767_603_600.0
+
+
+@pytest.fixture
+def suppose(tmp_path):
+    """Suppose that some objects were made in an empty cluster."""
+
+    def put(*manifests: dict[str, Any]) -> Supposed:
+        nowhere: Any = None
+        supposed = Supposed(Service(nowhere, Clock(), [Profile()]), "batchsched", NOW)
+        file = tmp_path / "objects.json"
+        file.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": manifests}))
+        supposed.put([file])
+        return supposed
+
+    return put
+
+
+SET = {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": TEMPLATE}}
+OWNERS = {
+    "job": (job(3), [3]),
+    "jobset": (jobset(replicated("a", 2, parallelism=2), replicated("b")), [5]),
+    "pytorch": (pytorch(pytorchReplicaSpecs=replicas(Master=1, Worker=3)), [4]),
+    "ray": (owner("RayCluster", **ray_spec(workers(replicas=2, minReplicas=2))), [3]),
+    "leader and workers": (owner("LeaderWorkerSet", **SET), [3, 3]),
+    "stateful set": (
+        owner("StatefulSet", podManagementPolicy="Parallel", replicas=2, template=TEMPLATE),
+        [2],
+    ),
+}
+
+
+@pytest.mark.parametrize("made, sizes", OWNERS.values(), ids=OWNERS)
+def test_owner_brings_its_pods_in_its_gangs(suppose, made, sizes):
+    supposed = suppose(made)
+    groups = {one.key: one for one in supposed.service.cache.snapshot().pod_groups}
+    assert sorted(groups) == supposed.gangs()
+    assert (
+        sorted(
+            one.spec.min_member or sum(sub.min_member for sub in one.spec.sub_groups)
+            for one in groups.values()
+        )
+        == sizes
+    )
+    assert len(supposed.pods) == sum(sizes)
+    assert not supposed.warnings
+
+
+def test_pod_alone_is_a_gang_of_its_own(suppose):
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "x-"}, **TEMPLATE}
+    assert suppose(made, made).gangs() == ["default/x-0", "default/x-1"]
+
+
+def test_pod_that_runs_somewhere_is_looked_at_as_if_it_were_new(suppose):
+    spec = {**TEMPLATE["spec"], "nodeName": "n1"}
+    made = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "x"},
+        "spec": spec,
+        "status": {"phase": "Running"},
+    }
+    supposed = suppose(made)
+    (pod,) = supposed.service.cache.snapshot().pods
+    assert not pod.node
+    assert not pod.finished
+
+
+def test_suspended_owner_brings_nothing_and_it_is_said(suppose):
+    with pytest.raises(UnusableInput, match="no pod, PodGroup or owner"):
+        suppose(job(2, suspend=True))
+
+
+def test_object_that_cannot_be_used_is_named(suppose):
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": 5}}
+    with pytest.raises(InvalidInput, match="Pod default/x"):
+        suppose(made)
+
+
+def test_what_is_none_of_ours_is_passed_over(suppose):
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+    (warning,) = suppose(job(2), config).warnings
+    assert "ConfigMap is passed over" in warning

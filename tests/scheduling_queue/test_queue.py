@@ -1,0 +1,399 @@
+import pytest
+
+from batchsched.errors import IllegalMove
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
+from batchsched.scheduling_queue import Place, Rejection
+from tests.plugins.cluster import node
+from tests.scheduling_queue.entities import (
+    Listening,
+    Silent,
+    group,
+    known,
+    names,
+    place,
+    pod,
+    popped,
+    queue,
+    says,
+    standard_pipeline,
+)
+
+ADDED = Listening("Added", ClusterEventWithHint.on(Resource.NODE, Action.ADD))
+GATES = [{"name": "g"}]
+
+
+def refused(made, entity, now=0.0, by="Added"):
+    made.add_unschedulable(entity, Rejection.by(by), now)
+    return entity
+
+
+def waiting(made, *pods, now=0.0, by="Added"):
+    """Have pods refused."""
+    for one in pods:
+        made.add_pod(one, now)
+    found = []
+    while (entity := made.pop(now, early=False)) is not None:
+        found.append(entity)
+    for entity in found:
+        refused(made, entity, now, by)
+    return found
+
+
+def test_the_highest_priority_comes_first_and_then_who_came_first():
+    made = queue(pipeline=standard_pipeline())
+    for at, (name, priority) in enumerate([("a", 0), ("b", 5), ("c", 5), ("d", 1)]):
+        made.add_pod(pod(name, priority=priority), float(at))
+    assert [popped(made, 9.0).identity for _ in range(4)] == [f"pod/default/{name}" for name in "bcda"]
+    assert made.pop(9.0) is None
+
+
+def test_a_gang_waits_and_comes_as_one():
+    made = queue(pipeline=standard_pipeline())
+    made.put_group(group("g", 2), 0.0)
+    for name in ("x", "y"):
+        made.add_pod(pod(name, "g"), 0.0)
+    entity = popped(made, 0.0)
+    assert entity.group == group("g", 2)
+    assert (entity.identity, names(entity.popped)) == ("default/g", ["x", "y"])
+    assert made.pop(0.0) is None
+
+
+def test_an_event_brings_back_only_whom_its_refusing_plugins_say_that_it_may_help():
+    hint = says(lambda one, old, new: Hint.queue_if(one.labels["size"] == "small"))
+    fits = Listening("Fit", ClusterEventWithHint.on(Resource.NODE, Action.ADD, hint))
+    made = queue(fits, ADDED)
+    waiting(made, pod("s", labels={"size": "small"}), pod("l", labels={"size": "large"}), by="Fit")
+    made.cluster_changed(Resource.NODE, None, node("n"), 0.5)
+    assert (place(made, "s"), place(made, "l")) == (
+        Place.BACKOFF,
+        Place.UNSCHEDULABLE,
+    )
+    assert made.moved()["backoff", "NodeAdd"] == 1
+
+
+def test_equal_pods_are_asked_about_once():
+    seen: list[object] = []
+    fits = Listening("Fit", ClusterEventWithHint.on(Resource.NODE, Action.ADD, says(Hint.SKIP, seen)))
+    made = queue(fits)
+    waiting(made, *(pod(f"p{at}") for at in range(50)), by="Fit")
+    made.cluster_changed(Resource.NODE, None, node("n"), 0.5)
+    assert len(seen) == 1
+
+
+def test_a_plugin_that_does_not_say_and_one_that_nobody_knows_are_helped_by_every_event():
+    for by in ("Silent", "Unknown"):
+        made = queue(Silent("Silent"))
+        waiting(made, pod("p"), by=by)
+        made.cluster_changed(Resource.CSI_DRIVER, None, object(), 9.0)
+        assert place(made, "p") is Place.ACTIVE
+
+
+def test_an_event_during_the_cycle_is_asked_about_when_the_pod_comes_back():
+    made = queue(ADDED)
+    made.add_pod(pod("p"), 0.0)
+    entity = popped(made, 0.0)
+    made.cluster_changed(Resource.NODE, None, node("n"), 0.2)
+    refused(made, entity, 0.4)
+    assert entity.place is Place.BACKOFF
+
+
+def test_an_event_before_the_cycle_is_not():
+    made = queue(ADDED)
+    made.add_pod(pod("p"), 0.0)
+    made.add_pod(pod("q"), 0.0)
+    first = popped(made, 0.0)
+    made.cluster_changed(Resource.NODE, None, node("n"), 0.2)
+    second = popped(made, 0.3)
+    refused(made, second, 0.4)
+    refused(made, first, 0.4)
+    assert (first.place, second.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
+
+
+def test_backoff_doubles_with_each_refusal_and_ends_with_a_whole_second():
+    made = queue(ADDED)
+    made.add_pod(pod("p"), 0.0)
+    now, waits = 0.5, []
+    for _ in range(6):
+        entity = popped(made, now)
+        began = now
+        made.cluster_changed(Resource.NODE, None, node("n"), now)
+        refused(made, entity, now)
+        while entity.place is Place.BACKOFF:
+            now += 0.5
+            made.flush(now)
+        waits.append(now - began)
+    assert waits == [1.5, 3.0, 5.0, 9.0, 11.0, 11.0]
+    assert made.moved()["active", "BackoffComplete"] == 6
+
+
+def test_errors_count_apart_and_are_forgotten_with_the_next_refusal():
+    made = queue(ADDED)
+    made.add_pod(pod("p"), 0.0)
+    entity = popped(made, 0.0)
+    for _ in range(3):
+        refused(made, entity, 0.0)
+        made.activate(["default/p"], 0.0)
+        entity = popped(made, 0.0)
+    made.add_unschedulable(entity, Rejection(), 0.0)
+    assert (entity.place, entity.errors, entity.refusals) == (Place.BACKOFF, 1, 3)
+    made.flush(2.0)
+    assert entity.place is Place.ACTIVE
+    refused(made, popped(made, 2.0), 2.0)
+    assert (entity.errors, entity.refusals) == (0, 4)
+
+
+def test_when_nobody_is_active_the_next_of_backoff_is_taken_early_unless_it_erred():
+    made = queue(ADDED)
+    for name in ("erred", "refused"):
+        made.add_pod(pod(name), 0.0)
+    erred, other = popped(made, 0.0), popped(made, 0.0)
+    made.cluster_changed(Resource.NODE, None, node("n"), 0.0)
+    made.add_unschedulable(erred, Rejection(), 0.0)
+    refused(made, other, 0.0)
+    assert made.pop(0.1, early=False) is None
+    assert made.pop(0.1) is other
+    assert made.pop(0.1) is None
+    assert made.moved()["active", "PopFromBackoffQ"] == 1
+
+
+def test_what_a_plugin_is_pending_on_brings_a_pod_back_at_once():
+    made = queue(ADDED)
+    made.add_pod(pod("p"), 0.0)
+    entity = popped(made, 0.0)
+    made.add_unschedulable(entity, Rejection.by(pending=["Added"]), 0.0)
+    made.cluster_changed(Resource.NODE, None, node("n"), 0.1)
+    assert entity.place is Place.ACTIVE
+
+
+def test_after_five_minutes_a_pod_is_tried_again_whatever_happened():
+    made = queue(ADDED)
+    (entity,) = waiting(made, pod("p"))
+    for now in range(0, 301, 10):
+        made.flush(float(now))
+    assert place(made, "p") is Place.UNSCHEDULABLE
+    made.flush(330.0)
+    assert entity.place is Place.ACTIVE
+    assert made.moved()["active", "UnschedulableTimeout"] == 1
+
+
+def test_a_gated_pod_stays_out_until_its_gates_are_gone():
+    made = queue(pipeline=standard_pipeline())
+    made.add_pod(pod("p", schedulingGates=GATES), 0.0)
+    assert made.pending() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
+    made.cluster_changed(Resource.NODE, None, node("n"), 1.0)
+    made.flush(1000.0)
+    assert made.pop(1000.0) is None
+    made.update_pod(pod("p"), 1001.0)
+    assert popped(made, 1001.0).identity == "pod/default/p"
+    assert made.moved() == {
+        ("unschedulable", "UnscheduledPodAdd"): 1,
+        ("active", "UnscheduledPodUpdatePodSchedulingGatesEliminated"): 1,
+    }
+
+
+def test_a_gang_is_gated_while_all_of_its_pods_are():
+    made = queue(pipeline=standard_pipeline())
+    made.add_pod(pod("x", "g", schedulingGates=GATES), 0.0)
+    assert place(made, "default/g") is Place.GATED
+    made.add_pod(pod("y", "g"), 0.0)
+    assert place(made, "default/g") is Place.ACTIVE
+
+
+def test_an_update_of_the_pod_itself_asks_who_refused_it():
+    own = Listening(
+        "Own", ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, when_own)
+    )
+    made = queue(own)
+    waiting(made, pod("p"), pod("q"), by="Own")
+    made.update_pod(pod("p", tolerations=[{"operator": "Exists"}]), 5.0)
+    made.update_pod(pod("q", labels={"a": "b"}), 5.0)
+    assert (place(made, "p"), place(made, "q")) == (
+        Place.ACTIVE,
+        Place.UNSCHEDULABLE,
+    )
+
+
+def test_an_update_of_the_pod_itself_during_its_cycle_counts():
+    own = Listening(
+        "Own", ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, when_own)
+    )
+    made = queue(own)
+    made.add_pod(pod("p"), 0.0)
+    entity = popped(made, 0.0)
+    made.update_pod(pod("p", tolerations=[{"operator": "Exists"}]), 0.1)
+    refused(made, entity, 0.2, "Own")
+    assert (entity.place, names(entity.pods.values())) == (Place.BACKOFF, ["p"])
+    assert entity.pods["default/p"].tolerations
+
+
+def test_a_member_that_joins_brings_its_gang_back_and_so_does_another_spec_of_its_group():
+    made = queue(ADDED)
+    made.put_group(group("g", 2), 0.0)
+    (entity,) = waiting(made, pod("x", "g"))
+    made.add_pod(pod("y", "g"), 5.0)
+    assert (entity.place, len(entity.pods)) == (Place.ACTIVE, 2)
+    refused(made, popped(made, 5.0), 5.0)
+    made.put_group(group("g", 2), 20.0)
+    assert entity.place is Place.UNSCHEDULABLE
+    made.put_group(group("g", 1), 20.0)
+    assert (entity.place, entity.group) == (Place.ACTIVE, group("g", 1))
+
+
+def test_a_member_that_joins_during_the_cycle_is_not_lost():
+    made = queue(ADDED)
+    made.add_pod(pod("x", "g"), 0.0)
+    entity = popped(made, 0.0)
+    made.add_pod(pod("y", "g"), 0.1)
+    made.done(entity.identity, 0.2)
+    assert names(popped(made, 0.3).popped) == ["y"]
+
+
+def test_members_that_got_no_node_wait_on():
+    made = queue(ADDED)
+    for name in ("x", "y", "z"):
+        made.add_pod(pod(name, "g"), 0.0)
+    entity = popped(made, 0.0)
+    made.delete_pod("default/x", 0.1, placed=True)
+    refused(made, entity, 0.1)
+    assert made.pending()["unschedulable"] == 2
+
+
+def test_a_binding_that_failed_after_the_cycle_brings_its_pods_back():
+    made = queue(ADDED)
+    for name in ("x", "y"):
+        made.add_pod(pod(name, "g"), 0.0)
+    entity = popped(made, 0.0)
+    made.done(entity.identity, 0.1)
+    assert made.get("default/g") is None
+    made.add_unschedulable(entity, Rejection(), 0.2, [pod("y", "g")])
+    assert (entity.place, list(entity.pods), entity.errors) == (Place.BACKOFF, ["default/y"], 1)
+
+
+def test_a_binding_that_failed_joins_what_came_of_its_gang_meanwhile():
+    made = queue(ADDED)
+    made.add_pod(pod("x", "g"), 0.0)
+    entity = popped(made, 0.0)
+    made.done(entity.identity, 0.1)
+    made.add_pod(pod("y", "g"), 0.2)
+    made.add_unschedulable(entity, Rejection(), 0.3)
+    assert sorted(names(popped(made, 0.3).popped)) == ["x", "y"]
+
+
+def test_a_pod_that_is_deleted_during_its_cycle_does_not_come_back():
+    made = queue(ADDED)
+    made.add_pod(pod("p"), 0.0)
+    entity = popped(made, 0.0)
+    made.delete_pod("default/p", 0.1)
+    refused(made, entity, 0.2)
+    assert made.get(entity.identity) is None
+    assert entity.place is Place.GONE
+
+
+def test_a_pod_whose_gang_changes_leaves_the_one_and_joins_the_other():
+    made = queue(ADDED)
+    waiting(made, pod("x", "g"), pod("y", "g"))
+    made.update_pod(pod("y", "h"), 5.0)
+    assert list(known(made, "default/g").pods) == ["default/x"]
+    assert list(known(made, "default/h").pods) == ["default/y"]
+
+
+def test_a_cycle_that_nobody_began_cannot_fail():
+    made = queue(ADDED)
+    (entity,) = waiting(made, pod("p"))
+    with pytest.raises(IllegalMove, match="is Unschedulable in the scheduling queue, not in flight"):
+        refused(made, entity)
+    assert entity.refusals == 1
+
+
+def test_activation_needs_no_event_and_reaches_into_a_cycle():
+    made = queue(ADDED)
+    waiting(made, pod("p"))
+    made.activate(["default/p", "default/unknown"], 0.0)
+    entity = popped(made, 0.0)
+    assert made.moved()["active", "ForceActivate"] == 1
+    made.activate(["default/p"], 0.1)
+    refused(made, entity, 0.2)
+    assert entity.place is Place.BACKOFF
+
+
+def test_a_node_that_was_kept_for_a_pod_that_is_gone_is_an_event():
+    freed = Listening("Freed", ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE))
+    made = queue(freed)
+    waiting(made, pod("p"), pod("kept"), by="Freed")
+    made.nominations.put(pod("kept"), "n0")
+    made.delete_pod("default/kept", 5.0)
+    assert place(made, "p") is Place.ACTIVE
+    assert made.nominations.on("n0") == ()
+
+
+def test_a_hint_that_breaks_loses_nobody_and_is_counted():
+    def broken(*_):
+        raise ZeroDivisionError
+
+    def nonsense(*_):
+        return "maybe"
+
+    made = queue(
+        Listening("Broken", ClusterEventWithHint.on(Resource.NODE, Action.ADD, broken)),
+        Listening("Nonsense", ClusterEventWithHint.on(Resource.NODE, Action.ADD, nonsense)),
+    )
+    waiting(made, pod("p"), by="Broken")
+    waiting(made, pod("q"), by="Nonsense")
+    made.cluster_changed(Resource.NODE, None, node("n"), 5.0)
+    assert made.pending()["active"] == 2
+    assert made.faults() == {"Broken": 1, "Nonsense": 1}
+
+
+def test_a_heartbeat_of_a_node_is_no_event():
+    made = queue(Silent("Silent"))
+    (entity,) = waiting(made, pod("p"), by="Silent")
+    made.cluster_changed(Resource.NODE, node("n"), node("n"), 5.0)
+    assert entity.place is Place.UNSCHEDULABLE
+
+
+def test_the_queue_counts_what_is_where():
+    made = queue(ADDED)
+    waiting(made, pod("a"), pod("b", "g"), pod("c", "g"))
+    made.add_pod(pod("d"), 0.0)
+    assert made.pending() == {"active": 1, "backoff": 0, "unschedulable": 3, "gated": 0}
+    assert made.moved() == {
+        ("active", "UnscheduledPodAdd"): 4,
+        ("unschedulable", "ScheduleAttemptFailure"): 3,
+    }
+
+
+def test_a_pod_that_got_a_node_has_none_kept_for_it_any_more():
+    made = queue(ADDED)
+    made.add_pod(pod("p"), 0.0)
+    made.nominations.put(pod("p"), "n0")
+    made.done(popped(made, 0.0).identity, 0.1)
+    made.done("pod/default/p", 0.2)
+    assert made.nominations.on("n0") == ()
+    assert made.pop(0.3) is None
+
+
+def test_a_gang_whose_group_is_deleted_comes_back_to_hear_so():
+    made = queue(ADDED)
+    made.put_group(group("g"), 0.0)
+    (entity,) = waiting(made, pod("x", "g"))
+    made.delete_group("default/g", 5.0)
+    made.delete_group("default/g", 5.0)
+    assert (entity.place, entity.group) == (Place.ACTIVE, None)
+    assert made.moved()["active", "PodGroupDelete"] == 1
+
+
+def test_a_group_that_changes_during_the_cycle_of_its_gang_counts():
+    made = queue(ADDED)
+    made.put_group(group("g", 2), 0.0)
+    made.add_pod(pod("x", "g"), 0.0)
+    entity = popped(made, 0.0)
+    made.put_group(group("g", 1), 0.1)
+    refused(made, entity, 0.2)
+    assert entity.place is Place.BACKOFF
+
+
+def test_a_group_may_come_after_its_pods():
+    made = queue(ADDED)
+    made.add_pod(pod("x", "g"), 0.0)
+    made.put_group(group("g"), 0.0)
+    assert popped(made, 0.0).group == group("g")

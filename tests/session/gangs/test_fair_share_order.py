@@ -1,0 +1,103 @@
+"""Turns: their order is that of asking every sibling anew at each turn, however it is worked out."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.queues.entitlements import siblings_of
+from batchsched.session.gangs import fair_share_order as turns
+from batchsched.session.gangs import order as entitled
+from batchsched.session.gangs.fair_share_order import Orders, Round, Standing, asked_by, total_of
+from batchsched.session.tables.gang import Gang
+from tests.session.scenario import cluster, gang, nodes, profile, queue, schedule
+
+POLICIES = ["drf", "fifo", "strict-fifo", "dominant-share", "priority", "time-based", "armada"]
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> Any:
+    """A tree of up to five queues, and up to a dozen gangs in them."""
+    names = [f"q{number}" for number in range(draw(st.integers(2, 5)))]
+    queues = []
+    for number, name in enumerate(names):
+        spec: dict[str, Any] = {"weight": float(draw(st.integers(0, 3))), "priority": draw(st.integers(0, 1))}
+        if number and draw(st.booleans()):
+            spec["parent"] = names[draw(st.integers(0, number - 1))]
+        if draw(st.booleans()):
+            spec["guarantee"] = {"nvidia.com/gpu": str(draw(st.integers(0, 5)))}
+        if draw(st.booleans()):
+            spec["policy"] = {"name": draw(st.sampled_from(POLICIES))}
+        queues.append(queue(name, **spec))
+    gangs = [
+        gang(f"g{number}", draw(st.integers(1, 5)), queue=draw(st.sampled_from(names)))
+        for number in range(draw(st.integers(2, 12)))
+    ]
+    return cluster(nodes(2, gpu=5), *gangs, queues=tuple(queues))
+
+
+def asked_anew(standing: Standing, gangs: list[Gang], orders: Orders) -> list[str]:
+    """The definition: at every turn, from the root down, the first child by share, priority, key and gang."""
+    shares, usage = standing.shares, standing.shares.usage.copy()
+    lines: dict[int, list[tuple[float, Gang]]] = {}
+    for at, one in enumerate(gangs):
+        row = shares.home(one.queue)
+        place = float(orders.places(standing.policies[row].gangs)[at])
+        lines[row] = sorted([*lines.get(row, []), (place, one)], key=lambda pair: pair[0])
+    spans = shares.spans().tolist()
+
+    def following(row: int) -> tuple[float, Gang, int] | None:
+        begin, end = spans[row]
+        if begin == end:
+            return (*lines[row][0], row) if lines.get(row) else None
+        below = [following(child) for child in range(begin, end)]
+        waiting = [at for at, one in enumerate(below) if one is not None]
+        if not waiting:
+            return None
+        nothing = np.zeros(usage.shape[1], np.int64)
+        asked = np.array([nothing if one is None else asked_by(one[1]) for one in below])
+        head = np.array([np.inf if one is None else one[0] for one in below])
+        policy = standing.policies[row]
+        siblings = siblings_of(shares.with_usage(usage), standing.entitled, row, head)
+        keys = policy.key(siblings, asked).reshape(len(below), -1)
+
+        def rank(at: int) -> Any:
+            if policy.strict:
+                return (head[at], at)
+            guarantee, fair = siblings.guarantee[at], siblings.fair[at]
+            after, some = siblings.usage[at] + asked[at], asked[at] > 0
+            covered = some & (guarantee > 0)
+            inside = covered.any() and (after <= guarantee)[covered].all()
+            stage = 0 if inside else 1 if (after <= fair)[some].all() else 2
+            return (stage, -siblings.priority[at], *keys[at], head[at], at)
+
+        return below[min(waiting, key=rank)]
+
+    found = []
+    while (turn := following(0)) is not None:
+        _, one, leaf = turn
+        lines[leaf].pop(0)
+        usage[[*shares.chain(leaf), 0]] += total_of(one)
+        found.append(one.key)
+    return found
+
+
+@pytest.mark.parametrize("at_once", [1, 64])
+@given(crowds())
+def test_turns_are_those_of_asking_all_siblings_at_every_turn(at_once, snapshot):
+    seen: list[tuple[list[str], list[str]]] = []
+
+    def both(standing: Standing, gangs: list[Gang], orders: Orders) -> Round:
+        order = [one.key for one in Round(standing, gangs, orders)]
+        seen.append((order, asked_anew(standing, list(gangs), orders)))
+        return Round(standing, gangs, orders)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turns, "_AT_ONCE", at_once)
+        patch.setattr(entitled, "Round", both)
+        schedule(snapshot, profile(selection="ordered"))
+    assert seen
+    for order, expected in seen:
+        assert order == expected

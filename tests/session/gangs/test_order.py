@@ -1,0 +1,113 @@
+"""Entitlements in a session: whose turn it is, in which share a gang stands, and that shares stand above weight."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from tests.session.scenario import bound, cluster, gang, nodes, priority_class, profile, queue, schedule
+
+THREE = (
+    queue("a", guarantee={"nvidia.com/gpu": "4"}),
+    queue("b", weight=2.0),
+    queue("c", weight=1.0),
+)
+
+
+def gangs(of: str, count: int, size: int = 1, **more: Any) -> list[Snapshot]:
+    return [gang(f"{of}{number}", size, queue=of, **more) for number in range(count)]
+
+
+def running(decision: Decision, of: str) -> int:
+    return sum(one.pod.startswith(of) for one in decision.assignments)
+
+
+@pytest.mark.parametrize("selection", ["weight", "ordered"])
+def test_guarantees_come_first_and_the_rest_is_divided_by_weight(selection):
+    snapshot = cluster(nodes(2, gpu=5), *gangs("b", 12), *gangs("c", 12), *gangs("a", 4), queues=THREE)
+    decision = schedule(snapshot, profile(selection=selection))
+    assert [running(decision, of) for of in "abc"] == [4, 4, 2]
+
+
+def test_tiers_name_the_share_and_no_lower_one_takes_from_a_higher():
+    large = gang("b-large", 6, queue="b")
+    snapshot = cluster(nodes(1, gpu=6), large, *gangs("a", 4), queues=THREE)
+    decision = schedule(snapshot)
+    assert running(decision, "a") == 4
+    assert [tier.share for tier in decision.solver.tiers] == ["guarantee", "borrowing"]
+
+
+def test_without_entitlements_every_share_is_all():
+    plain = (queue("b", limit={"nvidia.com/gpu": "4"}),)
+    decision = schedule(cluster(nodes(1, gpu=6), *gangs("b", 6), queues=plain))
+    assert [tier.share for tier in decision.solver.tiers] == ["all"]
+
+
+def test_inside_one_share_priority_decides_and_shares_stand_above_it():
+    classes = (priority_class("high", 1000),)
+    snapshot = cluster(
+        nodes(1, gpu=4),
+        *gangs("b", 6, priorityClassName="high"),
+        *gangs("a", 4),
+        queues=THREE,
+        priority_classes=classes,
+    )
+    decision = schedule(snapshot)
+    assert running(decision, "a") == 4
+
+
+def test_a_guarantee_of_a_parent_counts_for_children_that_state_none():
+    queues = (
+        queue("dept", guarantee={"nvidia.com/gpu": "4"}),
+        queue("a", parent="dept"),
+        queue("b", weight=9.0),
+    )
+    snapshot = cluster(nodes(1, gpu=4), *gangs("b", 8), *gangs("a", 4), queues=queues)
+    assert running(schedule(snapshot), "a") == 4
+
+
+def test_queues_of_equal_weight_get_equal_parts_however_many_gangs_wait():
+    queues = (queue("a", weight=1.0), queue("b", weight=1.0))
+    snapshot = cluster(nodes(2, gpu=4), *gangs("a", 30), *gangs("b", 5), queues=queues)
+    decision = schedule(snapshot)
+    assert (running(decision, "a"), running(decision, "b")) == (4, 4)
+
+
+def test_what_runs_counts_against_a_fair_share():
+    queues = (queue("a", weight=1.0), queue("b", weight=1.0))
+    empty = cluster(nodes(2, gpu=4), gang("old", 4, queue="a"), queues=queues)
+    there = bound(empty, schedule(empty))
+    waiting = cluster((), *gangs("a", 8), *gangs("b", 8))
+    snapshot = replace(
+        there, pods=there.pods + waiting.pods, pod_groups=there.pod_groups + waiting.pod_groups
+    )
+    decision = schedule(snapshot)
+    assert (running(decision, "a"), running(decision, "b")) == (0, 4)
+
+
+def test_a_policy_that_cannot_be_made_is_named_and_the_parents_holds():
+    queues = (queue("a", weight=1.0, policy={"name": "drff"}), queue("b", weight=1.0))
+    decision = schedule(cluster(nodes(1, gpu=4), *gangs("a", 4), *gangs("b", 4), queues=queues))
+    assert [(one.object, one.field) for one in decision.set_aside] == [("Queue a", "spec.policy.name")]
+    assert running(decision, "a") == 2
+
+
+@pytest.mark.parametrize("window", [500, 1])
+def test_a_strict_queue_starts_nobody_before_the_gang_that_came_first(window):
+    queues = (queue("a", weight=1.0, policy={"name": "strict-fifo"}), queue("b", weight=1.0))
+    first = gang("a-first", 5, queue="a", age=60)
+    snapshot = cluster(nodes(1, gpu=4), first, *gangs("a", 2), *gangs("b", 2), queues=queues)
+    decision = schedule(snapshot, profile(sessionWindow=window))
+    assert (running(decision, "a"), running(decision, "b")) == (0, 2)
+    assert {one.pod_group for one in decision.refusals} == {"team/a-first", "team/a0", "team/a1"}
+    plain = replace(snapshot, queues=(queue("a", weight=1.0), queue("b", weight=1.0)))
+    assert running(schedule(plain), "a") == 2
+
+
+def test_a_strict_queue_goes_in_order_as_far_as_there_is_room():
+    queues = (queue("a", weight=1.0, policy={"name": "strict-fifo"}),)
+    line = [gang(f"a{number}", size, queue="a", age=60 - number) for number, size in enumerate((2, 2, 3, 1))]
+    decision = schedule(cluster(nodes(1, gpu=5), *line, queues=queues))
+    assert {one.pod.partition("-")[0] for one in decision.assignments} == {"a0", "a1"}

@@ -1,0 +1,126 @@
+"""What queues still allow, at every ancestor."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL
+from batchsched.api.snapshot import Snapshot
+from batchsched.session.gangs.queue_limits import Quotas, quotas, spend
+from batchsched.session.placement.statement import Placed, Walked
+from batchsched.solver.problem import UNLIMITED
+from tests.session.clusters import on
+from tests.session.scenario import GPU, cluster, gang, group, nodes, pod, queue, schedule
+from tests.session.scenes import Inside, inside
+
+TREE = (
+    queue("org", limit={GPU: "4"}, maxRunningPodGroups=2),
+    queue("team", parent="org", limit={GPU: "8", "cpu": "1500m"}),
+    queue("free", parent="org"),
+)
+
+
+def running(count: int, queue: str) -> Snapshot:
+    pods = tuple(on(pod(f"run-{at}", group="run", gpu=1), f"n{at}") for at in range(count))
+    return Snapshot(pods=pods, pod_groups=(group("run", count, queue=queue),))
+
+
+def left(found: Quotas, there: Inside, name: str) -> tuple[int, int, int]:
+    """GPUs, milli-CPU and PodGroups that a queue has left."""
+    at = next(at for at, limit in enumerate(found.limits) if limit.name == name)
+    column = there.scene.frame.table.column
+    return (
+        int(found.free[at, column[GPU]]),
+        int(found.free[at, column["cpu"]]),
+        int(found.gangs[at]),
+    )
+
+
+def test_what_runs_in_a_child_counts_at_every_ancestor_and_in_no_sibling():
+    there = inside(cluster(nodes(4, gpu=4), running(3, queue="team"), queues=TREE))
+    assert left(there.scene.quotas, there, "org") == (1, UNLIMITED, 1)
+    assert left(there.scene.quotas, there, "team") == (5, 1500, UNLIMITED)
+    assert [limit.name for limit in there.scene.quotas.limits] == ["org", "team"]
+
+
+def test_queue_over_its_limit_has_nothing_left_and_says_by_how_much_it_is_over():
+    there = inside(cluster(nodes(6, gpu=4), running(6, queue="free"), queues=TREE))
+    found = there.scene.quotas
+    assert left(found, there, "org") == (0, UNLIMITED, 1)
+    assert int(found.over[0, there.scene.frame.table.column[GPU]]) == 2
+
+
+def test_pods_of_other_schedulers_count_against_nobody_unless_they_name_a_queue():
+    strange = on(pod("s", gpu=1), "n0")
+    other = msgspec.structs.replace(strange.spec, scheduler_name="other")
+    strange = msgspec.structs.replace(strange, spec=other)
+    named = msgspec.structs.replace(
+        strange, metadata=msgspec.structs.replace(strange.metadata, name="t", labels={QUEUE_LABEL: "team"})
+    )
+    there = inside(cluster(nodes(1, gpu=4), Snapshot(pods=(strange, named)), queues=TREE))
+    assert left(there.scene.quotas, there, "org")[0] == 3
+
+
+def test_placed_gang_is_spent_once_and_counts_as_running_only_if_it_is_fresh():
+    snapshot = cluster(nodes(4, gpu=4), gang("new", 2, queue="team"), queues=TREE)
+    there = inside(snapshot)
+    fresh = there.gang("team/new")
+    (part,) = fresh.parts
+    walked = Walked(fresh, [Placed(one, 0, part.pod_class, None) for one in part.pods])  # type: ignore[arg-type]
+    after = spend(there.scene.quotas, there.scene.frame, walked)
+    assert left(after, there, "org") == (2, UNLIMITED, 1)
+    assert left(after, there, "team") == (6, 1500, UNLIMITED)
+
+
+def test_lacking_names_a_queue_that_is_in_the_way():
+    there = inside(cluster(nodes(4, gpu=4), running(3, queue="team"), queues=TREE))
+    frame, found = there.scene.frame, there.scene.quotas
+    gpus = np.zeros(len(frame.table.resources), np.int64)
+    gpus[frame.table.column[GPU]] = 1
+    assert found.lacking(frame, ("free", ""), gpus, 1) == ""
+    assert found.lacking(frame, ("free", ""), 2 * gpus, 0) == "org"
+    assert found.lacking(frame, ("default", ""), 9 * gpus, 9) == ""
+    assert replace(found, gangs=np.zeros_like(found.gangs)).lacking(frame, ("team", ""), 0 * gpus, 1) == "org"
+
+
+def test_without_limits_nothing_is_measured():
+    there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
+    found = quotas(there.scene.frame, "batchsched")
+    assert found.limits == ()
+    assert found.lacking(there.scene.frame, ("default", ""), found.free.sum(axis=0), 1) == ""
+
+
+def test_a_queue_borrows_no_more_than_its_borrowing_limit_above_its_guarantee():
+    queues = (queue("a", guarantee={GPU: "2"}, borrowingLimit={GPU: "1"}),)
+    decision = schedule(
+        cluster(nodes(1, gpu=8), *(gang(f"a{at}", 1, queue="a") for at in range(6)), queues=queues)
+    )
+    assert len(decision.assignments) == 3
+
+
+@pytest.mark.parametrize("asked", [8, 1])
+def test_what_queues_do_not_lend_stays_free_for_them(asked):
+    queues = (
+        queue("a", guarantee={GPU: "3"}, lendingLimit={GPU: "1"}),
+        queue("b", guarantee={GPU: "3"}, lendingLimit={GPU: "1"}),
+        queue("c"),
+    )
+    takers = (gang(f"c{at}", 1, queue="c") for at in range(8))
+    decision = schedule(cluster(nodes(1, gpu=9), *takers, gang("b", asked, 1, queue="b"), queues=queues))
+    of_c = sum(one.pod.startswith("c") for one in decision.assignments)
+    assert (of_c, len(decision.assignments) - of_c) == ({8: 2, 1: 5}[asked], {8: 5, 1: 1}[asked])
+
+
+def test_each_user_has_a_limit_of_its_own_in_a_queue_and_below():
+    queues = (queue("a", userLimits={GPU: "2"}), queue("team", parent="a"))
+    pods = tuple(
+        pod(f"{user}-{at}", gpu=1, labels={USER_LABEL: user, QUEUE_LABEL: "team"})
+        for user in ("ann", "bob")
+        for at in range(3)
+    )
+    decision = schedule(cluster(nodes(1, gpu=8), pods=pods, queues=queues))
+    assert sorted(one.pod[:3] for one in decision.assignments) == ["ann", "ann", "bob", "bob"]
+    assert {one.reason for one in decision.refusals} == {"QueueLimit"}
+    assert "a for user ann" in next(one.message for one in decision.refusals if "ann" in one.pod_group)

@@ -1,0 +1,67 @@
+"""Room that is kept by nomination, on the table and off it again."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.runtime.registry import standard
+from batchsched.session.preemption.nominated import Kept
+from batchsched.session.tables.frame import Frame
+from tests.session.preemption.running import wanting
+from tests.session.scenario import cluster, nodes, profile
+
+ONE: dict[str, Any] = {"requests": {"gpu": 8}}
+
+
+def nominated(name: str, place: str, **more: Any) -> Snapshot:
+    made = wanting(name, 1, **more, **ONE)
+    status = msgspec.structs.replace(made.pods[0].status, nominated_node_name=place)
+    return replace(made, pods=(msgspec.structs.replace(made.pods[0], status=status),))
+
+
+def frame_of(*parts: Snapshot) -> Frame:
+    frame = Frame(cluster(nodes(2, gpu=8), *parts), standard().pipeline(profile()))
+    frame.refresh()
+    return frame
+
+
+def gangs(frame: Frame):
+    found = [frame.gang(one) for one in frame.gangs.values()]
+    return sorted(found, key=lambda gang: (gang.tier, gang.key))
+
+
+def used(frame: Frame) -> list[int]:
+    return [int(amount) for amount in frame.table.requested[:, frame.table.column["pods"]]]
+
+
+def test_who_takes_no_part_keeps_its_room_from_the_start_and_the_table_is_as_it_was_afterwards():
+    frame = frame_of(nominated("g", "n1"))
+    with Kept(frame, frozenset({"team/g"})) as kept:
+        assert used(frame) == [0, 1]
+        assert [(pod.name, node) for pod, node in kept.standing] == [("g-0", 1)]
+    assert used(frame) == [0, 0]
+
+
+def test_who_takes_part_keeps_it_from_its_own_tier_on_until_it_is_looked_at_again():
+    frame = frame_of(
+        nominated("g", "n1"), wanting("low", 1, priority=1, **ONE), wanting("top", 1, priority=99, **ONE)
+    )
+    kept = Kept(frame, frozenset())
+    parts = [[gang.key for gang in part] for part in kept.parts(gangs(frame))]
+    assert parts == [["team/top", "team/g"], ["team/low"]]
+    mine = [gang for gang in gangs(frame) if kept.holds(gang)]
+    with kept:
+        assert used(frame) == [0, 0]
+        counted = kept.keep(mine, [])
+        assert [len(one.placed) for one in counted] == [1]
+        assert used(frame) == [0, 1]
+        kept.release()
+        assert used(frame) == [0, 0]
+
+
+def test_nomination_for_a_node_that_is_gone_keeps_nothing():
+    frame = frame_of(nominated("g", "n9"))
+    with Kept(frame, frozenset({"team/g"})) as kept:
+        assert kept.standing == []

@@ -1,0 +1,423 @@
+"""Preemption without the solver: who is nominated, who has to leave, and what the objects promise."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from batchsched.api.core.cluster_objects import PodDisruptionBudget, PriorityClass
+from batchsched.api.core.metadata import ObjectMeta, timestamp
+from batchsched.api.core.pod import Pod, PodStatus
+from batchsched.api.decision import Decision, to_json
+from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
+from batchsched.framework.status import PermitAnswer
+from batchsched.session.decide import Sessions
+from tests.session.audit import overcommitted
+from tests.session.clusters import on
+from tests.session.scenario import (
+    NOW,
+    bound,
+    cluster,
+    gang,
+    group,
+    node,
+    nodes,
+    placed,
+    pod,
+    priority_class,
+    profile,
+    queue,
+    reasons,
+    schedule,
+    topology,
+)
+from tests.session.test_permit import Recorder, wait
+
+ALONE = profile(solver={"enabled": False})
+FULL: dict[str, Any] = {"gpu": 1}
+
+
+def running(name: str, where: str, priority: int = 0, started: float = 3600, **more: Any) -> Pod:
+    made = on(pod(name, priority=priority, **more), where)
+    return with_status(made, start_time=timestamp(NOW - started))
+
+
+def with_status(one: Pod, **status: Any) -> Pod:
+    return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, **status))
+
+
+def nominated(name: str, where: str, priority: int = 10, **more: Any) -> Pod:
+    return with_status(pod(name, priority=priority, **more), nominated_node_name=where)
+
+
+def leaving(one: Pod) -> Pod:
+    """The pod as it is while it makes room for another."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    status = msgspec.convert({"conditions": [condition]}, PodStatus)
+    metadata = msgspec.structs.replace(one.metadata, deletion_timestamp=timestamp(NOW))
+    return msgspec.structs.replace(one, metadata=metadata, status=status)
+
+
+def holding(*pods: Pod, **more: Any) -> Snapshot:
+    """Two nodes of one device each, and pods."""
+    return cluster(more.pop("some", nodes(2, gpu=1)), pods=pods, **more)
+
+
+def evicted(decision: Decision) -> dict[str, str]:
+    return {one.pod: one.for_ for one in decision.evictions}
+
+
+def held_places(decision: Decision) -> dict[str, str]:
+    return {one.pod: one.node for one in decision.nominations}
+
+
+def budget(allowed: int, **labels: str) -> PodDisruptionBudget:
+    stated = {
+        "metadata": {"name": "b", "namespace": "team"},
+        "spec": {"selector": {"matchLabels": labels}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    return msgspec.convert(stated, PodDisruptionBudget)
+
+
+def test_a_pod_that_fits_nowhere_is_nominated_and_those_in_its_way_are_evicted():
+    decision = schedule(
+        holding(
+            running("a", "n0", 5, **FULL), running("b", "n1", 1, **FULL), pod("high", priority=10, **FULL)
+        ),
+        ALONE,
+    )
+    assert placed(decision) == {}
+    (one,) = decision.evictions
+    assert (one.namespace, one.pod, one.pod_group, one.for_, one.reason) == (
+        "team",
+        "b",
+        "b",
+        "team/high",
+        "Preempted",
+    )
+    assert held_places(decision) == {"high": "n1"}
+    (refusal,) = decision.refusals
+    assert refusal.message == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+
+
+def test_who_cannot_be_helped_is_told_in_the_words_of_kube_scheduler():
+    decision = schedule(holding(running("a", "n0", 10, **FULL), pod("equal", priority=10, gpu=2)), ALONE)
+    assert (decision.evictions, decision.nominations) == ((), ())
+    assert decision.refusals[0].message == (
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, "
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
+
+
+def test_a_pod_that_fits_evicts_nobody():
+    decision = schedule(holding(running("a", "n0", 0, **FULL), pod("high", priority=10, **FULL)), ALONE)
+    assert placed(decision) == {"high": "n1"}
+    assert (decision.evictions, decision.nominations) == ((), ())
+
+
+def test_an_earlier_refusal_is_no_breakage_and_nobody_is_asked_to_leave():
+    volume = {
+        "volumes": msgspec.convert([{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}], Any)
+    }
+    spec = msgspec.convert({"containers": [], **volume}, type(pod("x").spec))
+    wish = pod("high", priority=10)
+    wish = msgspec.structs.replace(wish, spec=msgspec.structs.replace(wish.spec, volumes=spec.volumes))
+    decision = schedule(holding(running("a", "n0", 0, **FULL), wish), ALONE)
+    assert reasons(decision) == {"team/high": "NoFeasibleNode"}
+    assert decision.refusals[0].message.endswith('persistentvolumeclaim "gone" not found. not found')
+    assert decision.evictions == ()
+
+
+def test_two_that_preempt_do_not_get_the_same_room_and_the_second_may_use_what_is_left_of_it():
+    there = [running("a", "n0", 0, gpu=4), running("b", "n1", 5, gpu=4)]
+    wishes = [pod(f"w{at}", priority=10, age=9 - at, gpu=2) for at in range(3)]
+    decision = schedule(holding(*there, *wishes, some=nodes(2, gpu=4)), ALONE)
+    assert held_places(decision) == {"w0": "n0", "w1": "n0", "w2": "n1"}
+    assert evicted(decision) == {"a": "team/w0", "b": "team/w2"}
+
+
+@pytest.mark.parametrize("priority, where", [(11, {"late": "n0"}), (10, {}), (9, {})])
+def test_a_nominated_pod_keeps_its_room_from_equal_and_lower_ones(priority, where):
+    """The pod itself cannot start yet: what leaves is still there on the other device."""
+    some = [node("n0", gpu=2)]
+    first = nominated("first", "n0", 10, age=100, gpu=2)
+    decision = schedule(
+        holding(
+            leaving(running("x", "n0", 0, gpu=1)), first, pod("late", priority=priority, gpu=1), some=some
+        ),
+        ALONE,
+    )
+    assert placed(decision) == where
+
+
+def test_a_pod_goes_to_its_nominated_node_first():
+    assert placed(schedule(holding(pod("free", gpu=1)), ALONE)) == {"free": "n0"}
+    assert placed(schedule(holding(nominated("mine", "n1", gpu=1)), ALONE)) == {"mine": "n1"}
+
+
+def test_the_nominations_of_lower_ones_on_the_node_are_cleared():
+    some = [node("n0", gpu=2)]
+    pods = (running("x", "n0", 0, gpu=2), nominated("lower", "n0", 5, gpu=2), pod("high", priority=10, gpu=2))
+    decision = schedule(holding(*pods, some=some), ALONE)
+    assert held_places(decision) == {"high": "n0"}
+    assert evicted(decision) == {"x": "team/high"}
+
+
+def test_a_pod_waits_for_its_victims_and_does_not_preempt_again():
+    pods = (
+        leaving(running("x", "n0", 0, **FULL)),
+        running("y", "n1", 0, **FULL),
+        nominated("high", "n0", **FULL),
+    )
+    decision = schedule(holding(*pods), ALONE)
+    assert decision.evictions == ()
+    assert held_places(decision) == {"high": "n0"}
+    assert decision.refusals[0].message.endswith(
+        "preemption: not eligible due to a terminating pod on the nominated node."
+    )
+
+
+def test_a_nomination_that_came_to_nothing_is_given_up():
+    decision = schedule(holding(running("x", "n0", 10, **FULL), nominated("mine", "n0", gpu=2)), ALONE)
+    assert decision.nominations == ()
+
+
+@pytest.mark.parametrize("stated", ["pod", "class"])
+def test_a_pod_that_never_preempts_only_waits(stated):
+    spec = {"preemption_policy": "Never"} if stated == "pod" else {"priority_class_name": "polite"}
+    polite = PriorityClass(metadata=ObjectMeta(name="polite"), value=10, preemption_policy="Never")
+    wish = pod("high", priority=10 if stated == "pod" else None, spec=spec, gpu=1)
+    pods = (running("x", "n0", 0, **FULL), running("y", "n1", 0, **FULL), wish)
+    decision = schedule(holding(*pods, priority_classes=(polite,)), ALONE)
+    assert (decision.evictions, decision.nominations) == ((), ())
+    assert "preemption: not eligible due to preemptionPolicy=Never." in decision.refusals[0].message
+
+
+def test_a_gang_that_never_preempts_only_waits():
+    wish = gang("g", 1, priorityClassName="high", preemptionPolicy="Never")
+    snapshot = cluster(
+        nodes(1, gpu=1),
+        wish,
+        pods=(running("x", "n0", 0, **FULL),),
+        priority_classes=(priority_class("high", 9),),
+    )
+    assert schedule(snapshot, ALONE).evictions == ()
+
+
+def test_budgets_are_kept_where_that_is_possible_and_count_what_the_session_took():
+    there = [running(f"a{at}", f"n{at}", 0, labels={"app": "db"}, gpu=1) for at in range(2)]
+    there.append(running("free", "n2", 1, gpu=1))
+    wishes = [pod(f"w{at}", priority=10, age=9 - at, gpu=1) for at in range(2)]
+    for allowed, expected in ((0, {"free", "a0"}), (1, {"a0", "free"}), (2, {"a0", "a1"})):
+        snapshot = holding(
+            *there, *wishes, some=nodes(3, gpu=1), pod_disruption_budgets=(budget(allowed, app="db"),)
+        )
+        decision = schedule(snapshot, ALONE)
+        assert {name[0] for name in evicted(decision)} == {name[0] for name in expected}, allowed
+        assert len(decision.evictions) == 2
+
+
+def test_a_gang_that_is_disrupted_as_one_leaves_as_one():
+    pods = [running(f"g{at}", f"n{at}", 0, group="g", gpu=1) for at in range(2)]
+    wish = pod("high", priority=10, gpu=1)
+    for mode, least, gone in (("Gang", 1, 2), ("Elastic", 1, 1), ("Elastic", 2, 2)):
+        groups = (group("g", least, disruptionMode=mode),)
+        decision = schedule(replace(holding(*pods, wish), pod_groups=groups), ALONE)
+        assert len(decision.evictions) == gone, (mode, least)
+        assert {one.pod_group for one in decision.evictions} == {"g"}
+
+
+@pytest.mark.parametrize(
+    "spec, gone",
+    [({}, 1), ({"preemptible": False}, 0), ({"minRuntimeSeconds": 7200}, 0), ({"minRuntimeSeconds": 60}, 1)],
+)
+def test_gangs_that_may_not_be_disrupted_stay(spec, gone):
+    pods = (running("g0", "n0", 0, group="g", gpu=1), pod("high", priority=10, gpu=1))
+    snapshot = replace(holding(*pods, some=nodes(1, gpu=1)), pod_groups=(group("g", 1, **spec),))
+    assert len(schedule(snapshot, ALONE).evictions) == gone
+
+
+def test_a_members_priority_is_its_gangs():
+    classes = (priority_class("high", 100),)
+    pods = (running("g0", "n0", 0, group="g", gpu=1), pod("wish", priority=10, gpu=1))
+    groups = (group("g", 1, priorityClassName="high"),)
+    snapshot = replace(holding(*pods, some=nodes(1, gpu=1)), pod_groups=groups, priority_classes=classes)
+    assert schedule(snapshot, ALONE).evictions == ()
+
+
+def test_a_gang_that_lacks_more_than_one_pod_evicts_nobody():
+    there = [running(f"x{at}", f"n{at}", 0, **FULL) for at in range(2)]
+    wish = gang("g", 2, priorityClassName="high")
+    snapshot = cluster(nodes(2, gpu=1), wish, pods=there, priority_classes=(priority_class("high", 9),))
+    assert schedule(snapshot, ALONE).evictions == ()
+
+
+def test_the_last_member_of_a_gang_has_room_made():
+    there = [running("x", "n1", 0, **FULL), running("g0", "n0", 0, group="g", gpu=1)]
+    pods = (*there, pod("g1", group="g", gpu=1))
+    snapshot = replace(
+        holding(*pods),
+        pod_groups=(group("g", 2, priorityClassName="high"),),
+        priority_classes=(priority_class("high", 9),),
+    )
+    decision = schedule(snapshot, ALONE)
+    assert evicted(decision) == {"x": "team/g"}
+    assert held_places(decision) == {"g1": "n1"}
+
+
+def test_room_is_made_inside_the_gangs_domain_alone():
+    some = [node("n0", {"rack": "a"}, gpu=1), node("n1", {"rack": "b"}, gpu=2)]
+    there = [
+        running("g0", "n1", 9, group="g", gpu=1),
+        running("x", "n0", 0, gpu=1),
+        running("y", "n1", 1, gpu=1),
+    ]
+    snapshot = replace(
+        holding(*there, pod("g1", group="g", gpu=1), some=some, topologies=(topology("rack"),)),
+        pod_groups=(group("g", 2, priorityClassName="high", topology={"required": "rack"}),),
+        priority_classes=(priority_class("high", 9),),
+    )
+    assert evicted(schedule(snapshot, ALONE)) == {"y": "team/g"}
+
+
+def test_limits_of_queues_hold_for_those_that_preempt():
+    there = [running(f"x{at}", f"n{at}", 0, **FULL) for at in range(2)]
+    label = {"scheduling.batchsched.dev/queue": "small"}
+    wishes = [pod(f"w{at}", priority=10, age=9 - at, labels=label, gpu=1) for at in range(2)]
+    queues = (queue("small", limit={"nvidia.com/gpu": "1"}),)
+    decision = schedule(holding(*there, *wishes, queues=queues), ALONE)
+    assert held_places(decision).keys() == {"w0"}
+    assert reasons(decision)["team/w1"] == "QueueLimit"
+
+
+def test_a_victim_that_waits_at_permit_is_rejected_and_not_evicted():
+    class Holding(Recorder):
+        @override
+        def permit(self, pod, node, nodes, state):
+            return wait("") if pod.name == "low" else PermitAnswer()
+
+    held = HeldGang("team/low", "Recorder", NOW + 60, (HeldPod("team/low", "n0"),))
+    low = pod("low", priority=0, gpu=1)
+    snapshot = holding(low, pod("high", priority=10, gpu=1), some=nodes(1, gpu=1), held=(held,))
+    chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
+    usual = standard().pipeline(chosen)
+    sessions = Sessions(snapshot, chosen, Pipeline((Holding(), *usual.plugins), usual.weights))
+    decision = sessions.decide(NOW, 0)
+    assert (decision.evictions, decision.waiting) == ((), ())
+    assert held_places(decision) == {"high": "n0"}
+    assert reasons(decision) == {"team/low": "PermitRejected", "team/high": "NoFeasibleNode"}
+    assert decision.refusals[1].message == "plugin DefaultPreemption: preempted; the gang was rolled back"
+    assert not sessions.frame.table.requested.any()
+
+
+# Random clusters of resources and priorities
+
+
+def random_snapshot(seed: int) -> Snapshot:
+    """A full cluster of pods alone, of all priorities, and pods that wait; some are nominated."""
+    rng = random.Random(seed)
+    some = [
+        node(f"n{at}", cpu=rng.choice([2, 4]), gpu=rng.choice([0, 1, 2])) for at in range(rng.randint(1, 4))
+    ]
+    pods: list[Pod] = []
+    for at in range(rng.randint(0, 8)):
+        labels = {"app": rng.choice(["a", "b"])}
+        shape: dict[str, Any] = {"cpu": rng.choice([1, 2]), "gpu": rng.choice([0, 0, 1])}
+        where = rng.choice(some).name
+        one = running(f"r{at}", where, rng.randint(0, 3), rng.randint(0, 3), labels=labels, **shape)
+        if not overcommitted(cluster(some, pods=(*pods, one)), {}):
+            pods.append(leaving(one) if rng.random() < 0.1 else one)
+    for at in range(rng.randint(1, 4)):
+        wish: dict[str, Any] = {"cpu": rng.choice([1, 2, 3]), "gpu": rng.choice([0, 0, 1, 2])}
+        one = pod(f"w{at}", priority=rng.randint(0, 4), age=rng.choice([0, 0, 5]), **wish)
+        pods.append(
+            with_status(one, nominated_node_name=rng.choice(some).name) if rng.random() < 0.2 else one
+        )
+    budgets = tuple(
+        msgspec.structs.replace(
+            budget(rng.randint(0, 2), app=app), metadata=ObjectMeta(name=app, namespace="team")
+        )
+        for app in ("a", "b")
+        if rng.random() < 0.4
+    )
+    return cluster(some, pods=pods, pod_disruption_budgets=budgets)
+
+
+snapshots = st.integers(0, 2**32 - 1).map(random_snapshot)
+
+
+def after(snapshot: Snapshot, decision: Decision) -> Snapshot:
+    """The cluster once the decision is carried out and the victims are gone."""
+    gone = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
+    there = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
+    pods = tuple(
+        with_status(one, nominated_node_name=there.get(one.key, "")) if not one.node else one
+        for one in bound(snapshot, decision).pods
+        if one.key not in gone
+    )
+    return replace(snapshot, pods=pods)
+
+
+@given(snapshot=snapshots)
+def test_nobody_is_evicted_for_a_pod_that_does_not_fit_then(snapshot: Snapshot):
+    decision = schedule(snapshot, ALONE)
+    evicting = {one.for_.partition("/")[2] for one in decision.evictions}
+    assert evicting <= held_places(decision).keys()
+    later = after(snapshot, decision)
+    # Pods that were leaving already are gone by then.
+    later = replace(later, pods=tuple(one for one in later.pods if not one.terminating))
+    again = schedule(later, ALONE)
+    assert {name: placed(again).get(name) for name in evicting} == {
+        name: held_places(decision)[name] for name in evicting
+    }
+    assert overcommitted(later, {f"team/{name}": where for name, where in placed(again).items()}) == []
+
+
+@given(snapshot=snapshots)
+def test_victims_are_of_lower_priority_and_no_pod_is_lost(snapshot: Snapshot):
+    decision = schedule(snapshot, ALONE)
+    priority = {one.name: one.spec.priority or 0 for one in snapshot.pods}
+    there = {one.name for one in snapshot.pods if one.node}
+    for one in decision.evictions:
+        assert priority[one.pod] < priority[one.for_.partition("/")[2]]
+        assert one.pod in there
+    waiting = {one.name for one in snapshot.pods if not one.node}
+    refused = {key.partition("/")[2] for key in reasons(decision)}
+    assert placed(decision).keys() | refused == waiting
+    assert not placed(decision).keys() & refused
+    assert held_places(decision).keys() <= refused
+    assert len(evicted(decision)) == len(decision.evictions)
+
+
+@given(snapshot=snapshots)
+def test_the_same_cluster_gets_the_same_bytes_however_it_is_listed(snapshot: Snapshot):
+    decision = to_json(schedule(snapshot, ALONE))
+    assert to_json(schedule(snapshot, ALONE)) == decision
+
+
+@given(snapshot=snapshots)
+def test_budgets_are_violated_only_where_no_node_could_be_had_without(snapshot: Snapshot):
+    decision = schedule(snapshot, ALONE)
+    if len({one.for_ for one in decision.evictions}) != 1:
+        return  # with several, each was right when its turn came
+    wish = decision.evictions[0].for_
+    allowed = {one.metadata.name: one.status.disruptions_allowed for one in snapshot.pod_disruption_budgets}
+    gone = [one for one in snapshot.pods if one.name in evicted(decision)]
+    violated = [app for app in allowed if sum(one.labels.get("app") == app for one in gone) > allowed[app]]
+    kept = tuple(_important(one) if one.labels.get("app") in violated else one for one in snapshot.pods)
+    if violated:
+        again = schedule(replace(snapshot, pods=kept), ALONE)
+        assert wish not in {one.for_ for one in again.evictions}
+
+
+def _important(one: Pod) -> Pod:
+    spec = msgspec.structs.replace(one.spec, priority=9) if one.node else one.spec
+    return msgspec.structs.replace(one, spec=spec)

@@ -1,0 +1,355 @@
+"""Room for gangs, by priority: who has to leave, what is kept, and what is left alone."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.api.core.cluster_objects import PodDisruptionBudget
+from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.pod import LAST_CHECKPOINT
+from batchsched.api.decision import without_telemetry
+from batchsched.api.snapshot import Snapshot
+from tests.session.audit import overcommitted
+from tests.session.preemption.running import (
+    asked_to_leave,
+    at_work,
+    evicted,
+    gone,
+    kept,
+    lone,
+    queued_again,
+    running,
+    started_now,
+    wanting,
+)
+from tests.session.scenario import NOW, cluster, node, nodes, placed, pod, profile, queue, schedule, topology
+
+WHOLE: dict[str, Any] = {"requests": {"gpu": 8}}
+
+
+def full(count: int, *parts: Snapshot, **more: Any) -> Snapshot:
+    """Nodes of eight devices each."""
+    return cluster(nodes(count, gpu=8), *parts, **more)
+
+
+def budget(allowed: int, **labels: str) -> PodDisruptionBudget:
+    return msgspec.convert(
+        {
+            "metadata": {"name": "budget", "namespace": "team"},
+            "spec": {"selector": {"matchLabels": labels}},
+            "status": {"disruptionsAllowed": allowed},
+        },
+        PodDisruptionBudget,
+    )
+
+
+def test_gang_of_higher_priority_gets_the_place_of_a_lower_one():
+    decision = schedule(full(2, running("low", ["n0", "n1"], **WHOLE), wanting("high", 2, **WHOLE)))
+    assert evicted(decision) == {"low-0": ("team/high", "Preempted"), "low-1": ("team/high", "Preempted")}
+    assert kept(decision) == {"high-0": "n0", "high-1": "n1"}
+    assert placed(decision) == {}
+    assert [one.pod_group for one in decision.evictions] == ["low", "low"]
+    assert "2 pods are evicted for it" in decision.refusals[0].message
+
+
+@pytest.mark.parametrize("priority", [0, -5])
+def test_nobody_leaves_for_an_equal_or_a_lower_priority(priority):
+    snapshot = full(2, running("low", ["n0", "n1"], **WHOLE), wanting("high", 2, priority=priority, **WHOLE))
+    assert schedule(snapshot).evictions == ()
+
+
+def test_gang_that_does_not_preempt_waits():
+    waits = wanting("high", 2, preemptionPolicy="Never", **WHOLE)
+    assert schedule(full(2, running("low", ["n0", "n1"], **WHOLE), waits)).evictions == ()
+
+
+def test_nobody_is_evicted_where_the_profile_has_no_plugin_that_makes_room():
+    snapshot = full(2, running("low", ["n0", "n1"], **WHOLE), wanting("high", 2, **WHOLE))
+    settings = profile(plugins={"postFilter": {"disabled": [{"name": "*"}]}})
+    assert schedule(snapshot, settings).evictions == ()
+
+
+def test_forty_eight_devices_asked_for_do_not_evict_three_hundred_and_seventy_six():
+    """Source: the regression of a peer that the issue on queues names."""
+    gangs = [running(f"g{at}", [f"n{at}"], **WHOLE) for at in range(47)]
+    decision = schedule(full(47, *gangs, wanting("high", 6, **WHOLE)))
+    assert len(decision.evictions) == 6
+    assert len(decision.nominations) == 6
+
+
+def test_gang_that_lost_least_work_leaves():
+    old, young = running("old", ["n0"], started=86400, **WHOLE), running("young", ["n1"], started=60, **WHOLE)
+    assert evicted(schedule(full(2, old, young, wanting("high", 1, **WHOLE)))).keys() == {"young-0"}
+
+
+def test_work_before_the_last_checkpoint_is_not_lost():
+    old, young = (
+        running("old", ["n0"], started=86400, **WHOLE),
+        running("young", ["n1"], started=7200, **WHOLE),
+    )
+    stamp = {LAST_CHECKPOINT: timestamp(NOW - 60)}
+    saved = replace(
+        old,
+        pods=tuple(
+            msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, annotations=stamp))
+            for one in old.pods
+        ),
+    )
+    assert evicted(schedule(full(2, saved, young, wanting("high", 1, **WHOLE)))).keys() == {"old-0"}
+
+
+def test_lowest_priority_leaves_first():
+    low, middle = running("low", ["n0"], priority=0, **WHOLE), running("middle", ["n1"], priority=5, **WHOLE)
+    assert evicted(schedule(full(2, low, middle, wanting("high", 1, **WHOLE)))).keys() == {"low-0"}
+
+
+def test_gang_leaves_as_a_whole_even_for_one_pod():
+    decision = schedule(full(3, running("low", ["n0", "n1", "n2"], **WHOLE), wanting("high", 1, **WHOLE)))
+    assert len(decision.evictions) == 3
+    assert len(decision.nominations) == 1
+
+
+def test_gang_with_surplus_that_is_not_elastic_leaves_as_a_whole():
+    low = running("low", ["n0", "n1", "n2"], minimum=1, **WHOLE)
+    assert len(schedule(full(3, low, wanting("high", 1, **WHOLE))).evictions) == 3
+
+
+@pytest.mark.parametrize("wanted, leaving", [(1, 1), (2, 2), (3, 3)])
+def test_surplus_of_an_elastic_gang_leaves_pod_by_pod_before_its_minimum(wanted, leaving):
+    low = running("low", ["n0", "n1", "n2"], minimum=1, disruptionMode="Elastic", **WHOLE)
+    assert len(schedule(full(3, low, wanting("high", wanted, **WHOLE))).evictions) == leaving
+
+
+def test_minimum_of_an_elastic_gang_stays_whole_or_leaves_whole():
+    low = running("low", ["n0", "n1", "n2"], minimum=2, disruptionMode="Elastic", **WHOLE)
+    assert [len(schedule(full(3, low, wanting("high", n, **WHOLE))).evictions) for n in (1, 2, 3)] == [
+        1,
+        3,
+        3,
+    ]
+
+
+@pytest.mark.parametrize("spec", [{"preemptible": False}, {"minRuntimeSeconds": 7200}])
+def test_who_is_not_preemptible_or_has_not_run_for_its_minimum_never_leaves(spec):
+    low = running("low", ["n0", "n1"], **spec, **WHOLE)
+    decision = schedule(full(2, low, wanting("high", 2, **WHOLE)))
+    assert decision.evictions == ()
+    assert decision.nominations == ()
+
+
+def test_who_has_run_for_its_minimum_may_leave():
+    low = running("low", ["n0"], minRuntimeSeconds=3600, **WHOLE)
+    assert len(schedule(full(1, low, wanting("high", 1, **WHOLE))).evictions) == 1
+
+
+def test_budget_spares_a_cheaper_victim_and_is_never_overdrawn():
+    cheap = lone("cheap", "n0", gpu=8)
+    cheap = msgspec.structs.replace(
+        cheap, metadata=msgspec.structs.replace(cheap.metadata, labels={"app": "web"})
+    )
+    dear = running("dear", ["n1"], priority=5, **WHOLE)
+    snapshot = full(2, dear, wanting("high", 1, **WHOLE), pods=(cheap,))
+    assert evicted(schedule(snapshot)).keys() == {"cheap"}
+    guarded = replace(snapshot, pod_disruption_budgets=(budget(0, app="web"),))
+    assert evicted(schedule(guarded)).keys() == {"dear-0"}
+    both = replace(
+        full(2, dear, wanting("high", 2, **WHOLE), pods=(cheap,)),
+        pod_disruption_budgets=(budget(0, app="web"),),
+    )
+    assert schedule(both).evictions == ()
+
+
+def test_nothing_that_no_victim_makes_fit_evicts_anybody():
+    low = running("low", ["n0", "n1"], **WHOLE)
+    decision = schedule(full(2, low, wanting("high", 3, **WHOLE)))
+    assert (decision.evictions, decision.nominations) == ((), ())
+
+
+def test_gang_that_needs_a_rack_clears_one_rack():
+    racks = [node(f"n{at}", {"rack": f"r{at // 2}"}, gpu=8) for at in range(6)]
+    gangs = [running(f"g{at}", [f"n{at}"], started=60 + at, **WHOLE) for at in (0, 2, 3, 5)]
+    dear = [running(f"d{at}", [f"n{at}"], priority=5, **WHOLE) for at in (1, 4)]
+    high = wanting("high", 2, topology={"required": "rack"}, **WHOLE)
+    decision = schedule(cluster(racks, *gangs, *dear, high, topologies=(topology("rack"),)))
+    assert evicted(decision).keys() == {"g2-0", "g3-0"}
+    assert set(kept(decision).values()) == {"n2", "n3"}
+
+
+def test_queue_at_its_limit_makes_room_for_its_own_higher_priority():
+    low, other = (running(name, ["n0"], queue=name, requests={"gpu": 4}) for name in ("q", "r"))
+    high = wanting("high", 1, queue="q", requests={"gpu": 4})
+    queues = (queue("q", limit={"nvidia.com/gpu": "4"}), queue("r"))
+    assert evicted(schedule(full(2, low, other, high, queues=queues))) == {"q-0": ("team/high", "Preempted")}
+
+
+def test_priority_does_not_reach_into_another_queue():
+    low = running("low", ["n0"], queue="q", **WHOLE)
+    assert schedule(full(1, low, wanting("high", 1, **WHOLE), queues=(queue("q"),))).evictions == ()
+
+
+def test_deciding_again_while_victims_leave_changes_nothing():
+    snapshot = full(
+        3,
+        running("low", ["n0", "n1"], **WHOLE),
+        running("other", ["n2"], **WHOLE),
+        wanting("high", 2, **WHOLE),
+    )
+    first = schedule(snapshot)
+    leaving = asked_to_leave(snapshot, first)
+    second = schedule(leaving)
+    assert second.evictions == ()
+    assert kept(second) == kept(first)
+    assert without_telemetry(schedule(asked_to_leave(leaving, second))) == without_telemetry(second)
+
+
+def test_room_is_kept_until_the_gang_binds():
+    """Others of its tier and below wait, although they would fit while it cannot start yet."""
+    snapshot = full(2, running("low", ["n1"], **WHOLE), wanting("high", 2, **WHOLE))
+    first = schedule(snapshot)
+    late = wanting("late", 1, age=1e6, **WHOLE)
+    below = wanting("below", 1, priority=1, **WHOLE)
+    leaving = asked_to_leave(snapshot, first)
+    crowded = replace(
+        leaving,
+        pods=leaving.pods + late.pods + below.pods,
+        pod_groups=leaving.pod_groups + late.pod_groups + below.pod_groups,
+    )
+    second = schedule(crowded)
+    assert (placed(second), second.evictions) == ({}, ())
+    assert kept(second) == kept(first)
+    third = schedule(gone(crowded))
+    assert set(placed(third)) == {"high-0", "high-1"}
+
+
+def test_room_is_kept_for_a_gang_that_rests():
+    snapshot = full(2, running("low", ["n1"], **WHOLE), wanting("high", 2, **WHOLE))
+    first = schedule(snapshot)
+    leaving = asked_to_leave(snapshot, first)
+    late = wanting("late", 1, **WHOLE)
+    resting = replace(
+        leaving,
+        pods=leaving.pods + late.pods,
+        pod_groups=leaving.pod_groups + late.pod_groups,
+        resting=("team/high",),
+    )
+    second = schedule(resting)
+    assert placed(second) == {}
+    assert kept(second) == kept(first)
+
+
+def test_higher_priority_takes_what_is_kept_for_a_lower_one():
+    snapshot = full(2, running("low", ["n1"], **WHOLE), wanting("high", 2, **WHOLE))
+    leaving = asked_to_leave(snapshot, schedule(snapshot))
+    top = wanting("top", 1, priority=99, **WHOLE)
+    crowded = replace(leaving, pods=leaving.pods + top.pods, pod_groups=leaving.pod_groups + top.pod_groups)
+    assert placed(schedule(crowded)) == {"top-0": "n0"}
+
+
+def test_evicted_gang_never_evicts_in_its_turn():
+    snapshot = full(2, running("low", ["n0", "n1"], **WHOLE), wanting("high", 2, **WHOLE))
+    seen = 0
+    for _ in range(5):
+        decision = schedule(snapshot)
+        seen += len(decision.evictions)
+        after = gone(asked_to_leave(snapshot, decision))
+        snapshot = started_now(queued_again(snapshot, after, decision))
+    assert seen == 2
+
+
+def test_gang_with_one_victim_left_over_is_not_left_half_alive():
+    """One of two evictions was refused by the API server: the next session asks for the same pod again."""
+    snapshot = full(
+        3,
+        running("low", ["n0", "n1"], started=86400, **WHOLE),
+        running("other", ["n2"], **WHOLE),
+        wanting("high", 2, **WHOLE),
+    )
+    first = schedule(snapshot)
+    assert {one.pod_group for one in first.evictions} == {"low"}
+    half = msgspec.structs.replace(first, evictions=first.evictions[:1])
+    second = schedule(gone(asked_to_leave(snapshot, half)))
+    assert evicted(second).keys() == {"low-1"}
+    assert kept(second) == kept(first)
+
+
+def test_pod_that_should_have_left_long_ago_is_not_waited_for():
+    stuck = at_work(pod("stuck", gpu=8), "n0")
+    stuck = msgspec.structs.replace(
+        stuck, metadata=msgspec.structs.replace(stuck.metadata, deletion_timestamp=timestamp(NOW - 3600))
+    )
+    low = running("low", ["n1"], **WHOLE)
+    decision = schedule(full(2, low, wanting("high", 1, **WHOLE), pods=(stuck,)))
+    assert evicted(decision).keys() == {"low-0"}
+
+
+def test_pod_without_a_group_is_preempted_as_by_kube_scheduler():
+    snapshot = full(1, wanting("high", 1, **WHOLE), pods=(lone("web", "n0", gpu=8),))
+    assert evicted(schedule(snapshot)) == {"web": ("team/high", "Preempted")}
+
+
+@pytest.mark.properties
+@given(st.integers(0, 2**32 - 1))
+def test_whatever_runs_sessions_settle_and_keep_every_promise(seed):
+    """Sessions until nothing moves: nobody protected leaves, nothing is overcommitted, and no room is made in vain."""
+    snapshot = _random(seed)
+    protected = {
+        one.name for one in snapshot.pod_groups if not one.spec.preemptible or one.spec.min_runtime_seconds
+    }
+    for _ in range(9):
+        decision = schedule(snapshot)
+        assert not {one.pod_group for one in decision.evictions} & protected
+        for_whom = {one.for_ for one in decision.evictions}
+        nominated = {one.pod.rpartition("-")[0] for one in decision.nominations}
+        assert {one.partition("/")[2] for one in for_whom} <= nominated
+        after = gone(asked_to_leave(snapshot, decision))
+        assert not overcommitted(after, {})
+        snapshot = started_now(after)
+        if not decision.evictions and not decision.assignments:
+            return
+    raise AssertionError("it does not settle")
+
+
+def _random(seed: int) -> Snapshot:
+    dice = random.Random(seed)
+    count = dice.randint(1, 5)
+    room = {f"n{at}": 8 for at in range(count)}
+    parts = []
+    for at in range(dice.randint(0, 6)):
+        size, pods = dice.choice((2, 4, 8)), dice.randint(1, 3)
+        places: list[str] = []
+        for name in sorted(room, key=lambda _: dice.random()):
+            while room[name] >= size and len(places) < pods:
+                room[name] -= size
+                places.append(name)
+        spec = dice.choice(
+            ({}, {}, {"preemptible": False}, {"minRuntimeSeconds": 7200}, {"disruptionMode": "Elastic"})
+        )
+        if places:
+            least = dice.randint(1, len(places)) if "disruptionMode" in spec else None
+            parts.append(
+                running(
+                    f"r{at}",
+                    places,
+                    priority=dice.choice((0, 0, 5)),
+                    minimum=least,
+                    requests={"gpu": size},
+                    **spec,
+                )
+            )
+    for at in range(dice.randint(1, 3)):
+        pods = dice.randint(1, 4)
+        parts.append(
+            wanting(
+                f"w{at}",
+                pods,
+                dice.randint(1, pods),
+                priority=dice.choice((0, 5, 10)),
+                requests={"gpu": dice.choice((2, 4, 8))},
+            )
+        )
+    return full(count, *parts)

@@ -1,0 +1,159 @@
+"""What refusals say, in names and numbers."""
+
+import msgspec
+import pytest
+
+from batchsched.api.core.affinity import Affinity
+from batchsched.api.snapshot import Snapshot
+from batchsched.session.refusals.messages import Wording
+from batchsched.solver.relaxation.changes import Nodes, Pods, Quota, Together
+from tests.session.clusters import on
+from tests.session.scenario import (
+    GPU,
+    cluster,
+    gang,
+    group,
+    node,
+    nodes,
+    pod,
+    profile,
+    queue,
+    schedule,
+    topology,
+)
+from tests.session.scenes import inside
+
+RACKS = [node(f"n{at}", {"rack": f"r{at // 2}", "block": "b"}, gpu=2) for at in range(4)]
+BOTH = (topology("block", "rack"),)
+
+
+def refusal(snapshot: Snapshot, **settings):
+    (found,) = schedule(snapshot, profile(**settings)).refusals
+    return found
+
+
+def test_capacity_names_what_is_missing_and_nodes_that_would_do():
+    found = refusal(cluster(nodes(1, gpu=2), gang("g", 4)))
+    assert found.reason == "InsufficientResources"
+    assert found.message == "2 of the 4 pods it needs fit; missing: nvidia.com/gpu 2"
+    assert found.missing == {GPU: 2}
+    assert found.relaxation == "1 more node like n0 (cpu 64, memory 256Gi, nvidia.com/gpu 2)"
+
+
+def test_pod_larger_than_any_node_asks_for_a_larger_one():
+    found = refusal(cluster(nodes(1, gpu=2), gang("g", 1, requests={"gpu": 8})))
+    assert found.reason == "NoFeasibleNode"
+    assert found.message.startswith("a pod asks for more than any node")
+    assert "like n0 but larger (cpu 64, memory 256Gi, nvidia.com/gpu 8)" in found.relaxation
+
+
+def test_level_that_is_too_narrow_names_its_best_domain_and_the_level_that_would_do():
+    found = refusal(cluster(RACKS, gang("g", 5, topology={"required": "rack"}), topologies=BOTH))
+    assert found.reason == "InsufficientTopologyCapacity"
+    assert found.message.startswith("4 of the 5 pods it needs fit in rack r0, the best of its level")
+    assert found.relaxation == "fits at level block"
+
+
+def test_subgroups_level_is_named_with_the_subgroup():
+    pods = tuple(pod(f"g-{at}", group="g", sub="workers", gpu=1) for at in range(5))
+    subs = [{"name": "workers", "minMember": 5, "topology": {"required": "rack"}}]
+    snapshot = cluster(RACKS, Snapshot(pods=pods, pod_groups=(group("g", subGroups=subs),)), topologies=BOTH)
+    assert refusal(snapshot).relaxation == "fits at level block for its subGroup workers"
+
+
+def test_more_nodes_are_asked_for_in_a_domain():
+    found = refusal(cluster(RACKS, gang("g", 9, topology={"required": "block"}), topologies=BOTH))
+    assert found.relaxation.endswith(" in block b")
+
+
+def test_level_in_which_no_node_lies_is_named():
+    bare = [node("n0", gpu=2)]
+    found = refusal(cluster(bare, gang("g", 1, topology={"required": "rack"}), topologies=BOTH))
+    assert found.message == "no node lies in any rack: none has the level's label"
+    assert found.relaxation == "fits without a required level"
+
+
+def test_domain_that_is_yet_to_be_made_is_a_new_one():
+    there = inside(cluster(RACKS, gang("g", 1), topologies=BOTH))
+    wording = Wording(there.scene, there.joint())
+    change = Nodes(2, like=0, level=1, domain=2, extra=(0, 1000, 0, 0, 0))
+    assert wording.relaxation(change) == (
+        "2 more nodes like n0 but larger (cpu 65, memory 256Gi, nvidia.com/gpu 2) in a new rack"
+    )
+
+
+def test_changes_of_several_parts_are_joined_and_parts_that_say_nothing_left_out():
+    there = inside(cluster(nodes(1, gpu=2), gang("g", 1), queues=(queue("a", limit={GPU: "3"}),)))
+    wording = Wording(there.scene, there.joint())
+    nothing = Quota(0, (0, 0, 0, 0, 0), 3)
+    both = Together((nothing, Pods(0, 2), Nodes(1, like=0)))
+    assert wording.relaxation(both) == (
+        "2 more pods and 1 more node like n0 (cpu 64, memory 256Gi, nvidia.com/gpu 2)"
+    )
+    assert wording.relaxation(None) == ""
+
+
+def test_limit_names_queue_amount_and_how_far_it_would_have_to_rise():
+    found = refusal(cluster(nodes(4, gpu=2), gang("g", 4, queue="a"), queues=(queue("a", limit={GPU: "3"}),)))
+    assert found.reason == "QueueLimit"
+    assert found.message == "the limit of queue a is short of nvidia.com/gpu 1"
+    assert found.relaxation == "waits for queue limit: a would need nvidia.com/gpu 1 more"
+
+
+def test_limit_that_is_exceeded_already_has_to_rise_by_the_excess_too():
+    running = tuple(on(pod(f"r-{at}", group="run", gpu=1), f"n{at}") for at in range(4))
+    snapshot = cluster(
+        nodes(4, gpu=2),
+        Snapshot(pods=running, pod_groups=(group("run", 4, queue="a"),)),
+        gang("g", 1, queue="a"),
+        queues=(queue("a", limit={GPU: "2"}),),
+    )
+    assert refusal(snapshot).relaxation == "waits for queue limit: a would need nvidia.com/gpu 3 more"
+
+
+def test_number_of_pod_groups_is_told_apart_from_the_limit():
+    found = refusal(
+        cluster(nodes(4, gpu=2), gang("g", 1, queue="a"), queues=(queue("a", maxRunningPodGroups=0),))
+    )
+    assert found.message == "queue a runs as many PodGroups as maxRunningPodGroups allows"
+    assert found.relaxation == "waits until queue a may run 1 more PodGroup (maxRunningPodGroups)"
+
+
+def test_filters_speak_in_kube_schedulers_words_and_other_nodes_must_be_open_to_the_pods():
+    picky = gang("g", 1, requests={"gpu": 1})
+    chosen = tuple(
+        pod(one.name, group="g", gpu=1, spec={"node_selector": {"disk": "ssd"}}) for one in picky.pods
+    )
+    found = refusal(cluster(nodes(2, gpu=1), Snapshot(pods=chosen, pod_groups=picky.pod_groups)))
+    assert found.reason == "NoFeasibleNode"
+    assert "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector." in found.message
+    assert (
+        found.relaxation
+        == "1 more node like n0 and open to its pods (cpu 64, memory 256Gi, nvidia.com/gpu 1)"
+    )
+
+
+def test_gang_that_others_outbid_is_told_so():
+    decision = schedule(cluster(nodes(4, gpu=1), gang("small", 2, age=10), gang("large", 4)))
+    (found,) = decision.refusals
+    assert found.message.endswith("gangs of a higher priority or more weight took the room")
+
+
+def test_fragments_are_told_apart_from_a_lack():
+    snapshot = cluster(nodes(2, gpu=3), gang("g", 2, requests={"gpu": 2}), gang("h", 1, requests={"gpu": 2}))
+    (found,) = schedule(snapshot).refusals
+    assert "enough is free in sum, and too little of it together on one node" in found.message
+
+
+@pytest.mark.parametrize("settings", [{}, {"selection": "ordered"}])
+def test_rule_of_a_plugin_is_named(settings):
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+    lonely = tuple(pod(f"g-{at}", group="g", labels={"app": "a"}, spec=apart(term), cpu=1) for at in range(2))
+    found = refusal(cluster(nodes(1), Snapshot(pods=lonely, pod_groups=(group("g", 2),))), **settings)
+    assert found.reason == "PluginConstraint"
+    assert "InterPodAffinity" in found.message
+
+
+def apart(term):
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return {"affinity": msgspec.convert(rule, Affinity)}

@@ -1,0 +1,115 @@
+"""Strict order: who is tried, who blocks, and whom the policy holds back."""
+
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.status import Code, PermitAnswer, Status
+from tests.session.clusters import on
+from tests.session.scenario import (
+    cluster,
+    gang,
+    group,
+    nodes,
+    placed,
+    pod,
+    profile,
+    queue,
+    reasons,
+    schedule,
+)
+from tests.session.test_permit import Recorder, decide_with
+
+
+def ordered(policy: str = "fcfs", **more):
+    args = more.pop("args", {})
+    return profile(selection="ordered", policy={"name": policy, "args": args}, **more)
+
+
+def names(decision) -> set[str]:
+    return {name.split("-")[0] for name in placed(decision)}
+
+
+def running(count: int, seconds: int | None) -> Snapshot:
+    pods = tuple(on(pod(f"r-{at}", group="run", gpu=1), f"n{at}") for at in range(count))
+    return Snapshot(pods=pods, pod_groups=(group("run", count, expectedRuntimeSeconds=seconds),))
+
+
+def test_without_blocking_those_behind_the_head_start():
+    snapshot = cluster(nodes(2, gpu=1), running(1, None), gang("head", 2, age=9), gang("late", 1))
+    decision = schedule(snapshot, ordered())
+    assert names(decision) == {"late"}
+    assert reasons(decision) == {"team/head": "InsufficientResources"}
+
+
+def test_head_that_only_a_limit_holds_up_blocks_nobody():
+    snapshot = cluster(
+        nodes(2, gpu=1),
+        gang("head", 2, age=9, queue="a"),
+        gang("late", 1),
+        queues=(queue("a", maxRunningPodGroups=0),),
+    )
+    decision = schedule(snapshot, ordered(blocking=True))
+    assert names(decision) == {"late"}
+    assert reasons(decision) == {"team/head": "QueueLimit"}
+
+
+def test_head_that_no_end_lets_in_reserves_nothing_and_those_behind_it_start():
+    snapshot = cluster(nodes(2, gpu=1), running(1, None), gang("head", 2, age=9), gang("late", 1))
+    decision = schedule(snapshot, ordered(backfill="easy"))
+    assert names(decision) == {"late"}
+    assert decision.reservations == ()
+
+
+def test_order_of_the_policy_is_strict_whatever_the_weight():
+    snapshot = cluster(
+        nodes(4, gpu=1),
+        gang("long", 4, expectedRuntimeSeconds=500),
+        gang("short", 1, expectedRuntimeSeconds=5),
+    )
+    assert names(schedule(snapshot, ordered("sjf"))) == {"short"}
+
+
+def test_long_gang_is_held_back_until_it_leaves_headroom():
+    args = {"share": 0.5, "longSeconds": 60}
+    long = gang("long", 3, expectedRuntimeSeconds=1000)
+    busy = cluster(nodes(5, gpu=1), running(1, None), long)
+    decision = schedule(busy, ordered("headroom", args=args))
+    assert reasons(decision) == {"team/long": "OutOfTurn"}
+    assert "the policy holds it back" in decision.refusals[0].message
+    soon = cluster(nodes(5, gpu=1), running(1, 100), long)
+    assert names(schedule(soon, ordered("headroom", args=args | {"share": 0.4}))) == {"long"}
+    idle = cluster(nodes(5, gpu=1), long)
+    assert names(schedule(idle, ordered("headroom", args=args))) == {"long"}
+
+
+def test_held_back_gang_is_no_head_and_short_ones_pass_it():
+    snapshot = cluster(
+        nodes(5, gpu=1),
+        running(1, None),
+        gang("long", 4, age=9, expectedRuntimeSeconds=1000),
+        gang("short", 1, expectedRuntimeSeconds=10),
+    )
+    decision = schedule(
+        snapshot, ordered("headroom", args={"share": 0.5, "longSeconds": 60}, backfill="easy")
+    )
+    assert names(decision) == {"short"}
+    assert decision.reservations == ()
+
+
+def test_gangs_outside_of_the_window_are_told_so():
+    snapshot = cluster(nodes(4, gpu=1), *(gang(f"g{at}", 1, age=9 - at) for at in range(4)))
+    decision = schedule(snapshot, ordered(sessionWindow=2))
+    assert names(decision) == {"g0", "g1"}
+    assert set(reasons(decision).values()) == {"OutsideWindow"}
+
+
+def test_gang_that_permit_refuses_does_not_block():
+    no = PermitAnswer(Status(Code.UNSCHEDULABLE, ("no licence",)))
+    recorder = Recorder(lambda name: no if name == "head-0" else PermitAnswer())
+    snapshot = cluster(nodes(2, gpu=1), gang("head", 2, age=9), gang("late", 2))
+    decision, _ = decide_with(recorder, snapshot, selection="ordered", policy={"name": "fcfs"}, blocking=True)
+    assert names(decision) == {"late"}
+    assert reasons(decision) == {"team/head": "PermitRejected"}
+
+
+def test_refused_references_are_told_in_order_mode_too():
+    decision = schedule(cluster(nodes(1, gpu=1), gang("lost", 1, queue="nowhere")), ordered())
+    assert reasons(decision) == {"team/lost": "QueueNotFound"}

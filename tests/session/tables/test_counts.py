@@ -1,0 +1,43 @@
+"""Counts of gangs: made when they are asked for, kept while the session moves them, and free of circles."""
+
+import gc
+import weakref
+
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.pod import Pod, PodSpec
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.runtime.registry import standard
+from batchsched.session.tables.counts import Counts
+from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.gang import Members
+
+POD = Pod(metadata=ObjectMeta(name="one", namespace="team"), spec=PodSpec())
+
+
+def alone():
+    return Counts({"pod/team/one": Members("pod/team/one", None, {POD.key: POD})})
+
+
+def test_a_count_is_moved_until_its_gang_changes():
+    counts = alone()
+    counts.of(POD).count(POD, 1)
+    assert counts.of(POD).placed == 1
+    counts.forget("pod/team/one")
+    assert counts.of(POD).placed == 0
+
+
+def test_what_stands_for_pods_of_several_gangs_has_no_count():
+    assert alone().of_gang(Pod(metadata=ObjectMeta(namespace="team"), spec=PodSpec())) is None
+
+
+def test_a_frame_is_gone_as_soon_as_nobody_holds_it():
+    gc.disable()
+    try:
+        frame = Frame(Snapshot(pods=(POD,)), standard().pipeline(Profile()))
+        frame.refresh()
+        record = weakref.ref(frame.counts)
+        del frame
+        assert record() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,112 @@
+"""The backlog's columns: gangs come and go, and the order stays that of the policy."""
+
+import random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.queues.gang_order.batch import Fcfs
+from batchsched.queues.gang_order.headroom import Headroom
+from batchsched.session.tables.gang import Gang, Members
+from batchsched.session.tables.pending import Backlog
+from tests.session.scenario import group, pod
+
+
+def gang(name: str, needs: int, created: float, members: Members | None = None) -> Gang:
+    return Gang(
+        members=members or Members(name, None),
+        queue="default",
+        priority=0,
+        created=created,
+        estimate=float("nan"),
+        need=1,
+        parts=(),
+        share=0.1,
+        needs=np.array([1, needs], np.int64),
+    )
+
+
+def names(backlog: Backlog) -> list[str]:
+    return [one.identity for one in backlog.order(Fcfs(), 0.0).members]
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_holes_are_closed_and_nobody_is_lost_or_swapped(seed: int):
+    rng = random.Random(seed)
+    backlog = Backlog(2)
+    there: dict[str, Gang] = {}
+    seen: set[int] = set()
+    for arrival in rng.sample(range(400), 400):
+        if there and rng.random() < (0.2 if len(seen) < 200 else 0.9):
+            gone = there.pop(rng.choice(sorted(there)))
+            backlog.drop(gone.members)
+            assert gone.members.slot == -1
+        seen.add(arrival)
+        one = gang(f"g{arrival:03}", arrival, rng.randrange(50))
+        if rng.random() < 0.5:
+            backlog.put(one)
+            there[one.members.identity] = one
+    ordered = sorted(there.values(), key=lambda one: (one.created, one.key))
+    line = backlog.order(Fcfs(), 0.0)
+    assert line.members == [one.members for one in ordered]
+    assert line.needs.tolist() == [one.needs.tolist() for one in ordered]
+    assert len(backlog) == len(there)
+    assert backlog.youngest() == max((one.created for one in there.values()), default=0.0)
+
+
+def test_gang_that_changed_keeps_its_slot_and_gets_new_columns():
+    backlog = Backlog(2)
+    first, second = gang("a", 0, 10.0), gang("b", 1, 20.0)
+    backlog.put(first)
+    backlog.put(second)
+    backlog.put(gang("a", 0, 30.0, first.members))
+    assert names(backlog) == ["b", "a"]
+    assert len(backlog) == 2
+
+
+def test_gangs_of_one_second_stand_by_name_whoever_was_heard_of_first():
+    backlog = Backlog(2)
+    for at, name in enumerate(["team/b", "pod/team/c", "team/a"]):
+        backlog.put(gang(name, at, 10.0))
+    backlog.put(gang("team/z", 3, 9.0))
+    assert names(backlog) == ["team/z", "team/a", "team/b", "pod/team/c"]
+
+
+def test_dropping_a_gang_twice_changes_nothing():
+    backlog = Backlog(2)
+    one = gang("a", 0, 10.0)
+    backlog.put(one)
+    backlog.drop(one.members)
+    backlog.drop(one.members)
+    assert len(backlog) == 0
+    assert names(backlog) == []
+
+
+def test_line_of_some_gangs_is_in_the_order_of_all():
+    backlog = Backlog(2)
+    made = [gang(name, at, float(at)) for at, name in enumerate("abc")]
+    for one in reversed(made):
+        backlog.put(one)
+    line = backlog.order(Fcfs(), 0.0, [made[2].members, made[0].members])
+    assert [one.identity for one in line.members] == ["a", "c"]
+    assert line.needs[:, 1].tolist() == [0, 2]
+    assert backlog.order(Fcfs(), 0.0, []).members == []
+
+
+def test_room_follows_the_order_of_a_policy_that_wants_it():
+    backlog = Backlog(2)
+    for at, name in enumerate("ab"):
+        backlog.put(gang(name, at, float(at)))
+    policy = Headroom(Headroom.Args(long_seconds=0, share=0.5))
+    assert backlog.order(policy, 0.0).room.tolist() == [0.5, 0.5]
+    assert backlog.order(Fcfs(), 0.0).room.tolist() == [0.0, 0.0]
+
+
+def test_gang_that_is_half_bound_comes_before_all_that_are_fresh():
+    backlog = Backlog(2)
+    backlog.put(gang("first", 1, 10.0))
+    half = Members("half", group("half", 2))
+    half.bound["team/half-0"] = (pod("half-0", group="half", on="n0"), 0)
+    backlog.put(gang("half", 1, 20.0, half))
+    assert names(backlog) == ["half", "first"]

@@ -1,0 +1,77 @@
+"""Small workloads for tests, and schedulers that are simple or suspicious."""
+
+from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
+from batchsched.api.decision import Assignment, Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, rigid
+
+CPU = {"cpu": "1"}
+
+
+def gangs_of(rows, slots=4, name="small", outages=()):
+    """A workload of (submit, runtime, size) on one-slot nodes; the estimate is the run time."""
+    spec = pod_spec(CPU)
+    width = len(str(max(0, len(rows) - 1)))  # names decide between gangs of one second
+    arrivals = [
+        rigid(GangShape(f"g{number:0{width}d}", ((spec, size),), runtime), submit, runtime)
+        for number, (submit, runtime, size) in enumerate(rows)
+    ]
+    arrivals.sort(key=lambda one: one.at)
+    return Workload(name, Snapshot(nodes=nodes(slots, CPU)), tuple(arrivals), tuple(outages))
+
+
+class FirstComeScheduler:
+    """Binds whole gangs to one-slot nodes in the order in which they came, and stops at the first that does not fit."""
+
+    def __init__(self, snapshot):
+        self.free = {node.name: 1 for node in snapshot.nodes}
+        self.groups = {}
+        self.waiting = {}
+        self.asked = []
+        self.held = ()
+        for group in snapshot.pod_groups:
+            self.add_group(group)
+        self.add_pods(snapshot.pods)
+
+    def add_group(self, group):
+        self.groups[group.key] = group
+
+    def remove_group(self, key):
+        del self.groups[key]
+
+    def add_pods(self, pods):
+        for pod in pods:
+            if pod.node:
+                self.free[pod.node] -= 1
+            else:
+                self.waiting[pod.key] = pod
+
+    def bind_pods(self, pods):
+        for pod in pods:
+            del self.waiting[pod.key]
+            self.free[pod.node] -= 1
+
+    def remove_pods(self, pods):
+        for pod in pods:
+            if pod.node:
+                self.free[pod.node] += 1
+            else:
+                del self.waiting[pod.key]
+
+    def hold(self, held):
+        self.held = held
+
+    def decide(self, now, seed):
+        self.asked.append((now, seed))
+        free = [name for name, left in self.free.items() if left > 0]
+        gangs: dict[str, list[Pod]] = {}
+        for pod in self.waiting.values():
+            gangs.setdefault(pod.labels[POD_GROUP_LABEL], []).append(pod)
+        assignments = []
+        for pods in gangs.values():
+            if len(pods) > len(free):
+                break
+            assignments += [
+                Assignment(namespace=pod.namespace, pod=pod.name, node=free.pop(0)) for pod in pods
+            ]
+        return Decision(assignments=tuple(assignments))

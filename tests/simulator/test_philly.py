@@ -1,0 +1,84 @@
+import gzip
+import re
+
+import pytest
+
+from batchsched.api.core.requests import requests
+from batchsched.errors import InvalidInput
+from batchsched.simulator.philly import GPU, Period, PhillyRow, read, read_queues, workload
+
+TRACE = """timestamp,duration,num_gpus,gpu_time,cluster
+1970-01-01 00:01:40,30.9,12,370.8,aa
+1970-01-01 00:00:50,20.0,1,20.0,bb
+1970-01-01 00:00:50,10.0,1,10.0,aa
+,10.0,1,10.0,aa
+1970-01-01 00:05:00,10.0,0,0,aa
+"""
+
+
+@pytest.fixture
+def trace(tmp_path):
+    file = tmp_path / "philly.csv.gz"
+    file.write_bytes(gzip.compress(TRACE.encode()))
+    return file
+
+
+def test_rows_are_sorted_by_submission_and_then_by_duration(trace):
+    assert read(trace) == (
+        PhillyRow(50, 10, 1, "aa"),
+        PhillyRow(50, 20, 1, "bb"),
+        PhillyRow(100, 30, 12, "aa"),
+    )
+
+
+def test_only_the_named_queues_and_the_period_count(trace):
+    assert read(trace, ("aa",), Period(60, 100)) == (PhillyRow(100, 30, 12, "aa"),)
+
+
+def test_queues_are_the_first_column(tmp_path):
+    file = tmp_path / "queues.csv"
+    file.write_text("vc,node num\naa,4\nbb,2\n")
+    assert read_queues(file) == ("aa", "bb")
+
+
+def test_a_file_without_queues_is_refused(tmp_path):
+    file = tmp_path / "queues.csv"
+    file.write_text("vc,node num\n")
+    with pytest.raises(InvalidInput, match=r"queues.csv"):
+        read_queues(file)
+
+
+def test_a_missing_column_is_named(tmp_path):
+    file = tmp_path / "philly.csv"
+    file.write_text("timestamp,duration,cluster\n")
+    with pytest.raises(InvalidInput, match=r"no column num_gpus"):
+        read(file)
+
+
+def test_a_line_that_cannot_be_read_is_named(tmp_path):
+    file = tmp_path / "philly.csv"
+    file.write_text(TRACE.replace("30.9", "long"))
+    with pytest.raises(InvalidInput, match=r"philly.csv:2.*long"):
+        read(file)
+
+
+@pytest.mark.parametrize("line", ["2017-10-01,1", "2017-10-01,1,inf,aa"], ids=["short", "endless"])
+def test_a_line_without_a_usable_duration_is_named_with_its_whole_path(tmp_path, line):
+    file = tmp_path / "philly.csv"
+    file.write_text(f"timestamp,num_gpus,duration,cluster\n{line}\n")
+    with pytest.raises(InvalidInput, match=f"{re.escape(str(file))}:2.*cannot be read"):
+        read(file)
+
+
+def test_up_to_a_node_is_one_pod_and_more_are_whole_nodes_and_a_remainder(trace):
+    made = workload(read(trace), 4, 8, "philly")
+    asked = [[requests(pod)[GPU] for pod in one.pods] for one in made.arrivals]
+    assert asked == [[1], [1], [8, 4]]
+    assert [one.minimum for one in made.arrivals] == [1, 1, 2]
+    assert {one.queue for one in made.arrivals} == {"default"}
+
+
+def test_virtual_clusters_are_queues_where_they_are_not_pooled(trace):
+    made = workload(read(trace), 4, 8, "philly", pooled=False)
+    assert [one.queue for one in made.arrivals] == ["vc-aa", "vc-bb", "vc-aa"]
+    assert [one.name for one in made.cluster.queues] == ["vc-aa", "vc-bb"]

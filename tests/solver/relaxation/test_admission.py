@@ -1,0 +1,89 @@
+"""Whether one gang fits, and what it lacks."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Problem, Row
+from batchsched.solver.relaxation.admission import (
+    capacity_short,
+    fits_alone,
+    fits_with,
+    fitted,
+    quotas_short,
+    shortage_of_pods,
+    size_short,
+)
+from batchsched.solver.relaxation.changes import Nodes, Quota, Together, apply
+from batchsched.solver.relaxation.residual import alone
+from tests.solver.instances import problem_of, problems
+
+
+@pytest.mark.properties
+@given(problems())
+def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
+    for gang in np.flatnonzero(problem.need > 0).tolist():
+        single = alone(problem, gang).problem
+        assert fits_alone(single) == bool(solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0])
+
+
+@pytest.mark.properties
+@given(problems())
+def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
+    for gang in np.flatnonzero(problem.need > 0).tolist():
+        single = alone(problem, gang).problem
+        for quota in quotas_short(single):
+            half = Quota(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
+            for change in (quota, half, Together((quota, quota)), Together((half, half, half))):
+                assert fits_with(single, change) == fits_alone(apply(single, change))
+
+
+@pytest.mark.properties
+@given(problems())
+def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(problem: Problem):
+    for gang in np.flatnonzero(problem.need > 0).tolist():
+        single = alone(problem, gang).problem
+        for change in (Nodes(1, 0), Nodes(2, 0, passing=0), Together((*quotas_short(single), Nodes(1, 0)))):
+            assert fits_with(single, change) == fits_alone(apply(single, change))
+
+
+@pytest.mark.properties
+@given(problems())
+def test_who_fits_on_what_is_left_fitted_when_more_was(problem: Problem):
+    for gang in np.flatnonzero(problem.need > 0).tolist():
+        before = alone(problem, gang).problem
+        if before.rows:
+            continue
+        now = replace(before, free=before.free // 2)
+        assert fitted(now, before) == fits_alone(before)
+
+
+def test_large_problems_with_rules_are_asked_of_the_packing():
+    row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([150]))
+    gang = {"pods": 150, "demand": [1]}
+    problem = problem_of([[1]] * 200, [gang], rows=(row,))
+    assert fits_alone(problem)
+    assert not fits_alone(problem_of([[1]] * 200, [gang | {"pods": 151}], rows=(row,)))
+
+
+def test_what_is_short_is_named_in_its_own_measure():
+    member, limits = np.ones((1, 1), np.bool_), np.array([UNLIMITED])
+    quota: dict[str, Any] = {
+        "quota_member": member,
+        "quota_free": np.array([[-2, UNLIMITED]]),
+        "quota_gangs": limits,
+    }
+    problem = problem_of(
+        [[4, 9], [5, 9]],
+        [{"pods": 3, "need": 5, "demand": [6, 1]}],
+        capacity=np.array([[4, 9], [5, 9]]),
+        **quota,
+    )
+    assert shortage_of_pods(problem).tolist() == [2]
+    assert quotas_short(problem) == (Quota(0, (18, 0)),)
+    assert capacity_short(problem).tolist() == [9, 0]
+    assert size_short(problem).tolist() == [1, 0]

@@ -1,0 +1,131 @@
+"""Changes: what applying one changes, and what half of it is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Problem, Row, Sense
+from batchsched.solver.relaxation.changes import (
+    Level,
+    Nodes,
+    Pods,
+    Quota,
+    Relaxation,
+    Rule,
+    Together,
+    apply,
+    half,
+    wider_levels,
+)
+from tests.solver.instances import problem_of
+
+
+@pytest.fixture
+def problem() -> Problem:
+    one, ones = np.zeros(1, np.int32), np.ones(1, np.int64)
+    return replace(
+        problem_of(
+            [[1], [2], [3]],
+            [{"pods": 2, "demand": [1], "required": 1}],
+            levels=[[0, 0, 1], [0, 1, 2]],
+        ),
+        partitions=(np.array([4, 5, -1], np.int32),),
+        rows=(
+            Row(
+                EVERY_NODE,
+                one,
+                ones,
+                np.array([7, 8, 9]),
+                gangs=one,
+                gang_coefficients=np.array([[1], [2], [3]]),
+            ),
+            Row(ALL_NODES, one, ones, np.zeros(1, np.int64), Sense.AT_LEAST),
+        ),
+        quota_member=np.ones((1, 1), np.bool_),
+        quota_free=np.array([[-3]]),
+        quota_gangs=np.array([UNLIMITED]),
+    )
+
+
+def test_new_nodes_are_empty_and_bear_the_labels_of_their_domain(problem: Problem):
+    more = apply(problem, Nodes(2, like=2, level=1, domain=0, extra=(5,)))
+    assert more.free[3:].tolist() == [[13], [13]]
+    assert more.capacity[3:].tolist() == [[13], [13]]
+    assert more.levels[:, 3:].tolist() == [[0, 0], [0, 0]]
+    assert more.partitions[0].tolist() == [4, 5, -1, 4, 4]
+    assert more.rows[0].right.tolist() == [7, 8, 9, 9, 9]
+    assert more.rows[0].gang_coefficients.tolist() == [[1], [2], [3], [3], [3]]
+    assert more.mask.shape == more.score.shape == (1, 5)
+
+
+def test_new_nodes_pass_the_filters_of_whom_they_are_for(problem: Problem):
+    barred = replace(problem, mask=np.zeros((1, 3), np.bool_))
+    assert not apply(barred, Nodes(1, like=0)).mask[0, 3]
+    assert apply(barred, Nodes(1, like=0, passing=0)).mask[0, 3]
+
+
+def test_a_domain_that_no_node_has_yet_can_get_its_first(problem: Problem):
+    assert apply(problem, Nodes(1, like=2, level=1, domain=9)).levels[:, 3].tolist() == [1, 9]
+
+
+def test_a_level_is_replaced_and_a_pin_moves_to_the_domain_around_it(problem: Problem):
+    pinned = replace(problem, pinned=np.array([2], np.int32))
+    assert apply(pinned, Level(0, 0)).pinned.tolist() == [1]
+    assert apply(pinned, Level(0, 0)).required.tolist() == [0]
+    assert apply(pinned, Level(0, -1)).pinned.tolist() == [-1]
+
+
+def test_a_subgroups_level_is_replaced_by_itself(problem: Problem):
+    one = np.ones(1, np.int32)
+    inner = replace(
+        problem, sub_gang=one * 0, sub_need=one, sub_required=one, sub_preferred=-one, sub_pinned=-one
+    )
+    changed = apply(inner, Level(0, -1, subgroup=0))
+    assert changed.sub_required.tolist() == [-1]
+    assert changed.required.tolist() == [1]
+
+
+def test_a_quota_that_is_overdrawn_counts_from_nothing(problem: Problem):
+    more = apply(problem, Quota(0, (4,), 2))
+    assert more.quota_free.tolist() == [[4]]
+    assert more.quota_gangs[0] == UNLIMITED + 2
+
+
+def test_rules_loosen_in_their_own_direction(problem: Problem):
+    assert apply(problem, Rule(0, 2)).rows[0].right.tolist() == [9, 10, 11]
+    assert apply(problem, Rule(1, 2)).rows[1].right.tolist() == [-2]
+
+
+def test_changes_come_together(problem: Problem):
+    both = apply(problem, Together((Pods(0, 3), Nodes(1, like=0))))
+    assert both.count.tolist() == [5]
+    assert len(both.free) == 4
+
+
+@pytest.mark.parametrize(
+    "whole, less",
+    [
+        (Level(0, 1), None),
+        (Nodes(5, like=3), Nodes(2, like=3)),
+        (Nodes(1, like=3), None),
+        (Quota(0, (5, 1), 1), Quota(0, (2, 0), 0)),
+        (Quota(0, (1, 0), 1), None),
+        (Rule(0, 3), Rule(0, 1)),
+        (Rule(0, 1), None),
+        (Pods(0, 2), Pods(0, 1)),
+        (Pods(0, 1), None),
+        (Together((Pods(0, 4), Nodes(1, like=0))), Together((Pods(0, 2),))),
+        (Together((Level(0, 1), Nodes(1, like=0))), None),
+    ],
+)
+def test_half_of_a_change(whole: Relaxation, less: Relaxation | None):
+    assert half(whole) == less
+
+
+def test_wider_levels_contain_whole_domains_and_come_finest_first():
+    levels = [[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 2, 3], [0, 1, 0, 1], [0, 0, 0, -1], [3, 2, 1, 0]]
+    problem = problem_of([[1]] * 4, [{"pods": 1, "demand": [1]}], levels=levels)
+    assert wider_levels(problem, 1) == (0,)
+    assert wider_levels(problem, 2) == (3, 1, 0)
+    assert wider_levels(problem, 0) == ()

@@ -1,0 +1,191 @@
+"""Explanations: the cause, what is missing, and a relaxation that admits while half of it does not."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Budget, Problem, Row, Solution
+from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Rule, apply, half
+from batchsched.solver.relaxation.explain import Evidence, Explainer, explain
+from batchsched.solver.relaxation.search import Cause
+from tests.solver.instances import problem_of, problems
+
+BUDGET = Budget(deterministic=20.0)
+
+
+def solve(problem: Problem) -> Solution:
+    return solve_exact(problem, BUDGET, seed=1)
+
+
+def evidence(problem: Problem, gang: int) -> Evidence:
+    """Quick and thorough must agree in these small cases."""
+    solution = solve(problem)
+    assert not solution.taken[gang]
+    quick, thorough = explain(problem, solution, gang), explain(problem, solution, gang, resolve=solve)
+    assert (quick.cause, quick.relaxation) == (thorough.cause, thorough.relaxation)
+    return quick
+
+
+@pytest.mark.slow
+@pytest.mark.properties
+@given(problems(max_nodes=4, max_gangs=3))
+def test_the_relaxation_admits_the_gang_and_half_of_it_does_not(problem: Problem):
+    solution = solve(problem)
+    for gang in np.flatnonzero(~solution.taken & problem.allowed).tolist():
+        found = explain(problem, solution, gang, resolve=solve)
+        assert found.relaxation is not None
+        assert solve(apply(problem, found.relaxation)).taken[gang]
+        less = half(found.relaxation)
+        assert less is None or not solve(apply(problem, less)).taken[gang]
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_the_quick_relaxation_makes_room_beside_what_is_placed(problem: Problem):
+    solution = solve(problem)
+    held = np.zeros(len(problem.need), np.int64)
+    np.add.at(held, problem.gang[solution.classes], solution.counts)
+    for found in map(
+        Explainer(problem, solution).gang, np.flatnonzero(~solution.taken & problem.allowed).tolist()
+    ):
+        assert found.relaxation is not None
+        both = solution.taken.copy()
+        both[found.gang] = True
+        kept = replace(problem, allowed=problem.allowed & both, weight=np.zeros_like(problem.weight))
+        kept = replace(kept, need=np.where(solution.taken, held, problem.need).astype(np.int32))
+        assert solve(apply(kept, found.relaxation)).taken[found.gang]
+
+
+def test_two_more_nodes_are_named_when_two_pods_find_no_room():
+    problem = problem_of([[8], [8]], [{"pods": 4, "demand": [8]}])
+    found = evidence(problem, 0)
+    assert (found.cause, found.need, found.fits) == (Cause.CAPACITY, 4, 2)
+    assert found.missing.tolist() == [16]
+    assert found.relaxation == Nodes(2, like=0)
+    assert not found.outbid
+
+
+def test_enough_in_sum_but_in_pieces_too_small_is_called_fragmented():
+    problem = problem_of([[4], [4], [4]], [{"pods": 2, "demand": [6]}])
+    found = evidence(problem, 0)
+    assert found.cause == Cause.FRAGMENTED
+    assert found.missing.tolist() == [12]
+    assert found.relaxation == Nodes(2, like=0)
+
+
+def test_only_the_resource_that_stops_the_pods_is_missing():
+    found = evidence(problem_of([[4, 90], [4, 90]], [{"pods": 3, "demand": [4, 10]}]), 0)
+    assert found.missing.tolist() == [4, 0]
+
+
+def test_a_gang_that_fits_at_a_coarser_level_is_told_so():
+    levels = [[0, 0, 0, 0, 1], [0, 0, 1, 1, 2], [0, 1, 2, 3, 4]]
+    problem = problem_of([[8]] * 5, [{"pods": 3, "demand": [8], "required": 1}], levels=levels)
+    found = evidence(problem, 0)
+    assert (found.cause, found.level, found.domain, found.fits) == (Cause.TOPOLOGY, 1, 0, 2)
+    assert found.missing.tolist() == [8]
+    assert found.relaxation == Level(0, 0)
+
+
+def test_the_chain_of_levels_can_be_given():
+    levels = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 2, 3]]
+    problem = problem_of([[8]] * 4, [{"pods": 3, "demand": [8], "required": 2}], levels=levels)
+    solution = solve(problem)
+    assert explain(problem, solution, 0).relaxation == Level(0, 1)
+    assert explain(problem, solution, 0, wider=(-1, -1, 0)).relaxation == Level(0, 0)
+
+
+def test_more_nodes_come_in_one_domain_of_the_required_level():
+    levels = [[0, 0, 1, 1, 1]]
+    problem = problem_of([[8]] * 5, [{"pods": 6, "demand": [8], "required": 0}], levels=levels)
+    found = evidence(problem, 0)
+    assert found.relaxation == Nodes(3, like=0, level=0, domain=1)
+
+
+def test_a_quota_names_the_amount_that_it_lacks():
+    gangs = [{"pods": 4, "demand": [2]}]
+    quota: dict[str, Any] = {
+        "quota_member": np.ones((2, 1), np.bool_),
+        "quota_free": np.array([[UNLIMITED], [5]]),
+        "quota_gangs": np.full(2, UNLIMITED),
+    }
+    found = evidence(problem_of([[8]], gangs, **quota), 0)
+    assert (found.cause, found.quota, found.missing.tolist()) == (Cause.QUOTA, 1, [3])
+    assert found.relaxation == Quota(1, (3,))
+
+
+def test_a_quota_of_gangs_lacks_one_gang():
+    quota: dict[str, Any] = {
+        "quota_member": np.ones((1, 1), np.bool_),
+        "quota_free": np.array([[UNLIMITED]]),
+        "quota_gangs": np.zeros(1, np.int64),
+    }
+    found = evidence(problem_of([[8]], [{"pods": 1, "demand": [2]}], **quota), 0)
+    assert (found.cause, found.missing_gangs, found.relaxation) == (Cause.QUOTA, 1, Quota(0, (0,), 1))
+
+
+def test_a_rule_of_a_plugin_is_named_by_its_row():
+    row = Row(
+        EVERY_NODE, np.zeros(1, np.int32), np.ones(1, np.int64), np.ones(2, np.int64), plugin="NodePorts"
+    )
+    found = evidence(problem_of([[8], [8]], [{"pods": 4, "demand": [1]}], rows=(row,)), 0)
+    assert (found.cause, found.row, found.relaxation) == (Cause.ROW, 0, Rule(0, 1))
+
+
+def test_a_pod_larger_than_any_node_asks_for_a_larger_node():
+    found = evidence(problem_of([[8], [6]], [{"pods": 1, "demand": [11]}]), 0)
+    assert (found.cause, found.missing.tolist()) == (Cause.POD_TOO_LARGE, [3])
+    assert found.relaxation == Nodes(1, like=0, extra=(3,))
+
+
+def test_filters_that_leave_no_node_ask_for_a_node_that_passes():
+    problem = problem_of([[8], [8]], [{"pods": 1, "demand": [1]}], mask=np.zeros((1, 2), np.bool_))
+    found = evidence(problem, 0)
+    assert (found.cause, found.missing.tolist()) == (Cause.NO_NODE, [0])
+    assert found.relaxation == Nodes(1, like=0, passing=0)
+
+
+def test_too_few_pods_ask_for_pods():
+    found = evidence(problem_of([[8]], [{"pods": 2, "need": 5, "demand": [1]}]), 0)
+    assert (found.cause, found.relaxation) == (Cause.TOO_FEW_PODS, Pods(0, 3))
+
+
+def test_a_gang_that_was_refused_beforehand_gets_no_advice():
+    found = evidence(problem_of([[8]], [{"pods": 1, "demand": [1], "allowed": False}]), 0)
+    assert (found.cause, found.relaxation) == (Cause.NOT_ALLOWED, None)
+
+
+def test_a_gang_that_lost_to_others_is_told_so():
+    gangs = [{"pods": 2, "demand": [4], "weight": 9.0}, {"pods": 2, "demand": [4]}]
+    found = evidence(problem_of([[8]], gangs), 1)
+    assert found.outbid
+    assert found.relaxation == Nodes(1, like=0)
+
+
+def test_when_others_would_take_what_is_added_more_is_asked_for():
+    gangs = [{"pods": 1, "demand": [8], "weight": weight} for weight in (9.0, 8.0, 7.0)]
+    problem = problem_of([[8]], gangs)
+    solution = solve(problem)
+    assert explain(problem, solution, 2).relaxation == Nodes(1, like=0)
+    assert explain(problem, solution, 2, resolve=solve).relaxation == Nodes(2, like=0)
+
+
+def test_many_refusals_are_explained_alike_one_by_one_and_together():
+    problem = problem_of([[8]] * 3, [{"pods": k, "demand": [5]} for k in range(1, 9)])
+    solution = solve(problem)
+    refused = np.flatnonzero(~solution.taken).tolist()
+    explainer = Explainer(problem, solution)
+    for one, found in zip(refused, map(Explainer(problem, solution).gang, refused), strict=True):
+        assert explainer.gang(one).relaxation == found.relaxation
+
+
+def test_a_rule_that_bars_a_gang_wherever_others_are_is_loosened_with_the_nodes():
+    ones = np.ones(1, np.int64)
+    row = Row(ALL_NODES, np.zeros(1, np.int32), ones, np.array([1]))
+    found = evidence(problem_of([[2]], [{"pods": 3, "demand": [2]}], rows=(row,)), 0)
+    assert found.relaxation is not None
+    assert found.cause == Cause.CAPACITY

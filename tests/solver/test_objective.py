@@ -1,0 +1,115 @@
+"""What placements are worth, by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from batchsched.solver.objective import (
+    beyond_quotas,
+    higher,
+    least,
+    needs,
+    preferred_cost,
+    tier_values,
+    tiers,
+)
+from batchsched.solver.problem import UNLIMITED, Problem, Solution
+from tests.solver.instances import problem_of
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def placed(problem: Problem, *triples: tuple[int, int, int]) -> Solution:
+    classes, nodes, counts = (
+        (ints(*part) for part in zip(*triples, strict=True)) if triples else (ints(),) * 3
+    )
+    values = tier_values(problem, classes, counts)
+    return Solution(classes, nodes, counts, np.ones(len(problem.need), np.bool_), values, values)
+
+
+def test_values_are_weights_by_tier():
+    gangs = [{"pods": 3, "demand": [1], "weight": 0.5, "tier": 1}, {"pods": 1, "demand": [1], "weight": 2.0}]
+    problem = problem_of([[9]], gangs)
+    assert tiers(problem) == 2
+    assert placed(problem, (0, 0, 3), (1, 0, 1)).objective.tolist() == [2.0, 1.5]
+
+
+def test_without_gangs_there_are_no_tiers():
+    assert tiers(problem_of([[1]], [])) == 0
+
+
+def test_a_gang_needs_no_less_than_its_subgroups():
+    problem = problem_of(
+        [[1]], [{"pods": 5, "need": 2, "demand": [1]}, {"pods": 5, "need": 4, "demand": [1]}]
+    )
+    inner = replace(problem, sub_gang=ints(0, 0, 1), sub_need=ints(2, 1, 1))
+    assert needs(inner).tolist() == [3, 4]
+
+
+def test_the_first_tier_that_differs_decides_and_rounding_does_not():
+    assert higher(np.array([1.0, 5.0]), np.array([1.0, 7.0])) == -1
+    assert higher(np.array([2.0, 5.0]), np.array([1.0, 7.0])) == 1
+    assert higher(np.array([0.1 + 0.2, 5.0]), np.array([0.3, 5.0])) == 0
+
+
+def test_each_domain_beyond_the_first_costs_the_gangs_weight():
+    gangs = [{"pods": 3, "demand": [1], "weight": 2.0, "preferred": 0}]
+    problem = problem_of([[9]] * 4, gangs, levels=[[0, 0, 1, -1]])
+    assert preferred_cost(problem, placed(problem)) == 0.0
+    assert preferred_cost(problem, placed(problem, (0, 0, 1), (0, 1, 2))) == 0.0
+    assert preferred_cost(problem, placed(problem, (0, 0, 1), (0, 2, 2))) == 6.0
+    assert preferred_cost(problem, placed(problem, (0, 0, 1), (0, 2, 1), (0, 3, 1))) == 12.0
+
+
+def test_domains_of_running_members_count_as_used():
+    gangs = [{"pods": 1, "demand": [1], "weight": 2.0, "preferred": 0}]
+    used = {"used_gang": ints(0), "used_sub": ints(-1), "used_level": ints(0), "used_domain": ints(1)}
+    problem = problem_of([[9], [9]], gangs, levels=[[0, 1]], **used)
+    assert preferred_cost(problem, placed(problem, (0, 0, 1))) == 2.0
+    assert preferred_cost(problem, placed(problem, (0, 1, 1))) == 0.0
+
+
+def test_a_subgroup_prefers_for_its_own_pods():
+    gangs = [{"pods": 1, "demand": [1], "weight": 2.0}, {"pods": 2, "demand": [1], "weight": 1.0}]
+    problem = replace(
+        problem_of([[9], [9]], gangs, levels=[[0, 1]]),
+        gang=ints(0, 0),
+        subgroup=ints(-1, 0),
+        sub_gang=ints(0),
+        sub_need=ints(0),
+        sub_required=ints(-1),
+        sub_preferred=ints(0),
+        sub_pinned=ints(-1),
+    )
+    assert preferred_cost(problem, placed(problem, (0, 0, 1), (1, 1, 2))) == 0.0
+    assert preferred_cost(problem, placed(problem, (0, 0, 1), (1, 0, 1), (1, 1, 1))) == 2.0
+
+
+def test_the_least_that_a_gang_asks_for_is_its_smallest_pods():
+    problem = problem_of([[9, 9]], [{"pods": 2, "need": 3, "demand": [4, 1]}, {"pods": 2, "demand": [1, 3]}])
+    together = replace(problem, gang=ints(0, 0), need=ints(3), **{
+        name: getattr(problem, name)[:1]
+        for name in ("tier", "rank", "required", "preferred", "pinned", "fresh", "allowed")
+    })  # fmt: skip
+    assert least(problem).tolist() == [[8, 2], [2, 6]]
+    assert least(together).tolist() == [[1 + 1 + 4, 1 + 1 + 3]]
+
+
+def test_who_asks_for_more_than_a_quota_leaves_is_beyond_it_and_who_takes_nothing_of_it_is_not():
+    gangs = [
+        {"pods": 3, "demand": [1, 0]},
+        {"pods": 3, "need": 2, "demand": [1, 0]},
+        {"pods": 9, "demand": [0, 1]},
+    ]
+    problem = problem_of(
+        [[99, 99]],
+        gangs,
+        quota_member=np.ones((1, 3), np.bool_),
+        quota_free=np.array([[2, UNLIMITED]]),
+        quota_gangs=np.array([UNLIMITED]),
+    )
+    assert beyond_quotas(problem).tolist() == [True, False, False]
+    assert beyond_quotas(replace(problem, quota_gangs=np.zeros(1, np.int64))).all()
+    assert not beyond_quotas(problem_of([[1]], [{"pods": 3, "demand": [1]}])).any()

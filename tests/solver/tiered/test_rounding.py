@@ -1,0 +1,43 @@
+"""From a choice to nodes: all of it when it fits, whole gangs when not, and what is left is filled."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.solver.outcome import to_solution
+from batchsched.solver.problem import Budget, Problem
+from batchsched.solver.tiered.rounding import realise
+from batchsched.solver.tiered.tier_solve import Climber, Spending
+from batchsched.solver.verify import verify
+from tests.solver.instances import problem_of, problems
+from tests.solver.tiered.test_transport import model
+
+
+@pytest.mark.properties
+@given(problems())
+def test_whatever_the_model_chooses_is_realised_legally(problem: Problem):
+    aggregate = model(problem)
+    start = np.zeros(aggregate.model.variables, np.int64)
+    peak = Climber(aggregate, Spending(Budget(), 0)).climb(start, [])
+    assert peak is not None
+    for prefer in (False, True):
+        realised = realise(aggregate, peak.values, peak.split.pods, prefer)
+        assert verify(problem, to_solution(realised.packing, "aggregated")) == ()
+
+
+def test_room_that_the_choice_left_is_filled():
+    problem = problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}])
+    aggregate = model(problem)
+    nothing = np.zeros(aggregate.model.variables, np.int64)
+    realised = realise(aggregate, nothing, np.zeros((2, 1)), prefer=False)
+    assert realised.packing.taken.all()
+    assert realised.shortages == ()
+
+
+def test_what_falls_short_is_reported():
+    problem = problem_of([[3], [3]], [{"pods": 3, "demand": [2]}])
+    aggregate = model(problem)
+    everything = np.ones(aggregate.model.variables, np.int64)
+    realised = realise(aggregate, everything, np.full((1, 1), 3.0), prefer=False)
+    assert not realised.packing.taken.any()
+    assert [shortage.pods for shortage in realised.shortages] == [1]

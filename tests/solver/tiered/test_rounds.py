@@ -1,0 +1,45 @@
+"""Rounds: no answer behind the floors, bounds kept, and few domains of preferred levels."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from batchsched.ports.telemetry import Silence
+from batchsched.solver.greedy import greedy
+from batchsched.solver.objective import preferred_cost
+from batchsched.solver.outcome import compare, placed_per_class
+from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.tiered.rounds import Floors, Rounds
+from batchsched.solver.tiered.tier_solve import Spending
+from batchsched.solver.verify import verify
+from bench.solver.instances import generate
+from bench.solver.problems import to_problem
+from tests.solver.instances import problem_of
+
+
+def run(problem: Problem, budget: Budget) -> Solution:
+    floor = greedy(problem)
+    placed = placed_per_class(problem, floor.classes, floor.counts)
+    return Rounds(problem, problem, Spending(budget, 0), Floors(floor, (placed,)), Silence()).run()
+
+
+def test_even_a_budget_of_nothing_falls_behind_no_floor_and_reports_bounds():
+    problem = to_problem(generate(200, 30, 0))
+    solution = run(problem, Budget(deterministic=0.0, rounds=1))
+    assert compare(solution, greedy(problem)) >= 0
+    assert (solution.bound >= solution.objective - 1e-12).all()
+    assert verify(problem, solution) == ()
+
+
+def test_more_rounds_are_never_worse():
+    problem = to_problem(generate(200, 30, 2))
+    one, three = (run(problem, Budget(rounds=rounds)) for rounds in (1, 3))
+    assert compare(three, one) >= 0
+
+
+def test_preferred_levels_are_kept_when_that_costs_no_pod():
+    gangs = [{"pods": 4, "demand": [1], "preferred": 0}, {"pods": 9, "demand": [1]}]
+    problem = problem_of([[2], [2], [2], [2]], gangs, levels=[[0, 1, 0, 1]])
+    solution = run(replace(problem, allowed=np.array([True, False])), Budget())
+    assert solution.taken[0]
+    assert preferred_cost(problem, solution) == 0.0

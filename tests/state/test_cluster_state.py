@@ -1,0 +1,343 @@
+"""The cache, event by event: what kube-scheduler's cache holds of, and where events come late, twice or never."""
+
+import msgspec
+import pytest
+
+from batchsched.api.core.cluster_objects import Namespace
+from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
+from batchsched.state.cluster_state import Cache
+from tests.session.scenario import group, priority_class, queue, topology
+from tests.state.objects import NOW, ended, leaving, node, places, pod, told
+
+A = "team/a"
+
+
+def cache_of(*objects: object, ttl: float = 0.0) -> Cache:
+    cache = Cache(ttl_seconds=ttl)
+    for one in objects:
+        cache.put(one)
+    return cache
+
+
+def assumed(ttl: float = 0.0) -> Cache:
+    """A waiting pod that is assumed on the first of two nodes."""
+    cache = cache_of(node("n0", 1), node("n1", 2), pod("a", 3, "ua"), ttl=ttl)
+    assert cache.assume(A, "n0", NOW, "ua")
+    return cache
+
+
+# Objects
+
+
+def test_every_kind_of_object_finds_its_place_in_the_snapshot():
+    objects = (
+        node("n0"),
+        pod("a"),
+        group("g"),
+        queue("q"),
+        topology("zone"),
+        priority_class("high", 1),
+        Namespace(metadata=told(pod("x")).metadata),
+    )
+    snapshot = cache_of(*objects).snapshot()
+    fields = ("nodes", "pods", "pod_groups", "queues", "topologies", "priority_classes", "namespaces")
+    assert [getattr(snapshot, name) for name in fields] == [(one,) for one in objects]
+
+
+class Strange(Value, frozen=True, gc=False):
+    metadata: ObjectMeta
+
+
+def test_objects_of_unknown_kinds_are_refused():
+    with pytest.raises(KeyError):
+        Cache().put(Strange(metadata=pod("a").metadata))
+
+
+def test_snapshot_is_in_the_order_of_keys_however_objects_came():
+    names = ["n2", "n0", "n10", "n1"]
+    assert [one.name for one in cache_of(*map(node, names)).snapshot().nodes] == ["n0", "n1", "n10", "n2"]
+
+
+def test_nodes_that_did_not_change_are_the_same_objects_and_an_unchanged_cluster_the_same_snapshot():
+    cache = cache_of(node("n0", 1), node("n1", 2), pod("a", 3))
+    before = cache.snapshot()
+    assert cache.snapshot() is before
+    cache.put(node("n1", 4, cpu=128))
+    after = cache.snapshot()
+    assert after.nodes[0] is before.nodes[0]
+    assert after.nodes[1] is not before.nodes[1]
+    assert after.pods is before.pods
+
+
+def test_write_that_changes_nothing_that_scheduling_reads_is_no_change():
+    cache = cache_of(node("n0", 1), group("g"))
+    before, generation = cache.snapshot(), cache.generation
+    cache.put(node("n0", 7))
+    cache.put(group("g").model_copy(update={"status": None}))
+    assert cache.generation == generation
+    assert cache.snapshot() is before
+
+
+def test_waiting_pods_of_other_schedulers_are_passed_over_until_they_are_bound():
+    theirs = pod("a", 1)
+    theirs = msgspec.structs.replace(
+        theirs, spec=msgspec.structs.replace(theirs.spec, scheduler_name="default")
+    )
+    cache = cache_of(node("n0"), theirs)
+    assert cache.snapshot().pods == ()
+    cache.put(
+        msgspec.structs.replace(
+            theirs,
+            spec=msgspec.structs.replace(theirs.spec, node_name="n0"),
+            metadata=told(theirs, 2).metadata,
+        )
+    )
+    assert places(cache.snapshot()) == {"a": "n0"}
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_pod_that_has_ended_frees_its_room_and_does_not_come_back(phase: str):
+    running = pod("a", 1, "ua", on="n0")
+    cache = cache_of(node("n0"), running)
+    cache.put(ended(told(running, 2, "ua"), phase))
+    assert cache.snapshot().pods == ()
+    cache.put(running)
+    assert cache.snapshot().pods == ()
+    cache.remove(running)
+    assert cache.snapshot().pods == ()
+
+
+def test_queue_without_its_parent_is_set_aside_until_the_parent_comes():
+    cache = cache_of(queue("child", parent="org"))
+    snapshot = cache.snapshot()
+    assert snapshot.queues == ()
+    assert [(one.object, one.field) for one in snapshot.set_aside] == [("Queue child", "spec.parent")]
+    assert len(cache.listed().queues) == 1
+    cache.put(queue("org"))
+    assert [one.name for one in cache.snapshot().queues] == ["child", "org"]
+    assert cache.snapshot().set_aside == ()
+
+
+# Order of events
+
+
+def test_event_that_is_older_than_what_is_known_is_passed_over():
+    cache = cache_of(pod("a", 5, labels={"v": "new"}))
+    cache.put(pod("a", 4, labels={"v": "old"}))
+    assert cache.snapshot().pods[0].labels == {"v": "new"}
+
+
+def test_the_same_addition_twice_counts_once():
+    cache = cache_of(node("n0"), pod("a", 1, on="n0"), pod("a", 1, on="n0"))
+    assert places(cache.snapshot()) == {"a": "n0"}
+
+
+def test_objects_without_a_resource_version_are_known_by_their_last_event():
+    cache = cache_of(group("g", 1), group("g", 2))
+    assert cache.snapshot().pod_groups[0].min_member == 2
+    cache.put(group("g", 3), version="9")
+    cache.put(group("g", 4), version="8")
+    assert cache.snapshot().pod_groups[0].min_member == 3
+
+
+def test_update_that_comes_after_the_deletion_raises_no_ghost():
+    cache = cache_of(pod("a", 1, "ua"))
+    cache.remove(pod("a", 3, "ua"))
+    cache.put(pod("a", 2, "ua", labels={"late": "yes"}))
+    assert cache.snapshot().pods == ()
+
+
+def test_tombstone_with_a_stale_state_deletes_all_the_same():
+    cache = cache_of(node("n0"), pod("a", 9, "ua", on="n0"))
+    cache.remove(pod("a", 3, "ua"))
+    assert cache.snapshot().pods == ()
+
+
+def test_deletion_of_an_elder_leaves_the_younger_of_its_name():
+    cache = cache_of(pod("a", 1, "elder"), pod("a", 5, "younger"))
+    cache.remove(pod("a", 1, "elder"))
+    assert [one.metadata.uid for one in cache.snapshot().pods] == ["younger"]
+    cache.put(pod("a", 2, "elder"))
+    assert [one.metadata.uid for one in cache.snapshot().pods] == ["younger"]
+
+
+def test_deleting_what_was_never_there_changes_nothing():
+    cache = cache_of()
+    cache.remove(node("n0"))
+    assert (cache.generation, cache.snapshot()) == (0, Snapshot())
+
+
+def test_pod_may_come_before_its_node_and_stay_after_it():
+    cache = cache_of(pod("a", 1, on="n0"))
+    assert places(cache.snapshot()) == {"a": "n0"}
+    cache.put(node("n0", 2, "u1"))
+    cache.remove(node("n0", 2, "u1"))
+    assert (cache.snapshot().nodes, places(cache.snapshot())) == ((), {"a": "n0"})
+    cache.put(node("n0", 5, "u2", cpu=8))
+    (again,) = cache.snapshot().nodes
+    assert again.metadata.uid == "u2"
+
+
+def test_list_is_the_truth_what_it_does_not_name_is_gone():
+    cache = cache_of(node("n0"), pod("a", 1, "ua"), pod("b", 2, "ub", on="n0"), pod("c", 3, "uc"))
+    cache.remove(pod("c", 3, "uc"))
+    cache.replace(Pod, [pod("a", 9, "other"), pod("c", 8, "uc"), pod("d", 7, "ud")])
+    assert {one.name: one.metadata.uid for one in cache.snapshot().pods} == {
+        "a": "other",
+        "c": "uc",
+        "d": "ud",
+    }
+    assert len(cache.snapshot().nodes) == 1
+    cache.put(pod("b", 2, "ub", on="n0"))
+    assert "b" not in places(cache.snapshot())
+
+
+def test_list_may_be_older_than_what_is_known_when_the_api_was_restored():
+    cache = cache_of(node("n0", 90, cpu=1))
+    cache.replace(Node, [node("n0", 5, cpu=2)])
+    cache.put(node("n0", 6, cpu=3))
+    assert cache.snapshot().nodes[0].allocatable()["cpu"] == 3000
+
+
+# Assumed pods
+
+
+def test_assumed_pod_counts_on_its_node_before_the_api_says_so():
+    cache = assumed()
+    assert places(cache.snapshot()) == {"a": "n0"}
+    assert places(cache.listed()) == {"a": ""}
+    assert [(one.pod, one.assumption.node, one.assumption.since) for one in cache.assumed()] == [
+        (A, "n0", NOW)
+    ]
+
+
+@pytest.mark.parametrize(
+    "objects, uid",
+    [
+        ([node("n0")], ""),
+        ([pod("a")], ""),
+        ([node("n0"), pod("a", on="n0")], ""),
+        ([node("n0"), leaving(pod("a"))], ""),
+        ([node("n0"), ended(pod("a"))], ""),
+        ([node("n0"), pod("a", uid="younger")], "elder"),
+    ],
+    ids=["no pod", "no node", "bound", "leaving", "ended", "another"],
+)
+def test_decision_that_was_overtaken_is_not_assumed(objects: list[object], uid: str):
+    cache = cache_of(*objects)
+    before = cache.snapshot()
+    assert not cache.assume(A, "n0", NOW, uid)
+    assert cache.snapshot() is before
+
+
+def test_pod_is_assumed_once():
+    cache = assumed()
+    assert not cache.assume(A, "n1", NOW)
+    assert places(cache.snapshot()) == {"a": "n0"}
+
+
+def test_pod_whose_binding_failed_waits_again_as_the_very_same_object():
+    cache = cache_of(node("n0"), pod("a"))
+    waiting = cache.snapshot().pods[0]
+    generation = cache.generation
+    cache.assume(A, "n0", NOW)
+    assert cache.forget(A, "n0")
+    assert cache.snapshot().pods[0] is waiting
+    assert cache.changes(generation) == ()
+    assert not cache.forget(A, "n0")
+
+
+def test_forgetting_a_place_that_was_given_up_already_leaves_the_new_one():
+    cache = assumed()
+    cache.forget(A, "n0")
+    cache.assume(A, "n1", NOW)
+    assert not cache.forget(A, "n0")
+    assert places(cache.snapshot()) == {"a": "n1"}
+
+
+def test_watch_confirms_an_assumed_pod():
+    cache = assumed()
+    cache.put(pod("a", 4, "ua", on="n0"))
+    assert (cache.assumed(), places(cache.snapshot())) == ((), {"a": "n0"})
+    assert not cache.forget(A, "n0")
+    assert cache.listed() == cache.snapshot()
+
+
+def test_confirmation_that_says_nothing_new_changes_nothing():
+    cache = assumed()
+    before = cache.snapshot()
+    cache.put(pod("a", 4, "ua", on="n0"))
+    assert cache.snapshot() is before
+
+
+def test_where_the_api_bound_a_pod_counts_more_than_where_it_was_assumed():
+    cache = assumed()
+    cache.put(pod("a", 4, "ua", on="n1"))
+    assert (cache.assumed(), places(cache.snapshot())) == ((), {"a": "n1"})
+
+
+def test_update_of_an_assumed_pod_leaves_it_on_its_node():
+    cache = assumed()
+    cache.put(pod("a", 4, "ua", labels={"v": "2"}))
+    (shown,) = cache.snapshot().pods
+    assert (shown.node, shown.labels) == ("n0", {"v": "2"})
+    cache.forget(A, "n0")
+    (waiting,) = cache.snapshot().pods
+    assert (waiting.node, waiting.labels) == ("", {"v": "2"})
+
+
+def test_deletion_of_an_assumed_pod_frees_its_room():
+    cache = assumed()
+    cache.remove(pod("a", 3, "ua"))
+    assert (cache.assumed(), cache.snapshot().pods) == ((), ())
+    cache.finish_binding(A, NOW)
+    assert not cache.forget(A, "n0")
+
+
+def test_another_pod_of_its_name_is_not_assumed_where_the_elder_was():
+    cache = assumed()
+    cache.put(pod("a", 9, "younger"))
+    assert (cache.assumed(), places(cache.snapshot())) == ((), {"a": ""})
+
+
+def test_list_confirms_keeps_and_drops_assumed_pods():
+    cache = cache_of(node("n0"), *(pod(name, at + 1, f"u{name}") for at, name in enumerate("abc")))
+    for name in "abc":
+        cache.assume(f"team/{name}", "n0", NOW)
+    cache.replace(Pod, [pod("a", 7, "ua"), pod("b", 8, "ub", on="n0")])
+    assert [one.pod for one in cache.assumed()] == [A]
+    assert places(cache.snapshot()) == {"a": "n0", "b": "n0"}
+
+
+def test_assumed_pod_stays_when_its_node_goes():
+    cache = assumed()
+    cache.remove(node("n0", 1))
+    assert places(cache.snapshot()) == {"a": "n0"}
+    assert cache.forget(A, "n0")
+
+
+def test_only_a_binding_that_has_finished_expires():
+    cache = assumed(ttl=30.0)
+    assert cache.expire(NOW + 1000) == ()
+    cache.finish_binding(A, NOW + 1000)
+    assert cache.expire(NOW + 1029) == ()
+    (gone,) = cache.expire(NOW + 1030)
+    assert (gone.pod, gone.assumption.node) == (A, "n0")
+    assert places(cache.snapshot()) == {"a": ""}
+
+
+def test_without_a_time_to_live_nothing_expires():
+    cache = assumed()
+    cache.finish_binding(A, NOW)
+    assert cache.expire(NOW + 1e9) == ()
+
+
+def test_confirmed_pods_do_not_expire():
+    cache = assumed(ttl=1.0)
+    cache.put(pod("a", 4, "ua", on="n0"))
+    cache.finish_binding(A, NOW)
+    assert cache.expire(NOW + 100) == ()
+    assert places(cache.snapshot()) == {"a": "n0"}

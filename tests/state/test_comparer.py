@@ -1,0 +1,80 @@
+"""Drift: what a cache has wrong is found, named and written down."""
+
+import msgspec
+from hypothesis import given
+
+from batchsched.api.core.pod import SCHEDULER_NAME
+from batchsched.api.kinds import ALL
+from batchsched.api.snapshot import Snapshot
+from batchsched.state.cluster_state import Cache
+from batchsched.state.comparer import PATIENCE, Difference, Drift, drift
+from tests.session.clusters import clusters
+from tests.session.scenario import cluster, group, nodes
+from tests.state.objects import NOW, ended, node, pod
+
+NAMES = frozenset({SCHEDULER_NAME})
+
+
+def test_cache_that_agrees_has_no_drift():
+    listed = cluster([node("n0", 3)], pods=[pod("a", 1)])
+    cached = cluster([node("n0", 2)], pods=[pod("a", 1)])
+    found = drift(cached, listed, NAMES)
+    assert found == Drift()
+    assert found.none
+    assert found.text() == "the cache agrees with the API"
+
+
+def test_missing_and_redundant_objects_are_named():
+    cached = cluster(nodes(2), Snapshot(pod_groups=(group("g"),)))
+    listed = cluster(nodes(1), Snapshot(pods=(pod("a"),)))
+    found = drift(cached, listed, NAMES)
+    assert found.missing == ("Pod team/a",)
+    assert found.redundant == ("Node n1", "PodGroup team/g")
+    assert found.text().splitlines() == [
+        "missing in the cache: Pod team/a",
+        "redundant in the cache: Node n1",
+        "redundant in the cache: PodGroup team/g",
+    ]
+
+
+def test_pods_that_do_not_count_are_not_missed():
+    other = pod("b")
+    other = msgspec.structs.replace(other, spec=msgspec.structs.replace(other.spec, scheduler_name="default"))
+    assert drift(Snapshot(), Snapshot(pods=(ended(pod("a")), other)), NAMES).none
+
+
+def test_every_field_that_differs_is_told_with_both_values():
+    cached = cluster([node("n0", cpu=4)], Snapshot(pods=(pod("a", 1),), pod_groups=(group("g", 2),)))
+    listed = cluster([node("n0", cpu=8)], Snapshot(pods=(pod("a", 9, on="n0"),), pod_groups=(group("g", 3),)))
+    found = drift(cached, listed, NAMES)
+    assert found.differing == (
+        Difference("Node n0", "status.allocatable.cpu", '"4"', '"8"'),
+        Difference("PodGroup team/g", "spec.minMember", "2", "3"),
+        Difference("Pod team/a", "spec.nodeName", "", '"n0"'),
+    )
+    assert 'different: Pod team/a: spec.nodeName: cached nothing, listed "n0"' in found.text()
+
+
+def test_pod_that_is_assumed_is_no_drift_until_it_has_been_for_too_long():
+    cache = Cache(ttl_seconds=600)
+    for one in (node("n0"), pod("a"), pod("b")):
+        cache.put(one)
+    listed = cache.snapshot()
+    cache.assume("team/a", "n0", NOW - 100)
+    cache.assume("team/b", "n0", NOW - 5)
+    cache.finish_binding("team/a", NOW - 99)
+    found = drift(cache.listed(), listed, NAMES, cache.assumed(), NOW - PATIENCE)
+    assert [one.pod for one in found.overdue] == ["team/a"]
+    assert found.text() == (
+        f"assumed for too long: Pod team/a on n0, since {NOW - 100:.0f}, its binding has finished"
+    )
+    assert drift(cache.listed(), listed, NAMES, cache.assumed()).none
+
+
+@given(snapshot=clusters())
+def test_cache_that_was_told_everything_has_no_drift(snapshot: Snapshot):
+    cache = Cache()
+    for kind in ALL:
+        for one in getattr(snapshot, kind.field):
+            cache.put(one)
+    assert drift(cache.listed(), snapshot, NAMES).none

@@ -1,0 +1,248 @@
+"""A scheduler that is fed knows what a fresh one would."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.api.core.node import ContainerImage, NodeCondition
+from batchsched.api.decision import to_json
+from batchsched.api.snapshot import HeldGang, Snapshot
+from batchsched.config.schema import Profile
+from batchsched.session.follow import Follower
+from batchsched.state.cluster_state import Cache
+from batchsched.state.feed import Feed
+from tests.session.clusters import random_cluster
+from tests.session.scenario import GPU, group, queue
+from tests.session.test_properties import WAYS
+from tests.state.objects import NOW, Ledger, ended, node, pod
+
+
+class Watcher:
+    """A cache with a feed; counts how often a scheduler was made."""
+
+    def __init__(self, *objects: Any, length: int = 1000, whole: bool = False, many: int = 1000) -> None:
+        self.cache = Cache(journal_length=length)
+        self.made: list[Ledger] = []
+        self.feed = Feed(self.cache, self.make, whole=whole, many=many)
+        self.put(*objects)
+
+    def make(self, snapshot: Snapshot) -> Any:
+        self.made.append(Ledger(snapshot))
+        return self.made[-1]
+
+    def put(self, *objects: Any) -> None:
+        for one in objects:
+            self.cache.put(one)
+
+    def follow(self) -> Ledger:
+        scheduler = self.feed.scheduler()
+        snapshot, ledger = self.cache.snapshot(), self.made[-1]
+        assert scheduler is ledger
+        assert ledger.pods == {one.key: one for one in snapshot.pods}
+        assert ledger.groups == {one.key: one for one in snapshot.pod_groups}
+        assert ledger.nodes == {one.name for one in snapshot.nodes}
+        return ledger
+
+
+def told(**status: Any) -> Any:
+    """A node with something in its status."""
+    one = node("n0")
+    return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, **status))
+
+
+def noted(one: Any) -> Any:
+    """The same node with an annotation."""
+    metadata = msgspec.structs.replace(one.metadata, annotations={"example.com/beat": "2"})
+    return msgspec.structs.replace(one, metadata=metadata)
+
+
+def ready(status: str) -> tuple[NodeCondition, ...]:
+    return (NodeCondition(type="Ready", status=status),)
+
+
+UNREAD = [
+    pytest.param(told(conditions=ready("False")), id="condition"),
+    pytest.param(noted(node("n0")), id="annotation"),
+]
+READ = [
+    pytest.param(told(images=(ContainerImage(names=("busybox",), size_bytes=1),)), id="image"),
+    pytest.param(told(allocatable={"cpu": "1"}), id="allocatable"),
+    pytest.param(node("n1"), id="another"),
+]
+
+
+@pytest.mark.parametrize("changed", UNREAD)
+def test_scheduler_is_not_made_anew_for_what_no_plugin_of_ours_reads_of_a_node(changed):
+    watcher = Watcher(told(conditions=ready("True")), pod("a"))
+    watcher.follow()
+    watcher.put(changed, pod("b"))
+    watcher.follow()
+    assert len(watcher.made) == 1
+
+
+@pytest.mark.parametrize("changed", READ)
+def test_scheduler_is_told_the_nodes_when_something_changed_that_is_read(changed):
+    watcher = Watcher(node("n0"), pod("a"))
+    watcher.follow()
+    watcher.put(changed, pod("b", on="n1"))
+    watcher.follow()
+    watcher.cache.remove(node("n0"))
+    assert watcher.follow().laid_out == 2
+    assert len(watcher.made) == 1
+
+
+@pytest.mark.parametrize("changed", UNREAD)
+@pytest.mark.parametrize("whole", [False, True])
+def test_only_a_scheduler_with_plugins_of_others_is_told_what_ours_do_not_read_of_a_node(whole, changed):
+    watcher = Watcher(told(conditions=ready("True")), pod("a"), whole=whole)
+    watcher.follow()
+    watcher.put(changed)
+    assert watcher.follow().laid_out == int(whole)
+    assert len(watcher.made) == 1
+
+
+def test_pods_and_groups_are_followed_one_by_one():
+    watcher = Watcher(node("n0"), pod("a"), group("g"))
+    watcher.follow()
+    watcher.put(pod("b"), group("g", 2), group("h"))
+    watcher.cache.remove(pod("a"))
+    watcher.follow()
+    watcher.cache.assume("team/b", "n0", NOW)
+    watcher.cache.remove(group("g"))
+    watcher.follow()
+    watcher.cache.forget("team/b", "n0")
+    watcher.follow()
+    watcher.put(pod("b", on="n0"), pod("c", on="nowhere"))
+    watcher.follow()
+    watcher.put(ended(pod("b", on="n0")))
+    assert set(watcher.follow().pods) == {"team/c"}
+    assert len(watcher.made) == 1
+
+
+def test_pod_that_changes_its_gang_or_only_its_name_is_the_same_leaves_and_joins():
+    watcher = Watcher(node("n0"), pod("a", 1, "elder"))
+    watcher.follow()
+    watcher.put(pod("a", 2, "younger", on="n0"))
+    watcher.follow()
+    watcher.put(pod("a", 3, "younger", on="n0", group="g"))
+    watcher.follow()
+    assert len(watcher.made) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        told(allocatable={"example.com/fpga": "1"}),
+        queue("q"),
+        pod("b", spec={"overhead": {"example.com/fpga": "1"}}),
+    ],
+    ids=["resource of a node", "queue", "resource of a pod"],
+)
+def test_a_scheduler_is_made_anew_for_what_it_cannot_follow(change: Any):
+    watcher = Watcher(node("n0"), pod("a"))
+    watcher.follow()
+    watcher.put(change)
+    watcher.follow()
+    watcher.put(pod("c"), change)
+    watcher.follow()
+    assert len(watcher.made) == 2
+
+
+def test_a_scheduler_is_made_anew_when_it_fell_too_far_behind():
+    watcher = Watcher(node("n0"), length=2)
+    watcher.follow()
+    watcher.put(*(pod(name) for name in "abc"))
+    watcher.follow()
+    assert len(watcher.made) == 2
+
+
+def test_a_scheduler_is_made_anew_now_and_then_so_that_it_forgets_what_is_gone():
+    watcher = Watcher(node("n0"), many=3)
+    for name in "abc":
+        watcher.put(pod(name))
+        watcher.follow()
+        watcher.cache.remove(pod(name))
+        watcher.follow()
+    assert len(watcher.made) == 2
+
+
+def test_held_gangs_are_handed_on():
+    watcher = Watcher(node("n0"))
+    held = (HeldGang("team/g", "Quota", NOW, ()),)
+    watcher.feed.scheduler(held)
+    assert watcher.made[0].held == held
+
+
+def test_what_pods_on_nodes_ask_for_is_known():
+    watcher = Watcher(node("n0"), pod("a", gpu=1, on="n0"))
+    watcher.follow()
+    watcher.put(pod("b", gpu=1))
+    assert GPU in str(watcher.follow().pods["team/b"].spec)
+    assert len(watcher.made) == 1
+
+
+class History:
+    """A random cluster that comes about event by event, with assumptions on the way."""
+
+    def __init__(self, seed: int, settings: Profile) -> None:
+        self.rng = random.Random(seed)
+        self.full = random_cluster(self.rng.getrandbits(32))
+        self.settings = settings
+        self.cache = Cache(ttl_seconds=10.0)
+        self.feed = Feed(self.cache, self.follower)
+
+    def follower(self, snapshot: Snapshot) -> Follower:
+        return Follower(snapshot, self.settings)
+
+    def events(self) -> Iterator[None]:
+        full = self.full
+        missing = [*full.nodes, *full.queues, *full.topologies, *full.priority_classes, *full.pod_groups]
+        missing += full.pods
+        self.rng.shuffle(missing)
+        for one in missing:
+            self.cache.put(one)
+            if self.rng.random() < 0.5:
+                self.move()
+            if self.rng.random() < 0.2:
+                yield
+
+    def move(self) -> None:
+        snapshot = self.cache.snapshot()
+        assumed = self.cache.assumed()
+        waiting = [one for one in snapshot.pods if not one.node]
+        move = self.rng.choice(["assume", "forget", "confirm", "remove", "leave", "change"])
+        if move == "assume" and waiting and snapshot.nodes:
+            self.cache.assume(self.rng.choice(waiting).key, self.rng.choice(snapshot.nodes).name, NOW)
+        elif move == "forget" and assumed:
+            one = self.rng.choice(assumed)
+            self.cache.forget(one.pod, one.assumption.node)
+        elif move == "confirm" and assumed:
+            key = self.rng.choice(assumed).pod
+            (shown,) = [one for one in snapshot.pods if one.key == key]
+            spec = msgspec.convert(msgspec.to_builtins(shown.spec), type(shown.spec))
+            self.cache.put(msgspec.structs.replace(shown, spec=spec))
+        elif move == "remove" and snapshot.pods:
+            self.cache.remove(self.rng.choice(snapshot.pods))
+        elif snapshot.nodes:
+            node = self.rng.choice(snapshot.nodes)
+            if move == "leave":
+                self.cache.remove(node)
+            else:
+                others = random_cluster(self.rng.getrandbits(32)).nodes
+                self.cache.put(next((other for other in others if other.name == node.name), node))
+
+
+@pytest.mark.properties
+@pytest.mark.parametrize("way", WAYS)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_sessions_that_are_fed_decide_as_those_over_a_fresh_snapshot(way: str, seed: int):
+    history = History(seed, WAYS[way])
+    for _ in history.events():
+        history.feed.scheduler().decide(NOW, 0)
+    fed = history.feed.scheduler().decide(NOW, 0)
+    assert to_json(fed) == to_json(history.follower(history.cache.snapshot()).decide(NOW, 0))

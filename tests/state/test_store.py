@@ -1,0 +1,30 @@
+"""Shelves freeze in the order of keys, and copy only what changed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.state.store import Shelf
+
+
+@given(moves=st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())))
+def test_frozen_objects_are_those_that_are_there_by_key(moves: list[tuple[str, bool]]):
+    shelf: Shelf[int] = Shelf()
+    there: dict[str, int] = {}
+    for at, (key, put) in enumerate(moves):
+        if put:
+            shelf.put(key, at)
+            there[key] = at
+        else:
+            assert shelf.pop(key) == there.pop(key, None)
+        assert shelf.freeze() == tuple(there[one] for one in sorted(there))
+    assert len(shelf) == len(there)
+    assert set(shelf) == set(there)
+
+
+def test_freezing_twice_gives_the_same_tuple():
+    shelf: Shelf[str] = Shelf()
+    shelf.put("a", "x")
+    frozen = shelf.freeze()
+    assert shelf.freeze() is frozen
+    assert shelf.pop("b") is None
+    assert shelf.freeze() is frozen
