@@ -14,7 +14,7 @@ import msgspec
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 from batchsched.state.comparer import drift
 
 SHAPES = 40
@@ -75,7 +75,7 @@ def each(do: Callable[[Any], object], some: Sequence[Any]) -> None:
         do(one)
 
 
-def rounds(cache: Cache, events: Iterator[Any]) -> tuple[float, float, float]:
+def rounds(cache: ClusterState, events: Iterator[Any]) -> tuple[float, float, float]:
     """CPU seconds: of one event of many, of what changed for each of them, and of a Snapshot after one (median)."""
     some = list(islice(events, BATCH))
     generation = cache.generation
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     nodes = [node(at) for at in range(chosen.nodes)]
     pods = [pod(at, on=f"node-{at % chosen.nodes:05}") for at in range(chosen.pods)]
     decoded = resident()
-    cache = Cache()
+    cache = ClusterState()
     filled = spent(lambda: cache.replace(Node, nodes))
     filled += spent(lambda: cache.replace(Pod, pods)) + spent(cache.snapshot)
     gc.freeze()

@@ -25,11 +25,11 @@ REASONS: Final = {
 """Why a gang was refused: closed, an addition is a changelog entry."""
 
 
-class Item(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class DecisionItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The base of a decision's parts."""
 
 
-class Assignment(Item, frozen=True):
+class Assignment(DecisionItem, frozen=True):
     """A pod and the node it is to be bound to."""
 
     namespace: str
@@ -37,7 +37,7 @@ class Assignment(Item, frozen=True):
     node: str
 
 
-class Eviction(Item, frozen=True):
+class Eviction(DecisionItem, frozen=True):
     """A pod that has to go, for whom, and why."""
 
     namespace: str
@@ -47,7 +47,7 @@ class Eviction(Item, frozen=True):
     reason: str
 
 
-class Refusal(Item, frozen=True):
+class Refusal(DecisionItem, frozen=True):
     """A gang that is not placed: the constraint that binds, what is missing, what would unblock it.
 
     Args:
@@ -65,14 +65,14 @@ class Refusal(Item, frozen=True):
     relaxation: str = ""
 
 
-class Reservation(Item, frozen=True):
+class Reservation(DecisionItem, frozen=True):
     """The earliest start that is kept for a gang, RFC 3339."""
 
     pod_group: str
     start: str
 
 
-class Nomination(Item, frozen=True):
+class Nomination(DecisionItem, frozen=True):
     """A node whose capacity is held for a pod."""
 
     namespace: str
@@ -80,7 +80,7 @@ class Nomination(Item, frozen=True):
     node: str
 
 
-class Waiting(Item, frozen=True):
+class Waiting(DecisionItem, frozen=True):
     """A gang held at Permit: who holds it, and until when (RFC 3339); its members' nodes are nominations."""
 
     pod_group: str
@@ -88,7 +88,7 @@ class Waiting(Item, frozen=True):
     until: str
 
 
-class SetAside(Item, frozen=True):
+class SetAside(DecisionItem, frozen=True):
     """An object that could not be used."""
 
     file: str
@@ -97,7 +97,7 @@ class SetAside(Item, frozen=True):
     message: str
 
 
-class TierAccount(Item, frozen=True):
+class TierAccount(DecisionItem, frozen=True):
     """What the solver reached in one tier, and what it could at most have reached."""
 
     share: str
@@ -106,7 +106,7 @@ class TierAccount(Item, frozen=True):
     bound: float
 
 
-class SolverAccount(Item, frozen=True):
+class SolverAccount(DecisionItem, frozen=True):
     """The solver's account; `seconds` and `stages` are telemetry that the shell adds."""
 
     tiers: tuple[TierAccount, ...] = ()
@@ -116,7 +116,7 @@ class SolverAccount(Item, frozen=True):
     stages: dict[str, float] = {}
 
 
-class Decision(Item, frozen=True):
+class Decision(DecisionItem, frozen=True):
     """What to bind, evict, hold and refuse. Lists are sorted, so that equal decisions are equal bytes."""
 
     assignments: tuple[Assignment, ...] = ()

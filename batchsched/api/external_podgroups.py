@@ -14,7 +14,7 @@ from typing_extensions import override
 from batchsched.api.core.metadata import ObjectMeta, Value
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Amounts, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.kinds import Kind
+from batchsched.api.kinds import ObjectKind
 
 SOURCE: Final = "scheduling.batchsched.dev/source"
 """The annotation of a PodGroup that was read as something else: its API version. It is not in the API as ours."""
@@ -253,11 +253,13 @@ def _stated(**fields: Any) -> Spec:
 
 
 FOREIGN: Final = (
-    Kind("PodGroup", "scheduling.x-k8s.io/v1alpha1", CoschedulingPodGroup, "pod_groups", namespaced=True),
-    Kind("PodGroup", "scheduling.k8s.io/v1alpha2", UpstreamPodGroup, "pod_groups", namespaced=True),
-    Kind("PodGroup", "scheduling.k8s.io/v1beta1", UpstreamBetaPodGroup, "pod_groups", namespaced=True),
-    Kind("PodGroup", "scheduling.volcano.sh/v1beta1", VolcanoPodGroup, "pod_groups", namespaced=True),
-    Kind("PodGroup", "scheduling.run.ai/v2alpha2", KaiPodGroup, "pod_groups", namespaced=True),
+    ObjectKind(
+        "PodGroup", "scheduling.x-k8s.io/v1alpha1", CoschedulingPodGroup, "pod_groups", namespaced=True
+    ),
+    ObjectKind("PodGroup", "scheduling.k8s.io/v1alpha2", UpstreamPodGroup, "pod_groups", namespaced=True),
+    ObjectKind("PodGroup", "scheduling.k8s.io/v1beta1", UpstreamBetaPodGroup, "pod_groups", namespaced=True),
+    ObjectKind("PodGroup", "scheduling.volcano.sh/v1beta1", VolcanoPodGroup, "pod_groups", namespaced=True),
+    ObjectKind("PodGroup", "scheduling.run.ai/v2alpha2", KaiPodGroup, "pod_groups", namespaced=True),
 )
 """Kinds of others that are read. Where two state a gang of one name, ours counts, then the first of these."""
 BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in FOREIGN}

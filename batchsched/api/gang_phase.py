@@ -10,7 +10,7 @@ from typing import Final
 from batchsched.errors import IllegalMove
 
 
-class State(StrEnum):
+class GangPhase(StrEnum):
     """Where a gang is. All but Reserved are phases that a PodGroup's status shows."""
 
     PENDING = "Pending"
@@ -22,7 +22,7 @@ class State(StrEnum):
     FAILED = "Failed"
 
 
-class Move(StrEnum):
+class PhaseChange(StrEnum):
     """What happens to a gang.
 
     reserve: a member passed Reserve. hold: a Permit plugin says Wait when the minimum has a place. allow: nobody
@@ -41,23 +41,23 @@ class Move(StrEnum):
 
 
 MOVES: Final = {
-    (State.PENDING, Move.RESERVE): State.RESERVED,
-    (State.RESERVED, Move.RESERVE): State.RESERVED,
-    (State.RESERVED, Move.ALLOW): State.SCHEDULED,
-    (State.RESERVED, Move.HOLD): State.HELD,
-    (State.RESERVED, Move.ROLL_BACK): State.PENDING,
-    (State.HELD, Move.ALLOW): State.SCHEDULED,
-    (State.HELD, Move.ROLL_BACK): State.PENDING,
-    (State.SCHEDULED, Move.BIND): State.RUNNING,
-    (State.SCHEDULED, Move.ROLL_BACK): State.PENDING,
-    (State.RUNNING, Move.FINISH): State.SUCCEEDED,
-    (State.RUNNING, Move.FAIL): State.FAILED,
-    (State.RUNNING, Move.EVICT): State.PENDING,
+    (GangPhase.PENDING, PhaseChange.RESERVE): GangPhase.RESERVED,
+    (GangPhase.RESERVED, PhaseChange.RESERVE): GangPhase.RESERVED,
+    (GangPhase.RESERVED, PhaseChange.ALLOW): GangPhase.SCHEDULED,
+    (GangPhase.RESERVED, PhaseChange.HOLD): GangPhase.HELD,
+    (GangPhase.RESERVED, PhaseChange.ROLL_BACK): GangPhase.PENDING,
+    (GangPhase.HELD, PhaseChange.ALLOW): GangPhase.SCHEDULED,
+    (GangPhase.HELD, PhaseChange.ROLL_BACK): GangPhase.PENDING,
+    (GangPhase.SCHEDULED, PhaseChange.BIND): GangPhase.RUNNING,
+    (GangPhase.SCHEDULED, PhaseChange.ROLL_BACK): GangPhase.PENDING,
+    (GangPhase.RUNNING, PhaseChange.FINISH): GangPhase.SUCCEEDED,
+    (GangPhase.RUNNING, PhaseChange.FAIL): GangPhase.FAILED,
+    (GangPhase.RUNNING, PhaseChange.EVICT): GangPhase.PENDING,
 }
 """(state, move) → state; what is not here is illegal."""
 
 
-def after(state: State, move: Move) -> State:
+def after(state: GangPhase, move: PhaseChange) -> GangPhase:
     """Return the state after a move.
 
     Raises:
@@ -74,7 +74,7 @@ def diagram() -> str:
     """Return the table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> Pending"]
     lines += [f"    {start} --> {end}: {move}" for (start, move), end in MOVES.items()]
-    lines += [f"    {end} --> [*]" for end in (State.SUCCEEDED, State.FAILED)]
+    lines += [f"    {end} --> [*]" for end in (GangPhase.SUCCEEDED, GangPhase.FAILED)]
     return "\n".join(lines)
 
 

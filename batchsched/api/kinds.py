@@ -27,7 +27,7 @@ from batchsched.api.crd.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ObjectKind:
     """A kind of object.
 
     Args:
@@ -60,31 +60,37 @@ def group_of(api_version: str) -> str:
 
 
 ALL: Final = (
-    Kind("Node", "v1", Node, "nodes"),
-    Kind("Namespace", "v1", Namespace, "namespaces"),
-    Kind("PriorityClass", "scheduling.k8s.io/v1", PriorityClass, "priority_classes"),
-    Kind("Topology", API_VERSION, Topology, "topologies"),
-    Kind("Queue", API_VERSION, Queue, "queues"),
-    Kind("PodGroup", API_VERSION, PodGroup, "pod_groups", namespaced=True),
-    Kind("StorageClass", "storage.k8s.io/v1", StorageClass, "storage_classes"),
-    Kind("PersistentVolume", "v1", PersistentVolume, "persistent_volumes"),
-    Kind("PersistentVolumeClaim", "v1", PersistentVolumeClaim, "persistent_volume_claims", namespaced=True),
-    Kind("CSINode", "storage.k8s.io/v1", CSINode, "csi_nodes"),
-    Kind("CSIDriver", "storage.k8s.io/v1", CSIDriver, "csi_drivers"),
-    Kind(
+    ObjectKind("Node", "v1", Node, "nodes"),
+    ObjectKind("Namespace", "v1", Namespace, "namespaces"),
+    ObjectKind("PriorityClass", "scheduling.k8s.io/v1", PriorityClass, "priority_classes"),
+    ObjectKind("Topology", API_VERSION, Topology, "topologies"),
+    ObjectKind("Queue", API_VERSION, Queue, "queues"),
+    ObjectKind("PodGroup", API_VERSION, PodGroup, "pod_groups", namespaced=True),
+    ObjectKind("StorageClass", "storage.k8s.io/v1", StorageClass, "storage_classes"),
+    ObjectKind("PersistentVolume", "v1", PersistentVolume, "persistent_volumes"),
+    ObjectKind(
+        "PersistentVolumeClaim", "v1", PersistentVolumeClaim, "persistent_volume_claims", namespaced=True
+    ),
+    ObjectKind("CSINode", "storage.k8s.io/v1", CSINode, "csi_nodes"),
+    ObjectKind("CSIDriver", "storage.k8s.io/v1", CSIDriver, "csi_drivers"),
+    ObjectKind(
         "CSIStorageCapacity",
         "storage.k8s.io/v1",
         CSIStorageCapacity,
         "csi_storage_capacities",
         namespaced=True,
     ),
-    Kind("VolumeAttachment", "storage.k8s.io/v1", VolumeAttachment, "volume_attachments"),
-    Kind("Service", "v1", Service, "services", namespaced=True),
-    Kind("ReplicationController", "v1", ReplicationController, "replication_controllers", namespaced=True),
-    Kind("ReplicaSet", "apps/v1", ReplicaSet, "replica_sets", namespaced=True),
-    Kind("StatefulSet", "apps/v1", StatefulSet, "stateful_sets", namespaced=True),
-    Kind("PodDisruptionBudget", "policy/v1", PodDisruptionBudget, "pod_disruption_budgets", namespaced=True),
-    Kind("Pod", "v1", Pod, "pods", namespaced=True),
+    ObjectKind("VolumeAttachment", "storage.k8s.io/v1", VolumeAttachment, "volume_attachments"),
+    ObjectKind("Service", "v1", Service, "services", namespaced=True),
+    ObjectKind(
+        "ReplicationController", "v1", ReplicationController, "replication_controllers", namespaced=True
+    ),
+    ObjectKind("ReplicaSet", "apps/v1", ReplicaSet, "replica_sets", namespaced=True),
+    ObjectKind("StatefulSet", "apps/v1", StatefulSet, "stateful_sets", namespaced=True),
+    ObjectKind(
+        "PodDisruptionBudget", "policy/v1", PodDisruptionBudget, "pod_disruption_budgets", namespaced=True
+    ),
+    ObjectKind("Pod", "v1", Pod, "pods", namespaced=True),
 )
 BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in ALL}
 OURS: Final = GROUP

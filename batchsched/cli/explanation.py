@@ -10,7 +10,12 @@ from batchsched.api.core.quantity import show
 from batchsched.api.decision import REASONS, Assignment, Refusal, Waiting
 from batchsched.cli.printing import add_row, console, table
 from batchsched.cli.tables import missing_of, nodes_of
-from batchsched.session.refusals.feasibility import LevelOutlook, Outlook, PartOutlook, outlook
+from batchsched.session.refusals.feasibility import (
+    GangFeasibility,
+    LevelFeasibility,
+    PartFeasibility,
+    outlook,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +51,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     assignments: tuple[Assignment, ...] = ()
     refusal: Refusal | None = None
     waiting: Waiting | None = None
-    outlook: Outlook | None = None
+    outlook: GangFeasibility | None = None
 
 
 def explained(session: "Session", key: str) -> Explanation:
@@ -111,7 +116,7 @@ def _print_refusal(refusal: Refusal, out: "Console") -> None:
     out.print(f"would help:   {refusal.relaxation or 'no small change was found'}")
 
 
-def _print_part(part: PartOutlook, out: "Console") -> None:
+def _print_part(part: PartFeasibility, out: "Console") -> None:
     each = ", ".join(f"{show(resource, amount)} {resource}" for resource, amount in part.requests.items())
     name = f"subGroup {part.sub_group}: " if part.sub_group else ""
     out.print(f"\n{name}{part.members} members of {each or 'no request'}", style="bold")
@@ -122,7 +127,7 @@ def _print_part(part: PartOutlook, out: "Console") -> None:
         _print_level(level, out)
 
 
-def _print_level(level: LevelOutlook, out: "Console") -> None:
+def _print_level(level: LevelFeasibility, out: "Console") -> None:
     made = table("", f"{level.level}", "Nodes", "Open", "Room for")
     for domain in level.domains[:_MOST_DOMAINS]:
         add_row(made, domain.value, str(domain.nodes), str(domain.open_nodes), str(domain.room))

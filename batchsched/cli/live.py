@@ -12,7 +12,7 @@ from batchsched.cli.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from batchsched.config.schema import Profile
-    from batchsched.scheduler.app import Service
+    from batchsched.scheduler.app import SchedulerApp
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,19 @@ def what_if_sessions(place: Place, files: Sequence[Path], seed: int) -> tuple[Se
       UnusableInput: as `live_session`, or there is nothing to schedule in the files.
       InvalidInput: the configuration, or an object, cannot be used.
     """
-    from batchsched.scheduler.what_if import Supposed
+    from batchsched.scheduler.what_if import WhatIf
 
     profile = profile_of(place.config, place.profile)
     service = asyncio.run(_look(place, profile))
     now = time.time()
     before = decided(service, profile, now, seed)
-    supposed = Supposed(service, profile.scheduler_name, now, place.namespace)
+    supposed = WhatIf(service, profile.scheduler_name, now, place.namespace)
     supposed.put(files)
     tell([f"warning: {line}" for line in supposed.warnings])
     return before, decided(service, profile, now, seed), supposed.gangs()
 
 
-def decided(service: "Service", profile: "Profile", now: float, seed: int) -> Session:
+def decided(service: "SchedulerApp", profile: "Profile", now: float, seed: int) -> Session:
     """Decide a session over what was looked at."""
     from dataclasses import replace
 
@@ -83,7 +83,7 @@ def decided(service: "Service", profile: "Profile", now: float, seed: int) -> Se
     return Session(snapshot, profile, now, seed, decision, answers, stopwatch.calls)
 
 
-async def _look(place: Place, profile: "Profile") -> "Service":
+async def _look(place: Place, profile: "Profile") -> "SchedulerApp":
     from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection

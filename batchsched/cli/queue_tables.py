@@ -9,7 +9,7 @@ from batchsched.api.core.quantity import show
 from batchsched.api.decision import Decision, Refusal
 from batchsched.cli.listing import aligned, duration
 from batchsched.cli.tables import missing_of
-from batchsched.session.queue_report import Amounts, QueuesView, QueueView, WaitingView
+from batchsched.session.queue_report import Amounts, PendingGangReport, QueueReport, QueuesReport
 
 WIDTH = 24
 """Cells of a bar, which is as long as the cluster is large."""
@@ -27,7 +27,7 @@ SHARES = {
 class WaitingGang(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A gang that waits, and why it does not start now; no refusal: it starts in the next session."""
 
-    gang: WaitingView
+    gang: PendingGangReport
     refusal: Refusal | None = None
 
 
@@ -41,13 +41,13 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
       over_share: queues without children that have more than their fair share, and how much.
     """
 
-    queue: QueueView
-    above: tuple[QueueView, ...]
+    queue: QueueReport
+    above: tuple[QueueReport, ...]
     waiting: tuple[WaitingGang, ...]
     over_share: dict[str, Amounts]
 
 
-def scarcest(view: QueuesView) -> str:
+def scarcest(view: QueuesReport) -> str:
     """Return the resource that is asked for most, of what there is."""
     roots = [one for one in view.queues if not one.parent]
 
@@ -58,7 +58,7 @@ def scarcest(view: QueuesView) -> str:
     return max(sorted(view.capacity), key=load, default="cpu")
 
 
-def bar(queue: QueueView, resource: str, capacity: int) -> str:
+def bar(queue: QueueReport, resource: str, capacity: int) -> str:
     """Draw what a queue has, wants and is entitled to."""
 
     def cells(amount: int) -> int:
@@ -74,7 +74,7 @@ def bar(queue: QueueView, resource: str, capacity: int) -> str:
     return "".join(drawn)
 
 
-def print_queues(view: QueuesView, resource: str | None) -> None:
+def print_queues(view: QueuesReport, resource: str | None) -> None:
     """Print the tree."""
     chosen = resource or scarcest(view)
     capacity = view.capacity.get(chosen, 0)
@@ -100,7 +100,7 @@ def print_queues(view: QueuesView, resource: str | None) -> None:
     typer.echo(LEGEND)
 
 
-def branches(queues: Iterable[QueueView]) -> list[str]:
+def branches(queues: Iterable[QueueReport]) -> list[str]:
     """Return what stands before each name, so that the tree shows."""
     listed = list(queues)
     last = {one.parent: one.name for one in listed}
@@ -121,7 +121,7 @@ def branches(queues: Iterable[QueueView]) -> list[str]:
     return found
 
 
-def explained(name: str, view: QueuesView, decision: Decision) -> Explanation:
+def explained(name: str, view: QueuesReport, decision: Decision) -> Explanation:
     """Work out why a queue waits; it is one of the view."""
     by_name = {one.name: one for one in view.queues}
     above, at = [], by_name[name].parent
@@ -148,7 +148,7 @@ def explained(name: str, view: QueuesView, decision: Decision) -> Explanation:
     )
 
 
-def _over(queue: QueueView) -> Amounts:
+def _over(queue: QueueReport) -> Amounts:
     return {
         resource: amount - queue.fair_share.get(resource, 0)
         for resource, amount in queue.allocated.items()
@@ -181,7 +181,7 @@ def print_explained(found: Explanation) -> None:
             typer.echo(f"  {name}: {_said(amounts)}")
 
 
-def _print_amounts(queue: QueueView, before: str) -> None:
+def _print_amounts(queue: QueueReport, before: str) -> None:
     resources = sorted({*queue.allocated, *queue.guarantee, *queue.limit, *queue.pending})
     if not resources:
         return

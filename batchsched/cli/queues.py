@@ -19,7 +19,7 @@ from batchsched.cli.options import (
 
 if TYPE_CHECKING:
     from batchsched.cli.session import Session
-    from batchsched.session.queue_report import QueuesView
+    from batchsched.session.queue_report import QueuesReport
 
 EXAMPLES = """Examples:
 
@@ -107,7 +107,7 @@ def _named(subject: list[str]) -> tuple[str | None, list[str]]:
     return subject[1], subject[2:]
 
 
-def _known(name: str, view: "QueuesView", session: "Session") -> str:
+def _known(name: str, view: "QueuesReport", session: "Session") -> str:
     """Return the name of a queue.
 
     Raises:

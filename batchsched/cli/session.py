@@ -117,9 +117,9 @@ def timed(
     snapshot: Snapshot, profile: Profile, now: float, seed: int, stopwatch: Stopwatch
 ) -> "tuple[Decision, Answers]":
     """Decide in the world as it is; returns the decision, and what the world said."""
-    from batchsched.runner.session_runner import Meeting
+    from batchsched.runner.session_runner import SessionRunner
 
-    meeting = Meeting(profile)
+    meeting = SessionRunner(profile)
     with stopwatch.stage("session"):
         decision = meeting.decide(snapshot, now, seed, stopwatch)
     return accounted(decision, stopwatch), meeting.answers

@@ -13,7 +13,7 @@ from batchsched.cli.options import Output
 from batchsched.config.schema import PolicySettings, Profile
 
 if TYPE_CHECKING:
-    from batchsched.simulator.comparison import Difference
+    from batchsched.simulator.comparison import PairedDifference
     from batchsched.simulator.result import Metrics, RunResult
     from batchsched.simulator.workload import Workload
 
@@ -117,7 +117,7 @@ def print_trials(trials: Sequence[Tried], output: Output, workload: str) -> None
     )
 
 
-def _differences(trials: Sequence[Tried]) -> list[tuple[str, "Difference"]]:
+def _differences(trials: Sequence[Tried]) -> list[tuple[str, "PairedDifference"]]:
     from batchsched.simulator.comparison import paired
 
     if len(trials) < 2 or len(trials[0].runs) < 2:
@@ -157,7 +157,7 @@ def _as_data(tried: Tried) -> dict[str, Any]:
 
 
 def _print_tables(
-    trials: Sequence[Tried], differences: Sequence[tuple[str, "Difference"]], workload: str
+    trials: Sequence[Tried], differences: Sequence[tuple[str, "PairedDifference"]], workload: str
 ) -> None:
     from batchsched.cli.printing import console
 

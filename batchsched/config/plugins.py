@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.api.crd.validation import path
 
 ALL: Final = "*"
@@ -34,7 +34,7 @@ PASSED_OVER: Final = frozenset(
 """Plugins that kube-scheduler's files may name: one that is not registered here is passed over with a warning."""
 
 
-class Lenient(Part):
+class Lenient(SpecPart):
     """A part in which null counts as not stated, as it does in Kubernetes."""
 
     @model_validator(mode="before")

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from batchsched.api.core.pod import SCHEDULER_NAME
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.config.extenders import Extender, check_one_binds, ignored_resources
 from batchsched.config.plugins import PluginConfig, Plugins, check_configured_once
 from batchsched.config.serving import ClientConnection, LeaderElection, Serving
@@ -19,7 +19,7 @@ CONFIG_KIND: Final = "BatchSchedulerConfiguration"
 FIT: Final = "NodeResourcesFit"
 
 
-class SolverSettings(Part):
+class SolverSettings(SpecPart):
     """How the joint solver works."""
 
     enabled: bool = Field(
@@ -57,7 +57,7 @@ class SolverSettings(Part):
     )
 
 
-class PolicySettings(Part):
+class PolicySettings(SpecPart):
     """The order of gangs, by the name under which it is registered."""
 
     name: str = Field(
@@ -68,7 +68,7 @@ class PolicySettings(Part):
     args: dict[str, Any] = Field(default={}, description="Arguments of the policy.")
 
 
-class Profile(Part):
+class Profile(SpecPart):
     """How the pods of one scheduler name are scheduled."""
 
     scheduler_name: str = Field(
@@ -157,7 +157,7 @@ class Profile(Part):
         return stated | {"ignoredResources": ignored} if ignored else stated
 
 
-class BatchSchedulerConfiguration(Part):
+class BatchSchedulerConfiguration(SpecPart):
     """The configuration file of batchsched."""
 
     api_version: Literal["config.batchsched.dev/v1alpha1"] = CONFIG_API_VERSION

@@ -7,13 +7,13 @@ from typing import Final
 
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.state.assumed_pods import AssumedPod
-from batchsched.state.cluster_state import PODS, Cache
+from batchsched.state.cluster_state import PODS, ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
 _GONE: Final = 404
 
 
-class Expiry:
+class AssumedPodExpiry:
     """Looks after what was never confirmed; a `loop.Chore`.
 
     Args:
@@ -23,7 +23,7 @@ class Expiry:
     """
 
     def __init__(
-        self, cache: Cache, read: Callable[[str], Awaitable[bytes]], seen: Callable[[bytes], None]
+        self, cache: ClusterState, read: Callable[[str], Awaitable[bytes]], seen: Callable[[bytes], None]
     ) -> None:
         self._cache = cache
         self._read = read

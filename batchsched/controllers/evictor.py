@@ -11,8 +11,8 @@ from batchsched.errors import BatchschedError
 from batchsched.kube import resources
 from batchsched.kube.writer import Writer
 from batchsched.ports.clock import Clock
-from batchsched.runner.profile_scheduler import Planner
-from batchsched.state.cluster_state import PODS, Cache
+from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.state.cluster_state import PODS, ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
 AGAIN: Final = 10.0
@@ -25,7 +25,7 @@ def silent(pod: Pod, reason: str, message: str) -> None:
     """Tell nobody."""
 
 
-class Disruptions:
+class Evictor:
     """Writes nominations, then evicts.
 
     Args:
@@ -39,7 +39,7 @@ class Disruptions:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: ClusterState,
         writer: Writer,
         clock: Clock,
         seen: Callable[[bytes], None],
@@ -58,7 +58,7 @@ class Disruptions:
         self._leaving: set[str] = set()
         """Uids of the pods whose eviction has been asked for."""
 
-    def heard(self, planner: Planner, decision: Decision, took: float) -> None:
+    def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
         """Begin to carry out a decision; a `loop.Heard`."""
         wanted = self._wanted(planner, decision)
         evictions = [one for one in decision.evictions if self._victim(one) is not None]
@@ -72,7 +72,7 @@ class Disruptions:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _wanted(self, planner: Planner, decision: Decision) -> list[tuple[Pod, str]]:
+    def _wanted(self, planner: ProfileScheduler, decision: Decision) -> list[tuple[Pod, str]]:
         """Return the pods whose nomination changes, and the node, "" for none."""
         held = {one.pod for gang in planner.held for one in gang.pods}
         nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
@@ -101,7 +101,7 @@ class Disruptions:
         return None if gone else pod
 
     async def _carry_out(
-        self, planner: Planner, wanted: list[tuple[Pod, str]], evictions: list[Eviction]
+        self, planner: ProfileScheduler, wanted: list[tuple[Pod, str]], evictions: list[Eviction]
     ) -> None:
         # First the nominations: from the moment the room is there it is kept.
         await asyncio.gather(*(self._nominate(pod, node) for pod, node in wanted))

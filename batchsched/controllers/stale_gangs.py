@@ -24,9 +24,9 @@ from batchsched.errors import BatchschedError
 from batchsched.kube import resources
 from batchsched.kube.connection import Connection
 from batchsched.kube.writer import Writer
-from batchsched.session.tables.gang import Members
+from batchsched.session.tables.gang import PodGroupState
 from batchsched.state.change_log import Change
-from batchsched.state.cluster_state import PODS, Cache
+from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.feed import GROUPS
 
 _LOG: Final = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class _Pods(msgspec.Struct, frozen=True):
     items: tuple[Pod, ...] = ()
 
 
-class Stranded:
+class StaleGangs:
     """Follows who is half bound, and rolls back who cannot be completed; a `loop.Chore`.
 
     Args:
@@ -52,7 +52,7 @@ class Stranded:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: ClusterState,
         connection: Connection,
         writer: Writer,
         busy: Callable[[str], bool],
@@ -66,7 +66,7 @@ class Stranded:
         self._busy = busy
         self._told = told
         self._seen: int | None = None
-        self._gangs: dict[str, Members] = {}
+        self._gangs: dict[str, PodGroupState] = {}
         self._doubtful: set[str] = set()
         """Gangs to be judged again: their pods count as bound, and are being bound."""
         self._since: dict[str, float] = {}
@@ -112,7 +112,7 @@ class Stranded:
 
     def _take(self, change: Change) -> set[str]:
         if change.field == GROUPS:
-            members = self._gangs.setdefault(change.key, Members(change.key, None))
+            members = self._gangs.setdefault(change.key, PodGroupState(change.key, None))
             members.group = change.after
             return {change.key}
         touched = set()
@@ -123,7 +123,7 @@ class Stranded:
                 identity = identity_of(pod)
                 if is_single_pod(identity):
                     continue
-                members = self._gangs.setdefault(identity, Members(identity, None))
+                members = self._gangs.setdefault(identity, PodGroupState(identity, None))
                 if pod is change.after:
                     members.bound[pod.key] = (pod, -1)
                 else:
@@ -184,7 +184,7 @@ class Stranded:
         except BatchschedError as error:  # it is tried again
             _LOG.warning("%s is not rolled back yet: %s", identity, error)
 
-    def _why(self, members: Members) -> str:
+    def _why(self, members: PodGroupState) -> str:
         group = members.group
         seconds = group.spec.schedule_timeout_seconds if group is not None else 0
         policy = group.spec.stranded_policy if group is not None else ""
@@ -199,10 +199,10 @@ class Stranded:
         return tuple(one for one in listed if one.spec.scheduler_name in self._cache.scheduler_names)
 
     @staticmethod
-    def _half_bound(members: Members, pods: tuple[Pod, ...]) -> bool:
+    def _half_bound(members: PodGroupState, pods: tuple[Pod, ...]) -> bool:
         """Tell whether a gang is half bound when those that have finished count, too."""
         bound = {pod.key: (pod, -1) for pod in pods if pod.node}
-        return Members(members.identity, members.group, bound=bound).stranded
+        return PodGroupState(members.identity, members.group, bound=bound).stranded
 
     async def _evict(self, pod: Pod, message: str) -> None:
         await self._writer.evict(pod)

@@ -13,7 +13,7 @@ NOT_NARROWED = "node(s) didn't satisfy plugin(s) [{plugins}]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scan:
+class FilterResult:
     """The filters' answers for one class over all N nodes.
 
     Args:
@@ -34,12 +34,12 @@ class Scan:
     narrowed_by: tuple[str, ...] = ()
     outside: BoolArray | None = None
 
-    def only(self, allowed: BoolArray) -> "Scan":
+    def only(self, allowed: BoolArray) -> "FilterResult":
         """Return the scan with the nodes outside of `allowed` [N] out of the question."""
         outside = ~allowed if self.outside is None else self.outside | ~allowed
         return replace(self, fits=self.fits & allowed, outside=outside)
 
-    def asking_at(self, node: int) -> "Scan":
+    def asking_at(self, node: int) -> "FilterResult":
         """Return the scan with node j judged by the filters alone, also where PreFilter left it out."""
         if self.outside is None or not self.outside[node]:
             return self
@@ -50,7 +50,7 @@ class Scan:
         fits[node] = refused_by[node] < 0
         return replace(self, fits=fits, refused_by=refused_by, outside=outside)
 
-    def refusing(self, refusals: Sequence[tuple[str, Verdict]]) -> "Scan":
+    def refusing(self, refusals: Sequence[tuple[str, Verdict]]) -> "FilterResult":
         """Return the scan after others than the plugins refused nodes: by name, what each said of all N nodes."""
         fits, refused_by = self.fits.copy(), self.refused_by.copy()
         for at, (_, verdict) in enumerate(refusals, start=len(self.verdicts)):

@@ -17,7 +17,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.filter_result import Scan
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -265,7 +265,7 @@ class PostFilterHandle(Protocol):
 class PostFilterPlugin(Protocol):
     """Asked when no node fits: may nominate a node after making room. First success wins."""
 
-    def postfilter(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> PostFilterAnswer:
+    def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
         """Say what would make room; `scan` says why each node was refused, and holds the cycle's state."""
         ...
 

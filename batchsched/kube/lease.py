@@ -38,7 +38,7 @@ class _Lease(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTimes:
     """The times of a Lease, in seconds.
 
     Args:
@@ -76,13 +76,13 @@ class Lease:
         clock: Clock,
         name: tuple[str, str],
         identity: str,
-        terms: Terms | None = None,
+        terms: LeaseTimes | None = None,
     ) -> None:
         self.identity = identity
         self._connection = connection
         self._clock = clock
         self._namespace, self._name = name
-        self._terms = terms or Terms()
+        self._terms = terms or LeaseTimes()
         self._until = float("-inf")
         self._claimed = False
         """Whether the Lease may be ours: a claim was sent, and nobody else was seen to hold it since."""

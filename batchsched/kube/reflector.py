@@ -68,7 +68,7 @@ _FAILURE: Final = msgspec.json.Decoder(_Failure)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ReflectorTimes:
     """How a collection is followed.
 
     Args:
@@ -105,7 +105,7 @@ class Reflector:
         sink: Sink[Any],
         clock: Clock,
         *,
-        terms: Terms | None = None,
+        terms: ReflectorTimes | None = None,
         read: Callable[[bytes], Any] = bytes,
     ) -> None:
         self.resource = resource
@@ -120,7 +120,7 @@ class Reflector:
         self._connection = connection
         self._sink = sink
         self._clock = clock
-        self._terms = terms or Terms()
+        self._terms = terms or ReflectorTimes()
         self._version = ""
         self._read = read
         self._missing = False

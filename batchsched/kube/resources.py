@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.kinds import ALL, Kind
+from batchsched.api.kinds import ALL, ObjectKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ def plural(kind: str) -> str:
     return small + "s"
 
 
-def resource(kind: Kind) -> Resource:
+def resource(kind: ObjectKind) -> Resource:
     """Return where objects of a kind live."""
     return Resource(kind.api_version, plural(kind.name), kind.name, kind.namespaced)
 
 
-def resources() -> Iterator[tuple[Kind, Resource]]:
+def resources() -> Iterator[tuple[ObjectKind, Resource]]:
     """Yield every kind of a Snapshot with its place."""
     for kind in ALL:
         yield kind, resource(kind)

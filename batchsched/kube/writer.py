@@ -24,7 +24,7 @@ _TRIES: Final = 4
 """How often a bind is sent that gets no answer, and after which the pod has no node."""
 
 
-class Fence(Protocol):
+class WriteFence(Protocol):
     """Says how long we may still write."""
 
     def remaining(self) -> float:
@@ -32,7 +32,7 @@ class Fence(Protocol):
         ...
 
 
-class Unfenced:
+class NoFence:
     """The fence of whoever is alone."""
 
     def remaining(self) -> float:
@@ -64,11 +64,11 @@ class Writer:
     """
 
     def __init__(
-        self, connection: Connection, clock: Clock, fence: Fence | None = None, in_flight: int = 64
+        self, connection: Connection, clock: Clock, fence: WriteFence | None = None, in_flight: int = 64
     ) -> None:
         self._connection = connection
         self._clock = clock
-        self._fence = fence or Unfenced()
+        self._fence = fence or NoFence()
         self._slots = asyncio.Semaphore(in_flight)
 
     async def bind(self, binding: Binding) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.validation import complaints
 from batchsched.config.load import parsed, text_of
@@ -22,14 +22,14 @@ Count = Annotated[int, Field(ge=1)]
 EVERYONE = "*"
 
 
-class Failures(Part):
+class Failures(SpecPart):
     """How often nodes fail, drawn from the seed."""
 
     hours_between: float = Field(gt=0, description="Mean hours from a node's repair to its next failure.")
     hours_to_repair: float = Field(default=2.0, gt=0, description="Mean hours until it is back.")
 
 
-class ClusterSpec(Part):
+class ClusterSpec(SpecPart):
     """The cluster under traces of GPU jobs and generated workloads; manifests and sessions bring their own."""
 
     nodes: Count = Field(default=64, description="Equal nodes.")
@@ -37,7 +37,7 @@ class ClusterSpec(Part):
     failures: Failures | None = Field(default=None, description="None: no node fails.")
 
 
-class Window(Part):
+class Window(SpecPart):
     """Which rows of a trace are run."""
 
     jobs: Count | None = Field(default=None, description="Rows in a run; None: all that follow the first.")
@@ -70,7 +70,7 @@ class PhillySource(Window):
     )
 
 
-class GeneratedSource(Part):
+class GeneratedSource(SpecPart):
     """A workload drawn from the seed, with what published traces agree on."""
 
     gangs: Count = Field(default=1000, description="Gangs that arrive.")
@@ -86,7 +86,7 @@ class GeneratedSource(Part):
     )
 
 
-class ManifestSource(Part):
+class ManifestSource(SpecPart):
     """A cluster of manifests: its gangs run until all have finished."""
 
     files: tuple[Path, ...] = Field(min_length=1, description="Files and directories of manifests.")
@@ -94,14 +94,14 @@ class ManifestSource(Part):
     runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
 
 
-class SessionSource(Part):
+class SessionSource(SpecPart):
     """The cluster of a recorded session, from that session on."""
 
     file: Path = Field(description="A file that `batchsched record` or `run` wrote.")
     runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
 
 
-class WorkloadSpec(Part):
+class WorkloadSpec(SpecPart):
     """A workload: exactly one source."""
 
     name: Name = Field(description="How results call it.")
@@ -122,7 +122,7 @@ class WorkloadSpec(Part):
 SOURCES = ("swf", "philly", "generate", "manifests", "session")
 
 
-class PolicyCase(Part):
+class PolicyCase(SpecPart):
     """A policy that is tried: what of the profile and of the queues it changes."""
 
     name: Name = Field(description="How results call it.")
@@ -135,7 +135,7 @@ class PolicyCase(Part):
     )
 
 
-class Objective(Part):
+class Objective(SpecPart):
     """What `lab tune` searches for: exactly one of the two names a measure."""
 
     minimise: str | None = Field(default=None, description="Such as meanSlowdown.")
@@ -153,7 +153,7 @@ class Objective(Part):
         return self.minimise or self.maximise or ""
 
 
-class Parameter(Part):
+class Parameter(SpecPart):
     """What values a parameter may take: a range, or a list."""
 
     low: float | None = Field(default=None, description="The least value.")
@@ -174,7 +174,7 @@ class Parameter(Part):
         return self
 
 
-class Tuning(Part):
+class Tuning(SpecPart):
     """What `lab tune` does with the scenario."""
 
     policy: str = Field(description="Which of the policies is tuned, by name.")
@@ -196,7 +196,7 @@ class Tuning(Part):
     )
 
 
-class Scenario(Part):
+class Scenario(SpecPart):
     """What the lab tries: every workload under every policy with every seed."""
 
     api_version: Literal["config.batchsched.dev/v1alpha1"] = "config.batchsched.dev/v1alpha1"

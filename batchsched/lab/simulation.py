@@ -16,7 +16,7 @@ from threading import current_thread, main_thread
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.queues.usage_history import Past
+from batchsched.queues.usage_history import UsageHistory
 from batchsched.session.follow import Follower
 from batchsched.simulator.generator import Recipe, generate
 from batchsched.simulator.outages import draw
@@ -55,7 +55,7 @@ def simulate(
     """
     return run(
         workload,
-        partial(_follow, profile=profile, past=Past({}, profile.usage_half_life_seconds)),
+        partial(_follow, profile=profile, past=UsageHistory({}, profile.usage_half_life_seconds)),
         settings,
         progress,
     )
@@ -120,7 +120,7 @@ def generated(recipe: Recipe, seed: int, failures: tuple[float, float] | None = 
     return replace(made, outages=outages)
 
 
-def _follow(snapshot: Snapshot, profile: Profile, past: Past) -> Follower:
+def _follow(snapshot: Snapshot, profile: Profile, past: UsageHistory) -> Follower:
     return Follower(snapshot, profile, past=past)
 
 

@@ -20,9 +20,9 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.crd.validation import Complaint, complaints
+from batchsched.api.crd.validation import FieldError, complaints
 from batchsched.api.external_podgroups import ForeignPodGroup, pod_group
-from batchsched.api.kinds import Kind
+from batchsched.api.kinds import ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import checks
 from batchsched.manifests.defaults import with_binding_mode, with_defaults
@@ -42,7 +42,7 @@ _NOBODY_ELSE: Final = 2
 class Refused(Exception):
     """What is wrong with an object, field by field; caught where the object is set aside."""
 
-    def __init__(self, found: tuple[Complaint, ...]) -> None:
+    def __init__(self, found: tuple[FieldError, ...]) -> None:
         super().__init__("; ".join(f"{one.field}: {one.message}" for one in found))
         self.complaints = found
 
@@ -62,7 +62,7 @@ class Decoder:
         self._canonical: dict[bytes, PodSpec] = {}
         self._statuses: dict[bytes, PodStatus] = {}
 
-    def decode(self, document: Document, kind: Kind) -> Any:
+    def decode(self, document: Document, kind: ObjectKind) -> Any:
         """Return the object of a document; a foreign PodGroup comes as one of ours.
 
         Raises:
@@ -77,7 +77,7 @@ class Decoder:
         if isinstance(decoded, ForeignPodGroup):
             decoded = _translated(decoded)
         if not _NAME.fullmatch(decoded.metadata.name):
-            raise Refused((Complaint("metadata.name", _name_problem(decoded.metadata.name)),))
+            raise Refused((FieldError("metadata.name", _name_problem(decoded.metadata.name)),))
         return decoded
 
     def _pod(self, document: Document) -> Pod:
@@ -119,7 +119,7 @@ class Decoder:
                 spec = with_defaults(spec)
                 checks.check_spec(spec)
             except InvalidInput as error:
-                raise Refused((Complaint(error.field, error.message),)) from error
+                raise Refused((FieldError(error.field, error.message),)) from error
         return self._canonical.setdefault(hashlib.sha256(msgspec.json.encode(spec)).digest(), spec)
 
     def _status(self, raw: msgspec.Raw) -> PodStatus:
@@ -130,7 +130,7 @@ class Decoder:
         try:
             checks.check_status(status)
         except InvalidInput as error:
-            raise Refused((Complaint(error.field, error.message),)) from error
+            raise Refused((FieldError(error.field, error.message),)) from error
         if key is not None:
             if len(self._statuses) >= _MOST_STATUSES:
                 self._statuses.clear()
@@ -142,7 +142,7 @@ class Decoder:
         try:
             _check(decoded)
         except InvalidInput as error:
-            raise Refused((Complaint(error.field, error.message),)) from error
+            raise Refused((FieldError(error.field, error.message),)) from error
         if isinstance(decoded, StorageClass) and not self._trusted:
             return with_binding_mode(decoded)
         return decoded
@@ -160,7 +160,7 @@ class Decoder:
         except msgspec.DecodeError as error:
             raise Refused((_complaint(error, field),)) from error
         except RecursionError as error:
-            raise Refused((Complaint(field, "is nested too deeply"),)) from error
+            raise Refused((FieldError(field, "is nested too deeply"),)) from error
 
 
 def _custom(document: Document, kind: type[BaseModel]) -> BaseModel:
@@ -169,7 +169,7 @@ def _custom(document: Document, kind: type[BaseModel]) -> BaseModel:
     except ValidationError as error:
         raise Refused(complaints(error, kind)) from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Refused((Complaint("", f"is not JSON: {error}"),)) from error
+        raise Refused((FieldError("", f"is not JSON: {error}"),)) from error
 
 
 def _translated(found: ForeignPodGroup) -> PodGroup:
@@ -212,12 +212,14 @@ def _check(decoded: msgspec.Struct) -> None:
             pass
 
 
-def _complaint(error: msgspec.DecodeError, field: str) -> Complaint:
+def _complaint(error: msgspec.DecodeError, field: str) -> FieldError:
     found = _AT.fullmatch(str(error))
     if found is None:
-        return Complaint(field, str(error))
+        return FieldError(field, str(error))
     message, below = found[1].replace("`", ""), found[2].replace("[...]", "[*]")
-    return Complaint(".".join(part for part in (field, below) if part), f"{message[:1].lower()}{message[1:]}")
+    return FieldError(
+        ".".join(part for part in (field, below) if part), f"{message[:1].lower()}{message[1:]}"
+    )
 
 
 def _without_nulls(value: Any) -> Any:

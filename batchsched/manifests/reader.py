@@ -12,10 +12,10 @@ import msgspec
 from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.api.crd.base import API_VERSION
-from batchsched.api.crd.validation import Complaint, nearest
+from batchsched.api.crd.validation import FieldError, nearest
 from batchsched.api.cross_checks import misplaced_queues, unknown_sub_groups
 from batchsched.api.decision import SetAside
-from batchsched.api.kinds import ALL, BY_GROUP_AND_NAME, OURS, Kind, group_of
+from batchsched.api.kinds import ALL, BY_GROUP_AND_NAME, OURS, ObjectKind, group_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, Refused
@@ -115,7 +115,7 @@ class _Cluster:
                 SetAside(found.file, whose, one.field, one.message) for one in refused.complaints
             ]
 
-    def _put_decoded(self, decoded: Any, kind: Kind, found: Document) -> None:
+    def _put_decoded(self, decoded: Any, kind: ObjectKind, found: Document) -> None:
         metadata = decoded.metadata
         namespace = (metadata.namespace or "default") if kind.namespaced else ""
         key = (kind.name, namespace, metadata.name)
@@ -123,7 +123,7 @@ class _Cluster:
         if first is not None:
             where = "in this file" if first == found.file else f"in {first}"
             message = f"this name is taken: the first one, {where}, counts; rename or remove one of them"
-            raise Refused((Complaint("metadata.name", message),))
+            raise Refused((FieldError("metadata.name", message),))
         self.homes[key] = found.file
         self.usable += 1
         if kind.type is Pod:
@@ -191,7 +191,7 @@ class _Cluster:
         yield from unknown_sub_groups(snapshot.pods, snapshot.pod_groups)
 
 
-def _named(kind: Kind, found: Document) -> str:
+def _named(kind: ObjectKind, found: Document) -> str:
     """Name an object that did not decode, as far as its metadata can be read."""
     try:
         metadata = msgspec.json.decode(found.envelope.metadata)

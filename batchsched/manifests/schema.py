@@ -6,7 +6,7 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from batchsched.api.kinds import ALL, Kind
+from batchsched.api.kinds import ALL, ObjectKind
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCE: Final = "#/$defs/{name}"
@@ -53,7 +53,7 @@ def _anything(kind: type) -> dict[str, Any]:
     return {"description": "Anything; it is not looked at."}
 
 
-def _typed(kind: Kind) -> dict[str, Any]:
+def _typed(kind: ObjectKind) -> dict[str, Any]:
     return {
         "allOf": [{"$ref": f"#/$defs/{kind.type.__name__}"}],
         "properties": {"apiVersion": {"const": kind.api_version}, "kind": {"const": kind.name}},

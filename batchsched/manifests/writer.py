@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import BaseModel
 
-from batchsched.api.kinds import ALL, BY_GROUP_AND_NAME, Kind, group_of
+from batchsched.api.kinds import ALL, BY_GROUP_AND_NAME, ObjectKind, group_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
 from batchsched.manifests.decode import Decoder, Refused
@@ -47,7 +47,7 @@ def from_json(data: bytes, file: str = "") -> Snapshot:
     return Snapshot(**{name: tuple(values) for name, values in objects.items()})
 
 
-def _object(one: msgspec.Struct | BaseModel, kind: Kind) -> bytes:
+def _object(one: msgspec.Struct | BaseModel, kind: ObjectKind) -> bytes:
     if isinstance(one, BaseModel):
         body = one.model_dump_json(
             by_alias=True, exclude_unset=True, exclude={"api_version", "kind"}

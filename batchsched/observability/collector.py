@@ -11,11 +11,11 @@ import prometheus_client as metric
 from batchsched.api.gang_identity import is_single_pod
 from batchsched.kube.reflector import Reflector
 from batchsched.observability.metrics import Metrics
-from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.standby_usage import Usage
 from batchsched.scheduling_queue.queue import QUEUES
-from batchsched.scheduling_queue.states import Place
-from batchsched.state.cluster_state import NODES, PODS, Cache
+from batchsched.scheduling_queue.states import QueueState
+from batchsched.state.cluster_state import NODES, PODS, ClusterState
 
 _CACHED: Final = {
     "nodes": NODES,
@@ -31,7 +31,7 @@ Counted = dict[tuple[metric.Counter, tuple[str, ...]], float]
 
 
 @dataclass(slots=True)
-class Gauges:
+class MetricsCollector:
     """Brings the metrics up to date.
 
     Args:
@@ -41,11 +41,11 @@ class Gauges:
     """
 
     metrics: Metrics
-    cache: Cache
+    cache: ClusterState
     reflectors: Sequence[Reflector]
     _counted: WeakKeyDictionary[object, Counted] = field(init=False, default_factory=WeakKeyDictionary)
 
-    def read(self, planners: Sequence[Planner], usage: Usage, now: float) -> None:
+    def read(self, planners: Sequence[ProfileScheduler], usage: Usage, now: float) -> None:
         """Read everything; `now` by the monotonic clock."""
         self._read_cache()
         self._read_reflectors(now)
@@ -76,7 +76,7 @@ class Gauges:
             if one.heard_at is not None:
                 metrics.silence.labels(name).set(max(0.0, now - one.heard_at))
 
-    def _read_queues(self, planners: Sequence[Planner]) -> None:
+    def _read_queues(self, planners: Sequence[ProfileScheduler]) -> None:
         metrics = self.metrics
         pods: Counter[str] = Counter(dict.fromkeys(QUEUES.values(), 0))
         gangs: Counter[str] = Counter(dict.fromkeys(QUEUES.values(), 0))
@@ -87,7 +87,7 @@ class Gauges:
             metrics.pending_pods.labels(name).set(pods[name])
             metrics.pending_gangs.labels(name).set(gangs[name])
 
-    def _read_planner(self, planner: Planner, pods: Counter[str], gangs: Counter[str]) -> None:
+    def _read_planner(self, planner: ProfileScheduler, pods: Counter[str], gangs: Counter[str]) -> None:
         metrics, profile = self.metrics, planner.profile.scheduler_name
         refused: Counter[str] = Counter()
         for entity in planner.queue.entities():
@@ -96,7 +96,7 @@ class Gauges:
                 continue
             pods[name] += len(entity.pods)
             gangs[name] += not is_single_pod(entity.identity)
-            if entity.place is Place.UNSCHEDULABLE:
+            if entity.place is QueueState.UNSCHEDULABLE:
                 refused.update(dict.fromkeys(entity.rejection.everyone, len(entity.pods)))
         for plugin, count in refused.items():
             metrics.unschedulable_pods.labels(plugin, profile).set(count)

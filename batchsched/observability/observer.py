@@ -12,14 +12,14 @@ from batchsched.api.decision import Decision, Refusal
 from batchsched.api.gang_identity import key_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.observability.collector import Gauges
+from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.logs import say, warn
 from batchsched.observability.metrics import Metrics
-from batchsched.observability.recorder import Counting, Timed
-from batchsched.observability.session_history import Session, Sessions
+from batchsched.observability.recorder import MetricsRecorder, TimedStage
+from batchsched.observability.session_history import RecordedSession, SessionHistory
 from batchsched.ports.clock import Clock
-from batchsched.runner.profile_scheduler import Planner
-from batchsched.scheduler.app import Service
+from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.standby_usage import Usage, usage
 
 _LOG: Final = logging.getLogger("batchsched.service")
@@ -27,7 +27,7 @@ _DIGITS: Final = 6
 _MOST: Final = 20_000
 
 
-class Observation:
+class Observer:
     """Hears of everything that a service does.
 
     Args:
@@ -39,22 +39,22 @@ class Observation:
     def __init__(self, clock: Clock, kept: int, lease: str = "batchsched") -> None:
         self.metrics = Metrics()
         self.metrics.build.labels(__version__).set(1)
-        self.counting = Counting(self.metrics)
-        self.sessions = Sessions(kept)
+        self.counting = MetricsRecorder(self.metrics)
+        self.sessions = SessionHistory(kept)
         self.refusals: dict[str, Refusal] = {}
         """What was said last of each gang that was refused, by name."""
         self._clock = clock
         self._lease = lease
-        self._timed: dict[str, Timed] = {}
+        self._timed: dict[str, TimedStage] = {}
         self._number = 0
         self._used: tuple[Snapshot, Usage] = (Snapshot(), {})
 
-    def telemetry(self, profile: Profile) -> Timed:
+    def telemetry(self, profile: Profile) -> TimedStage:
         """Return what hears of the sessions of a profile."""
         name = profile.scheduler_name
-        return self._timed.setdefault(name, Timed(self.metrics, name))
+        return self._timed.setdefault(name, TimedStage(self.metrics, name))
 
-    def heard(self, planner: Planner, decision: Decision, took: float) -> None:
+    def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
         """Hear of a decision; a `loop.Heard`."""
         profile = planner.profile
         timed = self.telemetry(profile)
@@ -70,10 +70,10 @@ class Observation:
         if asked is not None:
             account = replace(decision.solver, seconds=round(took, _DIGITS), stages=stages)
             told = replace(decision, solver=account)
-            self.sessions.keep(Session(self._number, profile, asked, told, planner.world.answers))
+            self.sessions.keep(RecordedSession(self._number, profile, asked, told, planner.world.answers))
         _tell(self._number, profile, decision, took)
 
-    def _remember(self, planner: Planner, decision: Decision) -> None:
+    def _remember(self, planner: ProfileScheduler, decision: Decision) -> None:
         for entity in planner.taking_part:
             self.refusals.pop(key_of(entity.identity), None)
         if len(self.refusals) > _MOST:  # most of them are of gangs that are gone
@@ -92,7 +92,7 @@ class Observation:
         """Hear of an eviction; a `disruption.Evicted`."""
         say(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
-    async def usage(self, service: Service, snapshot: Snapshot) -> Usage:
+    async def usage(self, service: SchedulerApp, snapshot: Snapshot) -> Usage:
         """Return what pods request by queue; of one snapshot it is added up once."""
         known, used = self._used
         if known is not snapshot:
@@ -100,7 +100,7 @@ class Observation:
             self._used = snapshot, used
         return used
 
-    async def text(self, service: Service, gauges: Gauges) -> bytes:
+    async def text(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:
         """Bring everything up to date, and write it as Prometheus reads it."""
         used = await self.usage(service, service.cache.snapshot())
         self.metrics.leader.labels(self._lease).set(service.leads)

@@ -26,7 +26,7 @@ _MOST_ATTEMPTS: Final = 15
 """As in kube-scheduler, more attempts than this are told as `15+`."""
 
 
-class Timed(Telemetry):
+class TimedStage(Telemetry):
     """Hears where the time of one profile's sessions goes; called in the thread that decides.
 
     Args:
@@ -87,7 +87,7 @@ class Timed(Telemetry):
         self._point, self._spent, self._status = "", 0.0, _SUCCESS
 
 
-class Counting:
+class MetricsRecorder:
     """Counts for one process.
 
     Args:

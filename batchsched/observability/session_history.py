@@ -14,7 +14,7 @@ from batchsched.runner.world import Asked
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class RecordedSession:
     """A session that was decided.
 
     Args:
@@ -40,7 +40,7 @@ class Session:
         return content
 
 
-class Summary(msgspec.Struct, frozen=True, rename="camel"):
+class SessionSummary(msgspec.Struct, frozen=True, rename="camel"):
     """One line about a session."""
 
     id: int
@@ -54,7 +54,7 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     gap: float
 
 
-class Sessions:
+class SessionHistory:
     """The last sessions.
 
     Args:
@@ -62,29 +62,29 @@ class Sessions:
     """
 
     def __init__(self, most: int) -> None:
-        self._kept: deque[Session] = deque(maxlen=most)
+        self._kept: deque[RecordedSession] = deque(maxlen=most)
 
     def resize(self, most: int) -> None:
         """Keep so many from now on; the oldest go."""
         if most != self._kept.maxlen:
             self._kept = deque(self._kept, maxlen=most)
 
-    def keep(self, session: Session) -> None:
+    def keep(self, session: RecordedSession) -> None:
         """Keep a session; the oldest goes."""
         self._kept.append(session)
 
-    def get(self, number: int) -> Session | None:
+    def get(self, number: int) -> RecordedSession | None:
         """Return a session, None where it is not kept any more."""
         return next((one for one in self._kept if one.number == number), None)
 
-    def summaries(self) -> list[Summary]:
+    def summaries(self) -> list[SessionSummary]:
         """Return a line about each, the newest first."""
         return [_summary(one) for one in reversed(self._kept)]
 
 
-def _summary(session: Session) -> Summary:
+def _summary(session: RecordedSession) -> SessionSummary:
     decision = session.decision
-    return Summary(
+    return SessionSummary(
         id=session.number,
         profile=session.profile.scheduler_name,
         time=dt.datetime.fromtimestamp(session.asked.now, dt.UTC).isoformat(timespec="milliseconds"),

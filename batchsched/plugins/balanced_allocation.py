@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import stated
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.interface import PreScorePlugin, Reach, ScorePlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
@@ -31,7 +31,7 @@ MIDDLE: Final = 50
 """The score of a node whose balance the pod does not change is 75: half the way from here to the top."""
 
 
-class BalancedAllocationArgs(Part):
+class BalancedAllocationArgs(SpecPart):
     """NodeResourcesBalancedAllocationArgs."""
 
     resources: tuple[ResourceSpec, ...] = Field(default=CPU_AND_MEMORY, min_length=1)

@@ -13,7 +13,7 @@ from typing_extensions import override
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.errors import PluginError
 from batchsched.framework.events import (
     Action,
@@ -22,7 +22,7 @@ from batchsched.framework.events import (
     Hint,
     Resource,
 )
-from batchsched.framework.filter_result import Scan, fit_error
+from batchsched.framework.filter_result import FilterResult, fit_error
 from batchsched.framework.interface import PostFilterHandle, PostFilterPlugin, SignaturePlugin, Trial, Trials
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import Code, PostFilterAnswer, Status
@@ -37,7 +37,7 @@ LIFT: Final = 2**31
 """Added to every priority before they are summed, so that a victim always adds something."""
 
 
-class DefaultPreemptionArgs(Part):
+class DefaultPreemptionArgs(SpecPart):
     """DefaultPreemptionArgs of kube-scheduler."""
 
     min_candidate_nodes_percentage: int = Field(
@@ -109,7 +109,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         return pod.spec.preemption_policy or ""
 
     @override
-    def postfilter(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> PostFilterAnswer:
+    def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
         why_not = ineligible(pod, scan, handle)
         if why_not:
             return _no(why_not)
@@ -126,7 +126,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _victim_left),)
 
-    def search(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> Search:
+    def search(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> Search:
         """Try the nodes whose refusal may be helped, until there are candidates enough.
 
         Raises:
@@ -171,7 +171,7 @@ def _victim_left(pod: Pod, old: Pod, _new: None) -> Hint:
     return Hint.queue_if(bool(pod.status.nominated_node_name) and old.node == pod.status.nominated_node_name)
 
 
-def ineligible(pod: PodClass, scan: Scan, handle: PostFilterHandle) -> str:
+def ineligible(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> str:
     """Return why a pod must not preempt at all, "" when it may.
 
     Source: `PodEligibleToPreemptOthers` of kube-scheduler.

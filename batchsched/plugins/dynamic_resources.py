@@ -8,10 +8,10 @@ from pydantic import Field
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
-from batchsched.framework.filter_result import Scan
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.interface import (
     PostFilterHandle,
     PostFilterPlugin,
@@ -31,7 +31,7 @@ NOT_FOUND: Final = "not found"
 ASKED: Final = StateKey[bool]("DynamicResources/asked")
 
 
-class DynamicResourcesArgs(Part):
+class DynamicResourcesArgs(SpecPart):
     """DynamicResourcesArgs of kube-scheduler."""
 
     filter_timeout: str = Field(
@@ -68,7 +68,7 @@ class DynamicResources(
         return SKIP_FILTER
 
     @override
-    def postfilter(self, pod: PodClass, scan: Scan, handle: PostFilterHandle) -> PostFilterAnswer:
+    def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
         if not scan.state.has(ASKED):
             return PostFilterAnswer(Status(Code.ERROR, (NOT_FOUND,)))
         return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,)))

@@ -13,7 +13,7 @@ from batchsched.api.core.affinity import PreferredSchedulingTerm
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
@@ -67,7 +67,7 @@ def _as_affinity(value: Any) -> Any:
         raise ValueError(str(error)) from error
 
 
-class NodeAffinityArgs(Part):
+class NodeAffinityArgs(SpecPart):
     """NodeAffinityArgs: an affinity that holds for every pod, on top of its own."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -12,7 +12,7 @@ from typing_extensions import override
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import requests, stated
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import (
     Action,
@@ -72,7 +72,7 @@ class StrategyType(StrEnum):
     REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 
-class RequestedToCapacityRatio(Part):
+class RequestedToCapacityRatio(SpecPart):
     """The broken line."""
 
     shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
@@ -83,7 +83,7 @@ class RequestedToCapacityRatio(Part):
         return self
 
 
-class ScoringStrategy(Part):
+class ScoringStrategy(SpecPart):
     """The strategy, its resources, and its broken line where it has one."""
 
     type: StrategyType = StrategyType.LEAST_ALLOCATED
@@ -97,7 +97,7 @@ class ScoringStrategy(Part):
         return self
 
 
-class NodeResourcesFitArgs(Part):
+class NodeResourcesFitArgs(SpecPart):
     """NodeResourcesFitArgs."""
 
     ignored_resources: frozenset[str] = frozenset()

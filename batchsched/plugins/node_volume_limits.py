@@ -37,7 +37,7 @@ from batchsched.framework.plugin_support.csi_migration import (
     volume_handle,
 )
 from batchsched.framework.plugin_support.volume_listers import (
-    Storage,
+    VolumeLister,
     claim_class,
     claim_identity,
     claim_uses,
@@ -143,7 +143,7 @@ class NodeVolumeLimits(
             found |= self._volumes(pod, storage, migrated, new=False)
         return found
 
-    def _volumes(self, pod: Pod, storage: Storage, migrated: bool, *, new: bool) -> Attached:
+    def _volumes(self, pod: Pod, storage: VolumeLister, migrated: bool, *, new: bool) -> Attached:
         """Return the CSI volumes that a pod mounts, those of `migrated` kinds included or not.
 
         Raises:
@@ -171,7 +171,7 @@ class NodeVolumeLimits(
         return kind.driver, handle
 
     def _claim(
-        self, pod: Pod, volume: Volume, storage: Storage, *, new: bool
+        self, pod: Pod, volume: Volume, storage: VolumeLister, *, new: bool
     ) -> PersistentVolumeClaim | None:
         source = volume.persistent_volume_claim
         name = source.claim_name if source else f"{pod.name}-{volume.name}"
@@ -347,7 +347,7 @@ def _limits(csi_node: CSINode | None) -> dict[str, int]:
     return found
 
 
-def _of_claim(claim: PersistentVolumeClaim, storage: Storage, migrated: bool) -> tuple[str, str] | None:
+def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: bool) -> tuple[str, str] | None:
     """Return the (driver, handle) behind a claim; before it has a volume, its class's driver and its own name."""
     volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:

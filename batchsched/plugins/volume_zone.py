@@ -22,7 +22,7 @@ from batchsched.framework.interface import FilterPlugin, Landing, PreFilterPlugi
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
-    Storage,
+    VolumeLister,
     claim_class,
     key_of,
     may_back,
@@ -153,7 +153,9 @@ def _claim_names(pod: Pod) -> tuple[str, ...]:
     )
 
 
-def _volume_of(name: str, claim: PersistentVolumeClaim | None, storage: Storage) -> PersistentVolume | None:
+def _volume_of(
+    name: str, claim: PersistentVolumeClaim | None, storage: VolumeLister
+) -> PersistentVolume | None:
     """Return the volume that a claim is bound to, None while it waits for its first consumer.
 
     Raises:
@@ -172,7 +174,7 @@ def _volume_of(name: str, claim: PersistentVolumeClaim | None, storage: Storage)
     return volume
 
 
-def _check_waits(name: str, storage: Storage) -> None:
+def _check_waits(name: str, storage: VolumeLister) -> None:
     """Check that claims of a class wait for their first consumer.
 
     Raises:

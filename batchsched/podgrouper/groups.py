@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 
 OWNER_LABEL: Final = "scheduling.batchsched.dev/owner"
 """The label of PodGroups that we wrote: the uid of the owner that calls for them."""
@@ -19,7 +19,7 @@ OTHERS: Final = 3
 """The first source of those that others define."""
 
 
-class Groups:
+class PodGroupSources:
     """All PodGroups, by source.
 
     Args:
@@ -27,7 +27,7 @@ class Groups:
       others: how many other sources there are.
     """
 
-    def __init__(self, cache: Cache, others: int = 0) -> None:
+    def __init__(self, cache: ClusterState, others: int = 0) -> None:
         self._cache = cache
         self._sources: tuple[dict[str, PodGroup], ...] = tuple({} for _ in range(OTHERS + others))
         self.touched: set[str] = set()
@@ -81,7 +81,7 @@ class Groups:
 class StatedGroups:
     """Takes in PodGroups of ours as the API has them: users', and those that we wrote."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: PodGroupSources) -> None:
         self._groups = groups
 
     def put(self, found: PodGroup) -> None:
@@ -114,7 +114,7 @@ class OtherGroups:
       number: of the source among the others.
     """
 
-    def __init__(self, groups: Groups, number: int) -> None:
+    def __init__(self, groups: PodGroupSources, number: int) -> None:
         self._groups = groups
         self._source = OTHERS + number
 

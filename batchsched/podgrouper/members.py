@@ -15,14 +15,14 @@ from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.podgrouper.groups import MADE, OWNER_LABEL, Groups
+from batchsched.podgrouper.groups import MADE, OWNER_LABEL, PodGroupSources
 from batchsched.podgrouper.owners import Owner, Owners, Ref, owner_of
 from batchsched.podgrouper.rules import Grouping
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GangOfPod:
     """Where a pod belongs.
 
     Args:
@@ -39,7 +39,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GangMember:
     """A pod whose owner may make it a member of a gang.
 
     Args:
@@ -50,10 +50,10 @@ class Member:
 
     pod: Pod
     ref: Ref
-    place: Place | None
+    place: GangOfPod | None
 
 
-class Members:
+class GangMembership:
     """Puts pods to gangs on their way into a cache.
 
     Args:
@@ -62,14 +62,16 @@ class Members:
       scheduler_names: whose pods are ours.
     """
 
-    def __init__(self, cache: Cache, groups: Groups, scheduler_names: Collection[str]) -> None:
+    def __init__(
+        self, cache: ClusterState, groups: PodGroupSources, scheduler_names: Collection[str]
+    ) -> None:
         self.owners = Owners(self._owner_changed)
         self.labels: dict[str, Mapping[str, str | None]] = {}
         """By pod, `namespace/name`: labels that it is to have in the API and has not; None: that it is not to have."""
         self._cache = cache
         self._groups = groups
         self._names = frozenset(scheduler_names)
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, GangMember] = {}
         self._owned: dict[str, set[str]] = {}
         self._pods_of: dict[str, set[str]] = {}
         self._made: dict[str, dict[str, str]] = {}
@@ -116,7 +118,7 @@ class Members:
         stated = own is not None and not any(_ours(own, pod, one, owner) for one, owner in chain)
         place = None if stated else _place(pod, chain)
         self._leave(key, place)
-        self._members[key] = Member(pod, ref, place)
+        self._members[key] = GangMember(pod, ref, place)
         self._owned.setdefault(_anchor(ref), set()).add(key)
         if place is not None:
             self._pods_of.setdefault(f"{pod.namespace}/{place.name}", set()).add(key)
@@ -130,7 +132,7 @@ class Members:
             self.labels.pop(key, None)
         return _with_labels(pod, missing) if missing else pod
 
-    def _leave(self, key: str, place: Place | None) -> None:
+    def _leave(self, key: str, place: GangOfPod | None) -> None:
         """Let a pod leave its gang for another one."""
         member = self._members.get(key)
         before = member.place if member is not None else None
@@ -162,7 +164,7 @@ class Members:
         uid = group.metadata.labels.get(OWNER_LABEL, "")
         return self.owners.find(Ref("", "", "", "", uid)) if uid else None
 
-    def _call_for(self, place: Place) -> None:
+    def _call_for(self, place: GangOfPod) -> None:
         """Make the PodGroup of a gang that has its first pod."""
         if place.owner is None or place.owner.grouping is None:
             return
@@ -210,14 +212,14 @@ def _anchor(ref: Ref) -> str:
     return ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}"
 
 
-def _place(pod: Pod, chain: tuple[tuple[Ref, Owner | None], ...]) -> Place | None:
+def _place(pod: Pod, chain: tuple[tuple[Ref, Owner | None], ...]) -> GangOfPod | None:
     """Return where a pod belongs: to the topmost owner that makes a gang, or may turn out to."""
     for ref, owner in reversed(chain):
         if owner is None:
-            return Place(ref, ref.group_name())
+            return GangOfPod(ref, ref.group_name())
         if owner.grouping is not None:
             index = pod.labels.get(owner.grouping.gang_label, "") if owner.grouping.gang_label else ""
-            return Place(ref, ref.group_name(index), index, owner)
+            return GangOfPod(ref, ref.group_name(index), index, owner)
     return None
 
 
@@ -229,7 +231,7 @@ def _ours(name: str, pod: Pod, ref: Ref, owner: Owner | None) -> bool:
     return bool(label) and name == ref.group_name(pod.labels.get(label, ""))
 
 
-def _labels(pod: Pod, place: Place | None) -> dict[str, str | None]:
+def _labels(pod: Pod, place: GangOfPod | None) -> dict[str, str | None]:
     """Return the labels that a pod is to have where it belongs; None: that it is not to have."""
     if place is None:
         return {POD_GROUP_LABEL: None} if pod.metadata.label(POD_GROUP_LABEL) else {}

@@ -15,8 +15,8 @@ from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.resources import PODS, Resource
 from batchsched.kube.writer import Writer
-from batchsched.podgrouper.groups import MADE, OWNER_LABEL, STATED, WRITTEN, Groups
-from batchsched.podgrouper.members import Members
+from batchsched.podgrouper.groups import MADE, OWNER_LABEL, STATED, WRITTEN, PodGroupSources
+from batchsched.podgrouper.members import GangMembership
 from batchsched.podgrouper.owners import Owner
 from batchsched.ports.clock import Clock
 
@@ -33,7 +33,7 @@ _AT_ONCE: Final = 16
 """Writes in flight: bindings come first."""
 
 
-class Projection:
+class PodGroupWriter:
     """Writes while we lead.
 
     Args:
@@ -43,7 +43,9 @@ class Projection:
       clock: tells time.
     """
 
-    def __init__(self, groups: Groups, members: Members, writer: Writer, clock: Clock) -> None:
+    def __init__(
+        self, groups: PodGroupSources, members: GangMembership, writer: Writer, clock: Clock
+    ) -> None:
         self._groups = groups
         self._members = members
         self._writer = writer

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from batchsched.ports.extender import Extenders, OutOfReach
-from batchsched.ports.plugin_deadline import Watchdog
+from batchsched.ports.plugin_deadline import PluginDeadline
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ExternalCalls:
     """The ports of a session.
 
     Args:
@@ -16,8 +16,8 @@ class Outside:
     """
 
     extenders: Extenders = field(default_factory=OutOfReach)
-    watchdog: Watchdog | None = None
+    watchdog: PluginDeadline | None = None
 
 
-NOBODY = Outside()
+NOBODY = ExternalCalls()
 """No extender is reached, and nobody minds the time."""

@@ -13,7 +13,7 @@ import msgspec
 T = TypeVar("T")
 
 
-class Overdue(msgspec.Struct, frozen=True):
+class DeadlineExceeded(msgspec.Struct, frozen=True):
     """A call that took longer than the profile allows.
 
     Args:
@@ -34,10 +34,10 @@ class Overdue(msgspec.Struct, frozen=True):
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
 
-class Watchdog(Protocol):
+class PluginDeadline(Protocol):
     """Minds calls of plugins that come from other packages."""
 
-    def overdue(self, plugin: str) -> Overdue | None:
+    def overdue(self, plugin: str) -> DeadlineExceeded | None:
         """Return why a plugin is not to be asked at all, None when it is."""
         ...
 

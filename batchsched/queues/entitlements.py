@@ -17,12 +17,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
-from batchsched.queues.queue_table import Entitlements, Shares
+from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
-from batchsched.queues.sharing.sibling_queues import UNLIMITED, Siblings
+from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues
 
 
-def entitlements(shares: Shares, policies: Sequence[FairnessPolicy]) -> Entitlements:
+def entitlements(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> Entitlements:
     """Work out what every row is entitled to.
 
     Args:
@@ -49,8 +49,8 @@ def entitlements(shares: Shares, policies: Sequence[FairnessPolicy]) -> Entitlem
 
 
 def siblings_of(
-    shares: Shares, entitled: Entitlements, parent: int, head: FloatArray | None = None
-) -> Siblings:
+    shares: QueueTable, entitled: Entitlements, parent: int, head: FloatArray | None = None
+) -> SiblingQueues:
     """Return what policies may know of the children of a row.
 
     Args:
@@ -61,7 +61,7 @@ def siblings_of(
     """
     begin, end = np.searchsorted(shares.parent, [parent, parent + 1]).tolist()
     below = slice(begin, end)
-    return Siblings(
+    return SiblingQueues(
         names=shares.names[below],
         weight=shares.weight[below],
         priority=shares.priority[below],
@@ -79,7 +79,7 @@ def siblings_of(
     )
 
 
-def _guarantees(shares: Shares) -> IntArray:
+def _guarantees(shares: QueueTable) -> IntArray:
     """[Q, R] guarantees within limits; scaled where those of children come to more than the parent's."""
     found = np.minimum(shares.guarantee, shares.limit)
     found[0] = shares.capacity
@@ -97,7 +97,7 @@ def _guarantees(shares: Shares) -> IntArray:
     return found
 
 
-def _not_lent(shares: Shares, guarantee: IntArray) -> IntArray:
+def _not_lent(shares: QueueTable, guarantee: IntArray) -> IntArray:
     """[Q, R] what each keeps, wanted or not: its guarantee, as far as children lend it, less what it lends."""
     pool = guarantee.copy()
     kept = np.zeros_like(guarantee)
@@ -108,7 +108,7 @@ def _not_lent(shares: Shares, guarantee: IntArray) -> IntArray:
     return kept
 
 
-def _bounds(shares: Shares, guarantee: IntArray, kept: IntArray) -> tuple[IntArray, IntArray]:
+def _bounds(shares: QueueTable, guarantee: IntArray, kept: IntArray) -> tuple[IntArray, IntArray]:
     """[Q, R] the least and the most that each may have: a row's floor holds those of its children."""
     wanted = shares.request.copy()
     spans = shares.spans()
@@ -127,7 +127,7 @@ def _bounds(shares: Shares, guarantee: IntArray, kept: IntArray) -> tuple[IntArr
     return floor, ceiling
 
 
-def _reach(shares: Shares, guarantee: IntArray, kept: IntArray) -> IntArray:
+def _reach(shares: QueueTable, guarantee: IntArray, kept: IntArray) -> IntArray:
     """[Q, R] what the children of a row can reach, from the root down."""
     pool = guarantee.copy()
     for level in shares.levels():

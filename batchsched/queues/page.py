@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.sharing.registry import known
-from batchsched.queues.sharing.shared_surplus import Pool
+from batchsched.queues.sharing.shared_surplus import SharedSurplus
 
 _HEAD = """# Policies
 
@@ -36,7 +36,7 @@ _OURS = "batchsched."
 def page() -> str:
     """Return the page: every policy with its formula, its source and its arguments."""
     queues = {name: one for name, one in known().items() if one.__module__.startswith(_OURS)}
-    parts = [_HEAD, _QUEUES, *_all({**queues, "pool": Pool}), _GANGS, *_all(POLICIES)]
+    parts = [_HEAD, _QUEUES, *_all({**queues, "pool": SharedSurplus}), _GANGS, *_all(POLICIES)]
     return "\n\n".join(parts)
 
 

@@ -25,7 +25,7 @@ OWN = "/"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shares:
+class QueueTable:
     """The queue tree as arrays: Q rows, R resources, amounts in base units.
 
     Args:
@@ -97,7 +97,7 @@ class Shares:
             row = int(self.parent[row])
         return np.array(rows, np.int64)
 
-    def with_usage(self, usage: IntArray) -> "Shares":
+    def with_usage(self, usage: IntArray) -> "QueueTable":
         """Return the same queues with another usage [Q, R]."""
         return replace(self, usage=usage)
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from batchsched.queues.entitlements import siblings_of
 from batchsched.queues.gang_order.policy import IntArray
-from batchsched.queues.queue_table import Entitlements, Shares
+from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
-from batchsched.queues.sharing.sibling_queues import Claim
+from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reclaim:
+class ReclaimRules:
     """A gang of one queue would take the place of a workload of another.
 
     Args:
@@ -39,7 +39,7 @@ class Reclaim:
 
 
 def may_reclaim(
-    shares: Shares, entitled: Entitlements, policies: Sequence[FairnessPolicy], wish: Reclaim
+    shares: QueueTable, entitled: Entitlements, policies: Sequence[FairnessPolicy], wish: ReclaimRules
 ) -> bool:
     """Tell whether one queue may take a workload of another.
 
@@ -69,12 +69,12 @@ def may_reclaim(
         if not (policies[above].above(siblings, row - first) & touched).any():
             return False
     first = int(np.searchsorted(shares.parent, parent))
-    claim = Claim(mine - first, int(path[-1]) - first, wish.gains, wish.loses)
+    claim = ReclaimRequest(mine - first, int(path[-1]) - first, wish.gains, wish.loses)
     return policies[parent].may_reclaim(siblings_of(shares, entitled, parent), claim)
 
 
 def all_may_go(
-    shares: Shares,
+    shares: QueueTable,
     entitled: Entitlements,
     policies: Sequence[FairnessPolicy],
     reclaimer: int,
@@ -97,13 +97,13 @@ def all_may_go(
     for row, loses in victims:
         usage = left.copy()
         usage[shares.chain(row)] += loses
-        wish = Reclaim(reclaimer, row, gains, loses)
+        wish = ReclaimRules(reclaimer, row, gains, loses)
         if not may_reclaim(shares.with_usage(usage), entitled, policies, wish):
             return False
     return True
 
 
-def _pair(shares: Shares, reclaimer: int, victim: int) -> tuple[int, int, IntArray] | None:
+def _pair(shares: QueueTable, reclaimer: int, victim: int) -> tuple[int, int, IntArray] | None:
     """The lowest common ancestor, its child above the reclaimer, and the victim's rows up to its child above it."""
     if reclaimer == victim:
         return None

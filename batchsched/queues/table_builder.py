@@ -1,4 +1,4 @@
-"""The queue tree laid out as `Shares`, and the policy of every row.
+"""The queue tree laid out as `QueueTable`, and the policy of every row.
 
     lay_out(tree, Capacity(resources, amounts, weighed), Load(usage, request, history)) -> Shares
     policies_of(shares, default, chosen) -> [Q] policies: that of row q divides among its children
@@ -17,7 +17,7 @@ from batchsched.api.crd.base import in_base_units
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE
 from batchsched.api.crd.queue import QueueSpec
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
-from batchsched.queues.queue_table import OWN, ROOT, Shares
+from batchsched.queues.queue_table import OWN, ROOT, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED, BoolArray
 from batchsched.queues.tree import QueueTree
@@ -27,7 +27,7 @@ _PLAIN = QueueSpec()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Capacity:
+class TotalCapacity:
     """What the cluster has.
 
     Args:
@@ -42,7 +42,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Load:
+class QueueDemand:
     """What queues have and want of their own, without their children's; a queue that is not named has none.
 
     Args:
@@ -82,7 +82,7 @@ class _Rows:
         self.specs.append(spec)
 
 
-def lay_out(tree: QueueTree, capacity: Capacity, load: Load) -> Shares:
+def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> QueueTable:
     """Lay out the queues; what a queue's own pods hold and want is given by its name.
 
     Args:
@@ -108,7 +108,7 @@ def lay_out(tree: QueueTree, capacity: Capacity, load: Load) -> Shares:
                 if resource in column:
                     into[row, column[resource]] = min(amount, UNLIMITED)
                     stated[row, column[resource]] |= setting == "guarantee"
-    shares = Shares(
+    shares = QueueTable(
         names=tuple(rows.names),
         parent=np.array(rows.parent, np.int64),
         guarantee=amounts["guarantee"],
@@ -128,7 +128,7 @@ def lay_out(tree: QueueTree, capacity: Capacity, load: Load) -> Shares:
 
 
 def policies_of(
-    shares: Shares, default: FairnessPolicy, chosen: Mapping[str, FairnessPolicy]
+    shares: QueueTable, default: FairnessPolicy, chosen: Mapping[str, FairnessPolicy]
 ) -> tuple[FairnessPolicy, ...]:
     """Return the policy of every row: the queue's own, else its parent's, and `default` at the root.
 
@@ -152,7 +152,7 @@ def _own(rows: _Rows, given: Mapping[str, NDArray[Number]], into: NDArray[Number
     return into
 
 
-def _add_up(shares: Shares, stated: BoolArray) -> None:
+def _add_up(shares: QueueTable, stated: BoolArray) -> None:
     """Sum up to the root: use, requests as far as limits allow, guarantees where a queue states none."""
     for level in reversed(shares.levels()):
         parents = shares.parent[level]

@@ -70,7 +70,7 @@ def listed(usage: Usage) -> tuple[QueueUsage, ...]:
     )
 
 
-class Past:
+class UsageHistory:
     """Decayed usage as sessions go by.
 
     Between two sessions nobody looks. What was held after the one and is there at the other was used all the time;
@@ -109,8 +109,8 @@ class Past:
         """Take in what is used from the last moment on."""
         self._held = current
 
-    def with_half_life(self, half_life: float) -> "Past":
+    def with_half_life(self, half_life: float) -> "UsageHistory":
         """Return the same past, forgotten faster or slower from now on."""
-        other = Past(self.usage, half_life)
+        other = UsageHistory(self.usage, half_life)
         other._held, other._at = self._held, self._at
         return other

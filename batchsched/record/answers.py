@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from batchsched.framework.runtime.deadline import Minder
+from batchsched.framework.runtime.deadline import DeadlineKeeper
 from batchsched.ports.extender import Endpoint, Extenders, Reply
-from batchsched.ports.external import Outside
-from batchsched.ports.plugin_deadline import Overdue
+from batchsched.ports.external import ExternalCalls
+from batchsched.ports.plugin_deadline import DeadlineExceeded
 
 NOT_RECORDED: Final = "the recorded session did not ask this"
 
@@ -40,11 +40,11 @@ class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """
 
     extenders: tuple[Asked, ...] = ()
-    overdue: tuple[Overdue, ...] = ()
+    overdue: tuple[DeadlineExceeded, ...] = ()
 
-    def again(self) -> Outside:
+    def again(self) -> ExternalCalls:
         """Return a world that says it all again, and nothing else: nobody is asked, and no clock is read."""
-        return Outside(Transcript(self.extenders), Minder(self.overdue))
+        return ExternalCalls(Transcript(self.extenders), DeadlineKeeper(self.overdue))
 
 
 NOTHING: Final = Answers()

@@ -9,10 +9,10 @@ import msgspec
 from batchsched.api.decision import Decision, to_json, without_telemetry
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.ports.external import Outside
+from batchsched.ports.external import ExternalCalls
 from batchsched.record.file import Record
 
-Decide = Callable[[Snapshot, Profile, float, int, Outside], Decision]
+Decide = Callable[[Snapshot, Profile, float, int, ExternalCalls], Decision]
 
 _IDENTITY: Final = {
     "assignments": ("namespace", "pod"),
@@ -26,7 +26,7 @@ _IDENTITY: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DecisionDifference:
     """One place where the recorded and the new decision differ.
 
     Args:
@@ -40,7 +40,7 @@ class Difference:
     now: str
 
 
-def replay(record: Record, decide: Decide) -> tuple[Difference, ...]:
+def replay(record: Record, decide: Decide) -> tuple[DecisionDifference, ...]:
     """Decide a recorded session again; nothing comes back when the decision repeats, byte for byte.
 
     Args:
@@ -51,7 +51,7 @@ def replay(record: Record, decide: Decide) -> tuple[Difference, ...]:
     return differences(record.decision, again)
 
 
-def differences(recorded: Decision, now: Decision) -> tuple[Difference, ...]:
+def differences(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
     """Compare two decisions, telemetry apart."""
     before, after = to_json(without_telemetry(recorded)), to_json(without_telemetry(now))
     if before == after:
@@ -59,17 +59,19 @@ def differences(recorded: Decision, now: Decision) -> tuple[Difference, ...]:
     old, new = msgspec.json.decode(before), msgspec.json.decode(after)
     found = [one for name in _IDENTITY for one in _in_list(name, old[name], new[name])]
     found += [
-        Difference(f"solver.{field}", _text(old["solver"][field]), _text(new["solver"][field]))
+        DecisionDifference(f"solver.{field}", _text(old["solver"][field]), _text(new["solver"][field]))
         for field in old["solver"]
         if old["solver"][field] != new["solver"][field]
     ]
-    return tuple(found) or (Difference("the order of items", "as recorded", "another"),)
+    return tuple(found) or (DecisionDifference("the order of items", "as recorded", "another"),)
 
 
-def _in_list(name: str, old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[Difference]:
+def _in_list(
+    name: str, old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]
+) -> list[DecisionDifference]:
     before, after = _by_identity(name, old), _by_identity(name, new)
     return [
-        Difference(f"{name}: {key}", _text(before.get(key)), _text(after.get(key)))
+        DecisionDifference(f"{name}: {key}", _text(before.get(key)), _text(after.get(key)))
         for key in dict.fromkeys((*before, *after))
         if before.get(key) != after.get(key)
     ]

@@ -13,7 +13,7 @@ from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
 from batchsched.api.external_podgroups import ForeignPodGroup
-from batchsched.api.kinds import Kind
+from batchsched.api.kinds import ObjectKind
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import Document, Envelope
 
@@ -27,7 +27,7 @@ class _Meta(msgspec.Struct):
     uid: str = ""
 
 
-class Store(Protocol):
+class ObjectStore(Protocol):
     """A cache, or whoever stands before it."""
 
     def put(self, found: Any, /) -> None:
@@ -44,7 +44,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Unusable:
+class InvalidObject:
     """An object that cannot be used.
 
     Args:
@@ -58,7 +58,7 @@ class Unusable:
     why: SetAside
 
 
-class Intake:
+class EventHandlers:
     """Takes one kind of object into a cache; implements `ports.feed.Sink` for what `read` makes of objects.
 
     Args:
@@ -68,7 +68,9 @@ class Intake:
       changed: is called after each change of the cache.
     """
 
-    def __init__(self, kind: Kind, cache: Store, decoder: Decoder, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, kind: ObjectKind, cache: ObjectStore, decoder: Decoder, changed: Callable[[], None]
+    ) -> None:
         self._kind = kind
         self._cache = cache
         self._decoder = decoder
@@ -77,7 +79,7 @@ class Intake:
         """What cannot be used, by name."""
 
     def read(self, raw: bytes) -> Any:
-        """Return the object that the API wrote, or why it is `Unusable`."""
+        """Return the object that the API wrote, or why it is `InvalidObject`."""
         try:
             document = Document("", "", raw, _ENVELOPE.decode(raw))
             return self._decoder.decode(document, self._kind)
@@ -94,14 +96,14 @@ class Intake:
         """Take all objects there are."""
         before, self.set_aside = self.set_aside, {}
         for one in objects:
-            if isinstance(one, Unusable):
+            if isinstance(one, InvalidObject):
                 self._put_aside(one, before)
-        self._cache.replace(self._kind.type, [one for one in objects if not isinstance(one, Unusable)])
+        self._cache.replace(self._kind.type, [one for one in objects if not isinstance(one, InvalidObject)])
         self._changed()
 
     def changed(self, found: Any) -> None:
         """Take an object that is new or has changed; one that cannot be used any more counts as gone."""
-        if isinstance(found, Unusable):
+        if isinstance(found, InvalidObject):
             self._put_aside(found, self.set_aside)
             # Without its uid: it may be usable again, which nothing is that was deleted.
             self._cache.remove(_bare(self._kind, found.meta, uid=""))
@@ -112,18 +114,18 @@ class Intake:
 
     def gone(self, found: Any) -> None:
         """Take the last state of an object that is gone."""
-        last = _bare(self._kind, found.meta, found.meta.uid) if isinstance(found, Unusable) else found
+        last = _bare(self._kind, found.meta, found.meta.uid) if isinstance(found, InvalidObject) else found
         self._put_back(self._kind.key(last.metadata))
         self._cache.remove(last)
         self._changed()
 
-    def _unusable(self, raw: bytes, field: str, message: str) -> Unusable:
+    def _unusable(self, raw: bytes, field: str, message: str) -> InvalidObject:
         meta = _meta(raw)
         key = self._kind.key(ObjectMeta(name=meta.name, namespace=meta.namespace))
         why = SetAside(file="", object=f"{self._kind.name} {key}", field=field, message=message)
-        return Unusable(key, meta, why)
+        return InvalidObject(key, meta, why)
 
-    def _put_aside(self, one: Unusable, known: Container[str]) -> None:
+    def _put_aside(self, one: InvalidObject, known: Container[str]) -> None:
         if one.key not in known:
             _LOG.warning("%s %s is set aside: %s", self._kind.name, one.key, one.why.message)
         self.set_aside[one.key] = one.why
@@ -144,7 +146,7 @@ def _meta(raw: bytes) -> _Meta:
         return _Meta()
 
 
-def _bare(kind: Kind, meta: _Meta, uid: str) -> Any:
+def _bare(kind: ObjectKind, meta: _Meta, uid: str) -> Any:
     """Return an object of a kind of which only the name is known; a foreign PodGroup is one of ours."""
     if issubclass(kind.type, BaseModel) or issubclass(kind.type, ForeignPodGroup):
         custom = kind.type if issubclass(kind.type, BaseModel) else PodGroup

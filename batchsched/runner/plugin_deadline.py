@@ -13,8 +13,8 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
-from batchsched.framework.runtime.deadline import Abandoned, Minder
-from batchsched.ports.plugin_deadline import Overdue
+from batchsched.framework.runtime.deadline import DeadlineKeeper, DisabledPlugin
+from batchsched.ports.plugin_deadline import DeadlineExceeded
 
 T = TypeVar("T")
 LOOKS: Final = 8
@@ -23,8 +23,8 @@ LONGEST_LOOK: Final = 0.5
 
 
 def minded(
-    work: Callable[[Minder], T], seconds: float, known: tuple[Overdue, ...] = ()
-) -> tuple[T, tuple[Overdue, ...]]:
+    work: Callable[[DeadlineKeeper], T], seconds: float, known: tuple[DeadlineExceeded, ...] = ()
+) -> tuple[T, tuple[DeadlineExceeded, ...]]:
     """Do work that asks plugins through a watchdog, and do it again for each plugin that hangs.
 
     Args:
@@ -42,13 +42,13 @@ def minded(
 
 
 def once(
-    work: Callable[[Minder], T], seconds: float, known: tuple[Overdue, ...] = ()
-) -> tuple[list[T], Overdue | None]:
+    work: Callable[[DeadlineKeeper], T], seconds: float, known: tuple[DeadlineExceeded, ...] = ()
+) -> tuple[list[T], DeadlineExceeded | None]:
     """Do work that asks plugins through a watchdog, and give it up when one of them hangs.
 
     Returns: what came of the work, nothing when it was given up, and the call that hangs.
     """
-    minder = Minder(known)
+    minder = DeadlineKeeper(known)
     attempt = _Attempt(work, minder)
     late = attempt.wait(seconds)
     if late is None:
@@ -58,7 +58,7 @@ def once(
 
 
 class _Attempt(Generic[T]):
-    def __init__(self, work: Callable[[Minder], T], minder: Minder) -> None:
+    def __init__(self, work: Callable[[DeadlineKeeper], T], minder: DeadlineKeeper) -> None:
         self._work = work
         self._minder = minder
         self._done = Event()
@@ -70,14 +70,14 @@ class _Attempt(Generic[T]):
     def _run(self) -> None:
         try:
             self._result.append(self._work(self._minder))
-        except Abandoned:
+        except DisabledPlugin:
             return
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self._error = error
         finally:
             self._done.set()
 
-    def wait(self, seconds: float) -> Overdue | None:
+    def wait(self, seconds: float) -> DeadlineExceeded | None:
         """Wait for the end, or for a call that takes too long."""
         look = min(seconds / LOOKS, LONGEST_LOOK)
         seen, since = self._minder.current, monotonic()
@@ -87,7 +87,7 @@ class _Attempt(Generic[T]):
                 seen, since = current, now
             elif now - since >= seconds:
                 call, plugin, point = current
-                return Overdue(plugin, point, call, seconds)
+                return DeadlineExceeded(plugin, point, call, seconds)
         return None
 
     def result(self) -> list[T]:

@@ -19,15 +19,15 @@ from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.binding_cycle import unreserve
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
-from batchsched.queues.usage_history import Past, listed
+from batchsched.queues.usage_history import UsageHistory, listed
 from batchsched.runner import queue_events as queueing
 from batchsched.runner.world import Asked, World
 from batchsched.scheduling_queue.entity import Entity, Rejection
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.rejections import rejection_of
-from batchsched.scheduling_queue.states import Place
+from batchsched.scheduling_queue.states import QueueState
 from batchsched.session.follow import Follower
-from batchsched.state.cluster_state import PODS, Cache
+from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.feed import Feed
 
 _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
@@ -37,7 +37,7 @@ Places = tuple[tuple[Pod, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class SessionPlacement:
     """A gang, or what is left of one, that is to be bound.
 
     Args:
@@ -49,7 +49,7 @@ class Placement:
     places: Places
 
 
-class Planner:
+class ProfileScheduler:
     """Plans for one profile.
 
     Args:
@@ -63,7 +63,7 @@ class Planner:
     def __init__(
         self,
         profile: Profile,
-        cache: Cache,
+        cache: ClusterState,
         seed: int = 0,
         leaving: Container[str] = frozenset(),
         world: World | None = None,
@@ -84,7 +84,7 @@ class Planner:
         self._cache = cache
         self._seed = seed
         self._leaving = leaving
-        self._past = Past({}, profile.usage_half_life_seconds)
+        self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._told = 0
         self._window = profile.session_window
         self._promised = AssumedVolumes()
@@ -183,19 +183,19 @@ class Planner:
                 self.queue.activate(tuple(entity.pods), now)
         self._pop(now)
 
-    def renewed(self) -> "Planner":
+    def renewed(self) -> "ProfileScheduler":
         """Return a planner that starts afresh, without the plugins that hung."""
-        made = Planner(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
+        made = ProfileScheduler(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
         made.recording = self.recording
         made.remember(self)
         return made
 
-    def remember(self, before: "Planner") -> None:
+    def remember(self, before: "ProfileScheduler") -> None:
         """Take over from the planner that this one stands in for what queues used lately, and what was promised."""
         self.reservations, self._promised = before.reservations, before._promised
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
-    def recall(self, past: Past) -> None:
+    def recall(self, past: UsageHistory) -> None:
         """Begin with what queues used before we led; before the first session only."""
         self._past = past
 
@@ -204,21 +204,21 @@ class Planner:
         snapshot = self._cache.snapshot()
         return replace(snapshot, held=self.held, usage=usage, reservations=self.reservations)
 
-    def finish(self, decision: Decision, now: float) -> list[Placement]:
+    def finish(self, decision: Decision, now: float) -> list[SessionPlacement]:
         """Take in a decision; returns who is to be bound."""
         held, taking_part = self._waiting, {**self._waiting, **self._in_flight}
         self._hold(decision, taking_part)
         self.reservations = decision.reservations
         placed = _placed(decision, taking_part)
         refused = {one.pod_group: one for one in decision.refusals}
-        found: list[Placement] = []
+        found: list[SessionPlacement] = []
         for identity, entity in taking_part.items():
             if identity in self._waiting:
                 continue
             places = placed.get(identity, ())
             overtaken = bool(places) and not self._assume(places, now)
             if places and not overtaken:
-                found.append(Placement(entity, places))
+                found.append(SessionPlacement(entity, places))
             refusal = refused.get(_key(identity))
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
                 rejection = Rejection()  # it tries again soon
@@ -233,7 +233,7 @@ class Planner:
         """Give up a session that broke: fewer take part in the next one, until whoever breaks it is alone."""
         self._window = max(1, len(self._in_flight) // 2)
         for entity in self._in_flight.values():
-            if entity.place is Place.IN_FLIGHT:
+            if entity.place is QueueState.IN_FLIGHT:
                 self.queue.add_unschedulable(entity, Rejection(), now)
         self._in_flight = {}
         self._feed = self._new_feed()  # its tables may be half changed

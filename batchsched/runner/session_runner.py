@@ -5,10 +5,10 @@ from functools import cache, partial
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.runtime.deadline import Minder
+from batchsched.framework.runtime.deadline import DeadlineKeeper
 from batchsched.framework.runtime.registry import standard
 from batchsched.ports.extender import Extenders
-from batchsched.ports.external import Outside
+from batchsched.ports.external import ExternalCalls
 from batchsched.ports.telemetry import Telemetry
 from batchsched.record.answers import NOTHING, Answers, Transcript
 from batchsched.runner.plugin_deadline import minded
@@ -23,7 +23,7 @@ def http_extenders() -> Extenders:
     return HttpExtenders()
 
 
-class Meeting:
+class SessionRunner:
     """One session and what the world says to it.
 
     Args:
@@ -51,9 +51,14 @@ class Meeting:
         return decision
 
     def _decide(
-        self, snapshot: Snapshot, now: float, seed: int, telemetry: Telemetry | None, minder: Minder | None
+        self,
+        snapshot: Snapshot,
+        now: float,
+        seed: int,
+        telemetry: Telemetry | None,
+        minder: DeadlineKeeper | None,
     ) -> Decision:
         # A session that is decided again, since a plugin hung, hears from extenders what it heard before.
         self._transcript = Transcript(self._transcript.asked, self._port)
-        outside = Outside(self._transcript, minder)
+        outside = ExternalCalls(self._transcript, minder)
         return decide(snapshot, self._profile, now, seed, telemetry=telemetry, outside=outside)

@@ -18,16 +18,16 @@ from batchsched.api.decision import Decision
 from batchsched.api.gang_identity import identity_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.runtime.deadline import Minder
+from batchsched.framework.runtime.deadline import DeadlineKeeper
 from batchsched.framework.runtime.registry import standard
 from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Reply
-from batchsched.ports.external import Outside
-from batchsched.ports.plugin_deadline import Overdue, Watchdog
+from batchsched.ports.external import ExternalCalls
+from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
 from batchsched.ports.telemetry import Telemetry
 from batchsched.record.answers import Answers, Transcript
 from batchsched.record.answers import Asked as Said
 from batchsched.runner.plugin_deadline import once
-from batchsched.runner.session_runner import Meeting, http_extenders
+from batchsched.runner.session_runner import SessionRunner, http_extenders
 
 T = TypeVar("T")
 
@@ -52,25 +52,25 @@ class _Heard(Extenders):
         return await self._port.put(endpoint, verb, question)
 
 
-class _Minding(Watchdog):
+class _Minding(PluginDeadline):
     """The watchdog of the session that runs in this thread; elsewhere (queue, bindings) plugins are asked directly."""
 
-    def __init__(self, overdue: tuple[Overdue, ...]) -> None:
+    def __init__(self, overdue: tuple[DeadlineExceeded, ...]) -> None:
         self._overdue = {one.plugin: one for one in overdue}
         self._here = threading.local()
 
-    def under(self, minder: Minder, work: Callable[[], T]) -> T:
+    def under(self, minder: DeadlineKeeper, work: Callable[[], T]) -> T:
         """Do work in this thread, and let its calls be minded."""
         self._here.minder = minder
         return work()
 
     @override
-    def overdue(self, plugin: str) -> Overdue | None:
+    def overdue(self, plugin: str) -> DeadlineExceeded | None:
         return self._overdue.get(plugin)
 
     @override
     def watch(self, plugin: str, point: str, call: Callable[[], T]) -> T:
-        minder: Minder | None = getattr(self._here, "minder", None)
+        minder: DeadlineKeeper | None = getattr(self._here, "minder", None)
         return call() if minder is None else minder.watch(plugin, point, call)
 
 
@@ -107,7 +107,7 @@ class World:
     """
 
     def __init__(
-        self, profile: Profile, overdue: tuple[Overdue, ...] = (), telemetry: Telemetry | None = None
+        self, profile: Profile, overdue: tuple[DeadlineExceeded, ...] = (), telemetry: Telemetry | None = None
     ) -> None:
         self.profile = profile
         self.overdue = overdue
@@ -118,7 +118,7 @@ class World:
         """What the last session was told."""
         self._heard = _Heard(http_extenders()) if profile.extenders else None
         self._minding = _Minding(overdue) if standard().foreign(profile) else None
-        self.outside = Outside(self._heard or OutOfReach(), self._minding)
+        self.outside = ExternalCalls(self._heard or OutOfReach(), self._minding)
 
     @property
     def minded(self) -> bool:
@@ -154,7 +154,7 @@ class World:
             self.answers = Answers(self._said(), self.overdue)
             return found[0]
         # The call was counted where the cluster is followed; a replay counts from a fresh start, and so does this.
-        meeting = Meeting(self.profile, Answers(self._said(), self.overdue))
+        meeting = SessionRunner(self.profile, Answers(self._said(), self.overdue))
         decision = meeting.decide(asked.snapshot, asked.now, asked.seed, self.telemetry)
         self.answers = meeting.answers
         self.overdue = tuple(msgspec.structs.replace(one, call=0) for one in meeting.answers.overdue)

@@ -7,30 +7,30 @@ from typing import Any
 
 from batchsched.api.core.pod import Pod
 from batchsched.config.schema import Profile
-from batchsched.controllers.assumed_pods import Expiry
-from batchsched.controllers.evictor import Disruptions, Evicted, silent
-from batchsched.controllers.stale_gangs import Stranded
-from batchsched.controllers.status.observed import Observed
-from batchsched.controllers.status.reporter import Teller
+from batchsched.controllers.assumed_pods import AssumedPodExpiry
+from batchsched.controllers.evictor import Evicted, Evictor, silent
+from batchsched.controllers.stale_gangs import StaleGangs
+from batchsched.controllers.status.observed import ObservedState
+from batchsched.controllers.status.reporter import Reporter
 from batchsched.errors import InvalidInput
 from batchsched.kube.binder import ApiBinder
 from batchsched.kube.connection import Connection
-from batchsched.kube.reflector import Reflector, Terms
+from batchsched.kube.reflector import Reflector, ReflectorTimes
 from batchsched.kube.resources import PODS, resources
-from batchsched.kube.writer import Fence, Writer
+from batchsched.kube.writer import WriteFence, Writer
 from batchsched.manifests.decode import Decoder
-from batchsched.podgrouper.following import Grouper
-from batchsched.podgrouper.projection import Projection
+from batchsched.podgrouper.following import PodGrouper
+from batchsched.podgrouper.projection import PodGroupWriter
 from batchsched.ports.clock import Clock
 from batchsched.ports.telemetry import Telemetry
-from batchsched.runner.event_handlers import Intake
+from batchsched.runner.event_handlers import EventHandlers
 from batchsched.runner.optional_kinds import WITHOUT
-from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.world import World
 from batchsched.scheduler.binding import BindingCycles
-from batchsched.scheduler.loop import Heard, Loop
-from batchsched.scheduler.standby_usage import Chronicle, ended
-from batchsched.scheduler.wakeup import Alarm
+from batchsched.scheduler.loop import Heard, SchedulerLoop
+from batchsched.scheduler.standby_usage import StandbyUsage, ended
+from batchsched.scheduler.wakeup import Wakeup
 
 ASSUMED_FOR = 60.0
 """Seconds after its binding for which a pod that no watch confirms counts as bound."""
@@ -58,7 +58,7 @@ def both(first: Told, second: Told) -> Told:
 
 
 @dataclass(slots=True)
-class Service:
+class SchedulerApp:
     """What one process is made of.
 
     Args:
@@ -76,36 +76,36 @@ class Service:
     connection: Connection
     clock: Clock
     profiles: Sequence[Profile]
-    fence: Fence | None = None
+    fence: WriteFence | None = None
     told: Callable[[Pod, str, str], None] = _silent
     heard: Heard | None = None
     telemetry: Callable[[Profile], Telemetry | None] = _nobody
     recording: bool = False
     evicted: Evicted = silent
-    loop: Loop | None = field(init=False, default=None)
-    _teller: Teller | None = field(init=False, default=None)
+    loop: SchedulerLoop | None = field(init=False, default=None)
+    _teller: Reporter | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())
-    cache: Observed = field(init=False)
-    alarm: Alarm = field(init=False)
-    chronicle: Chronicle = field(init=False)
-    grouper: Grouper = field(init=False)
+    cache: ObservedState = field(init=False)
+    alarm: Wakeup = field(init=False)
+    chronicle: StandbyUsage = field(init=False)
+    grouper: PodGrouper = field(init=False)
     writer: Writer = field(init=False)
-    intakes: dict[str, Intake] = field(init=False, default_factory=dict)
+    intakes: dict[str, EventHandlers] = field(init=False, default_factory=dict)
     reflectors: list[Reflector] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.cache = Observed([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
-        self.alarm = Alarm(self.clock)
-        self.chronicle = Chronicle(
+        self.cache = ObservedState([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
+        self.alarm = Wakeup(self.clock)
+        self.chronicle = StandbyUsage(
             self.cache, self.clock, lambda: self.profiles, lambda: self.loop is not None
         )
         self.writer = Writer(self.connection, self.clock, self.fence)
-        self.grouper = Grouper(self.cache, self.cache.scheduler_names, self.alarm.ring)
+        self.grouper = PodGrouper(self.cache, self.cache.scheduler_names, self.alarm.ring)
         decoder = Decoder()
         for kind, resource in resources():
-            intake = Intake(kind, self.grouper.store(kind), decoder, self.alarm.ring)
+            intake = EventHandlers(kind, self.grouper.store(kind), decoder, self.alarm.ring)
             self.intakes[kind.field] = intake
-            terms = Terms(without=WITHOUT.get(kind.field, ""))
+            terms = ReflectorTimes(without=WITHOUT.get(kind.field, ""))
             self.reflectors.append(
                 Reflector(self.connection, resource, intake, self.clock, terms=terms, read=intake.read)
             )
@@ -140,12 +140,12 @@ class Service:
         await self.synced()
         binder = ApiBinder(self.writer, self._claim_is_bound)
         writers = (self.writer, Writer(self.connection, self.clock))
-        teller = Teller(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.idle)
+        teller = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.idle)
         told, evicted = both(self.told, teller.told), both(self.evicted, teller.evicted)
         cycles = BindingCycles(binder, self.cache, self.clock, told, self.alarm.ring)
-        stranded = Stranded(self.cache, self.connection, self.writer, cycles.busy, evicted)
-        expiry = Expiry(self.cache, self._read, self.intakes["pods"].seen)
-        disruptions = Disruptions(
+        stranded = StaleGangs(self.cache, self.connection, self.writer, cycles.busy, evicted)
+        expiry = AssumedPodExpiry(self.cache, self._read, self.intakes["pods"].seen)
+        disruptions = Evictor(
             self.cache,
             self.writer,
             self.clock,
@@ -158,12 +158,12 @@ class Service:
         for planner in planners:
             planner.recall(self.chronicle.past(planner.profile))
         heard = [disruptions.heard, teller.heard, *([self.heard] if self.heard else [])]
-        projection = Projection(self.grouper.groups, self.grouper.members, self.writer, self.clock)
+        projection = PodGroupWriter(self.grouper.groups, self.grouper.members, self.writer, self.clock)
         projecting = asyncio.create_task(projection.run(), name="projection")
         self._teller = teller
         teller.begin()
         try:
-            self.loop = Loop(planners, cycles, self.alarm, self.clock, heard, [stranded, expiry])
+            self.loop = SchedulerLoop(planners, cycles, self.alarm, self.clock, heard, [stranded, expiry])
             await self.loop.run()
         finally:
             projecting.cancel()
@@ -176,7 +176,7 @@ class Service:
             await self._teller.end()
 
     @property
-    def planners(self) -> Sequence[Planner]:
+    def planners(self) -> Sequence[ProfileScheduler]:
         """Who plans, one for each profile; nobody while somebody else leads."""
         return self.loop.planners if self.loop is not None else ()
 
@@ -207,11 +207,11 @@ class Service:
         if self._teller is not None:
             self._teller.reconfigure(self.profiles[0])
 
-    def _planners(self, profiles: Sequence[Profile], recording: bool) -> list[Planner]:
+    def _planners(self, profiles: Sequence[Profile], recording: bool) -> list[ProfileScheduler]:
         made = []
         for profile in profiles:
             world = World(profile, telemetry=self.telemetry(profile))
-            planner = Planner(profile, self.cache, leaving=self._leaving, world=world)
+            planner = ProfileScheduler(profile, self.cache, leaving=self._leaving, world=world)
             planner.recording = recording
             made.append(planner)
         return made

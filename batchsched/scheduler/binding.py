@@ -15,8 +15,8 @@ from batchsched.errors import BatchschedError
 from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
 from batchsched.ports.binder import Binder
 from batchsched.ports.clock import Clock
-from batchsched.runner.profile_scheduler import Placement, Places, Planner
-from batchsched.state.cluster_state import Cache
+from batchsched.runner.profile_scheduler import Places, ProfileScheduler, SessionPlacement
+from batchsched.state.cluster_state import ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class BindingCycles:
     """
 
     def __init__(
-        self, binder: Binder, cache: Cache, clock: Clock, told: Told, changed: Callable[[], None]
+        self, binder: Binder, cache: ClusterState, clock: Clock, told: Told, changed: Callable[[], None]
     ) -> None:
         self._binder = binder
         self._cache = cache
@@ -47,14 +47,14 @@ class BindingCycles:
         self._changed = changed
         self._running: set[asyncio.Task[None]] = set()
         self._gangs: Counter[str] = Counter()
-        self._failed: list[tuple[Planner, Placement]] = []
+        self._failed: list[tuple[ProfileScheduler, SessionPlacement]] = []
 
-    async def start(self, planner: Planner, placements: Iterable[Placement]) -> None:
+    async def start(self, planner: ProfileScheduler, placements: Iterable[SessionPlacement]) -> None:
         """Begin to bind gangs."""
         async for placement in _breathing(placements):
             self._start(planner, placement)
 
-    def _start(self, planner: Planner, placement: Placement) -> None:
+    def _start(self, planner: ProfileScheduler, placement: SessionPlacement) -> None:
         self._gangs[placement.entity.identity] += 1
         # The table of now: the next session may begin before the task does, over one that knows of no reservation.
         cycle = BindingCycle(planner.table, self._binder)
@@ -83,7 +83,9 @@ class BindingCycles:
         while self._running:
             await asyncio.wait(self._running)
 
-    async def _gang(self, planner: Planner, placement: Placement, cycle: BindingCycle) -> None:
+    async def _gang(
+        self, planner: ProfileScheduler, placement: SessionPlacement, cycle: BindingCycle
+    ) -> None:
         # One alone needs no task of its own: of ten thousand lone pods each would have two.
         if len(placement.places) == 1:
             ends = [await self._one(planner, *placement.places[0], cycle)]
@@ -97,18 +99,18 @@ class BindingCycles:
             place for place, bound in zip(placement.places, ends, strict=True) if not bound
         )
         if failed:
-            self._failed.append((planner, Placement(placement.entity, failed)))
+            self._failed.append((planner, SessionPlacement(placement.entity, failed)))
             self._changed()
         else:
             self._end(placement)
 
-    def _end(self, placement: Placement) -> None:
+    def _end(self, placement: SessionPlacement) -> None:
         identity = placement.entity.identity
         self._gangs[identity] -= 1
         if not self._gangs[identity]:
             del self._gangs[identity]
 
-    async def _one(self, planner: Planner, pod: Pod, node: str, cycle: BindingCycle) -> bool:
+    async def _one(self, planner: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle) -> bool:
         try:
             status = await bind(planner.pipeline, pod, node, cycle)
             problem = "" if status.ok else "; ".join(status.reasons) or f"{status.code.name}"

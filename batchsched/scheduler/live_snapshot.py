@@ -10,7 +10,7 @@ from batchsched.errors import ApiError, UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
 from batchsched.ports.clock import Clock
-from batchsched.scheduler.app import Service
+from batchsched.scheduler.app import SchedulerApp
 
 PATIENCE = 120.0
 """Seconds that listing a whole cluster may take."""
@@ -20,7 +20,7 @@ LOOK = 0.02
 """Seconds between two looks at whether all is there."""
 
 
-async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]) -> Service:
+async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]) -> SchedulerApp:
     """List everything, and return what a scheduler makes of it; nothing is followed, and nothing written.
 
     Raises:
@@ -30,7 +30,7 @@ async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]
     # Said once, and not for every kind; who may not ask for the version may still list.
     with contextlib.suppress(ApiError):
         await connection.request("GET", "/version")
-    service = Service(connection, clock, profiles)
+    service = SchedulerApp(connection, clock, profiles)
     following = asyncio.create_task(service.follow(), name="look")
     try:
         async with asyncio.timeout(PATIENCE):
@@ -52,7 +52,7 @@ def _names(reflectors: Sequence[Reflector]) -> str:
     return ", ".join(sorted({one.resource.plural for one in reflectors}))
 
 
-def set_aside(service: Service) -> tuple[SetAside, ...]:
+def set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
     """Return the objects that cannot be used, by kind and name."""
     return tuple(
         intake.set_aside[key] for intake in service.intakes.values() for key in sorted(intake.set_aside)

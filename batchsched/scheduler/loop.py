@@ -11,14 +11,14 @@ from typing import Final, Protocol
 
 from batchsched.api.decision import Decision
 from batchsched.ports.clock import Clock
-from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
-from batchsched.scheduler.wakeup import Alarm
+from batchsched.scheduler.wakeup import Wakeup
 
 _LOG: Final = logging.getLogger(__name__)
 TURN: Final = 1.0
 """Seconds between two turns when nothing happens: backoffs end, and held gangs run out of time."""
-Heard = Callable[[Planner, Decision, float], None]
+Heard = Callable[[ProfileScheduler, Decision, float], None]
 """Hears of each decision, and how many seconds it took."""
 
 
@@ -30,7 +30,7 @@ class Chore(Protocol):
         ...
 
 
-class Loop:
+class SchedulerLoop:
     """Decides sessions for as long as it runs.
 
     Args:
@@ -44,15 +44,15 @@ class Loop:
 
     def __init__(
         self,
-        planners: Sequence[Planner],
+        planners: Sequence[ProfileScheduler],
         cycles: BindingCycles,
-        alarm: Alarm,
+        alarm: Wakeup,
         clock: Clock,
         heard: Sequence[Heard] = (),
         chores: Sequence[Chore] = (),
     ) -> None:
         self.planners = tuple(planners)
-        self._next: tuple[Planner, ...] | None = None
+        self._next: tuple[ProfileScheduler, ...] | None = None
         self._cycles = cycles
         self._alarm = alarm
         self._clock = clock
@@ -60,7 +60,7 @@ class Loop:
         self._chores = tuple(chores)
         self._chores_done = float("-inf")
 
-    def reconfigure(self, planners: Sequence[Planner]) -> None:
+    def reconfigure(self, planners: Sequence[ProfileScheduler]) -> None:
         """Go on with other planners once the session that runs is over."""
         self._next = tuple(planners)
         self._alarm.ring()
@@ -96,7 +96,7 @@ class Loop:
             for chore in self._chores:
                 chore.turn(now)
 
-    async def _session(self, planner: Planner) -> None:
+    async def _session(self, planner: ProfileScheduler) -> None:
         now, begun = self._clock.now(), self._clock.monotonic()
         try:
             planner.sync(now)

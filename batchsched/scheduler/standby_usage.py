@@ -16,9 +16,9 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.clock import Clock
 from batchsched.queues.tree import QueueTree
-from batchsched.queues.usage_history import Past
+from batchsched.queues.usage_history import UsageHistory
 from batchsched.session.gangs.order import QueuePolicies
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
 Usage = Mapping[tuple[str, str], tuple[int, int]]
@@ -27,7 +27,7 @@ EVERY: Final = 60.0
 """Seconds between two looks: what is used for a shorter time may be missed."""
 
 
-class Chronicle:
+class StandbyUsage:
     """Remembers what queues used, for each profile.
 
     Args:
@@ -38,18 +38,22 @@ class Chronicle:
     """
 
     def __init__(
-        self, cache: Cache, clock: Clock, profiles: Callable[[], Sequence[Profile]], leads: Callable[[], bool]
+        self,
+        cache: ClusterState,
+        clock: Clock,
+        profiles: Callable[[], Sequence[Profile]],
+        leads: Callable[[], bool],
     ) -> None:
         self._cache = cache
         self._clock = clock
         self._profiles = profiles
         self._leads = leads
-        self._pasts: dict[str, Past] = {}
+        self._pasts: dict[str, UsageHistory] = {}
 
-    def past(self, profile: Profile) -> Past:
+    def past(self, profile: Profile) -> UsageHistory:
         """Return what the queues of a profile used so far."""
         half_life = profile.usage_half_life_seconds
-        return self._pasts.get(profile.scheduler_name, Past({}, half_life)).with_half_life(half_life)
+        return self._pasts.get(profile.scheduler_name, UsageHistory({}, half_life)).with_half_life(half_life)
 
     async def run(self) -> None:
         """Look now and then until we lead."""

@@ -13,7 +13,7 @@ LONE: Final = 8
 """Changes that are no flood."""
 
 
-class Alarm:
+class Wakeup:
     """Woken by news; asked when to begin.
 
     Args:

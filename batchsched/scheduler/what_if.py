@@ -15,20 +15,20 @@ from batchsched.api.core.metadata import timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang_identity import identity_of
-from batchsched.api.kinds import BY_GROUP_AND_NAME, Kind, group_of
+from batchsched.api.kinds import BY_GROUP_AND_NAME, ObjectKind, group_of
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.documents import Document, documents
 from batchsched.manifests.sources import sources
 from batchsched.podgrouper.owners import read
 from batchsched.podgrouper.rules import OWNERS, OwnerKind
 from batchsched.podgrouper.shape import PodsOf, count, mapping, spec_of, text
-from batchsched.scheduler.app import Service
+from batchsched.scheduler.app import SchedulerApp
 
 _OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
 
 
 @dataclass(slots=True)
-class Supposed:
+class WhatIf:
     """Puts objects of files into what was looked at.
 
     Args:
@@ -38,7 +38,7 @@ class Supposed:
       namespace: of objects that name none.
     """
 
-    service: Service
+    service: SchedulerApp
     scheduler_name: str
     now: float
     namespace: str = "default"
@@ -81,7 +81,7 @@ class Supposed:
         else:
             self.warnings.append(f"{document.file}: {envelope.kind or 'what has no kind'} is passed over")
 
-    def _put_object(self, kind: Kind, manifest: dict[str, Any], file: str) -> None:
+    def _put_object(self, kind: ObjectKind, manifest: dict[str, Any], file: str) -> None:
         meta = self._born(manifest, namespaced=kind.namespaced)
         if kind.type is Pod:
             self._ours(manifest)

@@ -11,10 +11,10 @@ There is no clock: every call says what time it is.
 Source: kube-scheduler's backend/queue, 1.36.
 """
 
-from batchsched.scheduling_queue.backoff import Backoff
+from batchsched.scheduling_queue.backoff import BackoffPolicy
 from batchsched.scheduling_queue.entity import Entity, Rejection
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.rejections import rejection_of
-from batchsched.scheduling_queue.states import Place
+from batchsched.scheduling_queue.states import QueueState
 
-__all__ = ["Backoff", "Entity", "Place", "Rejection", "SchedulingQueue", "rejection_of"]
+__all__ = ["BackoffPolicy", "Entity", "QueueState", "Rejection", "SchedulingQueue", "rejection_of"]

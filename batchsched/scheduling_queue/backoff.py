@@ -10,7 +10,7 @@ from batchsched.scheduling_queue.entity import Entity
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class BackoffPolicy:
     """The waiting times, in seconds: `podInitialBackoffSeconds` and `podMaxBackoffSeconds`; 0 at most: none."""
 
     initial: float = 1.0
@@ -49,7 +49,7 @@ class BackoffQueue:
     Within a second refused ones stand as in the active queue, since they may be taken from here when that is empty.
     """
 
-    def __init__(self, backoff: Backoff) -> None:
+    def __init__(self, backoff: BackoffPolicy) -> None:
         self.backoff = backoff
         self._refused = EntityHeap()
         self._erred = EntityHeap()

@@ -9,7 +9,7 @@ import msgspec
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.scheduling_queue.states import Place
+from batchsched.scheduling_queue.states import QueueState
 
 NOBODY: Final[frozenset[str]] = frozenset()
 
@@ -63,7 +63,7 @@ class Entity:
     group: PodGroup | None = None
     pods: dict[str, Pod] = field(default_factory=dict)
     popped: tuple[Pod, ...] = ()
-    place: Place = Place.NEW
+    place: QueueState = QueueState.NEW
     attempts: int = 0
     refusals: int = 0
     errors: int = 0

@@ -17,7 +17,7 @@ from batchsched.framework.events import (
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.scheduling_queue.in_flight import Occurrence
+from batchsched.scheduling_queue.in_flight import InFlightEvent
 from batchsched.scheduling_queue.rejections import HELPS
 
 EVERY_EVENT = (ClusterEventWithHint(ANY_EVENT),)
@@ -32,7 +32,7 @@ class Strategy(IntEnum):
     IMMEDIATELY = 2
 
 
-class Hints:
+class QueueingHints:
     """What the plugins of each scheduler name say of events.
 
     Args:
@@ -62,7 +62,7 @@ class Hints:
             self._known[key] = found
         return found
 
-    def helps(self, plugin: str, hint: HintFunction | None, pod: Pod, occurrence: Occurrence) -> bool:
+    def helps(self, plugin: str, hint: HintFunction | None, pod: Pod, occurrence: InFlightEvent) -> bool:
         """Tell whether an event may help a pod, as a plugin sees it."""
         if hint is None:
             return True
@@ -76,7 +76,7 @@ class Hints:
         self.faults[plugin] += 1
         return True
 
-    def strategy(self, entity: Entity, occurrence: Occurrence, pod: Pod | None = None) -> Strategy:
+    def strategy(self, entity: Entity, occurrence: InFlightEvent, pod: Pod | None = None) -> Strategy:
         """Ask everyone who refused an entity; `pod`: about this pod of it alone.
 
         Source: `isPodWorthRequeuing` of kube-scheduler's scheduling queue.

@@ -14,7 +14,7 @@ from batchsched.scheduling_queue.entity import Entity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Occurrence:
+class InFlightEvent:
     """An event with the object before and after; `identity`: it concerns this entity alone."""
 
     event: ClusterEvent
@@ -23,12 +23,12 @@ class Occurrence:
     identity: str = ""
 
 
-class Flights:
+class InFlightEntities:
     """The entities in flight, and what happened since the first of them took off."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[Entity, int]] = {}
-        self._log: deque[Occurrence] = deque()
+        self._log: deque[InFlightEvent] = deque()
         self._dropped = 0
 
     def __len__(self) -> int:
@@ -44,12 +44,12 @@ class Flights:
         """Take note that an entity begins its cycle."""
         self._since[entity.identity] = (entity, self._dropped + len(self._log))
 
-    def note(self, occurrence: Occurrence) -> None:
+    def note(self, occurrence: InFlightEvent) -> None:
         """Keep what happened, if it concerns anybody in flight."""
         if occurrence.identity in self._since if occurrence.identity else self._since:
             self._log.append(occurrence)
 
-    def end(self, entity: Entity) -> Sequence[Occurrence] | None:
+    def end(self, entity: Entity) -> Sequence[InFlightEvent] | None:
         """Return what happened during an entity's cycle, None where it is not in flight."""
         found = self._since.get(entity.identity)
         if found is None or found[0] is not entity:

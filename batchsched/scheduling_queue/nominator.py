@@ -6,7 +6,7 @@ Source: kube-scheduler's backend/queue, nominator.
 from batchsched.api.core.pod import Pod
 
 
-class Nominations:
+class Nominator:
     """Pods by the node that is kept for them."""
 
     def __init__(self) -> None:

@@ -20,14 +20,14 @@ from batchsched.framework.object_changes import events_of
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask
 from batchsched.scheduling_queue.active import EntityHeap
-from batchsched.scheduling_queue.backoff import Backoff, BackoffQueue
+from batchsched.scheduling_queue.backoff import BackoffPolicy, BackoffQueue
 from batchsched.scheduling_queue.entity import Entity, Rejection
 from batchsched.scheduling_queue.gates import gating
-from batchsched.scheduling_queue.hints import Hints, Strategy
-from batchsched.scheduling_queue.in_flight import Flights, Occurrence
-from batchsched.scheduling_queue.nominator import Nominations
-from batchsched.scheduling_queue.states import Place, check
-from batchsched.scheduling_queue.unschedulable import Pool
+from batchsched.scheduling_queue.hints import QueueingHints, Strategy
+from batchsched.scheduling_queue.in_flight import InFlightEntities, InFlightEvent
+from batchsched.scheduling_queue.nominator import Nominator
+from batchsched.scheduling_queue.states import QueueState, check
+from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 
 ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
@@ -37,13 +37,13 @@ LONGEST_WAIT: Final = 300.0
 SCAN_EVERY: Final = 30.0
 """Seconds between two looks for those that waited so long."""
 QUEUES: Final = {
-    Place.ACTIVE: "active",
-    Place.BACKOFF: "backoff",
-    Place.UNSCHEDULABLE: "unschedulable",
-    Place.GATED: "gated",
+    QueueState.ACTIVE: "active",
+    QueueState.BACKOFF: "backoff",
+    QueueState.UNSCHEDULABLE: "unschedulable",
+    QueueState.GATED: "gated",
 }
 """The queues of `pending_pods`."""
-POOLED: Final = frozenset({Place.UNSCHEDULABLE, Place.GATED})
+POOLED: Final = frozenset({QueueState.UNSCHEDULABLE, QueueState.GATED})
 
 
 def stated_priority(entity: Entity) -> int:
@@ -69,24 +69,24 @@ class SchedulingQueue:
     def __init__(
         self,
         pipelines: Mapping[str, Pipeline],
-        backoff: Backoff | None = None,
+        backoff: BackoffPolicy | None = None,
         priority_of: Callable[[Entity], int] = stated_priority,
     ) -> None:
         self._pipelines = dict(pipelines)
         self._sort = next((sort for one in pipelines.values() for sort in one.queue_sorts), None)
         self._priority_of = priority_of
-        self._hints = Hints(pipelines)
-        self._pool = Pool(self._hints)
+        self._hints = QueueingHints(pipelines)
+        self._pool = UnschedulableEntities(self._hints)
         self._active = EntityHeap()
-        self._backoff = BackoffQueue(backoff or Backoff())
-        self._flights = Flights()
+        self._backoff = BackoffQueue(backoff or BackoffPolicy())
+        self._flights = InFlightEntities()
         self._entities: dict[str, Entity] = {}
         self._identity_of: dict[str, str] = {}
         self._groups: dict[str, PodGroup] = {}
         self._moved: Counter[tuple[str, str]] = Counter()
         self._arrivals = 0
         self._scanned = -inf
-        self.nominations = Nominations()
+        self.nominations = Nominator()
         """The nodes that are kept for pods."""
 
     def add_pod(self, pod: Pod, now: float) -> None:
@@ -97,7 +97,7 @@ class SchedulingQueue:
         came = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
         self.nominations.put(pod)
         self._join(pod, came.label, now)
-        self._happened(Occurrence(came, None, pod), now)
+        self._happened(InFlightEvent(came, None, pod), now)
 
     def update_pod(self, pod: Pod, now: float) -> None:
         """Take in a new version of a pod that waits; who refused it is asked whether that may help."""
@@ -111,7 +111,9 @@ class SchedulingQueue:
         old = entity.pods[pod.key]
         self.nominations.update(old, pod)
         entity.put(pod)
-        told = [Occurrence(event, old, pod, identity) for event in events_of(Resource.TARGET_POD, old, pod)]
+        told = [
+            InFlightEvent(event, old, pod, identity) for event in events_of(Resource.TARGET_POD, old, pod)
+        ]
         self._refile(entity)
         for one in told:
             self._flights.note(one)
@@ -133,10 +135,10 @@ class SchedulingQueue:
         entity.take(key)
         if entity.pods:
             self._refile(entity)
-        elif entity.place is not Place.IN_FLIGHT:
+        elif entity.place is not QueueState.IN_FLIGHT:
             self._drop(entity)
         if nominated and not placed:
-            self._happened(Occurrence(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), pod, None), now)
+            self._happened(InFlightEvent(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), pod, None), now)
 
     def put_group(self, group: PodGroup, now: float) -> None:
         """Take in a PodGroup, or a new version of it; another spec brings its gang back."""
@@ -156,7 +158,7 @@ class SchedulingQueue:
     def cluster_changed(self, resource: Resource, old: Any, new: Any, now: float) -> None:
         """Hear of a change of anything but the pods that wait and PodGroups; None for an object that is not there."""
         for event in events_of(resource, old, new):
-            self._happened(Occurrence(event, old, new), now)
+            self._happened(InFlightEvent(event, old, new), now)
 
     def pop(self, now: float, *, early: bool = True) -> Entity | None:
         """Begin the cycle of the next entity; None when there is nobody.
@@ -170,8 +172,8 @@ class SchedulingQueue:
             entity = self._backoff.first() if early else None
             if entity is None:
                 return None
-            self._count(Place.ACTIVE, POP_FROM_BACKOFF, len(entity.pods))
-        self._move(entity, Place.IN_FLIGHT, "")
+            self._count(QueueState.ACTIVE, POP_FROM_BACKOFF, len(entity.pods))
+        self._move(entity, QueueState.IN_FLIGHT, "")
         entity.attempts += 1
         entity.popped = tuple(entity.pods.values())
         entity.first_attempt = now if entity.first_attempt is None else entity.first_attempt
@@ -221,25 +223,25 @@ class SchedulingQueue:
             if strategy:
                 self._requeue(entity, strategy, ATTEMPT_FAILURE, now)
             else:
-                self._move(entity, Place.UNSCHEDULABLE, ATTEMPT_FAILURE)
+                self._move(entity, QueueState.UNSCHEDULABLE, ATTEMPT_FAILURE)
 
     def activate(self, keys: Iterable[str], now: float) -> None:
         """Make the entities of some pods, `namespace/name`, active, whatever they wait for."""
         for identity in dict.fromkeys(self._identity_of[key] for key in keys if key in self._identity_of):
             entity = self._entities[identity]
-            if entity.place is Place.BACKOFF or entity.place in POOLED:
-                self._enter(entity, Place.ACTIVE, FORCE_ACTIVATE.label, now)
-            self._flights.note(Occurrence(FORCE_ACTIVATE, identity=identity))
+            if entity.place is QueueState.BACKOFF or entity.place in POOLED:
+                self._enter(entity, QueueState.ACTIVE, FORCE_ACTIVATE.label, now)
+            self._flights.note(InFlightEvent(FORCE_ACTIVATE, identity=identity))
 
     def flush(self, now: float) -> None:
         """Let go who has backed off long enough, and, twice a minute, who was unschedulable for five."""
         for entity in self._backoff.completed(now):
-            self._enter(entity, Place.ACTIVE, BACKOFF_COMPLETE, now)
+            self._enter(entity, QueueState.ACTIVE, BACKOFF_COMPLETE, now)
         if now - self._scanned < SCAN_EVERY:
             return
         self._scanned = now
         for entity in tuple(self._pool.entities()):
-            if entity.place is Place.UNSCHEDULABLE and now - entity.queued > LONGEST_WAIT:
+            if entity.place is QueueState.UNSCHEDULABLE and now - entity.queued > LONGEST_WAIT:
                 self._requeue(entity, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now)
 
     def get(self, identity: str) -> Entity | None:
@@ -277,8 +279,8 @@ class SchedulingQueue:
         self._identity_of[pod.key] = identity
         entity.put(pod)
         before = entity.place
-        if before is Place.NEW:
-            self._enter(entity, Place.ACTIVE, label, now)
+        if before is QueueState.NEW:
+            self._enter(entity, QueueState.ACTIVE, label, now)
             return
         self._refile(entity)
         self._changed(entity, label, now)
@@ -292,22 +294,22 @@ class SchedulingQueue:
                 entity.group = new
                 self._refile(entity)
                 self._changed(entity, event.label, now)
-            self._happened(Occurrence(event, old, new), now)
+            self._happened(InFlightEvent(event, old, new), now)
 
     def _changed(self, entity: Entity, label: str, now: float) -> None:
         """What an entity asks for has changed: whoever refused it refused something else."""
         self._flights.note(
-            Occurrence(ClusterEvent(Resource.ANY, Action.ALL, label), identity=entity.identity)
+            InFlightEvent(ClusterEvent(Resource.ANY, Action.ALL, label), identity=entity.identity)
         )
         if entity.place in POOLED:
             self._requeue(entity, Strategy.AFTER_BACKOFF, label, now)
 
-    def _happened(self, occurrence: Occurrence, now: float) -> None:
+    def _happened(self, occurrence: InFlightEvent, now: float) -> None:
         for entity, strategy in self._pool.helped(occurrence):
             self._requeue(entity, strategy, occurrence.event.label, now)
         self._flights.note(occurrence)
 
-    def _meanwhile(self, entity: Entity, happened: Iterable[Occurrence]) -> Strategy:
+    def _meanwhile(self, entity: Entity, happened: Iterable[InFlightEvent]) -> Strategy:
         """Ask who refused an entity about what happened during its cycle."""
         best = Strategy.SKIP if entity.rejection.everyone else Strategy.AFTER_BACKOFF
         enough = Strategy.IMMEDIATELY if entity.rejection.pending else Strategy.AFTER_BACKOFF
@@ -324,7 +326,7 @@ class SchedulingQueue:
         """Take in an entity whose cycle was over; its gang may have become another entity since."""
         other = self._entities.get(entity.identity)
         if other is None:
-            entity.place = Place.NEW
+            entity.place = QueueState.NEW
             entity.clear()
             self._entities[entity.identity] = entity
         for pod in pods:
@@ -340,14 +342,14 @@ class SchedulingQueue:
 
     def _requeue(self, entity: Entity, strategy: Strategy, label: str, now: float) -> None:
         waits = strategy is Strategy.AFTER_BACKOFF and self._backoff.backoff.lasts(entity, now)
-        self._enter(entity, Place.BACKOFF if waits else Place.ACTIVE, label, now)
+        self._enter(entity, QueueState.BACKOFF if waits else QueueState.ACTIVE, label, now)
 
-    def _enter(self, entity: Entity, place: Place, label: str, now: float) -> None:
+    def _enter(self, entity: Entity, place: QueueState, label: str, now: float) -> None:
         """Bring an entity to a queue if PreEnqueue lets it; who backs off was asked before."""
-        entity.gated_by = () if entity.place is Place.BACKOFF else gating(entity, self._pipelines)
-        if not entity.gated_by and place is Place.ACTIVE and entity.first_attempt is None:
+        entity.gated_by = () if entity.place is QueueState.BACKOFF else gating(entity, self._pipelines)
+        if not entity.gated_by and place is QueueState.ACTIVE and entity.first_attempt is None:
             entity.first_attempt = now
-        self._move(entity, Place.GATED if entity.gated_by else place, label)
+        self._move(entity, QueueState.GATED if entity.gated_by else place, label)
 
     def _refile(self, entity: Entity) -> None:
         """Bring keys up to date after an entity's pods changed."""
@@ -355,10 +357,10 @@ class SchedulingQueue:
             self._move(entity, entity.place, "")
 
     def _drop(self, entity: Entity) -> None:
-        self._move(entity, Place.GONE, "")
+        self._move(entity, QueueState.GONE, "")
         del self._entities[entity.identity]
 
-    def _move(self, entity: Entity, place: Place, label: str) -> None:
+    def _move(self, entity: Entity, place: QueueState, label: str) -> None:
         """Move an entity, or file it anew where it is.
 
         Raises:
@@ -367,23 +369,23 @@ class SchedulingQueue:
         """
         if entity.place is not place:
             check(entity.place, place)
-        key = self._key(entity) if place in (Place.ACTIVE, Place.BACKOFF) else None
+        key = self._key(entity) if place in (QueueState.ACTIVE, QueueState.BACKOFF) else None
         self._active.remove(entity)
         self._backoff.remove(entity)
         self._pool.remove(entity)
         if entity.place is not place and place in QUEUES:
             self._count(place, label, len(entity.pods))
         entity.place = place
-        if place is Place.ACTIVE:
+        if place is QueueState.ACTIVE:
             self._active.put(entity, key)
-        elif place is Place.BACKOFF:
+        elif place is QueueState.BACKOFF:
             self._backoff.put(entity, key)
         elif place in POOLED:
             self._pool.put(entity)
 
-    def _count(self, place: Place, label: str, pods: int) -> None:
+    def _count(self, place: QueueState, label: str, pods: int) -> None:
         """Count pods that went to a queue; gated ones count as unschedulable, as in kube-scheduler."""
-        queue = QUEUES[Place.UNSCHEDULABLE if place is Place.GATED else place]
+        queue = QUEUES[QueueState.UNSCHEDULABLE if place is QueueState.GATED else place]
         self._moved[queue, label] += pods
 
     def _key(self, entity: Entity) -> Any:

@@ -9,7 +9,7 @@ from typing import Final
 from batchsched.errors import IllegalMove
 
 
-class Place(StrEnum):
+class QueueState(StrEnum):
     """Where an entity is. All but New, In flight and Gone are queues of `pending_pods`."""
 
     NEW = "New"
@@ -22,34 +22,43 @@ class Place(StrEnum):
 
 
 MOVES: Final = {
-    (Place.NEW, Place.ACTIVE): "it comes, and PreEnqueue lets one of its pods pass",
-    (Place.NEW, Place.GATED): "it comes, and PreEnqueue refuses all of its pods",
-    (Place.NEW, Place.BACKOFF): "its binding failed after its cycle was over",
-    (Place.ACTIVE, Place.IN_FLIGHT): "it is next",
-    (Place.BACKOFF, Place.IN_FLIGHT): "it is the next to have waited long enough, and nobody is active",
-    (Place.BACKOFF, Place.ACTIVE): "it has waited long enough, or was activated",
-    (Place.IN_FLIGHT, Place.UNSCHEDULABLE): "it was refused, and nothing happened meanwhile that may help it",
+    (QueueState.NEW, QueueState.ACTIVE): "it comes, and PreEnqueue lets one of its pods pass",
+    (QueueState.NEW, QueueState.GATED): "it comes, and PreEnqueue refuses all of its pods",
+    (QueueState.NEW, QueueState.BACKOFF): "its binding failed after its cycle was over",
+    (QueueState.ACTIVE, QueueState.IN_FLIGHT): "it is next",
     (
-        Place.IN_FLIGHT,
-        Place.BACKOFF,
+        QueueState.BACKOFF,
+        QueueState.IN_FLIGHT,
+    ): "it is the next to have waited long enough, and nobody is active",
+    (QueueState.BACKOFF, QueueState.ACTIVE): "it has waited long enough, or was activated",
+    (
+        QueueState.IN_FLIGHT,
+        QueueState.UNSCHEDULABLE,
+    ): "it was refused, and nothing happened meanwhile that may help it",
+    (
+        QueueState.IN_FLIGHT,
+        QueueState.BACKOFF,
     ): "it was refused and something that may help it happened meanwhile, or it erred",
-    (Place.IN_FLIGHT, Place.ACTIVE): "the same, and its refusal said Pending, or it need not wait",
-    (Place.IN_FLIGHT, Place.GATED): "the same, and PreEnqueue refuses all of its pods by now",
-    (Place.UNSCHEDULABLE, Place.BACKOFF): "an event may help it, and it has not waited long enough",
-    (Place.UNSCHEDULABLE, Place.ACTIVE): "an event may help it, it waited for five minutes, or was activated",
-    (Place.UNSCHEDULABLE, Place.GATED): "the same, and PreEnqueue refuses all of its pods by now",
-    (Place.GATED, Place.ACTIVE): "an event may help it, and PreEnqueue lets one of its pods pass",
-    (Place.GATED, Place.BACKOFF): "the same, and it has not waited long enough",
-    (Place.ACTIVE, Place.GONE): "its last pod is deleted or has a node",
-    (Place.BACKOFF, Place.GONE): "its last pod is deleted or has a node",
-    (Place.UNSCHEDULABLE, Place.GONE): "its last pod is deleted or has a node",
-    (Place.GATED, Place.GONE): "its last pod is deleted or has a node",
-    (Place.IN_FLIGHT, Place.GONE): "all of its pods have a node, or are deleted",
+    (QueueState.IN_FLIGHT, QueueState.ACTIVE): "the same, and its refusal said Pending, or it need not wait",
+    (QueueState.IN_FLIGHT, QueueState.GATED): "the same, and PreEnqueue refuses all of its pods by now",
+    (QueueState.UNSCHEDULABLE, QueueState.BACKOFF): "an event may help it, and it has not waited long enough",
+    (
+        QueueState.UNSCHEDULABLE,
+        QueueState.ACTIVE,
+    ): "an event may help it, it waited for five minutes, or was activated",
+    (QueueState.UNSCHEDULABLE, QueueState.GATED): "the same, and PreEnqueue refuses all of its pods by now",
+    (QueueState.GATED, QueueState.ACTIVE): "an event may help it, and PreEnqueue lets one of its pods pass",
+    (QueueState.GATED, QueueState.BACKOFF): "the same, and it has not waited long enough",
+    (QueueState.ACTIVE, QueueState.GONE): "its last pod is deleted or has a node",
+    (QueueState.BACKOFF, QueueState.GONE): "its last pod is deleted or has a node",
+    (QueueState.UNSCHEDULABLE, QueueState.GONE): "its last pod is deleted or has a node",
+    (QueueState.GATED, QueueState.GONE): "its last pod is deleted or has a node",
+    (QueueState.IN_FLIGHT, QueueState.GONE): "all of its pods have a node, or are deleted",
 }
 """(from, to) → when; what is not here is illegal."""
 
 
-def check(start: Place, end: Place) -> None:
+def check(start: QueueState, end: QueueState) -> None:
     """Check a move against the table.
 
     Raises:
@@ -64,16 +73,18 @@ def check(start: Place, end: Place) -> None:
 
 def page() -> str:
     """Return the documentation's page of the scheduling queue."""
-    names = {one: one.name.title().replace("_", "") for one in Place}
-    inner = [(start, end) for start, end in MOVES if start is not Place.NEW and end is not Place.GONE]
+    names = {one: one.name.title().replace("_", "") for one in QueueState}
+    inner = [
+        (start, end) for start, end in MOVES if start is not QueueState.NEW and end is not QueueState.GONE
+    ]
     return "\n".join(
         [
             *_PAGE,
             "```mermaid",
             "stateDiagram-v2",
-            *(f"    [*] --> {names[end]}" for start, end in MOVES if start is Place.NEW),
+            *(f"    [*] --> {names[end]}" for start, end in MOVES if start is QueueState.NEW),
             *(f"    {names[start]} --> {names[end]}" for start, end in inner),
-            f"    {names[Place.IN_FLIGHT]} --> [*]",
+            f"    {names[QueueState.IN_FLIGHT]} --> [*]",
             "```",
             "",
             "| from | to | when |",

@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 
 from batchsched.api.core.pod import Pod
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.scheduling_queue.hints import Hints, Strategy
-from batchsched.scheduling_queue.in_flight import Occurrence
+from batchsched.scheduling_queue.hints import QueueingHints, Strategy
+from batchsched.scheduling_queue.in_flight import InFlightEvent
 
 
 @dataclass(slots=True, eq=False)
-class Alike:
+class TemplateEntities:
     """Entities that have a pod of one template: one such pod, and the entities by identity."""
 
     pod: Pod
     entities: dict[str, Entity] = field(default_factory=dict)
 
 
-class Pool:
+class UnschedulableEntities:
     """Entities by who refused them: (scheduler name, plugin) → template → entities."""
 
-    def __init__(self, hints: Hints) -> None:
+    def __init__(self, hints: QueueingHints) -> None:
         self._hints = hints
-        self._refused: dict[tuple[str, str], dict[bytes, Alike]] = {}
+        self._refused: dict[tuple[str, str], dict[bytes, TemplateEntities]] = {}
         self._filed: dict[str, tuple[Entity, tuple[tuple[str, str], ...], tuple[bytes, ...]]] = {}
 
     def put(self, entity: Entity) -> None:
@@ -38,7 +38,7 @@ class Pool:
         for key in keys:
             alike = self._refused.setdefault(key, {})
             for template, pod in templates.items():
-                alike.setdefault(template, Alike(pod)).entities[entity.identity] = entity
+                alike.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
 
     def remove(self, entity: Entity) -> None:
         """Take an entity out; nothing happens when it is not there."""
@@ -52,7 +52,7 @@ class Pool:
             if not alike:
                 del self._refused[key]
 
-    def helped(self, occurrence: Occurrence) -> list[tuple[Entity, Strategy]]:
+    def helped(self, occurrence: InFlightEvent) -> list[tuple[Entity, Strategy]]:
         """Return whom an event may help, and how fast; in the order in which they came."""
         found: dict[str, tuple[Entity, Strategy]] = {}
         for (scheduler, plugin), alike in self._refused.items():

@@ -10,13 +10,13 @@ from pathlib import Path
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.observability.http import certificate
 from batchsched.observability.http.site import key_pair, server
-from batchsched.observability.observer import Observation
-from batchsched.scheduler.app import Service
-from batchsched.service.reload import Reload
+from batchsched.observability.observer import Observer
+from batchsched.scheduler.app import SchedulerApp
+from batchsched.service.reload import ConfigReload
 
 
 @dataclass(frozen=True, slots=True)
-class Attendance:
+class BackgroundTasks:
     """What a service is attended by.
 
     Args:
@@ -25,12 +25,12 @@ class Attendance:
       file: where it was read, None: nowhere.
     """
 
-    observation: Observation
+    observation: Observer
     configuration: BatchSchedulerConfiguration
     file: Path | None
 
     @asynccontextmanager
-    async def beside(self, service: Service) -> AsyncIterator[None]:
+    async def beside(self, service: SchedulerApp) -> AsyncIterator[None]:
         """Run all of it; a `process.Process.beside`.
 
         Raises:
@@ -56,7 +56,7 @@ class Attendance:
             await asyncio.wait(running)
             await site.stop()
 
-    def _reload(self, service: Service) -> Reload:
+    def _reload(self, service: SchedulerApp) -> ConfigReload:
         metrics = self.observation.metrics
 
         def told(well: bool) -> None:
@@ -68,4 +68,4 @@ class Attendance:
             self.observation.sessions.resize(found.sessions_kept)
 
         metrics.reload_ok.set(1)
-        return Reload(self.file, self.configuration, apply, service.clock, told)
+        return ConfigReload(self.file, self.configuration, apply, service.clock, told)

@@ -18,7 +18,7 @@ from typing import Final
 from batchsched.kube.connection import Connection
 from batchsched.kube.lease import Lease
 from batchsched.ports.clock import Clock
-from batchsched.scheduler.app import Service
+from batchsched.scheduler.app import SchedulerApp
 
 _LOG: Final = logging.getLogger(__name__)
 LEFT: Final = 0
@@ -44,8 +44,8 @@ class Process:
     connection: Connection
     clock: Clock
     lease: Lease | None
-    make: Callable[[], Service]
-    beside: Callable[[Service], AbstractAsyncContextManager[None]]
+    make: Callable[[], SchedulerApp]
+    beside: Callable[[SchedulerApp], AbstractAsyncContextManager[None]]
     patience: float = 20.0
 
     async def run(self) -> int:
@@ -58,7 +58,7 @@ class Process:
         async with self.beside(service):
             return await self._work(service, leave)
 
-    async def _work(self, service: Service, leave: asyncio.Event) -> int:
+    async def _work(self, service: SchedulerApp, leave: asyncio.Event) -> int:
         """Follow, wait to lead, lead."""
         # Little of what a session makes is in circles: the collector found nothing, and took 7 % of the time.
         gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
@@ -78,7 +78,9 @@ class Process:
         finally:
             await _end(follow, leaving)
 
-    async def _lead(self, service: Service, leaving: asyncio.Task[bool], follow: asyncio.Task[None]) -> int:
+    async def _lead(
+        self, service: SchedulerApp, leaving: asyncio.Task[bool], follow: asyncio.Task[None]
+    ) -> int:
         lead = asyncio.create_task(self._begin(service), name="lead")
         keep = asyncio.create_task(self._keep(), name="keep")
         ended = await _first(leaving, follow, lead, keep)
@@ -99,12 +101,12 @@ class Process:
         await self._tell(service)
         return LEFT
 
-    async def _begin(self, service: Service) -> None:
+    async def _begin(self, service: SchedulerApp) -> None:
         if self.lease is not None:
             await service.catch_up()
         await service.lead()
 
-    async def _tell(self, service: Service) -> None:
+    async def _tell(self, service: SchedulerApp) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(service.leave(), self.patience)
 

@@ -29,7 +29,7 @@ Told = Callable[[bool], None]
 """Hears whether a configuration that was read is in force now."""
 
 
-class Reload:
+class ConfigReload:
     """Follows one file.
 
     Args:

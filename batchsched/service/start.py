@@ -19,11 +19,11 @@ from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.lease import Lease, Terms
+from batchsched.kube.lease import Lease, LeaseTimes
 from batchsched.observability.logs import Format, set_up, warn
-from batchsched.observability.observer import Observation
-from batchsched.scheduler.app import Service
-from batchsched.service.background import Attendance
+from batchsched.observability.observer import Observer
+from batchsched.scheduler.app import SchedulerApp
+from batchsched.service.background import BackgroundTasks
 from batchsched.service.process import Process
 from batchsched.session.decide import Sessions
 
@@ -88,14 +88,14 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
     stated = configuration.client_connection.kubeconfig
     kubeconfig = options.kubeconfig or (Path(stated) if stated else None)
     async with Connection(Credentials(kubeconfig, options.context), clock) as connection:
-        observation = Observation(
+        observation = Observer(
             clock, configuration.sessions_kept, configuration.leader_election.resource_name
         )
         connection.asked = observation.counting.asked
         lease = _lease(options, configuration.leader_election, connection, clock)
 
-        def make() -> Service:
-            return Service(
+        def make() -> SchedulerApp:
+            return SchedulerApp(
                 connection,
                 clock,
                 configuration.profiles,
@@ -107,7 +107,7 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
                 evicted=observation.evicted,
             )
 
-        attendance = Attendance(observation, configuration, options.config)
+        attendance = BackgroundTasks(observation, configuration, options.config)
         return await Process(connection, clock, lease, make, attendance.beside).run()
 
 
@@ -119,7 +119,7 @@ def _lease(
     if not elected:
         return None
     namespace, name = options.lease or (stated.resource_namespace, stated.resource_name)
-    terms = Terms(
+    terms = LeaseTimes(
         duration=seconds_of(stated.lease_duration),
         renew=seconds_of(stated.renew_deadline),
         retry=seconds_of(stated.retry_period),

@@ -23,26 +23,26 @@ from batchsched.framework.runtime.deadline import left_out
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.runtime.sampling import Sampling
-from batchsched.framework.runtime.timing import Timings
-from batchsched.ports.external import NOBODY, Outside
+from batchsched.framework.runtime.timing import PluginTimings
+from batchsched.ports.external import NOBODY, ExternalCalls
 from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.queues.gang_order import policy as policies
 from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.gang_order.policy import RoomPolicy
-from batchsched.queues.usage_history import Past, Usage
-from batchsched.session.decision_builder import Draft
+from batchsched.queues.gang_order.policy import HorizonPolicy
+from batchsched.queues.usage_history import Usage, UsageHistory
+from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission, without_pods
-from batchsched.session.gangs.order import Turns
+from batchsched.session.gangs.order import GangOrder
 from batchsched.session.gangs.permit_waiting import revisit
 from batchsched.session.gangs.queue_limits import quotas, spend
-from batchsched.session.joint.formulation import Formulation, Scene, formulate
-from batchsched.session.joint.proposal import Joint, Outcome, with_gang
-from batchsched.session.placement.class_feasibility import Survey
-from batchsched.session.placement.statement import Walk, Walked
-from batchsched.session.preemption.eligibility import Claims
-from batchsched.session.preemption.nominated import Kept
-from batchsched.session.preemption.pod_preemption import Preemption
-from batchsched.session.preemption.victim_selection import Clearing
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.joint.proposal import JointProposer, JointSelection, with_gang
+from batchsched.session.placement.class_feasibility import FeasibilityByClass
+from batchsched.session.placement.statement import GangPlacement, Statement
+from batchsched.session.preemption.eligibility import EvictionEligibility
+from batchsched.session.preemption.nominated import NominatedCapacity
+from batchsched.session.preemption.pod_preemption import PodPreemption
+from batchsched.session.preemption.victim_selection import VictimSelection
 from batchsched.session.refusals.diagnosis import (
     Diagnosis,
     no_nodes,
@@ -50,13 +50,13 @@ from batchsched.session.refusals.diagnosis import (
     outside_window,
     permit_refusal,
 )
-from batchsched.session.reservation.head import Head
-from batchsched.session.reservation.sticky import Promises
-from batchsched.session.selection.in_order import Ordered
-from batchsched.session.selection.pod_by_pod import Podwise
+from batchsched.session.reservation.head import ReservedHead
+from batchsched.session.reservation.sticky import StickyReservations
+from batchsched.session.selection.in_order import InOrderSelection
+from batchsched.session.selection.pod_by_pod import PodByPodSelection
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Gang, Members
-from batchsched.session.tables.pending import Line
+from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.topology_levels import Levels
 
 
@@ -67,7 +67,7 @@ def decide(
     seed: int,
     *,
     telemetry: Telemetry | None = None,
-    outside: Outside = NOBODY,
+    outside: ExternalCalls = NOBODY,
 ) -> Decision:
     """Decide one session: pure, deterministic, without clock or I/O.
 
@@ -97,8 +97,8 @@ class Sessions:
         snapshot: Snapshot,
         profile: Profile,
         pipeline: Pipeline | None = None,
-        outside: Outside = NOBODY,
-        past: Past | None = None,
+        outside: ExternalCalls = NOBODY,
+        past: UsageHistory | None = None,
     ) -> None:
         self.profile = profile
         self.frame = Frame(snapshot, pipeline or standard().pipeline(profile, outside))
@@ -107,7 +107,7 @@ class Sessions:
         """What the session before told, for a profile that keeps it."""
         self._rest = frozenset(snapshot.resting)
         self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
-        self._turns = Turns(self.frame, self._policy, profile, past)
+        self._turns = GangOrder(self.frame, self._policy, profile, past)
         self._look_at_levels()
 
     def lay_out(self, nodes: Sequence[Node]) -> None:
@@ -141,12 +141,12 @@ class Sessions:
             all but those that rest in the snapshot.
         """
         listener = telemetry or Silence()
-        draft = Draft(brief)
+        draft = DecisionBuilder(brief)
         self.frame.refresh()
         self.frame.pipeline.extenders.begin()
-        self.frame.pipeline.timings = Timings(telemetry, seed)
+        self.frame.pipeline.timings = PluginTimings(telemetry, seed)
         self._turns.usage(now)
-        with Walk(self.frame, now) as walk:
+        with Statement(self.frame, now) as walk:
             busy = self._revisit_held(walk, draft, now)
             line = self.frame.backlog.order(self._policy, now, self._taking_part(among, busy))
             waiting = line.members
@@ -158,7 +158,7 @@ class Sessions:
             elif self.profile.selection == "ordered":
                 self._ordered(walk, draft, line, now, brief)
             else:
-                kept = Kept(self.frame, self._resting(among))
+                kept = NominatedCapacity(self.frame, self._resting(among))
                 self._joint(walk, draft, waiting, kept, now, (seed, listener))
             self._heed(walk, draft)
             walk.keep()
@@ -171,7 +171,7 @@ class Sessions:
         """Return what queues used lately, decayed up to now; nothing while no policy asks for it."""
         return self._turns.usage(now)
 
-    def _taking_part(self, among: Set[str] | None, busy: frozenset[str]) -> list[Members] | None:
+    def _taking_part(self, among: Set[str] | None, busy: frozenset[str]) -> list[PodGroupState] | None:
         """Return who waits, neither rests nor is held; None for all that wait."""
         frame, out = self.frame, self._rest | busy
         if among is None:
@@ -183,14 +183,14 @@ class Sessions:
         """Return who rests, of those at least that hold something by nomination."""
         return self._rest if among is None else frozenset(self.frame.nominated) - among
 
-    def _heed(self, walk: Walk, draft: Draft) -> None:
+    def _heed(self, walk: Statement, draft: DecisionBuilder) -> None:
         """Take gangs out that plugins sent back while they waited."""
         walk.heed()
         gone = {id(one) for one in walk.rejected}
         draft.walked = [one for one in draft.walked if id(one) not in gone]
         draft.refusals += [permit_refusal(one, timed_out=False) for one in walk.rejected]
 
-    def _revisit_held(self, walk: Walk, draft: Draft, now: float) -> frozenset[str]:
+    def _revisit_held(self, walk: Statement, draft: DecisionBuilder, now: float) -> frozenset[str]:
         walked = revisit(self.frame, walk, self.held, now)
         for one in walked:
             if one.refusal.ok:
@@ -199,21 +199,21 @@ class Sessions:
                 draft.refusals.append(permit_refusal(one, timed_out=now >= self._deadline(one)))
         return frozenset(one.gang.members.identity for one in walked)
 
-    def _deadline(self, walked: Walked) -> float:
+    def _deadline(self, walked: GangPlacement) -> float:
         return next((one.until for one in self.held if one.pod_group == walked.gang.key), float("inf"))
 
-    def _scene(self, draft: Draft) -> Scene:
+    def _scene(self, draft: DecisionBuilder) -> SessionContext:
         """Lay out what stays the same in the session; held gangs count against their queues already."""
         left = quotas(self.frame, self.profile.scheduler_name)
-        scene = Scene(self.frame, self.profile, self._levels, left, Survey(self.frame))
+        scene = SessionContext(self.frame, self.profile, self._levels, left, FeasibilityByClass(self.frame))
         return self._spent(scene, draft.walked)
 
     def _joint(
         self,
-        walk: Walk,
-        draft: Draft,
-        waiting: Sequence[Members],
-        kept: Kept,
+        walk: Statement,
+        draft: DecisionBuilder,
+        waiting: Sequence[PodGroupState],
+        kept: NominatedCapacity,
         now: float,
         context: tuple[int, Telemetry],
     ) -> None:
@@ -225,8 +225,8 @@ class Sessions:
         with kept:
             scene = self._scene(draft)
             free = [gang for gang in gangs if not kept.holds(gang)]
-            promises = Promises.of(self.profile, self.promised, now)
-            draft.head = Head.among(scene, free, draft.walked, promises, kept.expected)
+            promises = StickyReservations.of(self.profile, self.promised, now)
+            draft.head = ReservedHead.among(scene, free, draft.walked, promises, kept.expected)
             for some in (part for batch in self._batches(gangs) for part in kept.parts(batch)):
                 scene = self._window(walk, draft, scene, self._in_time(draft, some, known), context)
                 scene = self._spent(scene, kept.keep(some, draft.walked))
@@ -236,7 +236,9 @@ class Sessions:
             draft.reserve()
         draft.close()
 
-    def _make_room(self, walk: Walk, draft: Draft, gangs: Sequence[Gang], when: tuple[float, int]) -> None:
+    def _make_room(
+        self, walk: Statement, draft: DecisionBuilder, gangs: Sequence[PendingGang], when: tuple[float, int]
+    ) -> None:
         """Let others leave for gangs that found no room, where a PostFilter may make room at all."""
         placed = {one.gang.members.identity for one in draft.walked} | {""}
         refused = [
@@ -245,15 +247,17 @@ class Sessions:
             if one.need and not one.follows and one.members.identity not in placed and one.behind in placed
         ]
         if refused and self.frame.pipeline.postfilters:
-            claims = Claims(self.frame, self._turns.latest, when[0], draft.walked)
-            with Clearing(self._scene(draft), walk, claims, *when, draft.head) as clearing:
+            claims = EvictionEligibility(self.frame, self._turns.latest, when[0], draft.walked)
+            with VictimSelection(self._scene(draft), walk, claims, *when, draft.head) as clearing:
                 clearing.make_room(refused)
             draft.cleared(clearing)
 
-    def _in_time(self, draft: Draft, some: Sequence[Gang], known: Mapping[str, Gang]) -> list[Gang]:
+    def _in_time(
+        self, draft: DecisionBuilder, some: Sequence[PendingGang], known: Mapping[str, PendingGang]
+    ) -> list[PendingGang]:
         """Leave out surplus whose gang has no place, and who is behind somebody whom an earlier window refused."""
         there = {one.gang.members.identity for one in draft.walked}
-        here, chosen = set(there), list[Gang]()
+        here, chosen = set(there), list[PendingGang]()
         for gang in some:
             if gang.behind and gang.behind not in here:
                 draft.refusals.append(out_of_turn(gang.members, known[gang.behind].key))
@@ -262,9 +266,9 @@ class Sessions:
                 here.add(gang.members.identity)
         return chosen
 
-    def _batches(self, gangs: Sequence[Gang]) -> Iterable[Sequence[Gang]]:
+    def _batches(self, gangs: Sequence[PendingGang]) -> Iterable[Sequence[PendingGang]]:
         """Cut gangs into windows; where surplus follows its gang, each share is one, since it has to see it placed."""
-        parts: Iterable[Iterable[Gang]] = [gangs]
+        parts: Iterable[Iterable[PendingGang]] = [gangs]
         if any(gang.follows for gang in gangs):
             parts = (some for _, some in groupby(gangs, key=lambda gang: gang.tier[:2]))
         window = self.profile.session_window
@@ -274,8 +278,13 @@ class Sessions:
                 yield members[first : first + window]
 
     def _window(
-        self, walk: Walk, draft: Draft, scene: Scene, gangs: Sequence[Gang], context: tuple[int, Telemetry]
-    ) -> Scene:
+        self,
+        walk: Statement,
+        draft: DecisionBuilder,
+        scene: SessionContext,
+        gangs: Sequence[PendingGang],
+        context: tuple[int, Telemetry],
+    ) -> SessionContext:
         """Select among the gangs of one window; returns the scene for the next."""
         seed, telemetry = context
         with telemetry.stage("pipeline"):
@@ -284,7 +293,7 @@ class Sessions:
             formulation = formulate(scene, gangs, self.frame.backlog.youngest())
             if draft.head is not None:
                 formulation = draft.head.on(formulation)
-        outcome = Joint(formulation, self.profile.solver, seed, telemetry).select(walk)
+        outcome = JointProposer(formulation, self.profile.solver, seed, telemetry).select(walk)
         with telemetry.stage("walk"):
             outcome = self._rescued(walk, scene, formulation, outcome, draft.head)
         draft.started(outcome.walked)
@@ -292,15 +301,20 @@ class Sessions:
             with telemetry.stage("explain"):
                 draft.refusals += Diagnosis(scene, formulation, outcome, self.profile.solver, seed).refusals()
         draft.account(formulation, outcome)
-        return replace(self._spent(scene, outcome.walked), survey=Survey(self.frame))
+        return replace(self._spent(scene, outcome.walked), survey=FeasibilityByClass(self.frame))
 
     def _rescued(
-        self, walk: Walk, scene: Scene, formulation: Formulation, outcome: Outcome, head: Head | None
-    ) -> Outcome:
+        self,
+        walk: Statement,
+        scene: SessionContext,
+        formulation: Formulation,
+        outcome: JointSelection,
+        head: ReservedHead | None,
+    ) -> JointSelection:
         """Try gangs that the walk refused once more, pod by pod: the pipeline may know a way that rows cannot say."""
         if not outcome.rejected:
             return outcome
-        podwise = Podwise(self._spent(scene, outcome.walked), self._admission, walk)
+        podwise = PodByPodSelection(self._spent(scene, outcome.walked), self._admission, walk)
         standing = {one.gang.members.identity for one in outcome.walked}
         for number, refused in sorted(outcome.rejected.items()):
             gang = formulation.gangs[number]
@@ -312,12 +326,12 @@ class Sessions:
                 outcome = with_gang(formulation, outcome, number, podwise.walked[-1])
         return outcome
 
-    def _spent(self, scene: Scene, walked: Iterable[Walked]) -> Scene:
+    def _spent(self, scene: SessionContext, walked: Iterable[GangPlacement]) -> SessionContext:
         return replace(scene, quotas=spend(scene.quotas, self.frame, *walked))
 
-    def _admitted(self, draft: Draft, waiting: Sequence[Members]) -> list[Gang]:
+    def _admitted(self, draft: DecisionBuilder, waiting: Sequence[PodGroupState]) -> list[PendingGang]:
         """Admit gangs, in the policy's order."""
-        gangs: list[Gang] = []
+        gangs: list[PendingGang] = []
         for members in waiting:
             admitted = self._admission.gang(members)
             if isinstance(admitted, Refusal):
@@ -326,13 +340,18 @@ class Sessions:
                 gangs.append(admitted)
         return gangs
 
-    def _ordered(self, walk: Walk, draft: Draft, line: Line, now: float, brief: bool) -> None:
-        promises, window = Promises.of(self.profile, self.promised, now), self.profile.session_window
+    def _ordered(
+        self, walk: Statement, draft: DecisionBuilder, line: OrderedGangs, now: float, brief: bool
+    ) -> None:
+        promises, window = (
+            StickyReservations.of(self.profile, self.promised, now),
+            self.profile.session_window,
+        )
         turns = self._turns.through(line, self._admission, now)
         shared = self._turns.policies is not None
         line, turns = promises.in_front(line, turns, self.frame, shared=shared)
-        ordered = Ordered(self._scene(draft), self._admission, walk, promises, brief=brief)
-        horizon = self._policy.horizon if isinstance(self._policy, RoomPolicy) else 0.0
+        ordered = InOrderSelection(self._scene(draft), self._admission, walk, promises, brief=brief)
+        horizon = self._policy.horizon if isinstance(self._policy, HorizonPolicy) else 0.0
         ordered.select(line, islice(turns, window), horizon)
         if not brief:
             draft.refusals += [outside_window(line.members[at], window) for at in turns]
@@ -340,9 +359,13 @@ class Sessions:
         draft.refusals += ordered.refusals
         draft.reservations += ordered.reservations
 
-    def _podwise(self, walk: Walk, draft: Draft, waiting: Sequence[Members], now: float, seed: int) -> None:
-        preemption = Preemption(self.frame, now)
-        podwise = Podwise(self._scene(draft), self._admission, walk, preemption, self._sampling(seed))
+    def _podwise(
+        self, walk: Statement, draft: DecisionBuilder, waiting: Sequence[PodGroupState], now: float, seed: int
+    ) -> None:
+        preemption = PodPreemption(self.frame, now)
+        podwise = PodByPodSelection(
+            self._scene(draft), self._admission, walk, preemption, self._sampling(seed)
+        )
         podwise.select(waiting)
         draft.walked += podwise.walked
         draft.refusals += podwise.refusals
@@ -357,7 +380,7 @@ class Sessions:
         nobody_ranks = not frame.pipeline.scores and not frame.pipeline.extenders
         return Sampling(frame.table, percentage, seed, any_will_do=nobody_ranks)
 
-    def _decision(self, draft: Draft, brief: bool) -> Decision:
+    def _decision(self, draft: DecisionBuilder, brief: bool) -> Decision:
         if not brief:
             draft.refusals += [without_pods(one) for one in self.frame.short.values()]
         names = self.frame.table.names
@@ -390,7 +413,7 @@ class Sessions:
 
 
 def _places(
-    walked: Iterable[Walked], names: Sequence[str], others: Iterable[tuple[Pod, int]] = ()
+    walked: Iterable[GangPlacement], names: Sequence[str], others: Iterable[tuple[Pod, int]] = ()
 ) -> list[tuple[str, str, str]]:
     found = [(placed.pod, placed.node) for one in walked for placed in one.placed]
     return sorted((pod.namespace, pod.name, names[node]) for pod, node in (*found, *others))

@@ -8,32 +8,32 @@ import numpy as np
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal, Reservation, TierAccount
 from batchsched.session.joint.formulation import Formulation
-from batchsched.session.joint.proposal import Outcome
-from batchsched.session.placement.statement import Walked
-from batchsched.session.preemption.victim_selection import Clearing
-from batchsched.session.reservation.head import Head
-from batchsched.session.tables.gang import Entitled
+from batchsched.session.joint.proposal import JointSelection
+from batchsched.session.placement.statement import GangPlacement
+from batchsched.session.preemption.victim_selection import VictimSelection
+from batchsched.session.reservation.head import ReservedHead
+from batchsched.session.tables.gang import EntitlementClass
 
 
 @dataclass(slots=True)
-class Draft:
+class DecisionBuilder:
     """A decision in the making; a brief one leaves out why gangs have to wait."""
 
     brief: bool = False
-    walked: list[Walked] = field(default_factory=list)
+    walked: list[GangPlacement] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     reservations: list[Reservation] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     nominated: list[tuple[Pod, int]] = field(default_factory=list)
-    objective: dict[tuple[Entitled, int], float] = field(default_factory=dict)
-    bound: dict[tuple[Entitled, int], float] = field(default_factory=dict)
+    objective: dict[tuple[EntitlementClass, int], float] = field(default_factory=dict)
+    bound: dict[tuple[EntitlementClass, int], float] = field(default_factory=dict)
     tiers: tuple[TierAccount, ...] = ()
     gap: float = 0.0
     guard: bool = False
-    head: Head | None = None
+    head: ReservedHead | None = None
     """Whose start is kept; None once it has its place."""
 
-    def started(self, walked: Sequence[Walked]) -> None:
+    def started(self, walked: Sequence[GangPlacement]) -> None:
         """Take in who was placed."""
         self.walked += walked
         if self.head is not None:
@@ -49,7 +49,7 @@ class Draft:
         reservation = self.head.reservation(self.walked)
         self.reservations += [] if reservation is None else [reservation]
 
-    def account(self, formulation: Formulation, outcome: Outcome) -> None:
+    def account(self, formulation: Formulation, outcome: JointSelection) -> None:
         """Add a window's values to its tiers.
 
         The bound of the first window holds for its gangs alone: what later ones want in all is added to it, unless
@@ -76,7 +76,7 @@ class Draft:
         total = sum(self.bound.values())
         self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
 
-    def cleared(self, clearing: Clearing) -> None:
+    def cleared(self, clearing: VictimSelection) -> None:
         """Take in for whom room was made: who leaves, and what is kept."""
         self.evictions += clearing.evictions
         self.nominated += clearing.nominated

@@ -11,7 +11,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.ports.telemetry import Telemetry
-from batchsched.queues.usage_history import Past, Usage
+from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decide import Sessions
 
 
@@ -36,7 +36,7 @@ class Follower:
         profile: Profile,
         pipeline: Pipeline | None = None,
         *,
-        past: Past | None = None,
+        past: UsageHistory | None = None,
         brief: bool = True,
     ) -> None:
         self._sessions = Sessions(snapshot, profile, pipeline, past=past)

@@ -18,22 +18,22 @@ from batchsched.queues.gang_order import policy as policies
 from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.queue_table import OWN
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
-from batchsched.queues.usage_history import Past, by_queue
-from batchsched.session.gangs.fair_share_order import Orders, Round, total_of
+from batchsched.queues.usage_history import UsageHistory, by_queue
+from batchsched.session.gangs.fair_share_order import FairShareOrder, Orders, total_of
 from batchsched.session.gangs.order import QueuePolicies, standing_of
 from batchsched.session.gangs.queue_limits import is_ours
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Members
+from batchsched.session.tables.gang import PodGroupState
 
 Amounts = dict[str, int]
 """By resource, in base units; resources of which there is nothing are left out."""
 
 
-class Item(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class QueueReportItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The base of a view's parts."""
 
 
-class WaitingView(Item, frozen=True):
+class PendingGangReport(QueueReportItem, frozen=True):
     """A gang that waits.
 
     Args:
@@ -51,7 +51,7 @@ class WaitingView(Item, frozen=True):
     wanted: Amounts
 
 
-class QueueView(Item, frozen=True):
+class QueueReport(QueueReportItem, frozen=True):
     """A queue, and all below it.
 
     Args:
@@ -87,7 +87,7 @@ class QueueView(Item, frozen=True):
     longest_wait: float
 
 
-class QueuesView(Item, frozen=True):
+class QueuesReport(QueueReportItem, frozen=True):
     """The tree.
 
     Args:
@@ -97,11 +97,11 @@ class QueuesView(Item, frozen=True):
     """
 
     capacity: Amounts
-    queues: tuple[QueueView, ...]
-    waiting: tuple[WaitingView, ...]
+    queues: tuple[QueueReport, ...]
+    waiting: tuple[PendingGangReport, ...]
 
 
-def queues_view(snapshot: Snapshot, profile: Profile, now: float) -> QueuesView:
+def queues_view(snapshot: Snapshot, profile: Profile, now: float) -> QueuesReport:
     """Return the queues as the next session finds them.
 
     Args:
@@ -124,10 +124,10 @@ class _Tree:
         frame.refresh()
         self._gangs = [gang for gang in map(frame.gang, self._waiting()) if gang.parts]
         chosen = QueuePolicies(frame.queues, profile.queue_policy)
-        past = Past(by_queue(snapshot.usage), profile.usage_half_life_seconds)
+        past = UsageHistory(by_queue(snapshot.usage), profile.usage_half_life_seconds)
         self._standing = standing_of(frame, chosen, self._gangs, profile.scheduler_name, past.usage)
         order = policies.make(profile.policy.name, profile.policy.args, POLICIES)
-        turns = list(Round(self._standing, self._gangs, Orders.of(self._gangs, order, now)))
+        turns = list(FairShareOrder(self._standing, self._gangs, Orders.of(self._gangs, order, now)))
         self._turns = [gang for gang in turns if not gang.follows]
         self._entitles = frame.queues.entitles or profile.queue_policy is not None
         self._running = Counter(
@@ -136,18 +136,18 @@ class _Tree:
             if any(is_ours(pod, profile.scheduler_name) for pod, _ in members.bound.values())
         )
 
-    def _waiting(self) -> Iterable[Members]:
+    def _waiting(self) -> Iterable[PodGroupState]:
         queues = self._frame.queues
         return (one for one in self._frame.gangs.values() if one.pending and one.queue in queues)
 
-    def view(self) -> QueuesView:
+    def view(self) -> QueuesReport:
         shares = self._standing.shares
         rows = [row for row in self._depth_first(0) if row and not shares.names[row].endswith(OWN)]
-        return QueuesView(
+        return QueuesReport(
             capacity=self._amounts(shares.capacity),
             queues=tuple(self._queue(row) for row in rows),
             waiting=tuple(
-                WaitingView(
+                PendingGangReport(
                     pod_group=gang.key,
                     queue=gang.queue,
                     share=gang.entitled.share if self._entitles else "all",
@@ -162,14 +162,14 @@ class _Tree:
         children = np.flatnonzero(self._standing.shares.parent == row).tolist()
         return [row, *(one for child in children for one in self._depth_first(child))]
 
-    def _queue(self, row: int) -> QueueView:
+    def _queue(self, row: int) -> QueueReport:
         shares, entitled = self._standing.shares, self._standing.entitled
         name, usage = shares.names[row], shares.usage[row]
         chain = shares.chain(row)
         guarantee = entitled.guarantee[row]
         waiting = [gang for gang in self._gangs if name in self._frame.queues.ancestry(gang.queue)]
         pending = sum((total_of(gang) for gang in waiting), np.zeros_like(usage))
-        return QueueView(
+        return QueueReport(
             name=name,
             parent=shares.names[int(shares.parent[row])],
             depth=len(chain) - 1,

@@ -15,14 +15,14 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Reservation
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.ports.scheduler import SchedulerFactory
-from batchsched.simulator.gang_record import Life
+from batchsched.simulator.gang_record import GangRun
 from batchsched.simulator.kubelet import Kubelet
-from batchsched.simulator.queue_series import Ledger
-from batchsched.simulator.utilization import Meter
+from batchsched.simulator.queue_series import QueueSeriesRecorder
+from batchsched.simulator.utilization import UtilizationRecorder
 from batchsched.simulator.workload import Workload
 
 
-class Cluster:
+class SimulatedCluster:
     """A cluster in virtual time.
 
     Args:
@@ -34,16 +34,16 @@ class Cluster:
         self._start = workload.cluster
         self._make = scheduler
         self.scheduler = scheduler(workload.cluster)
-        self.meter = Meter(workload.cluster.nodes)
+        self.meter = UtilizationRecorder(workload.cluster.nodes)
         self.meter.add(pod for pod in workload.cluster.pods if pod.node)
-        self.ledger = Ledger(self.meter.resources)
+        self.ledger = QueueSeriesRecorder(self.meter.resources)
         self.lives = tuple(
-            Life(number, arrival, self.meter.gpus(arrival.pods))
+            GangRun(number, arrival, self.meter.gpus(arrival.pods))
             for number, arrival in enumerate(workload.arrivals)
         )
         self.waiting = self.running = self.finished = self.failures = 0
         self._there: dict[int, None] = {}
-        self._gang_of: dict[str, Life] = {}
+        self._gang_of: dict[str, GangRun] = {}
         self._down: set[str] = set()
         self._lasting = list(workload.cluster.pods)
         self._kubelet = Kubelet()
@@ -56,7 +56,7 @@ class Cluster:
         """True while some pod waits."""
         return bool(self._gang_of)
 
-    def arrive(self, life: Life, now: int) -> bool:
+    def arrive(self, life: GangRun, now: int) -> bool:
         """Let a gang come; True when it runs already."""
         life.arrive()
         arrival = life.arrival
@@ -71,7 +71,7 @@ class Cluster:
         self.waiting += 1
         return self._starts(life, now)
 
-    def end(self, life: Life, now: int) -> None:
+    def end(self, life: GangRun, now: int) -> None:
         """Let a gang finish: its pods and its PodGroup are gone."""
         gone = life.end(now)
         self._count(life, [pod for pod in gone if pod.node], -1)
@@ -85,7 +85,7 @@ class Cluster:
         self.running -= 1
         self.finished += 1
 
-    def bind(self, decision: Decision, now: int) -> list[Life]:
+    def bind(self, decision: Decision, now: int) -> list[GangRun]:
         """Do what a decision says; returns the gangs that begin to run."""
         self._evict(decision, now)
         self._reservations = decision.reservations
@@ -93,7 +93,7 @@ class Cluster:
             self._hold(decision)
         if decision.nominations or self._nominated:
             self._nominate(decision)
-        touched: dict[int, tuple[Life, list[Pod]]] = {}
+        touched: dict[int, tuple[GangRun, list[Pod]]] = {}
         for one in decision.assignments:
             key = f"{one.namespace}/{one.pod}"
             life = self._gang_of.pop(key)
@@ -105,7 +105,7 @@ class Cluster:
             self.scheduler.bind_pods(pods)
         return [life for life, _ in touched.values() if self._starts(life, now)]
 
-    def _starts(self, life: Life, now: int) -> bool:
+    def _starts(self, life: GangRun, now: int) -> bool:
         started = life.start(now)
         if started:
             self.waiting -= 1
@@ -114,14 +114,14 @@ class Cluster:
             life.placements = self.meter.units(life.bound.values())
         return started
 
-    def _count(self, life: Life, pods: Collection[Pod], sign: int = 1) -> None:
+    def _count(self, life: GangRun, pods: Collection[Pod], sign: int = 1) -> None:
         """Count pods of a gang that were bound, or, with sign -1, that are gone."""
         self.meter.add(pods, sign)
         self.ledger.hold(life.arrival.queue, map(self.meter.requests, pods), sign)
 
     def _evict(self, decision: Decision, now: int) -> None:
         """Kill the gangs that lose a pod; one that keeps its minimum loses that pod only."""
-        lost: dict[int, tuple[Life, list[str]]] = {}
+        lost: dict[int, tuple[GangRun, list[str]]] = {}
         keys = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
         for number in self._there if keys else ():
             mine = [key for key in self.lives[number].bound if key in keys]
@@ -130,7 +130,7 @@ class Cluster:
         for life, mine in lost.values():
             life.evicted += self._lose(life, mine, now)
 
-    def _lose(self, life: Life, keys: Iterable[str], now: int) -> int:
+    def _lose(self, life: GangRun, keys: Iterable[str], now: int) -> int:
         """Kill pods of a gang, all of them where too few would stay; returns how many."""
         gone = set(keys)
         if len(life.bound) - len(gone) < life.arrival.minimum:

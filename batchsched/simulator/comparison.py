@@ -21,7 +21,7 @@ _PRECISE: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PairedDifference:
     """Another policy less a base policy, over sequences in pairs.
 
     Args:
@@ -44,7 +44,7 @@ class Difference:
         return self.mean / self.base if self.base else 0.0
 
 
-def paired(base: Sequence[float], other: Sequence[float]) -> Difference:
+def paired(base: Sequence[float], other: Sequence[float]) -> PairedDifference:
     """Compare two policies on the same sequences, in the same order.
 
     Raises:
@@ -55,7 +55,7 @@ def paired(base: Sequence[float], other: Sequence[float]) -> Difference:
             f"expected at least two pairs, found {len(base)} and {len(other)} values", object="comparison"
         )
     differences = [after - before for before, after in zip(base, other, strict=True)]
-    return Difference(
+    return PairedDifference(
         base=fmean(base),
         other=fmean(other),
         mean=fmean(differences),

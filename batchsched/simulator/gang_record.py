@@ -8,7 +8,7 @@ from batchsched.simulator.workload import Arrival
 
 
 @dataclass(slots=True)
-class Life:
+class GangRun:
     """A gang since its arrival.
 
     Args:

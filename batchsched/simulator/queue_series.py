@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from batchsched.simulator.result import QueueSeries
 
 
-class Ledger:
+class QueueSeriesRecorder:
     """Adds up requests by queue, and keeps a row for each queue that changed in a moment.
 
     Args:

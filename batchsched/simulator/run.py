@@ -15,8 +15,8 @@ from typing import Protocol
 from batchsched.api.core.metadata import seconds
 from batchsched.api.decision import Decision
 from batchsched.ports.scheduler import SchedulerFactory
-from batchsched.simulator.cluster import Cluster
-from batchsched.simulator.gang_record import Life
+from batchsched.simulator.cluster import SimulatedCluster
+from batchsched.simulator.gang_record import GangRun
 from batchsched.simulator.result import RunResult
 from batchsched.simulator.workload import Workload
 
@@ -48,7 +48,7 @@ class RunSettings:
     window: int | None = None
 
 
-class Kind(IntEnum):
+class SimulationEventKind(IntEnum):
     """What happens, in the order in which it does within one second."""
 
     END = 0
@@ -59,11 +59,11 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Event:
+class SimulationEvent:
     """Something that happens at a second; `number` is the gang's or the outage's, `restarts` the gang's so far."""
 
     at: int
-    kind: Kind
+    kind: SimulationEventKind
     number: int = 0
     restarts: int = 0
 
@@ -98,8 +98,8 @@ class _Run:
         self._workload = workload
         self._settings = settings
         self._progress = progress
-        self._cluster = Cluster(workload, scheduler)
-        self._events: list[Event] = []
+        self._cluster = SimulatedCluster(workload, scheduler)
+        self._events: list[SimulationEvent] = []
         self._earliest: float = float("-inf")
         """No session before."""
         self._foreseen: set[int] = set()
@@ -133,16 +133,16 @@ class _Run:
 
     def _foresee_everything(self) -> None:
         for life in self._cluster.lives:
-            self._foresee(Event(life.arrival.at, Kind.ARRIVAL, life.number))
+            self._foresee(SimulationEvent(life.arrival.at, SimulationEventKind.ARRIVAL, life.number))
         for number, outage in enumerate(self._workload.outages):
-            self._foresee(Event(outage.at, Kind.NODE_DOWN, number))
+            self._foresee(SimulationEvent(outage.at, SimulationEventKind.NODE_DOWN, number))
             if outage.until is not None:
-                self._foresee(Event(outage.until, Kind.NODE_UP, number))
+                self._foresee(SimulationEvent(outage.until, SimulationEventKind.NODE_UP, number))
 
-    def _foresee(self, event: Event) -> None:
+    def _foresee(self, event: SimulationEvent) -> None:
         heapq.heappush(self._events, event)
 
-    def _moments(self) -> Iterator[tuple[int, list[Event]]]:
+    def _moments(self) -> Iterator[tuple[int, list[SimulationEvent]]]:
         """Everything that happens in one second, second by second.
 
         What a session starts may end in the same second: then that second comes again.
@@ -154,22 +154,22 @@ class _Run:
                 happened.append(heapq.heappop(self._events))
             yield now, happened
 
-    def _happen(self, now: int, happened: Iterable[Event]) -> None:
+    def _happen(self, now: int, happened: Iterable[SimulationEvent]) -> None:
         cluster = self._cluster
         nodes_moved = False
         for event in happened:
-            if event.kind is Kind.END:
+            if event.kind is SimulationEventKind.END:
                 life = cluster.lives[event.number]
                 if life.restarts == event.restarts:
                     cluster.end(life, now)
-            elif event.kind is Kind.ARRIVAL:
+            elif event.kind is SimulationEventKind.ARRIVAL:
                 if nodes_moved:
                     cluster.lay_out()
                     nodes_moved = False
                 life = cluster.lives[event.number]
                 if cluster.arrive(life, now):
                     self._will_end(life, now)
-            elif event.kind is Kind.SESSION:
+            elif event.kind is SimulationEventKind.SESSION:
                 self._foreseen.discard(now)
             else:
                 nodes_moved = True
@@ -177,15 +177,17 @@ class _Run:
         if nodes_moved:
             cluster.lay_out()
 
-    def _move_node(self, event: Event) -> None:
+    def _move_node(self, event: SimulationEvent) -> None:
         node = self._workload.outages[event.number].node
-        if event.kind is Kind.NODE_DOWN:
+        if event.kind is SimulationEventKind.NODE_DOWN:
             self._cluster.fail(node, event.at)
         else:
             self._cluster.repair(node)
 
-    def _will_end(self, life: Life, now: int) -> None:
-        self._foresee(Event(now + life.arrival.runtime, Kind.END, life.number, life.restarts))
+    def _will_end(self, life: GangRun, now: int) -> None:
+        self._foresee(
+            SimulationEvent(now + life.arrival.runtime, SimulationEventKind.END, life.number, life.restarts)
+        )
 
     def _schedule(self, now: int) -> None:
         """Ask for a session, or for several where one does not look at all that wait."""
@@ -212,7 +214,7 @@ class _Run:
     def _session_at(self, at: int) -> None:
         if at not in self._foreseen:
             self._foreseen.add(at)
-            self._foresee(Event(at, Kind.SESSION))
+            self._foresee(SimulationEvent(at, SimulationEventKind.SESSION))
 
     def _account(self, decision: Decision) -> None:
         self._sessions += 1

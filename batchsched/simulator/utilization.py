@@ -10,7 +10,7 @@ from batchsched.simulator.result import Series
 GPU_SUFFIX = "/gpu"
 
 
-class Meter:
+class UtilizationRecorder:
     """Adds up requests of bound pods, by resource, and keeps a row for each moment.
 
     Args:

@@ -14,7 +14,7 @@ from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.quota_selection import allot, only_quotas_refuse
 from batchsched.solver.subset import only
 from batchsched.solver.tiered.rounds import Floors, Rounds
-from batchsched.solver.tiered.tier_solve import Spending
+from batchsched.solver.tiered.tier_solve import TierBudget
 from batchsched.solver.verify import verify
 
 _LOG = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def _solved(given: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> 
             answer = allot(packing, budget, seed, floor)
         if answer is not None:
             return answer
-    return _aggregated(given, Spending(budget, seed), floor, telemetry)
+    return _aggregated(given, TierBudget(budget, seed), floor, telemetry)
 
 
 def settled(problem: Problem, floor: Solution, small: bool) -> bool:
@@ -96,7 +96,7 @@ def _pairs(problem: Problem) -> int:
     return int(problem.mask.sum(axis=1)[problem.kind].sum()) if len(problem.kind) else 0
 
 
-def _aggregated(given: Problem, spending: Spending, floor: Solution, telemetry: Telemetry) -> Solution:
+def _aggregated(given: Problem, spending: TierBudget, floor: Solution, telemetry: Telemetry) -> Solution:
     """The aggregated stage over a session, its cuts included."""
     problem = without_cut_gangs(given)
     uncut = replace(given, cuts=()) if given.cuts else problem

@@ -35,7 +35,7 @@ class Change:
         return tuple(dict.fromkeys(names))
 
 
-class Journal:
+class ChangeLog:
     """The last changes, and the generation of the newest."""
 
     def __init__(self, length: int = LENGTH) -> None:

@@ -21,17 +21,17 @@ from batchsched.api.decision import SetAside
 from batchsched.api.kinds import ALL
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.assumed_pods import AssumedPod, Assumption, Placements
-from batchsched.state.change_log import LENGTH, Change, Journal
+from batchsched.state.change_log import LENGTH, Change, ChangeLog
 from batchsched.state.semantic_equality import alike
-from batchsched.state.store import Shelf
-from batchsched.state.tombstones import Graves
+from batchsched.state.store import Store
+from batchsched.state.tombstones import Tombstones
 
 PODS: Final = "pods"
 NODES: Final = "nodes"
 _KINDS: Final = {kind.type: kind for kind in ALL}
 
 
-class Cache:
+class ClusterState:
     """What is known of one cluster.
 
     Args:
@@ -48,10 +48,10 @@ class Cache:
     ) -> None:
         self.scheduler_names = frozenset(scheduler_names)
         self._ttl = ttl_seconds
-        self._journal = Journal(journal_length)
-        self._shelves: dict[str, Shelf[Any]] = {kind.field: Shelf() for kind in ALL}
+        self._journal = ChangeLog(journal_length)
+        self._shelves: dict[str, Store[Any]] = {kind.field: Store() for kind in ALL}
         self._versions: dict[tuple[str, str], int] = {}
-        self._graves = Graves()
+        self._graves = Tombstones()
         self._told: dict[str, Pod] = {}
         """Assumed pods as the API showed them last."""
         self._assumed: dict[str, Assumption] = {}

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import BaseModel
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.kinds import ALL, Kind
+from batchsched.api.kinds import ALL, ObjectKind
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.assumed_pods import AssumedPod
 from batchsched.state.semantic_equality import STATUS, alike
@@ -26,7 +26,7 @@ _SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class StateDifference:
     """One field of one object; a value is as JSON writes it, and empty where the field is not there."""
 
     object: str
@@ -36,7 +36,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class StateComparison:
     """What a cache has wrong. Objects are named as `Kind namespace/name`.
 
     Args:
@@ -48,7 +48,7 @@ class Drift:
 
     missing: tuple[str, ...] = ()
     redundant: tuple[str, ...] = ()
-    differing: tuple[Difference, ...] = ()
+    differing: tuple[StateDifference, ...] = ()
     overdue: tuple[AssumedPod, ...] = ()
 
     @property
@@ -80,7 +80,7 @@ def drift(
     scheduler_names: frozenset[str],
     assumed: Sequence[AssumedPod] = (),
     overdue_since: float = float("-inf"),
-) -> Drift:
+) -> StateComparison:
     """Compare what a cache was told with a fresh list.
 
     Args:
@@ -92,7 +92,7 @@ def drift(
     """
     missing: list[str] = []
     redundant: list[str] = []
-    differing: list[Difference] = []
+    differing: list[StateDifference] = []
     for kind in ALL:
         here, there = _by_key(kind, cached, scheduler_names), _by_key(kind, listed, scheduler_names)
         missing += [_named(kind, key) for key in sorted(there.keys() - here.keys())]
@@ -101,10 +101,10 @@ def drift(
             if not alike(here[key], there[key]):
                 differing += _differences(_named(kind, key), here[key], there[key])
     overdue = tuple(one for one in assumed if one.assumption.since < overdue_since)
-    return Drift(tuple(missing), tuple(redundant), tuple(differing), overdue)
+    return StateComparison(tuple(missing), tuple(redundant), tuple(differing), overdue)
 
 
-def _by_key(kind: Kind, snapshot: Snapshot, scheduler_names: frozenset[str]) -> dict[str, Any]:
+def _by_key(kind: ObjectKind, snapshot: Snapshot, scheduler_names: frozenset[str]) -> dict[str, Any]:
     objects = getattr(snapshot, kind.field)
     return {
         kind.key(one.metadata): one
@@ -113,15 +113,15 @@ def _by_key(kind: Kind, snapshot: Snapshot, scheduler_names: frozenset[str]) -> 
     }
 
 
-def _named(kind: Kind, key: str) -> str:
+def _named(kind: ObjectKind, key: str) -> str:
     return f"{kind.name} {key}"
 
 
-def _differences(name: str, cached: Any, listed: Any) -> Iterator[Difference]:
+def _differences(name: str, cached: Any, listed: Any) -> Iterator[StateDifference]:
     old, new = _fields(cached), _fields(listed)
     for path in sorted(old.keys() | new.keys()):
         if old.get(path) != new.get(path):
-            yield Difference(name, path, old.get(path, "")[:_SHOWN], new.get(path, "")[:_SHOWN])
+            yield StateDifference(name, path, old.get(path, "")[:_SHOWN], new.get(path, "")[:_SHOWN])
 
 
 def _fields(found: Any) -> dict[str, str]:

@@ -45,7 +45,7 @@ class DumpedNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Dump:
+class StateDump:
     """Everything in a cache that a scheduler places or places on."""
 
     nodes: tuple[DumpedNode, ...]
@@ -59,7 +59,7 @@ class Dump:
         return "\n".join(lines)
 
 
-def dump(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> Dump:
+def dump(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateDump:
     """Lay out what a cache holds.
 
     Args:
@@ -89,7 +89,7 @@ def dump(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> Dump:
                 assumed=tuple(key for key in keys if key in guessed),
             )
         )
-    return Dump(tuple(nodes), tuple(sorted(pod.key for pod in snapshot.pods if not pod.node)))
+    return StateDump(tuple(nodes), tuple(sorted(pod.key for pod in snapshot.pods if not pod.node)))
 
 
 def _sum(pods: Sequence[Pod]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from batchsched.api.core.requests import requests
 from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.ports.scheduler import NodeScheduler, Scheduler
 from batchsched.state.change_log import Change
-from batchsched.state.cluster_state import NODES, PODS, Cache
+from batchsched.state.cluster_state import NODES, PODS, ClusterState
 from batchsched.state.semantic_equality import alike
 
 GROUPS = "pod_groups"
@@ -41,7 +41,7 @@ class Feed:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: ClusterState,
         make: Callable[[Snapshot], NodeScheduler],
         *,
         whole: bool = False,
@@ -134,7 +134,7 @@ class Resources:
         return id(pod.spec) in self._specs or self._names.issuperset(requests(pod))
 
 
-def tell(scheduler: Scheduler, changes: Iterable[Change], cache: Cache) -> None:
+def tell(scheduler: Scheduler, changes: Iterable[Change], cache: ClusterState) -> None:
     """Tell a scheduler which pods and PodGroups changed: each call once, with all that it is for."""
     joined, left, bound = [], [], []
     gone = []

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Shelf(Generic[T]):
+class Store(Generic[T]):
     """Objects by key. Freezing is free while nothing changed, and a plain copy unless keys were added out of order.
 
     The order of keys is what a fresh list of the API has; the order of events would be nobody's.

@@ -6,7 +6,7 @@ MOST: Final = 16_384
 """Uids that are remembered: events of one kind come in order, and what is late is late by a few."""
 
 
-class Graves:
+class Tombstones:
     """The uids of objects that were deleted, or of pods that have finished; the oldest are forgotten."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from batchsched.api.crd.base import API_VERSION
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.reflector import Reflector, Terms
+from batchsched.kube.reflector import Reflector, ReflectorTimes
 from batchsched.kube.resources import PODS
 from batchsched.kube.writer import Writer
 from bench.cluster.trial import install, spent, start, stop
@@ -139,7 +139,7 @@ async def _change(writer: Writer, number: int) -> None:
 @asynccontextmanager
 async def _followed(connection: Connection, clock: SystemClock) -> AsyncIterator[_Watch]:
     watch = _Watch()
-    terms = Terms({"labelSelector": ",".join(f"{key}={value}" for key, value in LONE.items())})
+    terms = ReflectorTimes({"labelSelector": ",".join(f"{key}={value}" for key, value in LONE.items())})
     reflector = Reflector(connection, PODS, watch, clock, terms=terms)
     following = asyncio.create_task(reflector.run())
     await reflector.synced.wait()

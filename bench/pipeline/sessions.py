@@ -9,22 +9,22 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.runtime.result_cache import Standing, Standings
+from batchsched.framework.runtime.result_cache import ClassResults, ResultCache
 from batchsched.session.decide import Sessions
-from batchsched.session.placement.class_feasibility import Survey
+from batchsched.session.placement.class_feasibility import FeasibilityByClass
 from bench.pipeline.clusters import Workload, snapshot
 
 NOW = 1_767_225_600.0
 PODWISE = Profile.model_validate({"solver": {"enabled": False}})
 
 
-class Forgetful(Standings):
+class Forgetful(ResultCache):
     """Nothing stands: every pod is asked about anew on every node."""
 
     @override
-    def of(self, pod: PodClass) -> Standing:
+    def of(self, pod: PodClass) -> ClassResults:
         """Return nothing that stands."""
-        return Standing()
+        return ClassResults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
     sessions = Sessions(cluster, PODWISE)
     frame = sessions.frame
     frame.refresh()
-    Survey(frame).of(frame.class_of(next(pod for pod in cluster.pods if not pod.node), -1))
+    FeasibilityByClass(frame).of(frame.class_of(next(pod for pod in cluster.pods if not pod.node), -1))
     waiting = [members for members in frame.gangs.values() if members.pending]
     start = time.process_time()
-    survey = Survey(frame)
+    survey = FeasibilityByClass(frame)
     survey.all(part.pod_class for members in waiting for part in frame.gang(members).parts)
     return time.process_time() - start
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from batchsched.api.gang_phase import MOVES, Move, State, after, diagram
+from batchsched.api.gang_phase import MOVES, GangPhase, PhaseChange, after, diagram
 from batchsched.errors import IllegalMove
 
 
-@pytest.mark.parametrize("state, move", [(state, move) for state in State for move in Move])
+@pytest.mark.parametrize("state, move", [(state, move) for state in GangPhase for move in PhaseChange])
 def test_a_move_is_in_the_table_or_raises(state, move):
     if (state, move) in MOVES:
         assert after(state, move) is MOVES[state, move]
@@ -16,14 +16,14 @@ def test_a_move_is_in_the_table_or_raises(state, move):
 
 
 def test_every_state_can_be_reached_and_every_unfinished_one_left():
-    reached = {State.PENDING} | set(MOVES.values())
-    assert reached == set(State)
-    assert {start for start, _ in MOVES} == set(State) - {State.SUCCEEDED, State.FAILED}
+    reached = {GangPhase.PENDING} | set(MOVES.values())
+    assert reached == set(GangPhase)
+    assert {start for start, _ in MOVES} == set(GangPhase) - {GangPhase.SUCCEEDED, GangPhase.FAILED}
 
 
 def test_whoever_holds_places_can_be_rolled_back():
-    for state in (State.RESERVED, State.HELD, State.SCHEDULED):
-        assert after(state, Move.ROLL_BACK) is State.PENDING
+    for state in (GangPhase.RESERVED, GangPhase.HELD, GangPhase.SCHEDULED):
+        assert after(state, PhaseChange.ROLL_BACK) is GangPhase.PENDING
 
 
 def test_diagram_shows_every_move_of_the_table():

@@ -8,7 +8,7 @@ import pytest
 from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.framework.events import Hint
 from batchsched.framework.object_changes import events_of
-from batchsched.scheduling_queue import Entity, Place, SchedulingQueue
+from batchsched.scheduling_queue import Entity, QueueState, SchedulingQueue
 from bench.event_storm import fill, main, refuse, refusing, storm
 from tests.scheduling_queue.entities import standard_pipeline
 
@@ -43,10 +43,10 @@ def test_a_storm_of_events_moves_only_whom_it_may_help_and_loses_nobody():
     entities = [one for one in map(queue.get, identities) if one is not None]
     moved = stayed = 0
     for at, (resource, old, new) in enumerate(storm(Random(1), EVENTS, nodes=50)):
-        waiting = [one for one in entities if one.place is Place.UNSCHEDULABLE]
+        waiting = [one for one in entities if one.place is QueueState.UNSCHEDULABLE]
         expected = [one.identity for one in waiting if may_help(ears, one, resource, old, new)]
         queue.cluster_changed(resource, old, new, at / 1000)
-        assert [one.identity for one in waiting if one.place is not Place.UNSCHEDULABLE] == expected
+        assert [one.identity for one in waiting if one.place is not QueueState.UNSCHEDULABLE] == expected
         moved += len(expected)
         stayed += len(waiting) - len(expected)
         if at % 20 == 0:

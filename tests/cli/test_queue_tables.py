@@ -17,10 +17,10 @@ from batchsched.cli.queue_tables import (
     print_explained,
     scarcest,
 )
-from batchsched.session.queue_report import QueuesView, QueueView, WaitingView
+from batchsched.session.queue_report import PendingGangReport, QueueReport, QueuesReport
 
 
-def queue(name: str, parent: str = "", depth: int = 0, **more: Any) -> QueueView:
+def queue(name: str, parent: str = "", depth: int = 0, **more: Any) -> QueueReport:
     plain: dict[str, Any] = {
         "weight": 1.0,
         "priority": 0,
@@ -35,7 +35,7 @@ def queue(name: str, parent: str = "", depth: int = 0, **more: Any) -> QueueView
         "waiting": 0,
         "longest_wait": 0.0,
     }
-    return QueueView(name=name, parent=parent, depth=depth, **(plain | more))
+    return QueueReport(name=name, parent=parent, depth=depth, **(plain | more))
 
 
 def test_bar_is_as_long_as_the_cluster_is_large():
@@ -70,14 +70,16 @@ def test_tree_shows():
 
 def test_resource_that_is_asked_for_most_is_compared():
     one = queue("a", allocated={"cpu": 10, "g": 5}, pending={"g": 3})
-    assert scarcest(QueuesView(capacity={"cpu": 100, "g": 8}, queues=(one,), waiting=())) == "g"
+    assert scarcest(QueuesReport(capacity={"cpu": 100, "g": 8}, queues=(one,), waiting=())) == "g"
 
 
-def waits(name: str, where: str, share: str = "fair") -> WaitingView:
-    return WaitingView(pod_group=f"team/{name}", queue=where, share=share, waited=90.0, wanted={"cpu": 2000})
+def waits(name: str, where: str, share: str = "fair") -> PendingGangReport:
+    return PendingGangReport(
+        pod_group=f"team/{name}", queue=where, share=share, waited=90.0, wanted={"cpu": 2000}
+    )
 
 
-TREE = QueuesView(
+TREE = QueuesReport(
     capacity={"cpu": 8000},
     queues=(
         queue("ml", guarantee={"cpu": 4000}),
@@ -128,13 +130,13 @@ def test_explanation_says_what_is_missing_and_what_would_help(capsys):
 
 def test_queue_in_which_nobody_waits_says_so(capsys):
     found = explained(
-        "vision", QueuesView(capacity=TREE.capacity, queues=TREE.queues, waiting=()), Decision()
+        "vision", QueuesReport(capacity=TREE.capacity, queues=TREE.queues, waiting=()), Decision()
     )
     print_explained(found)
     assert capsys.readouterr().out.startswith("Queue vision: gangs: 0 run, none waits")
 
 
 def test_queue_that_has_and_wants_nothing_has_no_table(capsys):
-    view = QueuesView(capacity={}, queues=(queue("idle"),), waiting=())
+    view = QueuesReport(capacity={}, queues=(queue("idle"),), waiting=())
     print_explained(explained("idle", view, Decision()))
     assert capsys.readouterr().out == "Queue idle: gangs: 0 run, none waits\n"

@@ -18,7 +18,12 @@ from batchsched.cli.session import Session
 from batchsched.cli.tables import MOST_ROWS, nodes_of, print_decision
 from batchsched.config.schema import Profile
 from batchsched.record.answers import NOTHING
-from batchsched.session.refusals.feasibility import DomainOutlook, LevelOutlook, Outlook, PartOutlook
+from batchsched.session.refusals.feasibility import (
+    DomainFeasibility,
+    GangFeasibility,
+    LevelFeasibility,
+    PartFeasibility,
+)
 
 REFUSAL = Refusal(
     pod_group="a/refused",
@@ -109,8 +114,8 @@ def test_explanation_of_a_refusal_says_what_is_missing_and_what_would_help(capsy
 
 
 def test_many_domains_are_cut_and_say_so(capsys):
-    domains = tuple(DomainOutlook(value=f"r{at}", nodes=1, open_nodes=1, room=9 - at) for at in range(10))
-    part = PartOutlook(
+    domains = tuple(DomainFeasibility(value=f"r{at}", nodes=1, open_nodes=1, room=9 - at) for at in range(10))
+    part = PartFeasibility(
         sub_group="workers",
         members=3,
         requests={},
@@ -118,9 +123,9 @@ def test_many_domains_are_cut_and_say_so(capsys):
         open_nodes=10,
         room=45,
         reasons={"too small": 2},
-        levels=(LevelOutlook(level="rack", domains=domains),),
+        levels=(LevelFeasibility(level="rack", domains=domains),),
     )
-    view = Outlook(pod_group="a/g", min_member=3, bound=0, pending=3, parts=(part,))
+    view = GangFeasibility(pod_group="a/g", min_member=3, bound=0, pending=3, parts=(part,))
     print_explanation(Explanation(pod_group="a/g", state=State.EMPTY, outlook=view))
     out = capsys.readouterr().out
     assert "subGroup workers: 3 members of no request" in out

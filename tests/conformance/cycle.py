@@ -7,7 +7,7 @@ import numpy as np
 
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
-from batchsched.framework.filter_result import Scan
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.preemption.post_filter import (
     Handle,
     Nominations,
@@ -63,7 +63,7 @@ class Asked:
     handle: Handle
 
     @property
-    def scan(self) -> Scan:
+    def scan(self) -> FilterResult:
         """What the filters said."""
         return self.handle.scan
 

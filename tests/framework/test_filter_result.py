@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.filter_result import NOT_NARROWED, Scan, fit_error, nobody
+from batchsched.framework.filter_result import NOT_NARROWED, FilterResult, fit_error, nobody
 from batchsched.framework.status import SUCCESS, Code, Status, Verdict
 
 
-def scan(refused_by: list[int], *verdicts: Verdict, outside: list[bool] | None = None) -> Scan:
+def scan(refused_by: list[int], *verdicts: Verdict, outside: list[bool] | None = None) -> FilterResult:
     by = np.array(refused_by, np.int32)
-    return Scan(
+    return FilterResult(
         CycleState(),
         SUCCESS,
         by < 0,
@@ -51,7 +51,7 @@ def test_node_adds_every_reason_of_the_first_plugin_that_refuses_it():
 
 def test_refusal_of_prefilter_is_the_whole_reason():
     status = Status(Code.UNRESOLVABLE, ("1 of the 2 pods exist",), "GangScheduling")
-    found = Scan(CycleState(), status, np.zeros(4, np.bool_), nobody(4))
+    found = FilterResult(CycleState(), status, np.zeros(4, np.bool_), nobody(4))
     assert found.fit_error() == "0/4 nodes are available: 1 of the 2 pods exist."
 
 

@@ -17,11 +17,11 @@ from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.lease import Lease, Terms
+from batchsched.kube.lease import Lease, LeaseTimes
 from tests.controlplane.proxy import hung, lost, page, status
 from tests.kube.virtual import Skewed, run
 
-SHORT = Terms(duration=1.6, renew=1.0, retry=0.1)
+SHORT = LeaseTimes(duration=1.6, renew=1.0, retry=0.1)
 NUMBERS = itertools.count(1)
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
@@ -29,7 +29,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 @pytest.mark.parametrize("terms", [(10, 15, 2), (15, 10, 10), (15, 10, 0)], ids=str)
 def test_terms_that_would_let_two_lead_are_refused(terms):
     with pytest.raises(ValueError, match="leaseDuration > renewDeadline > retryPeriod"):
-        Terms(*terms)
+        LeaseTimes(*terms)
 
 
 # On a real API server

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.reflector import Reflector, Terms
+from batchsched.kube.reflector import Reflector, ReflectorTimes
 from batchsched.kube.resources import Resource
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, Proxy, cut, delayed, hung, lost, page, refused, says, status
@@ -100,7 +100,7 @@ async def following(plane, shelf, network=None, clock=None, resource=CONFIG_MAPS
     mirror = Mirror()
     async with Connection(Credentials(config), clock) as connection:
         terms = {"selector": {"labelSelector": f"shelf={shelf.mark}"}, "silence": 5.0, **terms}
-        reflector = Reflector(connection, resource, mirror, clock, terms=Terms(**terms), read=read)
+        reflector = Reflector(connection, resource, mirror, clock, terms=ReflectorTimes(**terms), read=read)
         task = asyncio.create_task(reflector.run())
         try:
             yield reflector, mirror

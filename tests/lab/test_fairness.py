@@ -7,7 +7,7 @@ from batchsched.api.crd.queue import Queue
 from batchsched.lab.fairness import measure, water_filled
 from batchsched.queues.entitlements import entitlements
 from batchsched.queues.sharing.registry import make
-from batchsched.queues.table_builder import Capacity, Load, lay_out, policies_of
+from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out, policies_of
 from batchsched.queues.tree import QueueTree
 from batchsched.simulator.result import QueueSeries, RunResult, Series
 
@@ -191,8 +191,8 @@ def test_the_yardstick_agrees_with_the_entitlements_that_sessions_work_with(tree
     queues, wanted = tree
     made = measure(result([(0, name, 0, amount) for name, amount in wanted.items()], total), queues)
     request = {name: np.array([amount], np.int64) for name, amount in wanted.items()}
-    capacity = Capacity((GPU,), np.array([total], np.int64), np.array([True]))
-    shares = lay_out(QueueTree(queues), capacity, Load({}, request))
+    capacity = TotalCapacity((GPU,), np.array([total], np.int64), np.array([True]))
+    shares = lay_out(QueueTree(queues), capacity, QueueDemand({}, request))
     entitled = entitlements(shares, policies_of(shares, make("drf", {}), {}))
     for name, fair in zip(made.queues, made.fair[0] * total, strict=True):
         # A device or two on each level of the tree may go to one queue or another: of thousands.

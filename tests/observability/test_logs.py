@@ -27,7 +27,7 @@ def record(message="What happened", at=logging.INFO, error=None, **fields):
 
 def test_line_for_people_is_as_klog_writes_it():
     line = TextLines().format(record(pod="team-a/x", placed=3))
-    assert line == 'I1121 12:00:00.250000 service.planner] "What happened" pod="team-a/x" placed=3'
+    assert line == 'I1121 12:00:00.250000 runner.profile_scheduler] "What happened" pod="team-a/x" placed=3'
 
 
 @pytest.mark.parametrize("at, letter", [(logging.WARNING, "W"), (logging.ERROR, "E"), (level(4), "I")])

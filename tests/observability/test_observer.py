@@ -1,11 +1,11 @@
 """What operators see: sessions and bindings counted under kube-scheduler's names, and sessions kept that repeat."""
 
-from batchsched.observability.collector import Gauges
+from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.metrics import Metrics, page
-from batchsched.observability.observer import Observation
+from batchsched.observability.observer import Observer
 from batchsched.record.file import read
 from batchsched.record.replay import differences
-from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.world import World
 from batchsched.scheduler.standby_usage import usage
 from batchsched.session.decide import decide
@@ -20,14 +20,16 @@ class Observed:
 
     def __init__(self, snapshot, kept=3) -> None:
         self.town = town = Town(snapshot)
-        self.seen = seen = Observation(town.clock, kept)
-        planner = Planner(profile(), town.cache, world=World(profile(), telemetry=seen.telemetry(profile())))
+        self.seen = seen = Observer(town.clock, kept)
+        planner = ProfileScheduler(
+            profile(), town.cache, world=World(profile(), telemetry=seen.telemetry(profile()))
+        )
         planner.recording = kept > 0
         town.planner = planner
         town.loop.planners = (planner,)
         town.loop._heard = (*town.loop._heard, seen.heard)
         town.cycles._told = seen.told
-        self.gauges = Gauges(seen.metrics, town.cache, ())
+        self.gauges = MetricsCollector(seen.metrics, town.cache, ())
 
     def read(self) -> None:
         used = usage(self.town.cache.snapshot(), frozenset({PROFILE}))

@@ -33,8 +33,8 @@ from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_restrictions import VolumeRestrictions
 from batchsched.plugins.volume_zone import VolumeZone
-from batchsched.scheduling_queue.hints import Hints
-from batchsched.scheduling_queue.in_flight import Occurrence
+from batchsched.scheduling_queue.hints import QueueingHints
+from batchsched.scheduling_queue.in_flight import InFlightEvent
 from tests.plugins import neighbours as nb
 from tests.plugins.cluster import class_of, node, pod, with_ports
 from tests.plugins.storage import claim, claiming, volume
@@ -83,11 +83,11 @@ def passes(plugin: Any, one: Pod, made: NodeTable) -> set[str]:
 
 def helped(plugin: Any, one: Pod, changes: Any) -> bool:
     """Whether the plugin's hints say of one of the changes that it may help."""
-    hints = Hints({"": Pipeline([plugin])})
+    hints = QueueingHints({"": Pipeline([plugin])})
     for resource, old, new in changes:
         for event in events_of(resource, old, new):
             for hint in hints.of("", plugin.name, event):
-                if hints.helps(plugin.name, hint, one, Occurrence(event, old, new)):
+                if hints.helps(plugin.name, hint, one, InFlightEvent(event, old, new)):
                     assert not hints.faults, hints.faults
                     return True
     return False

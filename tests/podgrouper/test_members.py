@@ -7,11 +7,11 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import FOREIGN
 from batchsched.api.kinds import BY_GROUP_AND_NAME
-from batchsched.podgrouper.following import Grouper
+from batchsched.podgrouper.following import PodGrouper
 from batchsched.podgrouper.groups import OWNER_LABEL, WRITTEN
 from batchsched.podgrouper.owners import OwnerSink, read
 from batchsched.podgrouper.rules import OWNERS
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 from tests.podgrouper.owners import (
     API,
     TEMPLATE,
@@ -39,8 +39,8 @@ class World:
     """A cache behind a grouper, and owners and pods that come and go."""
 
     def __init__(self):
-        self.cache = Cache()
-        self.grouper = Grouper(self.cache, ("batchsched",), lambda: None)
+        self.cache = ClusterState()
+        self.grouper = PodGrouper(self.cache, ("batchsched",), lambda: None)
         self.pods = self.grouper.store(BY_GROUP_AND_NAME["", "Pod"])
         self.groups = self.grouper.store(BY_GROUP_AND_NAME["scheduling.batchsched.dev", "PodGroup"])
         self.sinks = {name: OwnerSink(self.grouper.members.owners, lambda: None) for name in KINDS}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.queues.usage_history import BLIND, Past, by_queue, decayed, kept, listed
+from batchsched.queues.usage_history import BLIND, UsageHistory, by_queue, decayed, kept, listed
 
 WEEK = 7 * 86400.0
 
@@ -45,7 +45,7 @@ def test_what_is_next_to_nothing_is_forgotten():
 
 
 def test_past_counts_what_was_held_from_session_to_session():
-    past = Past({}, 3600.0)
+    past = UsageHistory({}, 3600.0)
     assert past.advance(0.0, {}) == {}
     past.hold({"a": {"cpu": 1000}})
     assert past.advance(3600.0, {"a": {"cpu": 1000}})["a"]["cpu"] == pytest.approx(500)
@@ -53,12 +53,12 @@ def test_past_counts_what_was_held_from_session_to_session():
 
 
 def test_what_is_gone_at_the_next_session_counts_for_no_longer_than_nobody_looks():
-    past = Past({}, 3600.0)
+    past = UsageHistory({}, 3600.0)
     past.advance(0.0, {})
     past.hold({"a": {"cpu": 1000}})
     late = past.advance(30 * 86400.0, {})
     assert late == {}
-    past = Past({}, 3600.0)
+    past = UsageHistory({}, 3600.0)
     past.advance(0.0, {})
     past.hold({"a": {"cpu": 1000}})
     soon = past.advance(BLIND, {})["a"]["cpu"]
@@ -66,7 +66,7 @@ def test_what_is_gone_at_the_next_session_counts_for_no_longer_than_nobody_looks
 
 
 def test_past_goes_on_from_what_it_was_told_and_never_back():
-    past = Past({"a": {"cpu": 8.0}}, 3600.0)
+    past = UsageHistory({"a": {"cpu": 8.0}}, 3600.0)
     assert past.advance(5000.0, {})["a"]["cpu"] == 8.0
     assert past.advance(4000.0, {})["a"]["cpu"] == 8.0
     assert past.advance(5000.0 + 3600.0, {})["a"]["cpu"] == pytest.approx(4.0)
@@ -83,7 +83,7 @@ def test_usage_is_listed_as_snapshots_keep_it():
 
 
 def test_past_that_is_taken_over_goes_on_with_another_half_life():
-    past = Past({"a": {"cpu": 8.0}}, 3600.0)
+    past = UsageHistory({"a": {"cpu": 8.0}}, 3600.0)
     past.advance(0.0, {})
     past.hold({"b": {"cpu": 100}})
     other = past.with_half_life(7200.0)

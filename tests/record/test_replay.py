@@ -4,7 +4,7 @@ from batchsched.api.decision import Assignment, Decision, Refusal, SetAside, Sol
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.record.file import Record
-from batchsched.record.replay import Difference, differences, replay
+from batchsched.record.replay import DecisionDifference, differences, replay
 
 
 def assigned(**nodes):
@@ -20,13 +20,13 @@ def test_moved_pod_is_named_with_both_nodes():
     found = differences(
         Decision(assignments=assigned(p="n1", q="n2")), Decision(assignments=assigned(p="n1", q="n3"))
     )
-    assert found == (Difference("assignments: a/q", "node: n2", "node: n3"),)
+    assert found == (DecisionDifference("assignments: a/q", "node: n2", "node: n3"),)
 
 
 def test_item_on_one_side_only_is_named():
     refusal = Refusal(pod_group="a/g", reason="NoNodes", message="m", missing={"cpu": 1})
     assert differences(Decision(refusals=(refusal,)), Decision()) == (
-        Difference("refusals: a/g", "reason: NoNodes, message: m, missing: cpu: 1", ""),
+        DecisionDifference("refusals: a/g", "reason: NoNodes, message: m, missing: cpu: 1", ""),
     )
 
 
@@ -40,7 +40,9 @@ def test_several_items_of_one_name_are_compared_together():
     found = differences(
         Decision(set_aside=(aside, replace(aside, message="two"))), Decision(set_aside=(aside,))
     )
-    assert found == (Difference("setAside: f/Pod a/p/spec", "message: one; message: two", "message: one"),)
+    assert found == (
+        DecisionDifference("setAside: f/Pod a/p/spec", "message: one; message: two", "message: one"),
+    )
 
 
 def test_order_alone_is_a_difference():

@@ -6,9 +6,9 @@ import pytest
 from batchsched.api.external_podgroups import FOREIGN
 from batchsched.api.kinds import ALL
 from batchsched.manifests.decode import Decoder
-from batchsched.podgrouper.following import Grouper
-from batchsched.runner.event_handlers import Intake
-from batchsched.state.cluster_state import Cache
+from batchsched.podgrouper.following import PodGrouper
+from batchsched.runner.event_handlers import EventHandlers
+from batchsched.state.cluster_state import ClusterState
 from tests.controlplane.objects import node, pod, pod_group
 
 KINDS = {kind.name: kind for kind in ALL}
@@ -18,11 +18,11 @@ class Desk:
     """An intake before a cache."""
 
     def __init__(self, kind):
-        self.cache = Cache()
+        self.cache = ClusterState()
         self.changes = 0
         self.kind = KINDS[kind]
-        store = Grouper(self.cache, self.cache.scheduler_names, self.changed).store(self.kind)
-        self.intake = Intake(self.kind, store, Decoder(), self.changed)
+        store = PodGrouper(self.cache, self.cache.scheduler_names, self.changed).store(self.kind)
+        self.intake = EventHandlers(self.kind, store, Decoder(), self.changed)
 
     def changed(self):
         self.changes += 1
@@ -118,7 +118,7 @@ def test_pod_group_of_another_scheduler_that_cannot_be_read_any_more_counts_as_g
         def replace(self, kind, listed):
             raise AssertionError
 
-    intake = Intake(kind, Store(), Decoder(), lambda: None)
+    intake = EventHandlers(kind, Store(), Decoder(), lambda: None)
     intake.seen(b'{"metadata":{"name":"bert","namespace":"team","uid":"u"},"spec":17}')
     assert seen == [("remove", "team/bert")]
 

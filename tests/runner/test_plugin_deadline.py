@@ -9,10 +9,10 @@ import pytest
 
 from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.errors import PluginOverdue
-from batchsched.framework.runtime.deadline import Abandoned, Minder, Watched, is_ours
+from batchsched.framework.runtime.deadline import DeadlineKeeper, DeadlinePlugin, DisabledPlugin, is_ours
 from batchsched.framework.runtime.registry import Registry, found
-from batchsched.ports.external import Outside
-from batchsched.ports.plugin_deadline import Overdue, Watchdog
+from batchsched.ports.external import ExternalCalls
+from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
 from batchsched.record.answers import Answers
 from batchsched.runner.plugin_deadline import minded
 from batchsched.session.decide import Sessions
@@ -54,9 +54,9 @@ REGISTRY = Registry((*found(), Hanging), (*DEFAULT_PLUGINS, "Hanging"), DEFAULT_
 SNAPSHOT = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
 
 
-def decide_with(minder: Watchdog | None, settings: dict[str, Any]) -> Any:
+def decide_with(minder: PluginDeadline | None, settings: dict[str, Any]) -> Any:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
-    pipeline = REGISTRY.pipeline(chosen, Outside(watchdog=minder))
+    pipeline = REGISTRY.pipeline(chosen, ExternalCalls(watchdog=minder))
     return Sessions(SNAPSHOT, chosen, pipeline).decide(NOW, 0)
 
 
@@ -105,7 +105,7 @@ def test_loop_that_never_ends_is_given_up_as_well():
 
 def test_plugin_that_hung_in_an_earlier_session_is_left_out_from_the_start():
     HANGS.update(point="Filter", how=waiting)
-    before = Overdue("Hanging", "Filter", 0, DEADLINE)
+    before = DeadlineExceeded("Hanging", "Filter", 0, DEADLINE)
     decision, overdue = minded(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
     assert overdue == (before,)
     assert len(placed(decision)) == 5
@@ -129,7 +129,7 @@ def test_what_breaks_the_work_comes_out_of_it():
 
 
 def test_two_plugins_that_hang_are_both_given_up():
-    def work(minder: Minder) -> list[str]:
+    def work(minder: DeadlineKeeper) -> list[str]:
         failed = []
         for name in ("one", "two"):
             try:
@@ -144,14 +144,14 @@ def test_two_plugins_that_hang_are_both_given_up():
 
 
 def test_session_that_was_given_up_ends_when_the_plugin_comes_back():
-    minder = Minder()
+    minder = DeadlineKeeper()
     minder.abandoned = True
-    with pytest.raises(Abandoned):
+    with pytest.raises(DisabledPlugin):
         minder.watch("late", "Filter", lambda: True)
 
 
 def test_call_that_is_known_to_be_overdue_is_not_made():
-    minder = Minder((Overdue("slow", "Filter", 2, 1.0),))
+    minder = DeadlineKeeper((DeadlineExceeded("slow", "Filter", 2, 1.0),))
     assert minder.watch("slow", "Filter", lambda: "first") == "first"
     with pytest.raises(PluginOverdue, match="slow failed in Filter: took longer than 1 s"):
         minder.watch("slow", "Filter", sys.exit)
@@ -160,8 +160,8 @@ def test_call_that_is_known_to_be_overdue_is_not_made():
 
 def test_our_own_plugins_are_asked_directly():
     chosen = profile(plugins={"disabled": ["PrioritySort"]})
-    made = REGISTRY.pipeline(chosen, Outside(watchdog=Minder())).plugins
-    assert [one.name for one in made if isinstance(one, Watched)] == ["Hanging"]
-    assert not any(isinstance(one, Watched) for one in REGISTRY.pipeline(chosen).plugins)
+    made = REGISTRY.pipeline(chosen, ExternalCalls(watchdog=DeadlineKeeper())).plugins
+    assert [one.name for one in made if isinstance(one, DeadlinePlugin)] == ["Hanging"]
+    assert not any(isinstance(one, DeadlinePlugin) for one in REGISTRY.pipeline(chosen).plugins)
     assert REGISTRY.foreign(chosen) == ("Hanging",)
     assert is_ours(found()[0])

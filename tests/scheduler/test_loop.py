@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from batchsched.errors import ApiError
-from batchsched.ports.plugin_deadline import Overdue
-from batchsched.runner.profile_scheduler import Planner
+from batchsched.ports.plugin_deadline import DeadlineExceeded
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.world import World
-from batchsched.scheduler.loop import Loop
+from batchsched.scheduler.loop import SchedulerLoop
 from tests.service.town import Town
 from tests.session.scenario import GPU, alone, cluster, gang, nodes, pod, profile
 
@@ -48,7 +48,7 @@ async def test_nothing_is_touched_while_a_session_is_decided():
     def heard(planner: Any, decision: Any, took: float) -> None:
         seen.append(town.assumed)
 
-    town.loop = Loop([town.planner], town.cycles, town.alarm, town.clock, [heard], [])
+    town.loop = SchedulerLoop([town.planner], town.cycles, town.alarm, town.clock, [heard], [])
     town.server.pods.pop("team/bert-1")
     town.mend()
     await town.turn(1, watch=False)
@@ -74,7 +74,7 @@ async def test_other_planners_take_over_between_sessions_also_what_is_being_boun
     town.fail("bert-1", None)
     await town.turn()
     town.fail("bert-1", ApiError(500, "InternalError", "try again"))
-    other = Planner(profile(), town.cache, leaving=town.stranded.leaving)
+    other = ProfileScheduler(profile(), town.cache, leaving=town.stranded.leaving)
     town.loop.reconfigure([other])
     assert town.loop.planners == (town.planner,)
     await town.turn(1)
@@ -88,7 +88,7 @@ async def test_other_planner_knows_what_queues_used_lately():
     settings = profile(queuePolicy={"name": "decayed-usage"})
     town = Town(cluster(nodes(1, gpu=3), gang("bert", 2)), settings)
     await town.turns(3)
-    other = Planner(settings, town.cache, leaving=town.stranded.leaving)
+    other = ProfileScheduler(settings, town.cache, leaving=town.stranded.leaving)
     other.recording = True
     town.loop.reconfigure([other])
     await town.turn(3600)
@@ -100,9 +100,9 @@ async def test_other_planner_knows_what_queues_used_lately():
 
 async def test_planner_whose_plugin_hung_is_made_anew_without_it():
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
-    world = World(profile(), (Overdue("Slow", "Filter", 0, 1.0),))
+    world = World(profile(), (DeadlineExceeded("Slow", "Filter", 0, 1.0),))
     world.hung = True  # as its last session leaves it
-    town.loop.planners = (Planner(profile(), town.cache, world=world),)
+    town.loop.planners = (ProfileScheduler(profile(), town.cache, world=world),)
     await town.turns(2)
     (planner,) = town.loop.planners
     assert not planner.world.hung

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from batchsched.config.schema import Profile
-from batchsched.queues.usage_history import Past
-from batchsched.runner.profile_scheduler import Planner
-from batchsched.scheduler.standby_usage import EVERY, Chronicle
-from batchsched.state.cluster_state import Cache
+from batchsched.queues.usage_history import UsageHistory
+from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.scheduler.standby_usage import EVERY, StandbyUsage
+from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Clock
 from tests.session.scenario import GPU, bound, cluster, gang, nodes, queue, schedule
 
@@ -16,11 +16,11 @@ HOUR = 3600.0
 PROFILE = Profile(usage_half_life_seconds=HOUR)
 
 
-def running(policy: str = "decayed-usage") -> Cache:
+def running(policy: str = "decayed-usage") -> ClusterState:
     """A cache in which a gang of two runs in the queue `team`."""
     made = queue("team", policy={"name": policy})
     waiting = cluster(nodes(2, gpu=1), gang("bert", 2, queue="team", requests={"gpu": 1}), queues=(made,))
-    cache = Cache(["batchsched"])
+    cache = ClusterState(["batchsched"])
     for one in vars_of(bound(waiting, schedule(waiting))):
         cache.put(one)
     return cache
@@ -30,8 +30,8 @@ def vars_of(snapshot):
     return (*snapshot.nodes, *snapshot.queues, *snapshot.pod_groups, *snapshot.pods)
 
 
-def chronicle(cache: Cache, clock: Clock) -> Chronicle:
-    return Chronicle(cache, clock, lambda: (PROFILE,), lambda: False)
+def chronicle(cache: ClusterState, clock: Clock) -> StandbyUsage:
+    return StandbyUsage(cache, clock, lambda: (PROFILE,), lambda: False)
 
 
 async def test_half_of_what_is_used_for_a_half_life_counts():
@@ -55,7 +55,7 @@ async def test_nothing_is_remembered_where_no_policy_asks_for_it():
 async def test_it_looks_until_we_lead():
     clock = Clock()
     leads: list[bool] = []
-    one = Chronicle(running(), clock, lambda: (PROFILE,), lambda: bool(leads))
+    one = StandbyUsage(running(), clock, lambda: (PROFILE,), lambda: bool(leads))
     looking = asyncio.create_task(one.run())
     while one.past(PROFILE).usage.get("team") is None:
         clock.turn(EVERY)
@@ -68,8 +68,8 @@ async def test_it_looks_until_we_lead():
 
 
 async def test_whoever_leads_then_goes_on_from_there():
-    planner = Planner(PROFILE, running())
-    planner.recall(Past({"team": {GPU: 7.0}}, HOUR))
+    planner = ProfileScheduler(PROFILE, running())
+    planner.recall(UsageHistory({"team": {GPU: 7.0}}, HOUR))
     planner.recording = True
     planner.sync(1.0)
     assert planner._past.usage == {"team": {GPU: 7.0}}

@@ -5,22 +5,22 @@ import asyncio
 import pytest
 
 from batchsched.kube.clock import SystemClock
-from batchsched.scheduler.wakeup import LONE, Alarm
+from batchsched.scheduler.wakeup import LONE, Wakeup
 
 
 async def test_news_wake_at_once():
-    alarm = Alarm(SystemClock())
+    alarm = Wakeup(SystemClock())
     alarm.ring()
     async with asyncio.timeout(60):
         await alarm.wait(3600)
 
 
 async def test_without_news_the_wait_is_over_in_time():
-    await Alarm(SystemClock()).wait(0.01)
+    await Wakeup(SystemClock()).wait(0.01)
 
 
 async def test_a_flood_is_waited_out_and_forgotten():
-    alarm = Alarm(SystemClock())
+    alarm = Wakeup(SystemClock())
     for _ in range(2 * LONE):
         alarm.ring()
     async with asyncio.timeout(60):
@@ -34,7 +34,7 @@ async def test_a_flood_is_waited_out_and_forgotten():
 @pytest.mark.parametrize("later", range(5))
 async def test_an_end_that_comes_together_with_news_is_heard(later):
     """A leader that lost its Lease has to leave: its bindings fail, which is news all the time."""
-    alarm = Alarm(SystemClock())
+    alarm = Wakeup(SystemClock())
 
     async def loop():
         while True:

@@ -7,8 +7,8 @@ import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, UnusableInput
-from batchsched.scheduler.app import Service
-from batchsched.scheduler.what_if import Supposed
+from batchsched.scheduler.app import SchedulerApp
+from batchsched.scheduler.what_if import WhatIf
 from tests.podgrouper.owners import (
     TEMPLATE,
     job,
@@ -29,9 +29,9 @@ NOW = 1_767_603_600.0
 def suppose(tmp_path):
     """Suppose that some objects were made in an empty cluster."""
 
-    def put(*manifests: dict[str, Any]) -> Supposed:
+    def put(*manifests: dict[str, Any]) -> WhatIf:
         nowhere: Any = None
-        supposed = Supposed(Service(nowhere, Clock(), [Profile()]), "batchsched", NOW)
+        supposed = WhatIf(SchedulerApp(nowhere, Clock(), [Profile()]), "batchsched", NOW)
         file = tmp_path / "objects.json"
         file.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": manifests}))
         supposed.put([file])

@@ -11,7 +11,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.events import ClusterEventWithHint, Hint
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
-from batchsched.scheduling_queue import Entity, Place, SchedulingQueue
+from batchsched.scheduling_queue import Entity, QueueState, SchedulingQueue
 
 NAME = "batchsched"
 
@@ -91,7 +91,7 @@ def known(made: SchedulingQueue, identity: str) -> Entity:
     return entity
 
 
-def place(made: SchedulingQueue, identity: str) -> Place:
+def place(made: SchedulingQueue, identity: str) -> QueueState:
     """Where an entity is."""
     return known(made, identity).place
 

@@ -4,20 +4,20 @@ from batchsched.errors import PluginError
 from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, Rejection
-from batchsched.scheduling_queue.hints import Hints, Strategy
-from batchsched.scheduling_queue.in_flight import Occurrence
+from batchsched.scheduling_queue.hints import QueueingHints, Strategy
+from batchsched.scheduling_queue.in_flight import InFlightEvent
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import NAME, Listening, pod, says
 
-CAME = Occurrence(ClusterEvent(Resource.NODE, Action.ADD), None, node("n"))
+CAME = InFlightEvent(ClusterEvent(Resource.NODE, Action.ADD), None, node("n"))
 
 
-def hints(**answers: Hint) -> Hints:
+def hints(**answers: Hint) -> QueueingHints:
     plugins = [
         Listening(name, ClusterEventWithHint.on(Resource.NODE, Action.ADD, says(answer)))
         for name, answer in answers.items()
     ]
-    return Hints({NAME: Pipeline(plugins)})
+    return QueueingHints({NAME: Pipeline(plugins)})
 
 
 def refused(*by: str, pending: tuple[str, ...] = ()) -> Entity:
@@ -64,4 +64,4 @@ def test_a_plugin_that_registers_nonsense_is_named_before_anybody_waits(answer):
             return answer
 
     with pytest.raises(PluginError, match="plugin Nonsense failed in EventsToRegister"):
-        Hints({NAME: Pipeline([Nonsense()])})
+        QueueingHints({NAME: Pipeline([Nonsense()])})

@@ -1,19 +1,19 @@
 from batchsched.framework.events import Action, ClusterEvent, Resource
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.scheduling_queue.in_flight import Flights, Occurrence
+from batchsched.scheduling_queue.in_flight import InFlightEntities, InFlightEvent
 
 
-def happening(number: int, identity: str = "") -> Occurrence:
-    return Occurrence(ClusterEvent(Resource.NODE, Action.ADD), None, number, identity)
+def happening(number: int, identity: str = "") -> InFlightEvent:
+    return InFlightEvent(ClusterEvent(Resource.NODE, Action.ADD), None, number, identity)
 
 
-def numbers(flights: Flights, entity: Entity) -> list[int] | None:
+def numbers(flights: InFlightEntities, entity: Entity) -> list[int] | None:
     happened = flights.end(entity)
     return None if happened is None else [one.new for one in happened]
 
 
 def test_each_hears_of_what_happened_in_its_own_cycle():
-    flights, first, second = Flights(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
+    flights, first, second = InFlightEntities(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
     flights.note(happening(0))
     flights.begin(first)
     flights.note(happening(1))
@@ -26,7 +26,7 @@ def test_each_hears_of_what_happened_in_its_own_cycle():
 
 
 def test_what_concerns_one_is_not_told_to_others():
-    flights, first, second = Flights(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
+    flights, first, second = InFlightEntities(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
     flights.begin(first)
     flights.begin(second)
     flights.note(happening(1, "a"))
@@ -35,7 +35,7 @@ def test_what_concerns_one_is_not_told_to_others():
 
 
 def test_what_nobody_needs_any_more_is_forgotten():
-    flights, first, second = Flights(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
+    flights, first, second = InFlightEntities(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
     flights.begin(first)
     for number in range(100):
         flights.note(happening(number))

@@ -1,6 +1,6 @@
 import msgspec
 
-from batchsched.scheduling_queue.nominator import Nominations
+from batchsched.scheduling_queue.nominator import Nominator
 from tests.plugins.cluster import pod as plain
 from tests.scheduling_queue.entities import names, pod
 
@@ -11,7 +11,7 @@ def nominated(name: str, node: str):
 
 
 def test_a_node_is_kept_for_whom_the_status_or_the_scheduler_says():
-    kept = Nominations()
+    kept = Nominator()
     kept.put(nominated("a", "n"))
     kept.put(pod("b"), "n")
     kept.put(plain("c"))
@@ -20,7 +20,7 @@ def test_a_node_is_kept_for_whom_the_status_or_the_scheduler_says():
 
 
 def test_an_update_keeps_what_was_unless_the_status_lost_its_node():
-    kept = Nominations()
+    kept = Nominator()
     kept.put(pod("a"), "n")
     kept.update(pod("a"), pod("a", labels={"x": "y"}))
     assert [one.labels.get("x") for one in kept.on("n")] == ["y"]
@@ -29,7 +29,7 @@ def test_an_update_keeps_what_was_unless_the_status_lost_its_node():
 
 
 def test_a_pod_has_one_node_at_most():
-    kept = Nominations()
+    kept = Nominator()
     kept.put(pod("a"), "n")
     kept.put(pod("a"), "m")
     assert (kept.on("n"), names(kept.on("m"))) == ((), ["a"])

@@ -2,7 +2,7 @@ import pytest
 
 from batchsched.errors import IllegalMove
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
-from batchsched.scheduling_queue import Place, Rejection
+from batchsched.scheduling_queue import QueueState, Rejection
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import (
     Listening,
@@ -65,8 +65,8 @@ def test_an_event_brings_back_only_whom_its_refusing_plugins_say_that_it_may_hel
     waiting(made, pod("s", labels={"size": "small"}), pod("l", labels={"size": "large"}), by="Fit")
     made.cluster_changed(Resource.NODE, None, node("n"), 0.5)
     assert (place(made, "s"), place(made, "l")) == (
-        Place.BACKOFF,
-        Place.UNSCHEDULABLE,
+        QueueState.BACKOFF,
+        QueueState.UNSCHEDULABLE,
     )
     assert made.moved()["backoff", "NodeAdd"] == 1
 
@@ -85,7 +85,7 @@ def test_a_plugin_that_does_not_say_and_one_that_nobody_knows_are_helped_by_ever
         made = queue(Silent("Silent"))
         waiting(made, pod("p"), by=by)
         made.cluster_changed(Resource.CSI_DRIVER, None, object(), 9.0)
-        assert place(made, "p") is Place.ACTIVE
+        assert place(made, "p") is QueueState.ACTIVE
 
 
 def test_an_event_during_the_cycle_is_asked_about_when_the_pod_comes_back():
@@ -94,7 +94,7 @@ def test_an_event_during_the_cycle_is_asked_about_when_the_pod_comes_back():
     entity = popped(made, 0.0)
     made.cluster_changed(Resource.NODE, None, node("n"), 0.2)
     refused(made, entity, 0.4)
-    assert entity.place is Place.BACKOFF
+    assert entity.place is QueueState.BACKOFF
 
 
 def test_an_event_before_the_cycle_is_not():
@@ -106,7 +106,7 @@ def test_an_event_before_the_cycle_is_not():
     second = popped(made, 0.3)
     refused(made, second, 0.4)
     refused(made, first, 0.4)
-    assert (first.place, second.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
+    assert (first.place, second.place) == (QueueState.BACKOFF, QueueState.UNSCHEDULABLE)
 
 
 def test_backoff_doubles_with_each_refusal_and_ends_with_a_whole_second():
@@ -118,7 +118,7 @@ def test_backoff_doubles_with_each_refusal_and_ends_with_a_whole_second():
         began = now
         made.cluster_changed(Resource.NODE, None, node("n"), now)
         refused(made, entity, now)
-        while entity.place is Place.BACKOFF:
+        while entity.place is QueueState.BACKOFF:
             now += 0.5
             made.flush(now)
         waits.append(now - began)
@@ -135,9 +135,9 @@ def test_errors_count_apart_and_are_forgotten_with_the_next_refusal():
         made.activate(["default/p"], 0.0)
         entity = popped(made, 0.0)
     made.add_unschedulable(entity, Rejection(), 0.0)
-    assert (entity.place, entity.errors, entity.refusals) == (Place.BACKOFF, 1, 3)
+    assert (entity.place, entity.errors, entity.refusals) == (QueueState.BACKOFF, 1, 3)
     made.flush(2.0)
-    assert entity.place is Place.ACTIVE
+    assert entity.place is QueueState.ACTIVE
     refused(made, popped(made, 2.0), 2.0)
     assert (entity.errors, entity.refusals) == (0, 4)
 
@@ -162,7 +162,7 @@ def test_what_a_plugin_is_pending_on_brings_a_pod_back_at_once():
     entity = popped(made, 0.0)
     made.add_unschedulable(entity, Rejection.by(pending=["Added"]), 0.0)
     made.cluster_changed(Resource.NODE, None, node("n"), 0.1)
-    assert entity.place is Place.ACTIVE
+    assert entity.place is QueueState.ACTIVE
 
 
 def test_after_five_minutes_a_pod_is_tried_again_whatever_happened():
@@ -170,9 +170,9 @@ def test_after_five_minutes_a_pod_is_tried_again_whatever_happened():
     (entity,) = waiting(made, pod("p"))
     for now in range(0, 301, 10):
         made.flush(float(now))
-    assert place(made, "p") is Place.UNSCHEDULABLE
+    assert place(made, "p") is QueueState.UNSCHEDULABLE
     made.flush(330.0)
-    assert entity.place is Place.ACTIVE
+    assert entity.place is QueueState.ACTIVE
     assert made.moved()["active", "UnschedulableTimeout"] == 1
 
 
@@ -194,9 +194,9 @@ def test_a_gated_pod_stays_out_until_its_gates_are_gone():
 def test_a_gang_is_gated_while_all_of_its_pods_are():
     made = queue(pipeline=standard_pipeline())
     made.add_pod(pod("x", "g", schedulingGates=GATES), 0.0)
-    assert place(made, "default/g") is Place.GATED
+    assert place(made, "default/g") is QueueState.GATED
     made.add_pod(pod("y", "g"), 0.0)
-    assert place(made, "default/g") is Place.ACTIVE
+    assert place(made, "default/g") is QueueState.ACTIVE
 
 
 def test_an_update_of_the_pod_itself_asks_who_refused_it():
@@ -208,8 +208,8 @@ def test_an_update_of_the_pod_itself_asks_who_refused_it():
     made.update_pod(pod("p", tolerations=[{"operator": "Exists"}]), 5.0)
     made.update_pod(pod("q", labels={"a": "b"}), 5.0)
     assert (place(made, "p"), place(made, "q")) == (
-        Place.ACTIVE,
-        Place.UNSCHEDULABLE,
+        QueueState.ACTIVE,
+        QueueState.UNSCHEDULABLE,
     )
 
 
@@ -222,7 +222,7 @@ def test_an_update_of_the_pod_itself_during_its_cycle_counts():
     entity = popped(made, 0.0)
     made.update_pod(pod("p", tolerations=[{"operator": "Exists"}]), 0.1)
     refused(made, entity, 0.2, "Own")
-    assert (entity.place, names(entity.pods.values())) == (Place.BACKOFF, ["p"])
+    assert (entity.place, names(entity.pods.values())) == (QueueState.BACKOFF, ["p"])
     assert entity.pods["default/p"].tolerations
 
 
@@ -231,12 +231,12 @@ def test_a_member_that_joins_brings_its_gang_back_and_so_does_another_spec_of_it
     made.put_group(group("g", 2), 0.0)
     (entity,) = waiting(made, pod("x", "g"))
     made.add_pod(pod("y", "g"), 5.0)
-    assert (entity.place, len(entity.pods)) == (Place.ACTIVE, 2)
+    assert (entity.place, len(entity.pods)) == (QueueState.ACTIVE, 2)
     refused(made, popped(made, 5.0), 5.0)
     made.put_group(group("g", 2), 20.0)
-    assert entity.place is Place.UNSCHEDULABLE
+    assert entity.place is QueueState.UNSCHEDULABLE
     made.put_group(group("g", 1), 20.0)
-    assert (entity.place, entity.group) == (Place.ACTIVE, group("g", 1))
+    assert (entity.place, entity.group) == (QueueState.ACTIVE, group("g", 1))
 
 
 def test_a_member_that_joins_during_the_cycle_is_not_lost():
@@ -266,7 +266,7 @@ def test_a_binding_that_failed_after_the_cycle_brings_its_pods_back():
     made.done(entity.identity, 0.1)
     assert made.get("default/g") is None
     made.add_unschedulable(entity, Rejection(), 0.2, [pod("y", "g")])
-    assert (entity.place, list(entity.pods), entity.errors) == (Place.BACKOFF, ["default/y"], 1)
+    assert (entity.place, list(entity.pods), entity.errors) == (QueueState.BACKOFF, ["default/y"], 1)
 
 
 def test_a_binding_that_failed_joins_what_came_of_its_gang_meanwhile():
@@ -286,7 +286,7 @@ def test_a_pod_that_is_deleted_during_its_cycle_does_not_come_back():
     made.delete_pod("default/p", 0.1)
     refused(made, entity, 0.2)
     assert made.get(entity.identity) is None
-    assert entity.place is Place.GONE
+    assert entity.place is QueueState.GONE
 
 
 def test_a_pod_whose_gang_changes_leaves_the_one_and_joins_the_other():
@@ -313,7 +313,7 @@ def test_activation_needs_no_event_and_reaches_into_a_cycle():
     assert made.moved()["active", "ForceActivate"] == 1
     made.activate(["default/p"], 0.1)
     refused(made, entity, 0.2)
-    assert entity.place is Place.BACKOFF
+    assert entity.place is QueueState.BACKOFF
 
 
 def test_a_node_that_was_kept_for_a_pod_that_is_gone_is_an_event():
@@ -322,7 +322,7 @@ def test_a_node_that_was_kept_for_a_pod_that_is_gone_is_an_event():
     waiting(made, pod("p"), pod("kept"), by="Freed")
     made.nominations.put(pod("kept"), "n0")
     made.delete_pod("default/kept", 5.0)
-    assert place(made, "p") is Place.ACTIVE
+    assert place(made, "p") is QueueState.ACTIVE
     assert made.nominations.on("n0") == ()
 
 
@@ -348,7 +348,7 @@ def test_a_heartbeat_of_a_node_is_no_event():
     made = queue(Silent("Silent"))
     (entity,) = waiting(made, pod("p"), by="Silent")
     made.cluster_changed(Resource.NODE, node("n"), node("n"), 5.0)
-    assert entity.place is Place.UNSCHEDULABLE
+    assert entity.place is QueueState.UNSCHEDULABLE
 
 
 def test_the_queue_counts_what_is_where():
@@ -378,7 +378,7 @@ def test_a_gang_whose_group_is_deleted_comes_back_to_hear_so():
     (entity,) = waiting(made, pod("x", "g"))
     made.delete_group("default/g", 5.0)
     made.delete_group("default/g", 5.0)
-    assert (entity.place, entity.group) == (Place.ACTIVE, None)
+    assert (entity.place, entity.group) == (QueueState.ACTIVE, None)
     assert made.moved()["active", "PodGroupDelete"] == 1
 
 
@@ -389,7 +389,7 @@ def test_a_group_that_changes_during_the_cycle_of_its_gang_counts():
     entity = popped(made, 0.0)
     made.put_group(group("g", 1), 0.1)
     refused(made, entity, 0.2)
-    assert entity.place is Place.BACKOFF
+    assert entity.place is QueueState.BACKOFF
 
 
 def test_a_group_may_come_after_its_pods():

@@ -2,7 +2,7 @@ import pytest
 
 from batchsched.api.decision import REASONS, Refusal
 from batchsched.framework.events import Resource
-from batchsched.scheduling_queue import Place, Rejection
+from batchsched.scheduling_queue import QueueState, Rejection
 from batchsched.scheduling_queue.rejections import HELPS, SHORT_OF_NODES, rejection_of
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import place, pod, popped, queue, standard_pipeline
@@ -41,9 +41,9 @@ def test_every_reason_is_known_to_be_ours_the_plugins_or_everybodys():
 )
 def test_what_may_help_brings_back_whom_a_session_refused(reason, resource, old, new):
     made = waiting(reason)
-    assert place(made, "p") is Place.UNSCHEDULABLE
+    assert place(made, "p") is QueueState.UNSCHEDULABLE
     made.cluster_changed(resource, old, new, 5.0)
-    assert place(made, "p") is Place.ACTIVE
+    assert place(made, "p") is QueueState.ACTIVE
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_what_may_help_brings_back_whom_a_session_refused(reason, resource, old,
 def test_another_node_does_not_help_whom_no_node_was_refused(reason):
     made = waiting(reason)
     made.cluster_changed(Resource.NODE, None, node("n"), 5.0)
-    assert place(made, "p") is Place.UNSCHEDULABLE
+    assert place(made, "p") is QueueState.UNSCHEDULABLE
 
 
 def test_a_plugin_that_broke_refused_nothing():
     assert rejection_of(refusal("PluginFailed"), PIPELINE) == Rejection()
     made = waiting("PluginFailed")
-    assert place(made, "p") is Place.BACKOFF
+    assert place(made, "p") is QueueState.BACKOFF
 
 
 def test_where_extenders_are_asked_every_event_may_change_their_minds(monkeypatch):

@@ -1,18 +1,18 @@
 import pytest
 
 from batchsched.errors import IllegalMove
-from batchsched.scheduling_queue.states import MOVES, Place, check, page
+from batchsched.scheduling_queue.states import MOVES, QueueState, check, page
 
 
 def test_every_place_can_be_reached_and_left():
-    assert {end for _, end in MOVES} == set(Place) - {Place.NEW}
-    assert {start for start, _ in MOVES} == set(Place) - {Place.GONE}
+    assert {end for _, end in MOVES} == set(QueueState) - {QueueState.NEW}
+    assert {start for start, _ in MOVES} == set(QueueState) - {QueueState.GONE}
 
 
 def test_a_move_that_the_table_does_not_have_is_illegal():
-    check(Place.ACTIVE, Place.IN_FLIGHT)
+    check(QueueState.ACTIVE, QueueState.IN_FLIGHT)
     with pytest.raises(IllegalMove, match="what is Gated in the scheduling queue cannot become In flight"):
-        check(Place.GATED, Place.IN_FLIGHT)
+        check(QueueState.GATED, QueueState.IN_FLIGHT)
 
 
 def test_the_page_draws_the_table():

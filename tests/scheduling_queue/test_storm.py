@@ -14,7 +14,7 @@ from batchsched.api.gang_identity import identity_of
 from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SUCCESS, Code, Status
-from batchsched.scheduling_queue import Entity, Place, Rejection, SchedulingQueue
+from batchsched.scheduling_queue import Entity, QueueState, Rejection, SchedulingQueue
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import NAME, Listening, Silent, pod
 
@@ -150,11 +150,11 @@ class Model:
 
 
 SEEN = {
-    Place.ACTIVE: "trying",
-    Place.BACKOFF: "trying",
-    Place.UNSCHEDULABLE: "waiting",
-    Place.GATED: "gated",
-    Place.IN_FLIGHT: "in flight",
+    QueueState.ACTIVE: "trying",
+    QueueState.BACKOFF: "trying",
+    QueueState.UNSCHEDULABLE: "waiting",
+    QueueState.GATED: "gated",
+    QueueState.IN_FLIGHT: "in flight",
 }
 
 
@@ -200,7 +200,7 @@ class Trial:
         """Only who backs off after an error is not to be had."""
         identity = identity_of(next(iter(known.pods.values())))
         entity = self.queue.get(identity)
-        return entity is not None and entity.place is Place.BACKOFF and not known.refused_by
+        return entity is not None and entity.place is QueueState.BACKOFF and not known.refused_by
 
     def end(self) -> None:
         if not self.flying:

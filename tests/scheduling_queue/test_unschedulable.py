@@ -1,22 +1,22 @@
 from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, Rejection
-from batchsched.scheduling_queue.hints import Hints, Strategy
-from batchsched.scheduling_queue.in_flight import Occurrence
-from batchsched.scheduling_queue.unschedulable import Pool
+from batchsched.scheduling_queue.hints import QueueingHints, Strategy
+from batchsched.scheduling_queue.in_flight import InFlightEvent
+from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import NAME, Listening, pod
 
-CAME = Occurrence(ClusterEvent(Resource.NODE, Action.ADD), None, node("n"))
+CAME = InFlightEvent(ClusterEvent(Resource.NODE, Action.ADD), None, node("n"))
 
 
-def pool(asked: list[str]) -> Pool:
+def pool(asked: list[str]) -> UnschedulableEntities:
     def small(one, _old, _new):
         asked.append(one.name)
         return Hint.queue_if(one.labels.get("size") == "small")
 
     listening = Listening("A", ClusterEventWithHint.on(Resource.NODE, Action.ADD, small))
-    return Pool(Hints({NAME: Pipeline([listening, Listening("Deaf")])}))
+    return UnschedulableEntities(QueueingHints({NAME: Pipeline([listening, Listening("Deaf")])}))
 
 
 def waiting(number: int, *pods, by=("A",), pending=()) -> Entity:

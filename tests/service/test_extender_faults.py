@@ -13,7 +13,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.errors import InvalidInput
 from batchsched.record.file import Record, read, write
 from batchsched.record.replay import replay
-from batchsched.runner.session_runner import Meeting
+from batchsched.runner.session_runner import SessionRunner
 from batchsched.runner.world import World
 from batchsched.session.decide import decide
 from tests.extender_server import extender, keeping, names_of
@@ -30,7 +30,7 @@ def stated(url, **more):
 
 def decided(snapshot, *extenders, **settings):
     """Decide with extenders over the network, and again from what was recorded: the same comes out."""
-    meeting = Meeting(profile(extenders=extenders, **settings))
+    meeting = SessionRunner(profile(extenders=extenders, **settings))
     decision = meeting.decide(snapshot, NOW, 0, None)
     chosen = profile(extenders=extenders, **settings)
     again = decide(snapshot, chosen, NOW, 0, outside=meeting.answers.again())
@@ -256,7 +256,7 @@ def test_recorded_session_repeats_in_a_process_without_network_and_its_file_has_
                 stated(server.url, prioritizeVerb="prioritize", weight=2, tlsConfig={"keyData": "c2VjcmV0"})
             ]
         )
-        meeting = Meeting(chosen)
+        meeting = SessionRunner(chosen)
         labelled = replace(
             CLUSTER,
             nodes=tuple(replace_labels(one, {"z": "1", "a": "2"}) for one in CLUSTER.nodes),
@@ -281,7 +281,7 @@ def replace_labels(one, labels):
 
 def test_question_that_was_not_recorded_has_no_answer(tmp_path):
     with extender(filter=keeping("n2")) as server:
-        meeting = Meeting(profile(extenders=[stated(server.url)]))
+        meeting = SessionRunner(profile(extenders=[stated(server.url)]))
         meeting.decide(CLUSTER, NOW, 0, None)
     other = cluster(nodes(3), alone(1, cpu=1))
     decision = decide(other, profile(extenders=[stated(server.url)]), NOW, 0, outside=meeting.answers.again())

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from batchsched.config.load import load
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import InvalidInput
-from batchsched.service.reload import LIVE, LOOK, Reload
+from batchsched.service.reload import LIVE, LOOK, ConfigReload
 from tests.service.town import Clock
 
 PROFILE = "profiles: [{schedulerName: batchsched, sessionWindow: %s}]\n"
@@ -25,7 +25,7 @@ class Followed:
         self.applied: list[int] = []
         self.told: list[bool] = []
         self.refuse = False
-        self.reload = Reload(file, load(file), self._apply, self.clock, self.told.append)
+        self.reload = ConfigReload(file, load(file), self._apply, self.clock, self.told.append)
 
     def _apply(self, found):
         if self.refuse:

@@ -12,18 +12,18 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.controllers.assumed_pods import Expiry
-from batchsched.controllers.evictor import Disruptions
-from batchsched.controllers.stale_gangs import Stranded
+from batchsched.controllers.assumed_pods import AssumedPodExpiry
+from batchsched.controllers.evictor import Evictor
+from batchsched.controllers.stale_gangs import StaleGangs
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.runner import profile_scheduler as planning
-from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
-from batchsched.scheduler.loop import Loop
-from batchsched.scheduler.wakeup import Alarm
-from batchsched.state.cluster_state import Cache
+from batchsched.scheduler.loop import SchedulerLoop
+from batchsched.scheduler.wakeup import Wakeup
+from batchsched.state.cluster_state import ClusterState
 from tests.session.scenario import NOW, profile
 from tests.state.objects import leaving
 
@@ -64,7 +64,7 @@ class Server:
     It knows the pods that were made, and says of a change only when the town is told to watch.
     """
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: ClusterState) -> None:
         self.cache = cache
         self.pods: dict[str, Pod] = {}
         self.version = 1000
@@ -155,7 +155,7 @@ class Town:
 
     def __init__(self, snapshot: Snapshot, settings: Profile | None = None, journal: int = 65_536) -> None:
         self.clock = Clock()
-        self.cache = Cache(ttl_seconds=TTL, journal_length=journal)
+        self.cache = ClusterState(ttl_seconds=TTL, journal_length=journal)
         self.server = Server(self.cache)
         for field in ("nodes", "pod_groups", "topologies", "priority_classes"):
             for one in getattr(snapshot, field):
@@ -167,14 +167,14 @@ class Town:
 
     def lead(self, settings: Profile) -> None:
         """Begin to lead: all that a leader before knew is lost."""
-        self.alarm = Alarm(self.clock)
+        self.alarm = Wakeup(self.clock)
         server: Any = self.server
         self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.alarm.ring)
-        self.stranded = Stranded(self.cache, server, server, self.cycles.busy)
-        self.expiry = Expiry(self.cache, self._read, self.seen)
-        self.disruptions = Disruptions(self.cache, server, self.clock, self.seen, self.alarm.ring)
-        self.planner = Planner(settings, self.cache, leaving=self.stranded.leaving)
-        self.loop = Loop(
+        self.stranded = StaleGangs(self.cache, server, server, self.cycles.busy)
+        self.expiry = AssumedPodExpiry(self.cache, self._read, self.seen)
+        self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.alarm.ring)
+        self.planner = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)
+        self.loop = SchedulerLoop(
             [self.planner],
             self.cycles,
             self.alarm,

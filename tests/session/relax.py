@@ -10,13 +10,15 @@ from batchsched.api.core.node import Node
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.joint.formulation import Formulation, Scene
+from batchsched.session.joint.formulation import Formulation, SessionContext
 from batchsched.solver.problem import NONE
 from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Relaxation, Together
 from tests.session.clusters import HOST
 
 
-def relaxed(cluster: Snapshot, change: Relaxation, scene: Scene, formulation: Formulation) -> Snapshot:
+def relaxed(
+    cluster: Snapshot, change: Relaxation, scene: SessionContext, formulation: Formulation
+) -> Snapshot:
     """The cluster after the change."""
     match change:
         case Level():
@@ -39,7 +41,7 @@ def relaxed(cluster: Snapshot, change: Relaxation, scene: Scene, formulation: Fo
     raise AssertionError(f"nobody can carry out {change}")
 
 
-def _level(cluster: Snapshot, change: Level, scene: Scene, formulation: Formulation) -> Snapshot:
+def _level(cluster: Snapshot, change: Level, scene: SessionContext, formulation: Formulation) -> Snapshot:
     key = formulation.gangs[change.gang].key
     name = None if change.level == NONE else scene.levels.names[change.level][1]
 
@@ -57,7 +59,7 @@ def _level(cluster: Snapshot, change: Level, scene: Scene, formulation: Formulat
     return replace(cluster, pod_groups=tuple(changed(group) for group in cluster.pod_groups))
 
 
-def _nodes(cluster: Snapshot, change: Nodes, scene: Scene, formulation: Formulation) -> Snapshot:
+def _nodes(cluster: Snapshot, change: Nodes, scene: SessionContext, formulation: Formulation) -> Snapshot:
     table, levels = scene.frame.table, scene.levels
     like = cluster.nodes[change.like]
     labels = dict(like.labels)
@@ -93,7 +95,7 @@ def _nodes(cluster: Snapshot, change: Nodes, scene: Scene, formulation: Formulat
     return replace(cluster, nodes=(*cluster.nodes, *made))
 
 
-def _quota(cluster: Snapshot, change: Quota, scene: Scene) -> Snapshot:
+def _quota(cluster: Snapshot, change: Quota, scene: SessionContext) -> Snapshot:
     """Raise the limit by what is named, beginning at what is used where that is above it."""
     limit, quotas = scene.quotas.limits[change.quota], scene.quotas
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.decide import Sessions
-from batchsched.session.decision_builder import Draft
+from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
-from batchsched.session.joint.formulation import Formulation, Scene, formulate
-from batchsched.session.tables.gang import Gang
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.tables.gang import PendingGang
 from tests.session.scenario import NOW
 
 
@@ -17,14 +17,14 @@ class Inside:
     """A session that has not begun."""
 
     sessions: Sessions
-    scene: Scene
+    scene: SessionContext
     admission: Admission
 
-    def gang(self, key: str) -> Gang:
+    def gang(self, key: str) -> PendingGang:
         """The admitted gang of this name, or pod alone."""
         gangs = self.sessions.frame.gangs
         admitted = self.admission.gang(gangs.get(key) or gangs[f"pod/{key}"])
-        assert isinstance(admitted, Gang), admitted
+        assert isinstance(admitted, PendingGang), admitted
         return admitted
 
     def formulation(self, *names: str) -> Formulation:
@@ -33,11 +33,11 @@ class Inside:
     def joint(self) -> Formulation:
         """What a joint session states of all gangs that are admitted."""
         line = self.sessions.frame.backlog.order(self.sessions._policy, NOW)
-        gangs = self.sessions._admitted(Draft(), line.members)
+        gangs = self.sessions._admitted(DecisionBuilder(), line.members)
         return formulate(self.scene, gangs, self.sessions.frame.backlog.youngest())
 
 
 def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:
     sessions = Sessions(snapshot, settings or Profile())
     sessions.frame.refresh()
-    return Inside(sessions, sessions._scene(Draft()), sessions._admission)
+    return Inside(sessions, sessions._scene(DecisionBuilder()), sessions._admission)

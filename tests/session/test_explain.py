@@ -9,9 +9,9 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.telemetry import Silence
-from batchsched.session.joint.formulation import Formulation, Scene, formulate
-from batchsched.session.joint.proposal import Joint
-from batchsched.session.placement.statement import Walk
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.joint.proposal import JointProposer
+from batchsched.session.placement.statement import Statement
 from batchsched.session.refusals.diagnosis import Diagnosis
 from batchsched.solver.greedy import greedy
 from batchsched.solver.relaxation.changes import half
@@ -27,12 +27,12 @@ JOINT = profile(solver={"gap": 0.0})
 ORDERED = profile(selection="ordered")
 
 
-def explained(cluster: Snapshot, settings: Profile) -> tuple[Scene, Formulation, list[Evidence]]:
+def explained(cluster: Snapshot, settings: Profile) -> tuple[SessionContext, Formulation, list[Evidence]]:
     """The evidence behind a joint session's refusals."""
     there = inside(cluster, settings)
     scene, formulation = there.scene, there.joint()
-    with Walk(scene.frame, NOW) as walk:
-        outcome = Joint(formulation, settings.solver, 0, Silence()).select(walk)
+    with Statement(scene.frame, NOW) as walk:
+        outcome = JointProposer(formulation, settings.solver, 0, Silence()).select(walk)
         diagnosis = Diagnosis(scene, formulation, outcome, settings.solver, 0)
         placed = {one.gang.key for one in outcome.walked}
         explainer = Explainer(

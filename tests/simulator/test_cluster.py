@@ -1,6 +1,6 @@
 from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.api.decision import Assignment, Decision, Eviction, Nomination
-from batchsched.simulator.cluster import Cluster
+from batchsched.simulator.cluster import SimulatedCluster
 from batchsched.simulator.workload import Arrival
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
 
@@ -22,7 +22,7 @@ def started(rows, minimum=None):
         workload = type(workload)(
             "elastic", workload.cluster, (Arrival(first.at, first.runtime, group, first.pods),)
         )
-    cluster = Cluster(workload, FirstComeScheduler)
+    cluster = SimulatedCluster(workload, FirstComeScheduler)
     for life in cluster.lives:
         cluster.arrive(life, 0)
     cluster.bind(cluster.scheduler.decide(0.0, 0), 0)
@@ -70,7 +70,7 @@ def test_a_gang_runs_once_its_minimum_is_bound_and_surplus_joins_later():
     workload = gangs_of([(0, 10, 3)])
     first = workload.arrivals[0]
     group = PodGroup(metadata=first.group.metadata, spec=PodGroupSpec(min_member=2))
-    cluster = Cluster(
+    cluster = SimulatedCluster(
         type(workload)("elastic", workload.cluster, (Arrival(0, 10, group, first.pods),)), FirstComeScheduler
     )
     cluster.arrive(cluster.lives[0], 0)

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.simulator.cluster import Cluster
-from batchsched.simulator.queue_series import Ledger
+from batchsched.simulator.cluster import SimulatedCluster
+from batchsched.simulator.queue_series import QueueSeriesRecorder
 from batchsched.simulator.result import QueueSeries
 from batchsched.simulator.run import RunSettings, run
 from batchsched.simulator.workload import Outage
@@ -30,7 +30,7 @@ def in_queues(workload, *queues):
 
 
 def test_a_queue_has_a_row_for_each_moment_in_which_it_changed_and_none_for_others():
-    ledger = Ledger(("cpu",))
+    ledger = QueueSeriesRecorder(("cpu",))
     ledger.want("a", [ONE, ONE])
     ledger.sample(5)
     ledger.sample(6)
@@ -45,7 +45,7 @@ def test_a_queue_has_a_row_for_each_moment_in_which_it_changed_and_none_for_othe
 
 
 def test_of_several_rows_of_one_second_the_last_stays():
-    ledger = Ledger(("cpu",))
+    ledger = QueueSeriesRecorder(("cpu",))
     ledger.want("a", [ONE])
     ledger.sample(5)
     ledger.want("b", [ONE])
@@ -55,7 +55,7 @@ def test_of_several_rows_of_one_second_the_last_stays():
 
 
 def test_an_empty_ledger_has_no_rows():
-    assert Ledger(("cpu",)).series() == QueueSeries(("cpu",))
+    assert QueueSeriesRecorder(("cpu",)).series() == QueueSeries(("cpu",))
 
 
 def test_a_run_tells_what_each_queue_held_and_wanted():
@@ -92,7 +92,7 @@ def test_surplus_that_is_evicted_costs_no_work_of_the_gang():
     assert held(cluster) == (2000, 3000)
 
 
-def held(cluster: Cluster) -> tuple[int, int]:
+def held(cluster: SimulatedCluster) -> tuple[int, int]:
     cluster.ledger.sample(4)
     series = cluster.ledger.series()
     return series.held[-1][0], series.wanted[-1][0]

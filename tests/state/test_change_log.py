@@ -1,11 +1,11 @@
 """The journal tells what changed since a generation, and says when that is too long ago."""
 
-from batchsched.state.change_log import Change, Journal
+from batchsched.state.change_log import Change, ChangeLog
 from tests.state.objects import node, pod
 
 
 def test_changes_of_one_object_are_told_as_one():
-    journal = Journal()
+    journal = ChangeLog()
     first, second = pod("a"), pod("a", on="n0")
     journal.note(Change("pods", "team/a", None, first))
     journal.note(Change("nodes", "n0", None, node("n0")))
@@ -21,7 +21,7 @@ def test_changes_of_one_object_are_told_as_one():
 
 
 def test_what_came_and_went_is_not_told():
-    journal = Journal()
+    journal = ChangeLog()
     one = pod("a")
     journal.note(Change("pods", "team/a", None, one))
     journal.note(Change("pods", "team/a", one, None))
@@ -29,7 +29,7 @@ def test_what_came_and_went_is_not_told():
 
 
 def test_who_is_too_far_behind_or_ahead_is_told_so():
-    journal = Journal(2)
+    journal = ChangeLog(2)
     for at in range(3):
         journal.note(Change("pods", f"team/{at}", None, pod(str(at))))
     assert journal.since(0) is None

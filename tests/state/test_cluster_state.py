@@ -8,21 +8,21 @@ from batchsched.api.core.metadata import ObjectMeta, Value
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 from tests.session.scenario import group, priority_class, queue, topology
 from tests.state.objects import NOW, ended, leaving, node, places, pod, told
 
 A = "team/a"
 
 
-def cache_of(*objects: object, ttl: float = 0.0) -> Cache:
-    cache = Cache(ttl_seconds=ttl)
+def cache_of(*objects: object, ttl: float = 0.0) -> ClusterState:
+    cache = ClusterState(ttl_seconds=ttl)
     for one in objects:
         cache.put(one)
     return cache
 
 
-def assumed(ttl: float = 0.0) -> Cache:
+def assumed(ttl: float = 0.0) -> ClusterState:
     """A waiting pod that is assumed on the first of two nodes."""
     cache = cache_of(node("n0", 1), node("n1", 2), pod("a", 3, "ua"), ttl=ttl)
     assert cache.assume(A, "n0", NOW, "ua")
@@ -53,7 +53,7 @@ class Strange(Value, frozen=True, gc=False):
 
 def test_objects_of_unknown_kinds_are_refused():
     with pytest.raises(KeyError):
-        Cache().put(Strange(metadata=pod("a").metadata))
+        ClusterState().put(Strange(metadata=pod("a").metadata))
 
 
 def test_snapshot_is_in_the_order_of_keys_however_objects_came():

@@ -6,8 +6,8 @@ from hypothesis import given
 from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.api.kinds import ALL
 from batchsched.api.snapshot import Snapshot
-from batchsched.state.cluster_state import Cache
-from batchsched.state.comparer import PATIENCE, Difference, Drift, drift
+from batchsched.state.cluster_state import ClusterState
+from batchsched.state.comparer import PATIENCE, StateComparison, StateDifference, drift
 from tests.session.clusters import clusters
 from tests.session.scenario import cluster, group, nodes
 from tests.state.objects import NOW, ended, node, pod
@@ -19,7 +19,7 @@ def test_cache_that_agrees_has_no_drift():
     listed = cluster([node("n0", 3)], pods=[pod("a", 1)])
     cached = cluster([node("n0", 2)], pods=[pod("a", 1)])
     found = drift(cached, listed, NAMES)
-    assert found == Drift()
+    assert found == StateComparison()
     assert found.none
     assert found.text() == "the cache agrees with the API"
 
@@ -48,15 +48,15 @@ def test_every_field_that_differs_is_told_with_both_values():
     listed = cluster([node("n0", cpu=8)], Snapshot(pods=(pod("a", 9, on="n0"),), pod_groups=(group("g", 3),)))
     found = drift(cached, listed, NAMES)
     assert found.differing == (
-        Difference("Node n0", "status.allocatable.cpu", '"4"', '"8"'),
-        Difference("PodGroup team/g", "spec.minMember", "2", "3"),
-        Difference("Pod team/a", "spec.nodeName", "", '"n0"'),
+        StateDifference("Node n0", "status.allocatable.cpu", '"4"', '"8"'),
+        StateDifference("PodGroup team/g", "spec.minMember", "2", "3"),
+        StateDifference("Pod team/a", "spec.nodeName", "", '"n0"'),
     )
     assert 'different: Pod team/a: spec.nodeName: cached nothing, listed "n0"' in found.text()
 
 
 def test_pod_that_is_assumed_is_no_drift_until_it_has_been_for_too_long():
-    cache = Cache(ttl_seconds=600)
+    cache = ClusterState(ttl_seconds=600)
     for one in (node("n0"), pod("a"), pod("b")):
         cache.put(one)
     listed = cache.snapshot()
@@ -73,7 +73,7 @@ def test_pod_that_is_assumed_is_no_drift_until_it_has_been_for_too_long():
 
 @given(snapshot=clusters())
 def test_cache_that_was_told_everything_has_no_drift(snapshot: Snapshot):
-    cache = Cache()
+    cache = ClusterState()
     for kind in ALL:
         for one in getattr(snapshot, kind.field):
             cache.put(one)

@@ -1,12 +1,12 @@
 """The dump shows nodes, what is on them, and who waits."""
 
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 from batchsched.state.dumper import dump
 from tests.state.objects import NOW, node, pod
 
 
 def test_dump_shows_nodes_with_their_pods_and_what_they_take():
-    cache = Cache()
+    cache = ClusterState()
     for one in (node("n0", memory="1Gi"), pod("b", on="n0"), pod("a"), pod("c", cpu=2), pod("d", on="gone")):
         cache.put(one)
     cache.assume("team/a", "n0", NOW)
@@ -23,4 +23,4 @@ def test_dump_shows_nodes_with_their_pods_and_what_they_take():
 
 
 def test_empty_cache_has_an_empty_dump():
-    assert dump(Cache().snapshot()).text() == "waiting: 0 pods"
+    assert dump(ClusterState().snapshot()).text() == "waiting: 0 pods"

@@ -14,7 +14,7 @@ from batchsched.api.decision import to_json
 from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.follow import Follower
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 from batchsched.state.feed import Feed
 from tests.session.clusters import random_cluster
 from tests.session.scenario import GPU, group, queue
@@ -26,7 +26,7 @@ class Watcher:
     """A cache with a feed; counts how often a scheduler was made."""
 
     def __init__(self, *objects: Any, length: int = 1000, whole: bool = False, many: int = 1000) -> None:
-        self.cache = Cache(journal_length=length)
+        self.cache = ClusterState(journal_length=length)
         self.made: list[Ledger] = []
         self.feed = Feed(self.cache, self.make, whole=whole, many=many)
         self.put(*objects)
@@ -193,7 +193,7 @@ class History:
         self.rng = random.Random(seed)
         self.full = random_cluster(self.rng.getrandbits(32))
         self.settings = settings
-        self.cache = Cache(ttl_seconds=10.0)
+        self.cache = ClusterState(ttl_seconds=10.0)
         self.feed = Feed(self.cache, self.follower)
 
     def follower(self, snapshot: Snapshot) -> Follower:

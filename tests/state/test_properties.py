@@ -14,7 +14,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import Snapshot
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 from batchsched.state.comparer import drift
 from batchsched.state.feed import Feed
 from tests.session.clusters import clusters
@@ -62,7 +62,7 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.api = Api()
-        self.cache = Cache(ttl_seconds=TTL)
+        self.cache = ClusterState(ttl_seconds=TTL)
         self.now = NOW
         self.assumed: dict[str, str] = {}
         """Pods by name that should be assumed, with their nodes."""
@@ -252,7 +252,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def snapshot_is_that_of_a_cache_that_starts_now(self) -> None:
-        fresh = Cache()
+        fresh = ClusterState()
         for kind in reversed(KINDS):
             fresh.replace(kind, self.api.heard[kind].values())
         assert drift(self.cache.listed(), fresh.listed(), fresh.scheduler_names).none
@@ -289,7 +289,7 @@ def test_order_of_events_of_different_objects_does_not_matter(snapshot: Snapshot
     objects = [*snapshot.nodes, *snapshot.pods, *snapshot.pod_groups, *snapshot.queues]
     found = []
     for _ in range(2):
-        cache = Cache()
+        cache = ClusterState()
         for one in objects:
             cache.put(one)
         found.append(cache.snapshot())

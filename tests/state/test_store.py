@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.state.store import Shelf
+from batchsched.state.store import Store
 
 
 @given(moves=st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())))
 def test_frozen_objects_are_those_that_are_there_by_key(moves: list[tuple[str, bool]]):
-    shelf: Shelf[int] = Shelf()
+    shelf: Store[int] = Store()
     there: dict[str, int] = {}
     for at, (key, put) in enumerate(moves):
         if put:
@@ -22,7 +22,7 @@ def test_frozen_objects_are_those_that_are_there_by_key(moves: list[tuple[str, b
 
 
 def test_freezing_twice_gives_the_same_tuple():
-    shelf: Shelf[str] = Shelf()
+    shelf: Store[str] = Store()
     shelf.put("a", "x")
     frozen = shelf.freeze()
     assert shelf.freeze() is frozen

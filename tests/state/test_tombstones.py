@@ -3,11 +3,11 @@
 import pytest
 
 from batchsched.state import tombstones as graves
-from batchsched.state.tombstones import Graves
+from batchsched.state.tombstones import Tombstones
 
 
 def test_buried_uids_are_known_until_a_list_shows_them_alive():
-    gone = Graves()
+    gone = Tombstones()
     gone.bury("u1")
     gone.bury("")
     assert "u1" in gone
@@ -19,7 +19,7 @@ def test_buried_uids_are_known_until_a_list_shows_them_alive():
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(graves, "MOST", 2)
-    gone = Graves()
+    gone = Tombstones()
     for uid in "abc":
         gone.bury(uid)
     assert [uid in gone for uid in "abc"] == [False, True, True]

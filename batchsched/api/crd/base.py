@@ -20,7 +20,7 @@ GROUP = "scheduling.batchsched.dev"
 API_VERSION = f"{GROUP}/v1alpha1"
 
 
-class Part(BaseModel):
+class SpecPart(BaseModel):
     """A part of a custom resource: frozen, camelCase outside, unknown fields refused by name."""
 
     model_config = ConfigDict(
@@ -33,7 +33,7 @@ class Part(BaseModel):
     )
 
 
-class Condition(Part):
+class Condition(SpecPart):
     """One thing that is true of an object, or is not, since when and why."""
 
     model_config = ConfigDict(extra="ignore")

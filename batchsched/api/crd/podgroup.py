@@ -11,8 +11,8 @@ from batchsched.api.crd.base import (
     LONGEST_NAME,
     Conditions,
     CustomMeta,
-    Part,
     Resources,
+    SpecPart,
     rule,
     rules,
 )
@@ -32,7 +32,7 @@ def _without_default(schema: dict[str, Any]) -> None:
     del schema["default"]
 
 
-class TopologyRequest(Part):
+class TopologyRequest(SpecPart):
     """Levels of a Topology that a gang must, or would like to, stay inside of."""
 
     name: Name = "default"
@@ -43,7 +43,7 @@ class TopologyRequest(Part):
     """All pods in as few domains of this level as can be."""
 
 
-class SubGroupTopology(Part):
+class SubGroupTopology(SpecPart):
     """As the gang's own topology; the name is inherited from it where it is not stated."""
 
     name: Name | None = None
@@ -54,7 +54,7 @@ class SubGroupTopology(Part):
     """All pods of the subgroup in as few domains of this level as can be."""
 
 
-class SubGroup(Part):
+class SubGroup(SpecPart):
     """A part of a gang with a minimum and a topology of its own."""
 
     name: str = Field(min_length=1, max_length=LONGEST_LABEL)
@@ -65,7 +65,7 @@ class SubGroup(Part):
     """Where its pods are to be; the gang's level binds them too."""
 
 
-class PodGroupSpec(Part):
+class PodGroupSpec(SpecPart):
     """What a gang needs."""
 
     model_config = ConfigDict(
@@ -130,7 +130,7 @@ class PodGroupSpec(Part):
         return self
 
 
-class PodGroupStatus(Part):
+class PodGroupStatus(SpecPart):
     """What became of a gang; written by the controller, read by nobody here."""
 
     phase: Phase = "Pending"
@@ -151,7 +151,7 @@ class PodGroupStatus(Part):
     """When the places that are kept for it become free."""
 
 
-class PodGroup(Part):
+class PodGroup(SpecPart):
     """A gang of pods, placed all or nothing up to its minimum."""
 
     model_config = ConfigDict(

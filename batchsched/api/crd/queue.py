@@ -10,8 +10,8 @@ from batchsched.api.crd.base import (
     Amounts,
     Conditions,
     CustomMeta,
-    Part,
     Resources,
+    SpecPart,
     in_base_units,
     in_cel,
     rule,
@@ -25,7 +25,7 @@ def _at_most(amount: str, bound: str) -> str:
     return f"{in_cel(amount)}.compareTo({in_cel(bound)}) <= 0)"
 
 
-class PolicyChoice(Part):
+class PolicyChoice(SpecPart):
     """A policy by name, with its arguments."""
 
     name: str = Field(default="drf", max_length=LONGEST_NAME)
@@ -34,7 +34,7 @@ class PolicyChoice(Part):
     """Its arguments."""
 
 
-class QueueSpec(Part):
+class QueueSpec(SpecPart):
     """Where a queue stands in the tree, and what it may use."""
 
     model_config = ConfigDict(
@@ -95,7 +95,7 @@ class QueueSpec(Part):
         return self
 
 
-class QueueStatus(Part):
+class QueueStatus(SpecPart):
     """What a queue holds; written by the controller."""
 
     allocated: Amounts | None = None
@@ -108,7 +108,7 @@ class QueueStatus(Part):
     """`Active`: whether it takes part; not when its parent is absent or the tree has a cycle here."""
 
 
-class Queue(Part):
+class Queue(SpecPart):
     """A queue of the tree."""
 
     model_config = ConfigDict(

@@ -4,12 +4,12 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from batchsched.api.crd.base import LONGEST_NAME, CustomMeta, Part, rule, rules
+from batchsched.api.crd.base import LONGEST_NAME, CustomMeta, SpecPart, rule, rules
 
 MOST_LEVELS = 16
 
 
-class TopologyLevel(Part):
+class TopologyLevel(SpecPart):
     """A level and the node label whose value names the domain."""
 
     name: str = Field(min_length=1, max_length=LONGEST_NAME)
@@ -18,7 +18,7 @@ class TopologyLevel(Part):
     """The label of nodes whose value names the domain."""
 
 
-class TopologySpec(Part):
+class TopologySpec(SpecPart):
     """The levels, widest first."""
 
     model_config = ConfigDict(
@@ -46,7 +46,7 @@ class TopologySpec(Part):
         return self
 
 
-class Topology(Part):
+class Topology(SpecPart):
     """A named hierarchy of node labels."""
 
     api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = "scheduling.batchsched.dev/v1alpha1"

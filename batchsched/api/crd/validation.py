@@ -38,7 +38,7 @@ _EXPECTED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class FieldError:
     """One thing to change.
 
     Args:
@@ -50,7 +50,7 @@ class Complaint:
     message: str
 
 
-def complaints(error: ValidationError, model: type[BaseModel]) -> tuple[Complaint, ...]:
+def complaints(error: ValidationError, model: type[BaseModel]) -> tuple[FieldError, ...]:
     """Turn what pydantic found in an object of `model` into complaints, in its order."""
     details = error.errors(include_url=False)
     # pydantic counts only the good items of a list, so that a list of bad ones is "too short" as well.
@@ -81,19 +81,19 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f"known are {', '.join(sorted(known)[:_MOST_NAMED])}{more}"
 
 
-def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> Complaint:
+def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
     location = detail["loc"]
     if detail["type"] == "extra_forbidden":
         owner = _model_at(model, location[:-1])
         known = _aliases(owner) if owner else ()
-        return Complaint(path(location), f"unknown field; {nearest(str(location[-1]), known)}")
+        return FieldError(path(location), f"unknown field; {nearest(str(location[-1]), known)}")
     if detail["type"] == "value_error":
         message = str(detail.get("ctx", {}).get("error", detail["msg"]))
         own = _OWN_FIELD.fullmatch(message)
         if own:
-            return Complaint(path((*location, own[1])), own[2])
-        return Complaint(path(location), message)
-    return Complaint(path(location), _sentence(detail))
+            return FieldError(path((*location, own[1])), own[2])
+        return FieldError(path(location), message)
+    return FieldError(path(location), _sentence(detail))
 
 
 def _sentence(detail: ErrorDetails) -> str:

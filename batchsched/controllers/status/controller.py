@@ -19,12 +19,12 @@ from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, is_foreign, s
 from batchsched.api.gang_identity import SINGLE_POD_PREFIX, identity_of, key_of
 from batchsched.config.schema import Profile
 from batchsched.controllers.status import desired_status as status
-from batchsched.controllers.status.event_recorder import Fact, Recorder, reference
-from batchsched.controllers.status.observed import Observed
+from batchsched.controllers.status.event_recorder import EventRecorder, PendingEvent, reference
+from batchsched.controllers.status.observed import ObservedState
 from batchsched.controllers.status.queue_positions import holdings, positions
-from batchsched.controllers.status.refusal_history import Verdicts
-from batchsched.controllers.status.tally import QUEUES, Standing, Tally
-from batchsched.controllers.status.write_throttle import Courtesy
+from batchsched.controllers.status.refusal_history import RefusalHistory
+from batchsched.controllers.status.tally import QUEUES, GangCounts, Tally
+from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.errors import ApiError, BatchschedError, Unreachable
 from batchsched.kube import resources
 from batchsched.kube.connection import MERGE_PATCH
@@ -67,11 +67,11 @@ class StatusController:
 
     def __init__(  # noqa: PLR0913 - the one place where all that a status is made of comes together
         self,
-        cache: Observed,
-        verdicts: Verdicts,
+        cache: ObservedState,
+        verdicts: RefusalHistory,
         writer: Writer,
-        recorder: Recorder,
-        courtesy: Courtesy,
+        recorder: EventRecorder,
+        courtesy: WriteThrottle,
         clock: Clock,
         profile: Profile | None = None,
     ) -> None:
@@ -88,7 +88,7 @@ class StatusController:
         self._wishes: dict[Wish, None] = {}
         self._pods: dict[Wish, None] = {}
         self._written: dict[Place, Any] = {}
-        self._held: Mapping[str, status.Held] = {}
+        self._held: Mapping[str, status.QueueAllocation] = {}
         self._positions: dict[str, int] = {}
         self._overview_at = float("-inf")
         self._overview_of = -1
@@ -192,7 +192,7 @@ class StatusController:
             there = self._cache.status(field, key, found.metadata.uid)
         before = there.get("conditions", ())
         if field == QUEUES:
-            held = self._held.get(key) or status.Held({})
+            held = self._held.get(key) or status.QueueAllocation({})
             return _change(place, OUR_QUEUES, there, status.of_queue(found, held, before, now))
         if is_foreign(found):
             return self._upstream(place, found, before, now)
@@ -215,11 +215,11 @@ class StatusController:
         where = Resource(version, "podgroups", "PodGroup", namespaced=True)
         return None if wanted is None else Change(place, where, {"conditions": [wanted]}, None)
 
-    def _numbers(self, key: str) -> status.Numbers:
-        standing = self._tally.gangs.get(key) or Standing()
+    def _numbers(self, key: str) -> status.PodCounts:
+        standing = self._tally.gangs.get(key) or GangCounts()
         good, bad = self._cache.ends(key)
         placed = len(standing.placed)
-        return status.Numbers(
+        return status.PodCounts(
             waiting=len(standing.waiting),
             placed=placed,
             bound=placed - sum(self._cache.is_assumed(pod) for pod in standing.placed),
@@ -270,7 +270,7 @@ class StatusController:
             (_, key), uid = change.place
             namespace, _, name = key.partition("/")
             about = reference(POD_GROUPS, namespace, name, uid)
-            self._recorder.once(Fact(about, "GangScheduled", "Scheduling", now["message"]))
+            self._recorder.once(PendingEvent(about, "GangScheduled", "Scheduling", now["message"]))
 
 
 @dataclass(frozen=True, slots=True)

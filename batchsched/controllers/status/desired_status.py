@@ -9,8 +9,8 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import show
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
-from batchsched.api.gang_phase import State
-from batchsched.controllers.status.refusal_history import Verdict, sentence
+from batchsched.api.gang_phase import GangPhase
+from batchsched.controllers.status.refusal_history import LastRefusal, sentence
 
 Json = dict[str, Any]
 Conditions = Sequence[Json]
@@ -33,7 +33,7 @@ QUEUE_REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class PodCounts:
     """A gang in numbers.
 
     Args:
@@ -51,7 +51,7 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class QueueAllocation:
     """What a queue holds.
 
     Args:
@@ -67,24 +67,26 @@ class Held:
     fair_share: Mapping[str, int] | None = None
 
 
-def phase(least: int, numbers: Numbers, verdict: Verdict) -> State:
+def phase(least: int, numbers: PodCounts, verdict: LastRefusal) -> GangPhase:
     """Return where a gang is in its life."""
     going_on = numbers.waiting + numbers.placed
     if not going_on and numbers.succeeded >= least:
-        return State.SUCCEEDED
+        return GangPhase.SUCCEEDED
     if not going_on and numbers.failed:
-        return State.FAILED
+        return GangPhase.FAILED
     if numbers.bound + numbers.succeeded >= least:
-        return State.RUNNING
+        return GangPhase.RUNNING
     if numbers.placed + numbers.succeeded >= least:
-        return State.SCHEDULED
-    return State.HELD if verdict.waiting is not None else State.PENDING
+        return GangPhase.SCHEDULED
+    return GangPhase.HELD if verdict.waiting is not None else GangPhase.PENDING
 
 
-def of_group(group: PodGroup, numbers: Numbers, verdict: Verdict, before: Conditions, now: float) -> Json:
+def of_group(
+    group: PodGroup, numbers: PodCounts, verdict: LastRefusal, before: Conditions, now: float
+) -> Json:
     """Return the status of a PodGroup as it is written; before: the conditions that it has."""
     state = phase(group.min_member, numbers, verdict)
-    waits = state in (State.PENDING, State.HELD)
+    waits = state in (GangPhase.PENDING, GangPhase.HELD)
     scheduled = _condition(_scheduled(group, state, numbers, verdict), before, group.metadata.generation, now)
     return {
         "phase": state.value,
@@ -98,9 +100,11 @@ def of_group(group: PodGroup, numbers: Numbers, verdict: Verdict, before: Condit
     }
 
 
-def _scheduled(group: PodGroup, state: State, numbers: Numbers, verdict: Verdict) -> tuple[bool, str, str]:
+def _scheduled(
+    group: PodGroup, state: GangPhase, numbers: PodCounts, verdict: LastRefusal
+) -> tuple[bool, str, str]:
     least = group.min_member
-    if state not in (State.PENDING, State.HELD):
+    if state not in (GangPhase.PENDING, GangPhase.HELD):
         return True, SCHEDULED, f"its minimum of {least} has its places"
     if verdict.waiting is not None:
         return False, "Held", f"plugin {verdict.waiting.plugin} holds it, until {verdict.waiting.until}"
@@ -113,7 +117,7 @@ def _scheduled(group: PodGroup, state: State, numbers: Numbers, verdict: Verdict
 
 
 def of_upstream(
-    group: PodGroup, kind: str, numbers: Numbers, verdict: Verdict, before: Conditions, now: float
+    group: PodGroup, kind: str, numbers: PodCounts, verdict: LastRefusal, before: Conditions, now: float
 ) -> Json | None:
     """Return the condition of a PodGroup of Kubernetes itself, None where it is to stay as it is.
 
@@ -151,7 +155,7 @@ def of_pod(pod: Pod, message: str, now: float) -> Json:
     return {"conditions": [condition]}
 
 
-def of_queue(queue: Queue, held: Held, before: Conditions, now: float) -> Json:
+def of_queue(queue: Queue, held: QueueAllocation, before: Conditions, now: float) -> Json:
     """Return the status of a Queue as it is written; before: the conditions that it has."""
     misplaced = held.misplaced
     said = (False, "Misplaced", misplaced) if misplaced else (True, ACTIVE, QUEUE_REASONS[ACTIVE][1])

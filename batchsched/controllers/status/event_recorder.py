@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from batchsched.controllers.status.write_throttle import Courtesy
+from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.errors import ApiError, BatchschedError, Unreachable
 from batchsched.kube.resources import EVENTS, Resource
 from batchsched.kube.writer import Writer
@@ -50,7 +50,7 @@ def reference(resource: Resource, namespace: str, name: str, uid: str) -> Refere
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class PendingEvent:
     """What an Event says.
 
     Args:
@@ -74,7 +74,7 @@ class _Series:
 
     name: str
     namespace: str
-    fact: Fact
+    fact: PendingEvent
     first: float
     last: float
     count: int = 1
@@ -83,7 +83,7 @@ class _Series:
     waits: bool = field(default=True)
 
 
-class Recorder:
+class EventRecorder:
     """Writes Events.
 
     Args:
@@ -95,7 +95,7 @@ class Recorder:
     """
 
     def __init__(
-        self, writer: Writer, clock: Clock, courtesy: Courtesy, controller: str, instance: str = ""
+        self, writer: Writer, clock: Clock, courtesy: WriteThrottle, controller: str, instance: str = ""
     ) -> None:
         self._writer = writer
         self._clock = clock
@@ -114,11 +114,11 @@ class Recorder:
         self.dropped = 0
         """Events that never will be: the queue was full, or the API server did not take them."""
 
-    def once(self, fact: Fact) -> None:
+    def once(self, fact: PendingEvent) -> None:
         """Report what does not repeat."""
         self._put(self._begun(fact))
 
-    def note(self, fact: Fact) -> None:
+    def note(self, fact: PendingEvent) -> None:
         """Report something, or one more time of it."""
         key = (fact.about, fact.reason, fact.note)
         known = self._series.get(key)
@@ -148,7 +148,7 @@ class Recorder:
         while self.waiting:
             await self._clock.sleep(0.01)
 
-    def _begun(self, fact: Fact) -> _Series:
+    def _begun(self, fact: PendingEvent) -> _Series:
         now = self._clock.now()
         self._number += 1
         name = f"{fact.about.name[:_LONGEST_NAME]}.{int(now * 1e6):x}{self._number & 0xFFFFF:05x}"

@@ -8,14 +8,14 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.kinds import ALL
-from batchsched.state.cluster_state import PODS, Cache
+from batchsched.state.cluster_state import PODS, ClusterState
 
 SUCCEEDED: Final = "Succeeded"
 _KINDS: Final = {kind.type: kind for kind in ALL}
 Status = dict[str, Any]
 
 
-class Observed(Cache):
+class ObservedState(ClusterState):
     """Remembers ends of pods by gang, and the status of custom resources."""
 
     def __init__(self, scheduler_names: Iterable[str], ttl_seconds: float = 0.0) -> None:

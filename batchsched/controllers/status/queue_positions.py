@@ -12,21 +12,23 @@ from batchsched.api.core.requests import requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.cross_checks import misplaced_queues
 from batchsched.config.schema import PolicySettings, Profile
-from batchsched.controllers.status.desired_status import Held
-from batchsched.controllers.status.tally import Standing, Tally
+from batchsched.controllers.status.desired_status import QueueAllocation
+from batchsched.controllers.status.tally import GangCounts, Tally
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import entitlements
 from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.gang_order.policy import GangColumns, Policy, make, order
-from batchsched.queues.table_builder import Capacity, Load, lay_out
+from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.order import QueuePolicies
 from batchsched.session.tables.frame import weighed
-from batchsched.state.cluster_state import PODS, Cache
+from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.feed import GROUPS
 
 
-def positions(tally: Tally, cache: Cache, profile: Profile | None = None, now: float = 0.0) -> dict[str, int]:
+def positions(
+    tally: Tally, cache: ClusterState, profile: Profile | None = None, now: float = 0.0
+) -> dict[str, int]:
     """Number the PodGroups that wait in each queue, the first to start at 1, as sessions put them in order.
 
     Args:
@@ -44,7 +46,7 @@ def positions(tally: Tally, cache: Cache, profile: Profile | None = None, now: f
     if not line:
         return {}
     columns = _columns(tally, cache, line)
-    orders = Orderings(tally, profile)
+    orders = QueuePositions(tally, profile)
     found: dict[str, int] = {}
     by_policy: dict[int, tuple[Policy, list[int]]] = {}
     for at, (_, _, standing) in enumerate(line):
@@ -64,7 +66,7 @@ def positions(tally: Tally, cache: Cache, profile: Profile | None = None, now: f
     return found
 
 
-class Orderings:
+class QueuePositions:
     """The order of the PodGroups of each queue: its own, or that of a queue above it, or the profile's.
 
     Args:
@@ -82,7 +84,7 @@ class Orderings:
         """Whether priorities come before the order; under ordered selection without entitlements they do not."""
         if policies is not None:
             nothing = np.zeros(0, np.int64)
-            shares = lay_out(tree, Capacity((), nothing, np.zeros(0, np.bool_)), Load({}, {}))
+            shares = lay_out(tree, TotalCapacity((), nothing, np.zeros(0, np.bool_)), QueueDemand({}, {}))
             chosen = policies.of(shares)
             for name in tree.queues:
                 self._known[name] = chosen[shares.home(name)].gangs or self._default
@@ -92,7 +94,9 @@ class Orderings:
         return self._known.get(queue, self._default)
 
 
-def _columns(tally: Tally, cache: Cache, line: Sequence[tuple[str, PodGroup, Standing]]) -> GangColumns:
+def _columns(
+    tally: Tally, cache: ClusterState, line: Sequence[tuple[str, PodGroup, GangCounts]]
+) -> GangColumns:
     """Return what policies may know of gangs; the pods of one are taken to ask for what the first of them does."""
     classes = {one.metadata.name: one.value for one in cache.every("priority_classes")}
     pods: list[Pod | None] = [cache.get(PODS, min(standing.waiting)) for _, _, standing in line]
@@ -126,7 +130,7 @@ def _share(tally: Tally, pod: Pod | None) -> float:
     return max(counted, default=0.0)
 
 
-def holdings(tally: Tally, queue_policy: PolicySettings | None = None) -> Mapping[str, Held]:
+def holdings(tally: Tally, queue_policy: PolicySettings | None = None) -> Mapping[str, QueueAllocation]:
     """Work out what each queue holds, with its descendants; one without a place in the tree holds its own.
 
     Args:
@@ -146,7 +150,8 @@ def holdings(tally: Tally, queue_policy: PolicySettings | None = None) -> Mappin
                     usage[above][resource] += amount
     fair = _fair_shares(tally, tree, queue_policy)
     return {
-        name: Held(usage[name], pending[name], misplaced.get(name, ""), fair.get(name)) for name in queues
+        name: QueueAllocation(usage[name], pending[name], misplaced.get(name, ""), fair.get(name))
+        for name in queues
     }
 
 
@@ -166,8 +171,8 @@ def _fair_shares(
     asked = {name: row(amounts) for name, amounts in tally.wanted.items()}
     nothing = row({})
     request = {name: used.get(name, nothing) + asked.get(name, nothing) for name in {*used, *asked}}
-    capacity = Capacity(resources, row(tally.capacity), weighed(resources))
-    shares = lay_out(tree, capacity, Load(used, request))
+    capacity = TotalCapacity(resources, row(tally.capacity), weighed(resources))
+    shares = lay_out(tree, capacity, QueueDemand(used, request))
     fair = entitlements(shares, policies.of(shares)).fair
     return {
         name: dict(zip(resources, fair[at].tolist(), strict=True)) for at, name in enumerate(shares.names)

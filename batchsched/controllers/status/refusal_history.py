@@ -24,7 +24,7 @@ SURPLUS: Final = "Surplus"
 
 
 @dataclass(slots=True)
-class Verdict:
+class LastRefusal:
     """The last word on a gang.
 
     Args:
@@ -76,15 +76,15 @@ class Verdict:
         return refused
 
 
-class Verdicts:
+class RefusalHistory:
     """Remembers the last word on each gang, by `namespace/name`; a pod alone counts as one."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Verdict] = {}
+        self._known: dict[str, LastRefusal] = {}
 
-    def get(self, key: str) -> Verdict:
+    def get(self, key: str) -> LastRefusal:
         """Return the last word; an empty one where there is none."""
-        return self._known.get(key) or Verdict()
+        return self._known.get(key) or LastRefusal()
 
     def forget(self, key: str) -> None:
         """Forget a gang: it is gone."""
@@ -121,7 +121,7 @@ class Verdicts:
         refused = {one.pod_group: one for one in decision.refusals}
         refused |= {key: beyond_minimum(key) for key in surplus if key not in refused}
         for key, refusal in refused.items():
-            known = self._known.setdefault(key, Verdict())
+            known = self._known.setdefault(key, LastRefusal())
             if known.latest is None:
                 known.first = now
             known.latest = refusal
@@ -150,7 +150,7 @@ class Verdicts:
         held = {one.pod_group: one for one in decision.waiting}
         changed = set()
         for key, waiting in held.items():
-            known = self._known.setdefault(key, Verdict())
+            known = self._known.setdefault(key, LastRefusal())
             if known.waiting != waiting or known.refusal is not None:
                 changed.add(key)
             known.acquit()

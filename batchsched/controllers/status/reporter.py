@@ -12,14 +12,14 @@ from batchsched.api.external_podgroups import is_foreign
 from batchsched.api.gang_identity import key_of
 from batchsched.config.schema import Profile
 from batchsched.controllers.status.controller import POD_GROUPS, StatusController
-from batchsched.controllers.status.event_recorder import Fact, Recorder, reference
-from batchsched.controllers.status.observed import Observed
-from batchsched.controllers.status.refusal_history import SURPLUS, Verdicts, sentence
-from batchsched.controllers.status.write_throttle import Courtesy
+from batchsched.controllers.status.event_recorder import EventRecorder, PendingEvent, reference
+from batchsched.controllers.status.observed import ObservedState
+from batchsched.controllers.status.refusal_history import SURPLUS, RefusalHistory, sentence
+from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.kube.resources import PODS as RESOURCE
 from batchsched.kube.writer import Writer
 from batchsched.ports.clock import Clock
-from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.state.cluster_state import PODS
 from batchsched.state.feed import GROUPS
@@ -32,7 +32,7 @@ REST: Final = 30.0
 """Seconds after which reports that broke begin again."""
 
 
-class Teller:
+class Reporter:
     """Tells users what happens.
 
     Args:
@@ -45,7 +45,7 @@ class Teller:
 
     def __init__(
         self,
-        cache: Observed,
+        cache: ObservedState,
         writers: tuple[Writer, Writer],
         clock: Clock,
         profile: Profile,
@@ -55,11 +55,11 @@ class Teller:
         name = profile.scheduler_name
         self._cache = cache
         self._clock = clock
-        self._verdicts = Verdicts()
+        self._verdicts = RefusalHistory()
         self._telling: asyncio.Task[None] | None = None
         self._resting = False
-        self._courtesy = courtesy = Courtesy(clock, busy)
-        self.recorder = Recorder(events, clock, courtesy, name, f"{name}-{socket.gethostname()}")
+        self._courtesy = courtesy = WriteThrottle(clock, busy)
+        self.recorder = EventRecorder(events, clock, courtesy, name, f"{name}-{socket.gethostname()}")
         self.status = StatusController(cache, self._verdicts, writer, self.recorder, courtesy, clock, profile)
 
     def reconfigure(self, profile: Profile) -> None:
@@ -71,17 +71,17 @@ class Teller:
         about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
         if problem:
             note = f"binding rejected: {problem}"
-            self.recorder.note(Fact(about, FAILED, "Scheduling", note, warning=True))
+            self.recorder.note(PendingEvent(about, FAILED, "Scheduling", note, warning=True))
         else:
             note = f"Successfully assigned {pod.key} to {node}"
-            self.recorder.once(Fact(about, "Scheduled", "Binding", note))
+            self.recorder.once(PendingEvent(about, "Scheduled", "Binding", note))
 
     def evicted(self, pod: Pod, reason: str, message: str) -> None:
         """Hear of an eviction; a `disruption.Evicted`."""
         about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
-        self.recorder.once(Fact(about, reason, "Preempting", message))
+        self.recorder.once(PendingEvent(about, reason, "Preempting", message))
 
-    def heard(self, planner: Planner, decision: Decision, took: float) -> None:
+    def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
         """Hear of a decision; a `loop.Heard`."""
         held = {one.pod_group for one in decision.waiting}
         present = {_key(entity): entity for entity in planner.taking_part}
@@ -112,12 +112,12 @@ class Teller:
             if pod.spec.scheduling_gates:  # nobody tried it
                 continue
             about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
-            self.recorder.note(Fact(about, FAILED, "Scheduling", verdict.message, warning=True))
+            self.recorder.note(PendingEvent(about, FAILED, "Scheduling", verdict.message, warning=True))
         group = self._cache.get(GROUPS, key)
         if group is not None and not is_foreign(group) and refusal.reason != SURPLUS:
             about = reference(POD_GROUPS, group.namespace, group.name, group.metadata.uid)
             note = f"{refusal.reason}: {sentence(refusal)}"
-            self.recorder.note(Fact(about, "GangRefused", "Scheduling", note, warning=True))
+            self.recorder.note(PendingEvent(about, "GangRefused", "Scheduling", note, warning=True))
 
     def ripen(self) -> None:
         """Tell what was held back, and may be told now."""

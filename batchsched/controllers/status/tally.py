@@ -12,7 +12,7 @@ from batchsched.api.crd.queue import Queue
 from batchsched.api.gang_identity import identity_of, is_single_pod
 from batchsched.session.gangs.queue_limits import is_ours
 from batchsched.state.change_log import Change
-from batchsched.state.cluster_state import NODES, PODS, Cache
+from batchsched.state.cluster_state import NODES, PODS, ClusterState
 from batchsched.state.feed import GROUPS
 
 QUEUES: Final = "queues"
@@ -22,7 +22,7 @@ _MOST_STATED: Final = 10_000
 
 
 @dataclass(slots=True)
-class Standing:
+class GangCounts:
     """A gang, or a pod alone that waits, in numbers.
 
     Args:
@@ -55,12 +55,12 @@ class Tally:
       cache: what is known of the cluster.
     """
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: ClusterState) -> None:
         self._cache = cache
         self._told = -1
         self._known: dict[Hashable, dict[str, int]] = {}
         """What pods ask for, by what their specs state."""
-        self.gangs: dict[str, Standing] = {}
+        self.gangs: dict[str, GangCounts] = {}
         """By identity; of pods alone only those that wait."""
         self.queues: dict[str, Queue] = {}
         self.usage: dict[str, Counter[str]] = {}
@@ -129,7 +129,7 @@ class Tally:
             if after.node and is_single_pod(identity):
                 return
             touched.add(identity)
-            standing = self.gangs.setdefault(identity, Standing(queue=self._queue_of(identity, after)))
+            standing = self.gangs.setdefault(identity, GangCounts(queue=self._queue_of(identity, after)))
             if after.node:
                 standing.placed[change.key] = after.status.phase == RUNNING
             else:

@@ -11,7 +11,7 @@ LONGEST: Final = 1.0
 """Seconds after which a report goes out in any case: under a load that never ends it is late, not absent."""
 
 
-class Courtesy:
+class WriteThrottle:
     """Lets reports wait while pods are being bound.
 
     Args:

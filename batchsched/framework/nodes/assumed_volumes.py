@@ -10,7 +10,7 @@ from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class AssumedClaim:
     """What one pod's reservation promised.
 
     Args:
@@ -30,9 +30,9 @@ class AssumedVolumes:
     """The claim, `namespace/name`, that a volume is promised to."""
     node_of: dict[str, str] = field(default_factory=dict)
     """The node from which a claim's volume is provisioned."""
-    _by_pod: dict[str, Promise] = field(default_factory=dict)
+    _by_pod: dict[str, AssumedClaim] = field(default_factory=dict)
 
-    def assume(self, pod: str, promise: Promise) -> None:
+    def assume(self, pod: str, promise: AssumedClaim) -> None:
         """Take note of what a pod, `namespace/name`, was promised."""
         self._by_pod[pod] = promise
         self.claim_of.update(promise.volumes)
@@ -44,9 +44,9 @@ class AssumedVolumes:
             if stands(pod):
                 self.assume(pod, promise)
 
-    def of(self, pod: str) -> Promise:
+    def of(self, pod: str) -> AssumedClaim:
         """Return what a pod, `namespace/name`, was promised; nothing where there is no promise."""
-        return self._by_pod.get(pod, Promise())
+        return self._by_pod.get(pod, AssumedClaim())
 
     def revert(self, pod: str) -> None:
         """Take the pod's promises back; nothing happens where there are none."""

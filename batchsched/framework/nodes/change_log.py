@@ -14,7 +14,7 @@ NOBODY: Final = -1
 NONE: Final = np.zeros(0, np.int32)
 
 
-class Moves:
+class NodeChangeLog:
     """A log of moves; what is too long ago is forgotten.
 
     Args:

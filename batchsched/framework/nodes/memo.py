@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from batchsched.framework.nodes.change_log import Moves
+from batchsched.framework.nodes.change_log import NodeChangeLog
 from batchsched.framework.status import IndexArray
 
 BYTES: Final = 8
@@ -26,7 +26,7 @@ class Memo:
       most: bytes of arrays that are kept, more or less.
     """
 
-    def __init__(self, changes: Moves, nodes: int, most: int = 2**26) -> None:
+    def __init__(self, changes: NodeChangeLog, nodes: int, most: int = 2**26) -> None:
         self._changes = changes
         self._room = max(64, most // (BYTES * max(1, nodes)))
         self._values: dict[Hashable, tuple[int, Any]] = {}

@@ -19,7 +19,7 @@ from batchsched.api.core.requests import nonzero_requests, requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.gang_counts import GangCount, WaitingPods
 from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
-from batchsched.framework.nodes.change_log import NOBODY, Moves
+from batchsched.framework.nodes.change_log import NOBODY, NodeChangeLog
 from batchsched.framework.nodes.memo import Memo, placed
 from batchsched.framework.nodes.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
@@ -53,9 +53,9 @@ class NodeTable:
         self.nonzero = np.zeros((len(self.nodes), 2), np.int64)
         self.pods = PodTable(len(self.nodes))
         self._counted: dict[str, tuple[IntArray, IntArray]] = {}
-        self.changes = Moves(len(self.nodes))
+        self.changes = NodeChangeLog(len(self.nodes))
         """Nodes that joined, or whose objects changed."""
-        self.moves = Moves(len(self.nodes))
+        self.moves = NodeChangeLog(len(self.nodes))
         """The same, and nodes to which pods came, or which they left."""
         self.gang_of: Callable[[Pod], GangCount | None] = no_gang
         """Finds a pod's gang; the session sets it."""

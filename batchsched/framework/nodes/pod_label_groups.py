@@ -71,7 +71,7 @@ class AffinityGroup:
         return self._arrays
 
 
-class LabelGroups:
+class PodLabelGroups:
     """The label groups of the pods on nodes, numbered as they come.
 
     A cluster that runs for months sees ever new labels, so that groups without pods are forgotten now and then; the

@@ -9,7 +9,7 @@ import numpy as np
 from batchsched.api.core.pod import Pod
 from batchsched.framework.nodes.host_ports import HostPort, host_ports
 from batchsched.framework.nodes.label_index import Selection
-from batchsched.framework.nodes.pod_label_groups import AffinityGroup, LabelGroup, LabelGroups
+from batchsched.framework.nodes.pod_label_groups import AffinityGroup, LabelGroup, PodLabelGroups
 from batchsched.framework.status import BoolArray, IntArray
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ class PodTable:
     def __init__(self, nodes: int) -> None:
         self._count = nodes
         self._pods: dict[str, tuple[Pod, int]] = {}
-        self._groups = LabelGroups()
+        self._groups = PodLabelGroups()
         # Pod by pod in any order: a pod that leaves is replaced by the last, so that counting never rebuilds.
         self._slot: dict[str, int] = {}
         self._keys: list[str] = []

@@ -26,7 +26,7 @@ _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MigratedKind:
     """A migrated kind of volume.
 
     Args:
@@ -40,20 +40,20 @@ class Kind:
     zone: str = ""
 
 
-EBS: Final = Kind("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone")
-GCE: Final = Kind("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "topology.gke.io/zone")
-CINDER: Final = Kind(
+EBS: Final = MigratedKind("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone")
+GCE: Final = MigratedKind("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "topology.gke.io/zone")
+CINDER: Final = MigratedKind(
     "kubernetes.io/cinder", "cinder.csi.openstack.org", "topology.cinder.csi.openstack.org/zone"
 )
-AZURE: Final = Kind("kubernetes.io/azure-disk", "disk.csi.azure.com")
-PORTWORX: Final = Kind("kubernetes.io/portworx-volume", "pxd.portworx.com")
+AZURE: Final = MigratedKind("kubernetes.io/azure-disk", "disk.csi.azure.com")
+PORTWORX: Final = MigratedKind("kubernetes.io/portworx-volume", "pxd.portworx.com")
 DRIVERS: Final[Mapping[str, str]] = {one.plugin: one.driver for one in (EBS, GCE, CINDER, AZURE, PORTWORX)}
 """The driver behind each migrated plugin."""
 NEVER: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
 """Plugins that could be translated, yet never count as migrated."""
 
 
-def kind_of(source: InTreeSource) -> Kind | None:
+def kind_of(source: InTreeSource) -> MigratedKind | None:
     """Return the migrated kind of a pod's volume or of a PersistentVolume's spec, None for all others."""
     pairs = (
         (source.gce_persistent_disk, GCE),
@@ -115,7 +115,7 @@ def migrated_on(csi_node: CSINode | None) -> frozenset[str]:
     return frozenset((stated or "").split(",")) & DRIVERS.keys()
 
 
-def translated(volume: PersistentVolume, kind: Kind) -> NodeSelector | None:
+def translated(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | None:
     """Return a volume's node affinity as its driver states it: the zone under the driver's label.
 
     Source: `translateTopologyFromInTreeToCSI` of k8s.io/csi-translation-lib.

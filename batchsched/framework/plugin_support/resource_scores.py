@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from batchsched.api.core.requests import scored_requests
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IntArray
@@ -17,7 +17,7 @@ NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 NONZERO_COLUMN: Final = {"cpu": 0, "memory": 1}
 
 
-class ResourceSpec(Part):
+class ResourceSpec(SpecPart):
     """A resource that counts in a score, and its weight."""
 
     name: str = Field(min_length=1)

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 
 MAX_UTILIZATION: Final = 100
 SHAPE_FACTOR: Final = 10
 """Shape scores run from 0 to 10, node scores from 0 to 100."""
 
 
-class UtilizationShapePoint(Part):
+class UtilizationShapePoint(SpecPart):
     """A point of the broken line from utilization, in percent, to score."""
 
     utilization: int = Field(default=0, ge=0, le=100)

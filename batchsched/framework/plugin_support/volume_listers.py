@@ -18,7 +18,7 @@ _CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class VolumeLister:
     """The storage objects of a cluster.
 
     Args:
@@ -49,19 +49,19 @@ class ClaimUse:
     ephemeral: bool = False
 
 
-def storage_of(table: NodeTable) -> Storage:
+def storage_of(table: NodeTable) -> VolumeLister:
     """Return the storage objects of the table's snapshot."""
     return table.beside("storage", _read)
 
 
-def _read(snapshot: Snapshot) -> Storage:
+def _read(snapshot: Snapshot) -> VolumeLister:
     attachments: dict[str, tuple[VolumeAttachment, ...]] = {}
     for one in snapshot.volume_attachments:
         attachments[one.spec.node_name] = (*attachments.get(one.spec.node_name, ()), one)
     volumes_of: dict[str, list[PersistentVolume]] = {}
     for volume in snapshot.persistent_volumes:
         volumes_of.setdefault(volume_class(volume), []).append(volume)
-    return Storage(
+    return VolumeLister(
         claims={key_of(claim): claim for claim in snapshot.persistent_volume_claims},
         volumes={volume.metadata.name: volume for volume in snapshot.persistent_volumes},
         classes={one.metadata.name: one for one in snapshot.storage_classes},

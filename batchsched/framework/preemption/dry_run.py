@@ -19,7 +19,7 @@ from batchsched.framework.runtime.plugin_call import ask, name_of
 from batchsched.framework.status import SUCCESS, BoolArray, Code, IndexArray, IntArray, Status
 
 
-class Supposed(Nodes):
+class PreemptionCase(Nodes):
     """A view of n nodes on which other amounts are taken than the table says."""
 
     __slots__ = ("_nonzero", "_requested")
@@ -42,7 +42,7 @@ class Supposed(Nodes):
         return self._nonzero
 
 
-class NodeTrials:
+class PreemptionDryRun:
     """Some nodes as they would be with other pods on them. The table stays as it is.
 
     Args:
@@ -115,5 +115,5 @@ class NodeTrials:
             found &= answers.verdict(plugin, stated, len(view)).fits
         return found
 
-    def _view(self, rows: IndexArray) -> Supposed:
-        return Supposed(self._table, self._at[rows], self._requested[rows], self._nonzero[rows])
+    def _view(self, rows: IndexArray) -> PreemptionCase:
+        return PreemptionCase(self._table, self._at[rows], self._requested[rows], self._nonzero[rows])

@@ -13,12 +13,12 @@ from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.pod import Pod
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.filter_result import Scan
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.interface import Leaving, PreFilterExtensionsPlugin
 from batchsched.framework.nodes.host_ports import HostPort, host_ports
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption.dry_run import NodeTrials
+from batchsched.framework.preemption.dry_run import PreemptionDryRun
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
@@ -191,7 +191,7 @@ class Handle:
     pipeline: Pipeline
     pod: PodClass
     table: NodeTable
-    scan: Scan
+    scan: FilterResult
     nominations: Nominations
     disruption: Disruption = Disruption()
     following: tuple[PreFilterExtensionsPlugin, ...] = field(init=False)
@@ -223,13 +223,13 @@ class Handle:
         """Begin a trial of one node."""
         return NodeTrial(self, node)
 
-    def trials(self, nodes: Sequence[int]) -> NodeTrials:
+    def trials(self, nodes: Sequence[int]) -> PreemptionDryRun:
         """Begin trials of those of some nodes that can be tried together: nobody else waits for them."""
         together: Sequence[int] = ()
         if self.pipeline.foresees(self.scan.state):
             waited_for = {node for node in self.nominations.pods if self.nominations.rivals(self.pod, node)}
             together = [node for node in nodes if node not in waited_for]
-        return NodeTrials(self.pipeline, self.pod, self.table, self.scan.state, together)
+        return PreemptionDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
 
     def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
         """Return the nodes where room may be made, by name, after the extenders were asked; in their order.
@@ -246,7 +246,7 @@ class Handle:
 
 def scan_beside_nominated(
     pipeline: Pipeline, pod: PodClass, table: NodeTable, nominations: Nominations
-) -> Scan:
+) -> FilterResult:
     """Run PreFilter, Filter and `beside_nominated`; a pod goes to its own nominated node where that fits.
 
     Raises:
@@ -256,7 +256,7 @@ def scan_beside_nominated(
     return on_own_node(scan, pod, table) or scan
 
 
-def on_own_node(scan: Scan, pod: PodClass, table: NodeTable) -> Scan | None:
+def on_own_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterResult | None:
     """Return a scan in which only the node fits that the pod itself is nominated for; None where that one does not.
 
     Source: `evaluateNominatedNode` of kube-scheduler.
@@ -267,7 +267,7 @@ def on_own_node(scan: Scan, pod: PodClass, table: NodeTable) -> Scan | None:
     return replace(scan, fits=np.arange(len(table.nodes)) == own)
 
 
-def beside_nominated(handle: Handle) -> Scan:
+def beside_nominated(handle: Handle) -> FilterResult:
     """Return a handle's scan with nodes that others wait for refused where the pod does not fit beside them.
 
     Whether the node fits that the pod itself is nominated for the Filters say alone, whatever PreFilter narrowed.
@@ -293,7 +293,7 @@ def beside_nominated(handle: Handle) -> Scan:
     return scan
 
 
-def _refused(scan: Scan, node: int, refusal: Status) -> Scan:
+def _refused(scan: FilterResult, node: int, refusal: Status) -> FilterResult:
     """Return a scan in which a node is refused as stated, whatever was said of it before."""
     by = scan.plugins.index(refusal.plugin)
     verdict = scan.verdicts[by]

@@ -24,7 +24,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.ports.plugin_deadline import Overdue, Watchdog
+from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
 
 T = TypeVar("T")
 
@@ -81,13 +81,13 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
 """What a plugin that is left out would say: nothing for any pod, and nothing against it."""
 
 
-class Watched:
+class DeadlinePlugin:
     """A plugin of another package. It has the methods that the plugin has, and so is asked at the same points."""
 
-    def __init__(self, plugin: object, watchdog: Watchdog) -> None:
+    def __init__(self, plugin: object, watchdog: PluginDeadline) -> None:
         self.plugin = plugin
         self.name = name_of(plugin)
-        self.overdue: Overdue | None = watchdog.overdue(self.name)
+        self.overdue: DeadlineExceeded | None = watchdog.overdue(self.name)
         self._watchdog = watchdog
         for method, point in _POINT_OF.items():
             call = getattr(plugin, method, None)
@@ -107,9 +107,9 @@ class Watched:
             raise
 
 
-def watched(plugin: object, watchdog: Watchdog | None) -> object:
+def watched(plugin: object, watchdog: PluginDeadline | None) -> object:
     """Return a plugin of another package behind the watchdog, where there is one, and any other as it is."""
-    return plugin if watchdog is None or is_ours(type(plugin)) else Watched(plugin, watchdog)
+    return plugin if watchdog is None or is_ours(type(plugin)) else DeadlinePlugin(plugin, watchdog)
 
 
 def is_ours(plugin: type) -> bool:
@@ -117,23 +117,25 @@ def is_ours(plugin: type) -> bool:
     return plugin.__module__.startswith(OURS)
 
 
-def left_out(plugins: tuple[object, ...]) -> tuple[Overdue, ...]:
+def left_out(plugins: tuple[object, ...]) -> tuple[DeadlineExceeded, ...]:
     """Return the plugins that hung, and are asked no more."""
-    return tuple(one.overdue for one in plugins if isinstance(one, Watched) and one.overdue is not None)
+    return tuple(
+        one.overdue for one in plugins if isinstance(one, DeadlinePlugin) and one.overdue is not None
+    )
 
 
-class Abandoned(BaseException):
+class DisabledPlugin(BaseException):
     """Ends a session that was given up while a plugin hung, once the plugin comes back. No plugin may catch it."""
 
 
-class Minder(Watchdog):
+class DeadlineKeeper(PluginDeadline):
     """Counts the calls of watched plugins, and does not make those that are known to be overdue.
 
     Args:
       known: calls of this session, and of sessions before.
     """
 
-    def __init__(self, known: Iterable[Overdue] = ()) -> None:
+    def __init__(self, known: Iterable[DeadlineExceeded] = ()) -> None:
         given = tuple(known)
         self._late = {one.call: one for one in given if one.call}
         self._overdue = {one.plugin: one for one in given if not one.call}
@@ -144,7 +146,7 @@ class Minder(Watchdog):
         """Nobody waits for this session any more."""
 
     @override
-    def overdue(self, plugin: str) -> Overdue | None:
+    def overdue(self, plugin: str) -> DeadlineExceeded | None:
         return self._overdue.get(plugin)
 
     @override
@@ -160,4 +162,4 @@ class Minder(Watchdog):
         finally:
             self.current = None
             if self.abandoned:
-                raise Abandoned
+                raise DisabledPlugin

@@ -17,17 +17,17 @@ from batchsched.framework import interface as points
 from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.extenders.chain import ExtenderChain
-from batchsched.framework.filter_result import Scan, nobody
+from batchsched.framework.filter_result import FilterResult, nobody
 from batchsched.framework.interface import Landing, Reach
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import ask, name_of
 from batchsched.framework.runtime.prefiltering import Prefiltering
-from batchsched.framework.runtime.result_cache import Judged, Standing
-from batchsched.framework.runtime.scorer import Asking, Scorer
+from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults
+from batchsched.framework.runtime.scorer import PluginScorer, Scorer
 from batchsched.framework.runtime.scoring import Scoring
-from batchsched.framework.runtime.timing import Timings
+from batchsched.framework.runtime.timing import PluginTimings
 from batchsched.framework.status import (
     SUCCESS,
     Code,
@@ -60,7 +60,7 @@ class Pipeline:
         self.plugins = tuple(plugins)
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()
-        self.timings = Timings()
+        self.timings = PluginTimings()
         self._chosen = {point: tuple(chosen) for point, chosen in (at or {}).items()}
         self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._at(
             "pre_enqueue", points.PreEnqueuePlugin
@@ -187,7 +187,7 @@ class Pipeline:
                 return answers.signed(status, plugin)
         return SUCCESS
 
-    def scan(self, pod: PodClass, table: NodeTable, standing: Standing | None = None) -> Scan:
+    def scan(self, pod: PodClass, table: NodeTable, standing: ClassResults | None = None) -> FilterResult:
         """Run PreFilter and Filter of one class over all nodes.
 
         Args:
@@ -198,12 +198,12 @@ class Pipeline:
         Raises:
           PluginError: a plugin broke.
         """
-        standing = Standing() if standing is None else standing
+        standing = ClassResults() if standing is None else standing
         nodes = table.all()
         state, status, allowed, narrowing = self._prefiltering.of(pod, nodes, standing, self.timings)
         count = len(nodes)
         if not status.ok:
-            return Scan(state, status, np.zeros(count, np.bool_), nobody(count))
+            return FilterResult(state, status, np.zeros(count, np.bool_), nobody(count))
         fits = allowed.copy() if allowed is not None else np.ones(count, np.bool_)
         refused_by = nobody(count)
         names: list[str] = []
@@ -221,16 +221,18 @@ class Pipeline:
                     raise
                 left = np.flatnonzero(fits).astype(np.int32)
                 verdict = asked(table.some(left)).among(left, count) if len(left) else Verdict.accept(count)
-                judged = Judged.of(verdict, table.changes.generation)
+                judged = CachedVerdict.of(verdict, table.changes.generation)
             if not judged.everyone:
                 refused_by[fits & ~judged.fits] = len(verdicts)
                 fits &= judged.fits
             names.append(name)
             verdicts.append(judged.verdict)
         outside = ~allowed if allowed is not None else None
-        return Scan(state, status, fits, refused_by, tuple(names), tuple(verdicts), narrowing, outside)
+        return FilterResult(
+            state, status, fits, refused_by, tuple(names), tuple(verdicts), narrowing, outside
+        )
 
-    def extended(self, pod: PodClass, scan: Scan, table: NodeTable) -> Scan:
+    def extended(self, pod: PodClass, scan: FilterResult, table: NodeTable) -> FilterResult:
         """Return a scan after the extenders were asked about the nodes that fit.
 
         Raises:
@@ -245,7 +247,7 @@ class Pipeline:
         return answers.verdict(plugin, verdict, len(nodes))
 
     def prepare(
-        self, pod: PodClass, table: NodeTable, standing: Standing | None = None
+        self, pod: PodClass, table: NodeTable, standing: ClassResults | None = None
     ) -> tuple[CycleState, Status]:
         """Run the PreFilters of one class alone: fresh state, true to what is on the nodes now.
 
@@ -257,7 +259,7 @@ class Pipeline:
         Raises:
           PluginError: a plugin broke.
         """
-        found = self._prefiltering.of(pod, table.all(), standing or Standing(), self.timings)
+        found = self._prefiltering.of(pod, table.all(), standing or ClassResults(), self.timings)
         return found.state, found.status
 
     def admits(
@@ -299,15 +301,15 @@ class Pipeline:
         feasible: IndexArray,
         table: NodeTable,
         state: CycleState,
-        standing: Standing | None = None,
+        standing: ClassResults | None = None,
     ) -> IntArray:
         """[n] total score, Σ weight · normalised score, of the nodes that fit, in ascending order.
 
         Raises:
           PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
         """
-        asking = Asking(self.timings, pod, state)
-        total = self._scoring.total(asking, feasible, table, Standing() if standing is None else standing)
+        asking = PluginScorer(self.timings, pod, state)
+        total = self._scoring.total(asking, feasible, table, ClassResults() if standing is None else standing)
         if self.extenders:
             total += self.extenders.prioritize(pod.pod, feasible, table)
         return total

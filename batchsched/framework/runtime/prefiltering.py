@@ -11,8 +11,8 @@ from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import name_of
-from batchsched.framework.runtime.result_cache import Standing
-from batchsched.framework.runtime.timing import Timings
+from batchsched.framework.runtime.result_cache import ClassResults
+from batchsched.framework.runtime.timing import PluginTimings
 from batchsched.framework.status import SUCCESS, BoolArray, Code, Status
 
 
@@ -44,7 +44,7 @@ class Prefiltering:
         self._plugins = tuple((one, name_of(one), lasting(one)) for one in plugins)
         self._fleeting = tuple(one for one in self._plugins if not one[2])
 
-    def of(self, pod: PodClass, nodes: Nodes, standing: Standing, timings: Timings) -> Prefiltered:
+    def of(self, pod: PodClass, nodes: Nodes, standing: ClassResults, timings: PluginTimings) -> Prefiltered:
         """Ask about a class; those that had nothing against it, and for good, are not asked again.
 
         Raises:
@@ -69,7 +69,7 @@ class Prefiltering:
         pod: PodClass,
         nodes: Nodes,
         states: tuple[CycleState, CycleState],
-        timings: Timings,
+        timings: PluginTimings,
     ) -> Prefiltered:
         """Unresolvable stops at once; Unschedulable lets the others run, and the first of them stands."""
         refusal: Status | None = None

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from batchsched.api.crd.validation import Complaint, complaints
+from batchsched.api.crd.validation import FieldError, complaints
 from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.config.plugins import PASSED_OVER, EnabledPlugin
 from batchsched.config.schema import Profile
@@ -21,7 +21,7 @@ from batchsched.framework.runtime.deadline import is_ours, watched
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
 from batchsched.framework.runtime.profile_plugins import by_point, everywhere, needed, weights_of
-from batchsched.ports.external import NOBODY, Outside
+from batchsched.ports.external import NOBODY, ExternalCalls
 
 ENTRY_POINTS: Final = "batchsched.plugins"
 
@@ -52,7 +52,7 @@ class Registry:
         """All registered names, sorted."""
         return tuple(sorted(self._known))
 
-    def pipeline(self, profile: Profile, outside: Outside = NOBODY) -> Pipeline:
+    def pipeline(self, profile: Profile, outside: ExternalCalls = NOBODY) -> Pipeline:
         """Make the pipeline of a profile.
 
         Args:
@@ -154,5 +154,5 @@ def _validated(model: type[BaseModel], arguments: Mapping[str, Any], plugin: str
         ) from error
 
 
-def _below_args(complaint: Complaint) -> str:
+def _below_args(complaint: FieldError) -> str:
     return f"args.{complaint.field}" if complaint.field else "args"

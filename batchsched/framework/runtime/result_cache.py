@@ -1,7 +1,7 @@
 """What plugins said of a class and what of it still stands: only nodes that moved since are asked about again.
 
-A node moves when a pod comes to it or leaves it, or when the Node object changes. Whoever keeps a `Standing` from pod
-to pod, or from session to session, gets the same answers as without one, and pays for the nodes that moved.
+A node moves when a pod comes to it or leaves it, or when the Node object changes. Whoever keeps a `ClassResults` from
+pod to pod, or from session to session, gets the same answers as without one, and pays for the nodes that moved.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.interface import Reach, ScorePlugin
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.runtime.scorer import Asking, Scorer
+from batchsched.framework.runtime.scorer import PluginScorer, Scorer
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 
 MANY = 2
@@ -23,7 +23,7 @@ BYTES = 96
 
 
 @dataclass(slots=True, eq=False)
-class Judged:
+class CachedVerdict:
     """A Filter's verdict over all N nodes.
 
     Args:
@@ -39,12 +39,12 @@ class Judged:
     since: int
 
     @classmethod
-    def of(cls, verdict: Verdict, since: int) -> "Judged":
+    def of(cls, verdict: Verdict, since: int) -> "CachedVerdict":
         """Keep a verdict over all nodes."""
         fits = verdict.fits
         return cls(verdict, fits, bool(fits.all()), since)
 
-    def amended(self, moved: IndexArray, part: Verdict, since: int) -> "Judged | None":
+    def amended(self, moved: IndexArray, part: Verdict, since: int) -> "CachedVerdict | None":
         """Return what stands after `part` was said of the nodes that moved; None when that cannot be pieced together.
 
         What was kept is not changed: scans of earlier pods go on showing it.
@@ -65,7 +65,7 @@ class Judged:
         fits = self.fits.copy()
         fits[moved] = part.fits
         verdict = Verdict(whole.reasons, refused, unresolvable)
-        return Judged(verdict, fits, bool(fits.all()), since)
+        return CachedVerdict(verdict, fits, bool(fits.all()), since)
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +92,7 @@ class Scores:
         return cls(reach, np.zeros(count, np.bool_), np.zeros(count, np.int64), raw)
 
 
-class Ranked:
+class CachedScores:
     """What Score plugins said of the nodes that they were asked about: those that fitted.
 
     Kinds, by reach: of a node to which a pod came those that look at Node objects are not asked again.
@@ -117,7 +117,7 @@ class Ranked:
         """Tell whether these are the plugins that were asked before."""
         return self._scorers == scorers
 
-    def total(self, asking: Asking, feasible: IndexArray, table: NodeTable) -> IntArray:
+    def total(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
         """[n] Bring up to date what is known of the nodes that fit, and add up their scores."""
         same = self._feasible is feasible
         self._stale |= not same
@@ -152,7 +152,7 @@ class Ranked:
             return table.changes.since(self._since[0])
         return np.arange(len(table.nodes), dtype=np.int32)
 
-    def _ask(self, kind: Scores, asking: Asking, nodes: IndexArray, table: NodeTable) -> bool:
+    def _ask(self, kind: Scores, asking: PluginScorer, nodes: IndexArray, table: NodeTable) -> bool:
         """Ask about nodes of which not everything is known; tells whether a score that is to be normalised changed."""
         if not len(nodes):
             return False
@@ -172,7 +172,7 @@ class Ranked:
         kind.known[view.where] = True
         return changed
 
-    def _normalized(self, asking: Asking, feasible: IndexArray, table: NodeTable) -> IntArray:
+    def _normalized(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
         total = np.zeros(len(feasible), np.int64)
         view = table.these(feasible)
         for kind in self._kinds:
@@ -182,12 +182,12 @@ class Ranked:
         return total
 
 
-class Standing:
+class ClassResults:
     """What the plugins said of one class over the nodes of one table."""
 
     def __init__(self) -> None:
-        self._judged: dict[object, Judged] = {}
-        self._ranked: Ranked | None = None
+        self._judged: dict[object, CachedVerdict] = {}
+        self._ranked: CachedScores | None = None
         self._fits: BoolArray | None = None
         self._feasible = np.zeros(0, np.int32)
         self._prefiltered: tuple[int, CycleState] | None = None
@@ -214,7 +214,7 @@ class Standing:
 
     def judge(
         self, plugin: object, reach: Reach, table: NodeTable, ask: Callable[[Nodes], Verdict]
-    ) -> Judged:
+    ) -> CachedVerdict:
         """Return a Filter's verdict over all nodes; `ask` asks it about some of them."""
         known = self._judged.get(plugin)
         log = table.moves if reach is Reach.NODE else table.changes
@@ -227,7 +227,7 @@ class Standing:
                 if amended is not None:
                     self._judged[plugin] = amended
                     return amended
-        found = Judged.of(ask(table.all()), log.generation)
+        found = CachedVerdict.of(ask(table.all()), log.generation)
         if reach is not Reach.CLUSTER:
             self._judged[plugin] = found
         return found
@@ -239,7 +239,7 @@ class Standing:
         return self._feasible
 
     def rank(
-        self, scorers: tuple[Scorer, ...], asking: Asking, feasible: IndexArray, table: NodeTable
+        self, scorers: tuple[Scorer, ...], asking: PluginScorer, feasible: IndexArray, table: NodeTable
     ) -> IntArray:
         """[n] Return the total of Score plugins whose reach is not the cluster, for the nodes that fit.
 
@@ -247,11 +247,11 @@ class Standing:
         do not fit are not asked about, nor do they count when scores are normalised.
         """
         if self._ranked is None or not self._ranked.same(scorers):
-            self._ranked = Ranked(scorers, table)
+            self._ranked = CachedScores(scorers, table)
         return self._ranked.total(asking, feasible, table)
 
 
-class Standings:
+class ResultCache:
     """The standings of a table's classes; those that were not asked for in the longest time are forgotten.
 
     Args:
@@ -262,16 +262,16 @@ class Standings:
     def __init__(self, table: NodeTable, most: int = 2**27) -> None:
         self._table = table
         self._most = most
-        self._known: dict[int, tuple[PodClass, Standing]] = {}
+        self._known: dict[int, tuple[PodClass, ClassResults]] = {}
 
     def forget(self) -> None:
         """Forget all: nodes have other places now."""
         self._known.clear()
 
-    def of(self, pod: PodClass) -> Standing:
+    def of(self, pod: PodClass) -> ClassResults:
         """Return what stands of a class."""
         first = pod.first
-        known = self._known.pop(id(first), None) or (first, Standing())
+        known = self._known.pop(id(first), None) or (first, ClassResults())
         self._known[id(first)] = known
         if len(self._known) > max(1, self._most // (BYTES * max(1, len(self._table.nodes)))):
             del self._known[next(iter(self._known))]

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.framework.filter_result import Scan
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray
 
@@ -54,7 +54,7 @@ class Sampling:
         self._any_will_do = any_will_do
         self.start = zlib.crc32(str(seed).encode()) % max(1, len(self._order))
 
-    def narrowed(self, scan: Scan, allowed: BoolArray | None) -> Scan:
+    def narrowed(self, scan: FilterResult, allowed: BoolArray | None) -> FilterResult:
         """Return a scan in which only those nodes fit that the search has found; `allowed` [N] are looked at.
 
         Source: `findNodesThatPassFilters` of kube-scheduler, as if its nodes were looked at one after the other.

@@ -10,7 +10,7 @@ from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import name_of
-from batchsched.framework.runtime.timing import Timings
+from batchsched.framework.runtime.timing import PluginTimings
 from batchsched.framework.status import IntArray
 
 
@@ -41,10 +41,10 @@ class Scorer:
 
 
 @dataclass(slots=True, eq=False)
-class Asking:
+class PluginScorer:
     """One pod's questions to the Score plugins."""
 
-    timings: Timings
+    timings: PluginTimings
     pod: PodClass
     state: CycleState
 

@@ -8,8 +8,8 @@ from batchsched.framework.interface import Reach
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import name_of
-from batchsched.framework.runtime.result_cache import Standing
-from batchsched.framework.runtime.scorer import Asking, Scorer
+from batchsched.framework.runtime.result_cache import ClassResults
+from batchsched.framework.runtime.scorer import PluginScorer, Scorer
 from batchsched.framework.status import Code, IndexArray, IntArray
 
 
@@ -32,7 +32,9 @@ class Scoring:
         self._fleeting = tuple(one for one in self._prescores if not one[2])
         self._scorers = tuple(scorers)
 
-    def total(self, asking: Asking, feasible: IndexArray, table: NodeTable, standing: Standing) -> IntArray:
+    def total(
+        self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, standing: ClassResults
+    ) -> IntArray:
         """[n] Σ weight · normalised score of the nodes that fit, in ascending order.
 
         Raises:
@@ -49,7 +51,9 @@ class Scoring:
                 total += one.weight * asking.normal(one, asking.raw(one, nodes), nodes)
         return total
 
-    def _prescore(self, asking: Asking, feasible: IndexArray, nodes: Nodes, standing: Standing) -> None:
+    def _prescore(
+        self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, standing: ClassResults
+    ) -> None:
         """Run the PreScores; those that said it before of the same nodes, and for good, are not asked again."""
         state, known = asking.state, standing.prescored(nodes.table, feasible)
         if known is not None:
@@ -66,7 +70,7 @@ class Scoring:
     def _ask(
         self,
         prescores: Sequence[tuple[points.PreScorePlugin, str, bool]],
-        asking: Asking,
+        asking: PluginScorer,
         nodes: Nodes,
         lasting: CycleState,
     ) -> None:

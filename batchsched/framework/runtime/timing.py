@@ -20,7 +20,7 @@ T = TypeVar("T")
 SHARE: Final = 0.1
 
 
-class Ask(Protocol):
+class TimedCall(Protocol):
     """Calls a plugin, as `guard.ask` does."""
 
     def __call__(
@@ -34,7 +34,7 @@ class Ask(Protocol):
         ...
 
 
-class Telling:
+class SampledTimings:
     """Asks plugins, and tells of every call."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -46,7 +46,7 @@ class Telling:
             return ask(plugin, point, call, *args, **kwargs)
 
 
-class Timings:
+class PluginTimings:
     """Asks plugins, and tells of a tenth of it.
 
     Args:
@@ -55,9 +55,9 @@ class Timings:
     """
 
     def __init__(self, telemetry: Telemetry | None = None, seed: int = 0) -> None:
-        self._telling = None if telemetry is None else Telling(telemetry)
+        self._telling = None if telemetry is None else SampledTimings(telemetry)
         self._random = np.random.default_rng(seed)
-        self.ask: Ask = ask
+        self.ask: TimedCall = ask
         """Calls a plugin in this cycle; the guard's own where nobody is told: a pod makes some twenty calls."""
 
     def cycle(self) -> None:

@@ -12,11 +12,11 @@ import msgspec
 from aiohttp import web
 
 from batchsched.observability.logs import say, show
-from batchsched.observability.session_history import Sessions
-from batchsched.scheduler.app import Service
+from batchsched.observability.session_history import SessionHistory
+from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import look
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.state.comparer import PATIENCE, Drift, drift
+from batchsched.state.comparer import PATIENCE, StateComparison, drift
 from batchsched.state.dumper import dump
 
 _LOG: Final = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Debug:
       sessions: the last ones.
     """
 
-    def __init__(self, service: Service, sessions: Sessions) -> None:
+    def __init__(self, service: SchedulerApp, sessions: SessionHistory) -> None:
         self._service = service
         self._sessions = sessions
 
@@ -64,7 +64,7 @@ class Debug:
         snapshot, assumed = cache.snapshot(), cache.assumed()
         return await asyncio.to_thread(lambda: dump(snapshot, assumed).text())
 
-    async def drift(self) -> Drift:
+    async def drift(self) -> StateComparison:
         """Compare the cache with a fresh list.
 
         Raises:

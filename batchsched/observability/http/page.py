@@ -10,8 +10,8 @@ from aiohttp import web
 
 from batchsched import __version__
 from batchsched.observability.http import view
-from batchsched.observability.observer import Observation
-from batchsched.scheduler.app import Service
+from batchsched.observability.observer import Observer
+from batchsched.scheduler.app import SchedulerApp
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -25,7 +25,7 @@ _HEADERS: Final = {
 }
 
 
-class Page:
+class StatusPage:
     """Shows a service.
 
     Args:
@@ -33,7 +33,7 @@ class Page:
       observation: heard of everything that it does.
     """
 
-    def __init__(self, service: Service, observation: Observation) -> None:
+    def __init__(self, service: SchedulerApp, observation: Observer) -> None:
         self._service = service
         self._observation = observation
 

@@ -14,7 +14,7 @@ from batchsched.observability.http.access import Handler
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Guard(Protocol):
+class RequestGuard(Protocol):
     """Says who may see what."""
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -33,7 +33,7 @@ class Server:
       tls: the certificate; None: what is asked and answered can be read on the way.
     """
 
-    access: Guard
+    access: RequestGuard
     routes: Iterable[web.RouteDef]
     address: str
     port: int

@@ -9,14 +9,14 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from batchsched.config.schema import CONFIG_API_VERSION, BatchSchedulerConfiguration
 from batchsched.config.serving import Serving
-from batchsched.observability.collector import Gauges
+from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http import checks, page
 from batchsched.observability.http.access import Access
 from batchsched.observability.http.certificate import KeyPair, own, stated
 from batchsched.observability.http.debug import Debug
 from batchsched.observability.http.server import Server
-from batchsched.observability.observer import Observation
-from batchsched.scheduler.app import Service
+from batchsched.observability.observer import Observer
+from batchsched.scheduler.app import SchedulerApp
 
 Configuration = Callable[[], BatchSchedulerConfiguration]
 
@@ -29,7 +29,7 @@ def key_pair(serving: Serving) -> KeyPair | None:
 
 
 def server(
-    service: Service, observation: Observation, serving: Serving, configuration: Configuration
+    service: SchedulerApp, observation: Observer, serving: Serving, configuration: Configuration
 ) -> Server:
     """Return the server of a service, yet to be started.
 
@@ -54,11 +54,11 @@ class Site:
       configuration: says which one is in force.
     """
 
-    def __init__(self, service: Service, observation: Observation, configuration: Configuration) -> None:
+    def __init__(self, service: SchedulerApp, observation: Observer, configuration: Configuration) -> None:
         self._service = service
         self._observation = observation
         self._configuration = configuration
-        self._gauges = Gauges(observation.metrics, service.cache, service.reflectors)
+        self._gauges = MetricsCollector(observation.metrics, service.cache, service.reflectors)
 
     def routes(self) -> list[web.RouteDef]:
         """Return all of it."""
@@ -67,7 +67,7 @@ class Site:
             *checks.routes("healthz", alive),
             *checks.routes("livez", alive),
             *checks.routes("readyz", {**alive, "informer-sync": self._unsynced}),
-            web.get(page.PATH, page.Page(self._service, self._observation).answer),
+            web.get(page.PATH, page.StatusPage(self._service, self._observation).answer),
             web.get("/metrics", self._metrics),
             web.get("/configz", self._configz),
             *Debug(self._service, self._observation.sessions).routes(),

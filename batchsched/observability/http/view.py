@@ -14,7 +14,7 @@ from batchsched.api.crd.base import in_base_units
 from batchsched.api.decision import Refusal
 from batchsched.api.gang_identity import key_of
 from batchsched.api.snapshot import Snapshot
-from batchsched.runner.profile_scheduler import Planner
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.standby_usage import Usage
 
 MOST_GANGS: Final = 300
@@ -27,7 +27,7 @@ NOWHERE: Final = "—"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingRow:
     """A gang, or a pod alone, that waits.
 
     Args:
@@ -48,7 +48,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class GangRow:
     """A PodGroup: how much of it has a node, and why the rest has none."""
 
     key: str
@@ -56,7 +56,7 @@ class Gang:
     least: int
     placed: int
     pods: int
-    waiting: Waiting | None
+    waiting: PendingRow | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class QueueShare:
     """How much of a resource is requested."""
 
     requested: str
@@ -82,60 +82,60 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class NodeRow:
     """A node, or some of them together."""
 
     name: str
     nodes: int
     closed: int
     pods: int
-    shares: tuple[Share, ...]
-    parts: tuple["Machine", ...] = ()
+    shares: tuple[QueueShare, ...]
+    parts: tuple["NodeRow", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DomainNodes:
     """The nodes by one topology: its levels in words, and a row for each of the narrowest domains."""
 
     name: str
     levels: str
-    domains: tuple[Machine, ...]
+    domains: tuple[NodeRow, ...]
     left_out: int
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterView:
     """What a snapshot shows."""
 
     resources: tuple[str, ...]
     queues: tuple[QueueRow, ...]
-    gangs: tuple[Gang, ...]
+    gangs: tuple[GangRow, ...]
     left_out: int
-    topologies: tuple[Places, ...]
+    topologies: tuple[DomainNodes, ...]
 
 
-def waiting(planners: Sequence[Planner], refusals: Mapping[str, Refusal]) -> dict[str, Waiting]:
+def waiting(planners: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]) -> dict[str, PendingRow]:
     """Return who waits, by name. To be called between two sessions, or while one is decided."""
-    found: dict[str, Waiting] = {}
+    found: dict[str, PendingRow] = {}
     for planner in planners:
         for entity in planner.queue.entities():
             key = key_of(entity.identity)
             by = ", ".join(entity.gated_by or entity.rejection.everyone)
-            found[key] = Waiting(
+            found[key] = PendingRow(
                 key, entity.place.value, timestamp(entity.queued), entity.attempts, by, refusals.get(key)
             )
         for held in planner.held:
             place = f"Held until {timestamp(held.until)}"
-            found[held.pod_group] = Waiting(held.pod_group, place, "", 1, held.plugin, None)
+            found[held.pod_group] = PendingRow(held.pod_group, place, "", 1, held.plugin, None)
     return found
 
 
-def cluster(snapshot: Snapshot, waits: Mapping[str, Waiting], usage: Usage) -> Cluster:
+def cluster(snapshot: Snapshot, waits: Mapping[str, PendingRow], usage: Usage) -> ClusterView:
     """Return what there is to be seen. It may run in another thread."""
     resources = _resources(snapshot.nodes)
     gangs = _gangs(snapshot, waits)
     in_queue = Counter(one.queue for one in gangs if one.waiting is not None)
-    return Cluster(
+    return ClusterView(
         resources,
         tuple(_queues(snapshot, usage, in_queue)),
         tuple(gangs[:MOST_GANGS]),
@@ -152,7 +152,7 @@ def _resources(nodes: Iterable[Node]) -> tuple[str, ...]:
     )
 
 
-def _gangs(snapshot: Snapshot, waits: Mapping[str, Waiting]) -> list[Gang]:
+def _gangs(snapshot: Snapshot, waits: Mapping[str, PendingRow]) -> list[GangRow]:
     """Return those that wait first, the longest first, then the others by name."""
     members: Counter[str] = Counter()
     placed: Counter[str] = Counter()
@@ -166,7 +166,7 @@ def _gangs(snapshot: Snapshot, waits: Mapping[str, Waiting]) -> list[Gang]:
     for key in groups.keys() | waits.keys():
         spec = groups[key].spec if key in groups else None
         queue, least = (spec.queue, spec.min_member or 1) if spec is not None else (NOWHERE, 1)
-        found.append(Gang(key, queue, least, placed[key], members[key], waits.get(key)))
+        found.append(GangRow(key, queue, least, placed[key], members[key], waits.get(key)))
     return sorted(
         found, key=lambda one: (one.waiting is None, one.waiting.since if one.waiting else "", one.key)
     )
@@ -209,7 +209,7 @@ def _short(resource: str, amount: int) -> str:
     return show(resource, amount)
 
 
-def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[Places]:
+def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[DomainNodes]:
     machines = _machines(snapshot, resources)
     stated = [
         (one.name, [(level.name, level.node_label) for level in one.spec.levels])
@@ -227,10 +227,10 @@ def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[Plac
             for path in sorted(domains)
         ]
         shown = tuple(rows[:MOST_DOMAINS])
-        yield Places(name, " / ".join(level for level, _ in levels), shown, len(rows) - len(shown))
+        yield DomainNodes(name, " / ".join(level for level, _ in levels), shown, len(rows) - len(shown))
 
 
-_Counted = tuple[Machine, Mapping[str, int], Mapping[str, int]]
+_Counted = tuple[NodeRow, Mapping[str, int], Mapping[str, int]]
 """A node, what it offers, and what is requested of it."""
 
 
@@ -245,19 +245,19 @@ def _machines(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, _Coun
     for node in snapshot.nodes:
         offered, requested = node.allocatable(), used.get(node.name, Counter())
         shares = _shares(offered, requested, resources)
-        machine = Machine(node.name, 1, int(node.spec.unschedulable), pods[node.name], shares)
+        machine = NodeRow(node.name, 1, int(node.spec.unschedulable), pods[node.name], shares)
         found[node.name] = (machine, offered, requested)
     return found
 
 
-def _together(name: str, some: Sequence[_Counted], resources: tuple[str, ...]) -> Machine:
+def _together(name: str, some: Sequence[_Counted], resources: tuple[str, ...]) -> NodeRow:
     offered: Counter[str] = Counter()
     requested: Counter[str] = Counter()
     for _, theirs, used in some:
         offered.update(theirs)
         requested.update(used)
     machines = [machine for machine, _, _ in some]
-    return Machine(
+    return NodeRow(
         name,
         len(machines),
         sum(one.closed for one in machines),
@@ -269,9 +269,9 @@ def _together(name: str, some: Sequence[_Counted], resources: tuple[str, ...]) -
 
 def _shares(
     offered: Mapping[str, int], requested: Mapping[str, int], resources: tuple[str, ...]
-) -> tuple[Share, ...]:
+) -> tuple[QueueShare, ...]:
     return tuple(
-        Share(
+        QueueShare(
             _short(resource, requested.get(resource, 0)),
             _short(resource, offered.get(resource, 0)),
             min(1.0, requested.get(resource, 0) / offered[resource]) if offered.get(resource) else 0.0,

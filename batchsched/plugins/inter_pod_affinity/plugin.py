@@ -9,7 +9,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
@@ -58,7 +58,7 @@ NEEDS: Final = StateKey[Needs]("PreFilterInterPodAffinity")
 WISHES: Final = StateKey[Tally]("PreScoreInterPodAffinity")
 
 
-class InterPodAffinityArgs(Part):
+class InterPodAffinityArgs(SpecPart):
     """InterPodAffinityArgs of kube-scheduler."""
 
     hard_pod_affinity_weight: int = Field(

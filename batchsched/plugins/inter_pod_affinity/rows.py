@@ -33,7 +33,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 
 
 @dataclass(slots=True, eq=False)
-class Scene:
+class AffinityRowContext:
     """The candidates, found by their labels."""
 
     batch: Batch
@@ -55,11 +55,11 @@ class Scene:
 
 def affinity_rows(batch: Batch, table: NodeTable) -> Sequence[Row]:
     """Return the rows of all candidates."""
-    scene = Scene(batch, table)
+    scene = AffinityRowContext(batch, table)
     return [*_closed(scene), *_apart(scene), *_together(scene)]
 
 
-def _closed(scene: Scene) -> Iterator[Row]:
+def _closed(scene: AffinityRowContext) -> Iterator[Row]:
     """Σ x ≤ 0 on nodes that refuse a class for good.
 
     A node in a domain where a pod that is there matches the class's anti-affinity, or has an anti-affinity that means
@@ -83,7 +83,7 @@ def _closed(scene: Scene) -> Iterator[Row]:
         )
 
 
-def _kept_away(scene: Scene) -> Iterator[tuple[int, BoolArray]]:
+def _kept_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Classes, and nodes where an existing pod's anti-affinity means them."""
     for group in scene.table.pods.affinity_groups():
         repulsion = group.affinity.pod_anti_affinity
@@ -98,7 +98,7 @@ def _kept_away(scene: Scene) -> Iterator[tuple[int, BoolArray]]:
                 yield one.index, tally.of(stated.topology_key)[scene.codes(stated.topology_key)] > 0
 
 
-def _keep_away(scene: Scene) -> Iterator[tuple[int, BoolArray]]:
+def _keep_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Classes, and nodes where an existing pod matches their anti-affinity."""
     for one in scene.batch.candidates:
         pod = one.pod_class.pod
@@ -109,14 +109,14 @@ def _keep_away(scene: Scene) -> Iterator[tuple[int, BoolArray]]:
                 yield one.index, tally.of(term.topology_key)[scene.codes(term.topology_key)] > 0
 
 
-def _unlabelled(scene: Scene) -> Iterator[tuple[int, BoolArray]]:
+def _unlabelled(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Classes, and nodes that lack a key of their affinity."""
     for one in scene.batch.candidates:
         for term in attraction_of(one.pod_class.pod).required:
             yield one.index, scene.codes(term.topology_key) < 0
 
 
-def _apart(scene: Scene) -> Iterator[Row]:
+def _apart(scene: AffinityRowContext) -> Iterator[Row]:
     """Rows for every different anti-affinity term of the candidates.
 
     A pod is refused where its own term matches a pod that is there (as the newcomer reads it), and where the term of
@@ -143,7 +143,9 @@ def _apart(scene: Scene) -> Iterator[Row]:
         yield from _of_term(scene, raw, term, having)
 
 
-def _of_term(scene: Scene, raw: PodAffinityTerm, term: Term, having: list[Candidate]) -> Iterator[Row]:
+def _of_term(
+    scene: AffinityRowContext, raw: PodAffinityTerm, term: Term, having: list[Candidate]
+) -> Iterator[Row]:
     """At most three kinds of pods per domain: exclusive holders P, other holders H, and targets that hold nothing D.
 
     Σ_P x ≤ 1, and with P excluding D:       |D|·Σ_P x + Σ_D x ≤ |D|,           where |D| pods of D wait at most.
@@ -171,7 +173,7 @@ def _of_term(scene: Scene, raw: PodAffinityTerm, term: Term, having: list[Candid
         yield _row(domains, [(others, most), (targets, _count(others))], most * _count(others), reason)
 
 
-def _together(scene: Scene) -> Iterator[Row]:
+def _together(scene: AffinityRowContext) -> Iterator[Row]:
     """Rows for every different set of affinity terms of the candidates.
 
     Let K be the candidates with the terms, F those that match all of them, and z a domain without such a pod now.
@@ -216,7 +218,7 @@ def _together(scene: Scene) -> Iterator[Row]:
             )
 
 
-def _gather(scene: Scene, terms: tuple[Term, ...], having: Sequence[Candidate]) -> None:
+def _gather(scene: AffinityRowContext, terms: tuple[Term, ...], having: Sequence[Candidate]) -> None:
     """Say that gangs end in one domain: that is no linear row, but it is the solver's required level.
 
     Nothing matches anywhere now, and nobody but K itself will: the first pod of K takes the exception, and every

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from batchsched.api.core.affinity import TopologySpreadConstraint
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import LabelSelector
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.framework.nodes.label_index import Selection
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.plugin_support.default_selectors import default_selectors
@@ -21,7 +21,7 @@ SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
 
 
-class DefaultConstraint(Part):
+class DefaultConstraint(SpecPart):
     """A constraint for pods that state none. It has no selector: that is taken from the pod's workload."""
 
     max_skew: int = Field(ge=1, description="How many pods more a domain may have than the emptiest.")
@@ -41,7 +41,7 @@ class DefaultConstraint(Part):
     )
 
 
-class Args(Part):
+class Args(SpecPart):
     """PodTopologySpreadArgs of kube-scheduler."""
 
     default_constraints: tuple[DefaultConstraint, ...] = Field(

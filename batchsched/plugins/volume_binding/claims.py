@@ -10,7 +10,7 @@ from batchsched.framework.plugin_support.volume_listers import (
     BIND_COMPLETED,
     WAIT_FOR_FIRST_CONSUMER,
     ClaimUse,
-    Storage,
+    VolumeLister,
     claim_class,
     claim_uses,
     not_owner,
@@ -37,7 +37,7 @@ class PodClaims:
     delayed: tuple[PersistentVolumeClaim, ...]
 
 
-def claims_of(pod: Pod, storage: Storage) -> PodClaims | None:
+def claims_of(pod: Pod, storage: VolumeLister) -> PodClaims | None:
     """Return what a pod claims, None where it claims nothing.
 
     Raises:
@@ -62,7 +62,7 @@ def claims_of(pod: Pod, storage: Storage) -> PodClaims | None:
     return PodClaims(tuple(bound), tuple(delayed))
 
 
-def _usable(use: ClaimUse, pod: Pod, storage: Storage) -> PersistentVolumeClaim:
+def _usable(use: ClaimUse, pod: Pod, storage: VolumeLister) -> PersistentVolumeClaim:
     claim = storage.claims.get(f"{pod.namespace}/{use.name}")
     if claim is None:
         if use.ephemeral:
@@ -83,7 +83,7 @@ def _usable(use: ClaimUse, pod: Pod, storage: Storage) -> PersistentVolumeClaim:
     return claim
 
 
-def _waits(claim: PersistentVolumeClaim, storage: Storage) -> bool:
+def _waits(claim: PersistentVolumeClaim, storage: VolumeLister) -> bool:
     found = storage.classes.get(claim_class(claim))
     if found is None:
         return False

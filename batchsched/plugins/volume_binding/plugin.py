@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from batchsched.api.binding import NodeSelection, binding_of
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
@@ -26,7 +26,7 @@ from batchsched.framework.interface import (
     SignaturePlugin,
     SparingReservePlugin,
 )
-from batchsched.framework.nodes.assumed_volumes import Promise
+from batchsched.framework.nodes.assumed_volumes import AssumedClaim
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.utilization import UtilizationShapePoint, broken_line, check_rises
 from batchsched.framework.plugin_support.volume_listers import claim_identity, key_of, storage_of
@@ -51,7 +51,7 @@ from batchsched.plugins.volume_binding.search import Found, search
 CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
 
 
-class VolumeBindingArgs(Part):
+class VolumeBindingArgs(SpecPart):
     """VolumeBindingArgs of kube-scheduler."""
 
     bind_timeout_seconds: int = Field(
@@ -192,7 +192,7 @@ class VolumeBinding(
         return helpful_events()
 
 
-def _promise(found: Found, table: NodeTable, node: int) -> Promise:
+def _promise(found: Found, table: NodeTable, node: int) -> AssumedClaim:
     """Return what a pod is promised on its node, beyond what stands already."""
     volumes = [
         (found.volumes[int(choice[0])].metadata.name, key_of(claim))
@@ -200,7 +200,7 @@ def _promise(found: Found, table: NodeTable, node: int) -> Promise:
         if choice[0] >= 0
     ]
     claims = [(key_of(claim), table.names[node]) for claim, where in found.provisioned if where[0]]
-    return Promise(
+    return AssumedClaim(
         tuple(one for one in volumes if one[0] not in table.assumed.claim_of),
         tuple(one for one in claims if one[0] not in table.assumed.node_of),
     )

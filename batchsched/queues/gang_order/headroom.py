@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.queues.gang_order.batch import estimates
 from batchsched.queues.gang_order.policy import FloatArray, GangColumns
 
@@ -21,7 +21,7 @@ FIRST = -(2.0**60)
 """Keys of gangs past the age limit begin here: before all others, in the order of arrival."""
 
 
-class HeadroomArgs(Part):
+class HeadroomArgs(SpecPart):
     """Arguments of `headroom`; each may be set under `policy.args`."""
 
     ageing: float = Field(default=0.02, ge=0, description="c: how fast a gang's slowdown shrinks its area.")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from batchsched.api.crd.validation import Complaint, complaints
+from batchsched.api.crd.validation import FieldError, complaints
 from batchsched.errors import InvalidInput
 
 FloatArray = NDArray[np.float64]
@@ -66,7 +66,7 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class RoomPolicy(Protocol):
+class HorizonPolicy(Protocol):
     """A policy that holds gangs back unless they leave room for those that come next."""
 
     @property
@@ -114,7 +114,7 @@ def construct(chosen: type, name: str, arguments: Mapping[str, Any]) -> Any:
     try:
         return chosen(model.model_validate(dict(arguments))) if model else chosen(**arguments)
     except ValidationError as error:
-        first = complaints(error, model)[0] if model else Complaint("", str(error))
+        first = complaints(error, model)[0] if model else FieldError("", str(error))
         raise InvalidInput(
             first.message, object=f"policy {name}", field=f"args.{first.field}".rstrip(".")
         ) from error

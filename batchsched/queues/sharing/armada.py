@@ -6,17 +6,17 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare
-from batchsched.queues.sharing.sibling_queues import Siblings, dominant, per_weight
+from batchsched.queues.sharing.sibling_queues import SiblingQueues, dominant, per_weight
 from batchsched.queues.sharing.water_filling import whole
 
 _ROUNDS = 10
 _LEAST = 0.01
 
 
-class ArmadaArgs(Part):
+class ArmadaArgs(SpecPart):
     """Arguments of `armada`."""
 
     rounds: int = Field(
@@ -49,7 +49,7 @@ class Armada(FairShare):
         self.args = args or ArmadaArgs()
 
     @override
-    def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Give each the part of its demand that its fair share is of its demand's cost."""
         demand = np.where(surplus > 0, siblings.demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
@@ -64,7 +64,7 @@ class Armada(FairShare):
         return whole(real * np.minimum(scale, 1.0), demand, surplus, self.late(siblings))
 
     @override
-    def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Cost by weight, guarantees included."""
         cost = dominant(siblings.usage + candidate, siblings.capacity, siblings.weighed)
         return per_weight(cost, siblings.weight)

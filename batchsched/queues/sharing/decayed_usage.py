@@ -6,13 +6,13 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare
-from batchsched.queues.sharing.sibling_queues import Siblings, dominant, per_weight
+from batchsched.queues.sharing.sibling_queues import SiblingQueues, dominant, per_weight
 
 
-class DecayedUsageArgs(Part):
+class DecayedUsageArgs(SpecPart):
     """Arguments of `decayed-usage`."""
 
     penalty: float = Field(
@@ -52,13 +52,13 @@ class DecayedUsage(FairShare):
         self.args = args or DecayedUsageArgs()
 
     @override
-    def start(self, siblings: Siblings) -> FloatArray:
+    def start(self, siblings: SiblingQueues) -> FloatArray:
         """Begin where the past ends."""
         past = per_weight(dominant(siblings.history, siblings.capacity, siblings.weighed), siblings.weight)
         return self.args.pull * np.where(np.isfinite(past), past, 0.0)
 
     @override
-    def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Mean use of resources, the candidate's penalty included, by weight."""
         used = siblings.history + self.args.penalty * candidate
         there = (siblings.capacity > 0) & siblings.weighed

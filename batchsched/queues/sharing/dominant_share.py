@@ -6,17 +6,24 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare
-from batchsched.queues.sharing.sibling_queues import BoolArray, Claim, Siblings, dominant, per_weight, sizes
+from batchsched.queues.sharing.sibling_queues import (
+    BoolArray,
+    ReclaimRequest,
+    SiblingQueues,
+    dominant,
+    per_weight,
+    sizes,
+)
 
 FINAL: Final = "LessThanOrEqualToFinalShare"
 INITIAL: Final = "LessThanInitialShare"
 _THOUSAND: Final = 1000.0
 
 
-class DominantShareArgs(Part):
+class DominantShareArgs(SpecPart):
     """Arguments of `dominant-share`."""
 
     strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...] = Field(
@@ -51,24 +58,24 @@ class DominantShare(FairShare):
         self.args = args or DominantShareArgs()
 
     @override
-    def sizes(self, siblings: Siblings, demand: IntArray) -> FloatArray:
+    def sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
         """Parts of what can be lent, or of the capacity where nothing can."""
         base = np.where(siblings.lendable > 0, siblings.lendable, siblings.capacity)
         return sizes(demand, base, siblings.weighed)
 
     @override
-    def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """DRS with the candidate."""
         return shares_of(siblings, siblings.usage + candidate)
 
     @override
-    def above(self, siblings: Siblings, sibling: int) -> BoolArray:
+    def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
         """What is borrowed: beyond the guarantee nothing is promised."""
         above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
         return above
 
     @override
-    def may_reclaim(self, siblings: Siblings, claim: Claim) -> bool:
+    def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
         """Compare DRS as the strategies say."""
         if not (self.above(siblings, claim.victim) & claim.touched).any():
             return False
@@ -82,7 +89,7 @@ class DominantShare(FairShare):
         return INITIAL in self.args.strategies or bool(mine <= final[claim.victim])
 
 
-def shares_of(siblings: Siblings, usage: IntArray) -> FloatArray:
+def shares_of(siblings: SiblingQueues, usage: IntArray) -> FloatArray:
     """[S] dominant resource shares, in thousandths, were this the usage [S, R]."""
     borrowed = np.maximum(0, usage - siblings.guarantee)
     # As in Kueue, a resource of which nobody lends anything is passed over, but for queues of weight 0.

@@ -5,7 +5,7 @@ from typing_extensions import override
 
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare
-from batchsched.queues.sharing.sibling_queues import Siblings
+from batchsched.queues.sharing.sibling_queues import SiblingQueues
 from batchsched.queues.sharing.water_filling import fill, whole
 
 
@@ -24,14 +24,14 @@ class MaxMin(FairShare):
     name = "max-min"
 
     @override
-    def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Fill every resource by itself."""
         pace = np.repeat(self.weights(siblings)[:, np.newaxis], len(surplus), axis=1)
         return by_resource(siblings, surplus, pace, np.zeros_like(pace), self.late(siblings))
 
 
 def by_resource(
-    siblings: Siblings, surplus: IntArray, pace: FloatArray, start: FloatArray, late: FloatArray
+    siblings: SiblingQueues, surplus: IntArray, pace: FloatArray, start: FloatArray, late: FloatArray
 ) -> IntArray:
     """Fill every resource by itself.
 

@@ -10,7 +10,14 @@ from typing import Protocol
 import numpy as np
 
 from batchsched.queues.gang_order.policy import FloatArray, IntArray, Policy
-from batchsched.queues.sharing.sibling_queues import BoolArray, Claim, Siblings, dominant, per_weight, sizes
+from batchsched.queues.sharing.sibling_queues import (
+    BoolArray,
+    ReclaimRequest,
+    SiblingQueues,
+    dominant,
+    per_weight,
+    sizes,
+)
 from batchsched.queues.sharing.water_filling import fill, whole
 
 _LEAST = 1e-15
@@ -34,14 +41,14 @@ class FairnessPolicy(Protocol):
     remembers: bool
     gangs: Policy | None
 
-    def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Return [S, R] what each gets of a surplus [R] beyond its floor: 0 <= part <= siblings.demand.
 
         It is asked only where there is not enough for all.
         """
         ...
 
-    def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return [S] who is next, the smallest first, were each given its `candidate` [S, R]; ties go to `head`.
 
         A key of several parts is [S, K], the first part first. Each row follows from that row of the siblings only:
@@ -49,11 +56,11 @@ class FairnessPolicy(Protocol):
         """
         ...
 
-    def above(self, siblings: Siblings, sibling: int) -> BoolArray:
+    def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
         """Return [R] of which resources a sibling holds more than it is entitled to keep."""
         ...
 
-    def may_reclaim(self, siblings: Siblings, claim: Claim) -> bool:
+    def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
         """Tell whether one sibling may take from another; `reclaim` has seen to guarantees already."""
         ...
 
@@ -67,7 +74,7 @@ class FairShare:
     remembers = False
     gangs: Policy | None = None
 
-    def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Fill by weight; what only queues of weight 0 want is theirs in equal parts."""
         # What there is none of is nobody's to have, and makes no demand larger.
         demand = np.where(surplus > 0, siblings.demand, 0)
@@ -82,35 +89,35 @@ class FairShare:
             given[part] = whole(real, demand[part], left, self.late(siblings)[part])
         return given
 
-    def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Who has borrowed least by weight: max_r (usage + candidate - guarantee)_r / capacity_r / weight."""
         borrowed = np.maximum(0, siblings.usage + candidate - siblings.guarantee)
         return per_weight(dominant(borrowed, siblings.capacity, siblings.weighed), siblings.weight)
 
-    def above(self, siblings: Siblings, sibling: int) -> BoolArray:
+    def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
         """What is beyond the fair share."""
         above: BoolArray = siblings.usage[sibling] > siblings.fair[sibling]
         return above
 
-    def may_reclaim(self, siblings: Siblings, claim: Claim) -> bool:
+    def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
         """The reclaimer stays within its fair share; the victim is above its own in what changes hands."""
         after = siblings.usage[claim.reclaimer] + claim.gains
         within = (after <= siblings.fair[claim.reclaimer]) | (claim.gains == 0)
         return bool(within.all() and (self.above(siblings, claim.victim) & claim.touched).any())
 
-    def weights(self, siblings: Siblings) -> FloatArray:
+    def weights(self, siblings: SiblingQueues) -> FloatArray:
         """[S] weights by which the surplus is divided."""
         return siblings.weight
 
-    def sizes(self, siblings: Siblings, demand: IntArray) -> FloatArray:
+    def sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
         """[S] how large each sibling's demand [S, R] is in terms of what is to be equal."""
         return sizes(demand, siblings.capacity, siblings.weighed)
 
-    def start(self, siblings: Siblings) -> FloatArray:
+    def start(self, siblings: SiblingQueues) -> FloatArray:
         """[S] the level at which each begins to get anything."""
         return np.zeros(len(siblings))
 
-    def late(self, siblings: Siblings) -> FloatArray:
+    def late(self, siblings: SiblingQueues) -> FloatArray:
         """[S] who gets the last whole unit among equals: whoever used least so far."""
         return per_weight(dominant(siblings.history, siblings.capacity, siblings.weighed), siblings.weight)
 

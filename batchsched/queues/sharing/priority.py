@@ -6,10 +6,10 @@ from typing_extensions import override
 from batchsched.queues.gang_order import batch
 from batchsched.queues.gang_order.policy import FloatArray, IntArray, Policy
 from batchsched.queues.sharing.policy import FairShare
-from batchsched.queues.sharing.sibling_queues import Siblings
+from batchsched.queues.sharing.sibling_queues import SiblingQueues
 
 
-class Priority(FairShare):
+class PrioritySharing(FairShare):
     """The queue of the highest priority first, and all that it wants; queues of equal priority share as `drf` has it.
 
     The surplus goes down the priorities: those of one priority divide it by dominant share and weight, what they
@@ -25,7 +25,7 @@ class Priority(FairShare):
     gangs: Policy | None = batch.Priority()
 
     @override
-    def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Fill priority by priority."""
         given = np.zeros_like(siblings.demand)
         for at in buckets(siblings.priority):
@@ -33,7 +33,7 @@ class Priority(FairShare):
         return given
 
     @override
-    def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """[S, 2]: by priority, then by what was borrowed by weight."""
         return np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)], axis=1)
 
@@ -43,9 +43,9 @@ def buckets(priority: IntArray) -> list[IntArray]:
     return [np.flatnonzero(priority == one) for one in np.unique(priority)[::-1]]
 
 
-def some_of(siblings: Siblings, at: IntArray) -> Siblings:
+def some_of(siblings: SiblingQueues, at: IntArray) -> SiblingQueues:
     """Return some of the siblings."""
-    return Siblings(
+    return SiblingQueues(
         tuple(siblings.names[one] for one in at.tolist()),
         siblings.weight[at],
         siblings.priority[at],

@@ -13,7 +13,7 @@ from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.gang_order.policy import construct, find
 from batchsched.queues.gang_order.policy import make as make_order
 from batchsched.queues.sharing.policy import FairnessPolicy
-from batchsched.queues.sharing.shared_surplus import Pool
+from batchsched.queues.sharing.shared_surplus import SharedSurplus
 
 ENTRY_POINTS: Final = "batchsched.queue_policies"
 DEFAULT: Final = "drf"
@@ -33,7 +33,7 @@ def make(name: str, arguments: Mapping[str, Any]) -> FairnessPolicy:
     if find(name, POLICIES) is None:
         names = ", ".join(sorted({*classes, *POLICIES}))
         raise InvalidInput(f"no policy is named {name!r}; registered are {names}", field="policy.name")
-    return Pool(make_order(name, arguments, POLICIES))
+    return SharedSurplus(make_order(name, arguments, POLICIES))
 
 
 @cache

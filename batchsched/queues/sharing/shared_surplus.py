@@ -5,10 +5,10 @@ from typing_extensions import override
 from batchsched.queues.gang_order.batch import Fcfs
 from batchsched.queues.gang_order.policy import FloatArray, IntArray, Policy
 from batchsched.queues.sharing.policy import FairShare
-from batchsched.queues.sharing.sibling_queues import BoolArray, Claim, Siblings
+from batchsched.queues.sharing.sibling_queues import BoolArray, ReclaimRequest, SiblingQueues
 
 
-class Pool(FairShare):
+class SharedSurplus(FairShare):
     """One pool for all siblings, in the order of their gangs: what `sjf`, `saf`, `wfp3`, `f1` and `fcfs` do for queues.
 
     Every queue's fair share is all that it can use of the surplus; together they are bounded by the parent's alone.
@@ -25,29 +25,29 @@ class Pool(FairShare):
         self.gangs = gangs
 
     @override
-    def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Grant each what it can use of the pool."""
         from_pool: IntArray = siblings.demand.clip(max=surplus)
         return from_pool
 
     @override
-    def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Order by the siblings' first gangs."""
         return siblings.head
 
     @override
-    def above(self, siblings: Siblings, sibling: int) -> BoolArray:
+    def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
         """What is beyond the guarantee."""
         above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
         return above
 
     @override
-    def may_reclaim(self, siblings: Siblings, claim: Claim) -> bool:
+    def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
         """Never: who came first keeps it."""
         return False
 
 
-class Fifo(Pool):
+class Fifo(SharedSurplus):
     """First come, first served over all PodGroups of the subtree; later ones pass one that does not fit.
 
     Every queue's fair share is all that it can use of the surplus; together they are bounded by the parent's alone.
@@ -65,7 +65,7 @@ class Fifo(Pool):
         self.name = "fifo"
 
 
-class StrictFifo(Pool):
+class StrictFifo(SharedSurplus):
     """First come, first served, strictly: the first PodGroup that does not fit holds back all behind it in the subtree.
 
     Invariants: no gang starts before one of the same subtree that was submitted earlier; otherwise as `fifo`.

@@ -19,7 +19,7 @@ UNLIMITED: Final = np.iinfo(np.int64).max // 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Siblings:
+class SiblingQueues:
     """The children of one queue.
 
     Args:
@@ -72,7 +72,7 @@ class Siblings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Claim:
+class ReclaimRequest:
     """One sibling would take from another: the workloads of the second leave, those of the first start.
 
     Args:
@@ -93,7 +93,7 @@ class Claim:
         return (self.gains > 0) & (self.loses > 0)
 
 
-def repeated(siblings: Siblings, at: int, usage: IntArray, head: FloatArray) -> Siblings:
+def repeated(siblings: SiblingQueues, at: int, usage: IntArray, head: FloatArray) -> SiblingQueues:
     """Return one sibling as many: each with a usage [N, R] and a next gang [N] of its own, all else the same."""
     count = len(usage)
     # To copy few rows is cheaper than to broadcast one.

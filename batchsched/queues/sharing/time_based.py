@@ -6,15 +6,15 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare
 from batchsched.queues.sharing.priority import buckets
-from batchsched.queues.sharing.sibling_queues import BoolArray, Claim, Siblings, portions
+from batchsched.queues.sharing.sibling_queues import BoolArray, ReclaimRequest, SiblingQueues, portions
 from batchsched.queues.sharing.water_filling import whole
 
 
-class TimeBasedArgs(Part):
+class TimeBasedArgs(SpecPart):
     """Arguments of `time-based`."""
 
     k: float = Field(
@@ -54,7 +54,7 @@ class TimeBased(FairShare):
         self.args = args or TimeBasedArgs()
 
     @override
-    def divide(self, siblings: Siblings, surplus: IntArray) -> IntArray:
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide resource by resource, priority by priority, in rounds."""
         demand = siblings.demand
         if (demand.sum(axis=0) <= surplus).all():
@@ -100,7 +100,7 @@ class TimeBased(FairShare):
         return portion if portion.sum() > 0 else mine
 
     @override
-    def key(self, siblings: Siblings, candidate: IntArray) -> FloatArray:
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """[S, 4]: by fair share, guarantee, priority, then saturation."""
         after = siblings.usage + candidate
         over_fair = (siblings.usage > siblings.fair).any(axis=1)
@@ -109,7 +109,7 @@ class TimeBased(FairShare):
         return np.stack([over_fair, over_guarantee, priority, self._saturation(siblings, after)], axis=1)
 
     @override
-    def may_reclaim(self, siblings: Siblings, claim: Claim) -> bool:
+    def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
         """Within the fair share, from above it, and less saturated after than the victim before."""
         if not super().may_reclaim(siblings, claim):
             return False
@@ -119,7 +119,7 @@ class TimeBased(FairShare):
         theirs = self._saturation(siblings, siblings.usage)[claim.victim]
         return bool(mine * self.args.utilization_multiplier < theirs)
 
-    def _saturation(self, siblings: Siblings, usage: IntArray) -> FloatArray:
+    def _saturation(self, siblings: SiblingQueues, usage: IntArray) -> FloatArray:
         """[S] max_r usage_r / fair_r: infinite for use of what a queue has no fair share of."""
         some = siblings.fair > 0
         ratio = np.divide(usage, siblings.fair, out=np.zeros(usage.shape), where=some)

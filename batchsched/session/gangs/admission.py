@@ -19,7 +19,7 @@ from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import ask
 from batchsched.framework.status import SUCCESS, Status
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Gang, GangPart, Members
+from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.topology_levels import Levels, UnknownLevel
 
 
@@ -40,7 +40,7 @@ class Admission:
         """Prepare admission for a session."""
         return cls(frame, levels, frozenset(one.object for one in snapshot.set_aside))
 
-    def gang(self, members: Members) -> Gang | Refusal:
+    def gang(self, members: PodGroupState) -> PendingGang | Refusal:
         """Return the gang as the solver may have it, its pods in queue order and without gated ones, or a refusal."""
         known = members.admitted
         if known is not None and known[0] is self.mark and known[1] is members.gang:
@@ -53,7 +53,7 @@ class Admission:
         members.admitted = (self.mark, gang, answer)
         return answer
 
-    def _references(self, members: Members) -> Refusal | None:
+    def _references(self, members: PodGroupState) -> Refusal | None:
         key = members.key
         if members.group is None and not members.alone:
             aside = " (it was set aside)" if f"PodGroup {key}" in self.set_aside else ""
@@ -76,7 +76,7 @@ class Admission:
             return Refusal(pod_group=key, reason="UnknownTopologyLevel", message=str(error))
         return None
 
-    def _queued(self, gang: Gang) -> Gang | Refusal:
+    def _queued(self, gang: PendingGang) -> PendingGang | Refusal:
         failure = self._failure(gang)
         if failure is not None:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(failure))
@@ -112,7 +112,7 @@ class Admission:
             )
         return gang if tuple(parts) == gang.parts else replace(gang, parts=tuple(parts))
 
-    def _failure(self, gang: Gang) -> PluginError | None:
+    def _failure(self, gang: PendingGang) -> PluginError | None:
         """What broke as the gang's pods came in: nobody knows which pods they are equal to."""
         specs = self.frame.specs
         if not specs.failing:
@@ -134,7 +134,7 @@ def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Se
     return [sort.key(pod, priority, when) for pod, when in zip(pods, created, strict=True)]
 
 
-def _enough(gang: Gang, parts: Iterable[GangPart]) -> bool:
+def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
     """Tell whether these parts bring the gang, and every subGroup of it, to its minimum."""
     left: Counter[int] = Counter()
     for part in parts:
@@ -146,12 +146,12 @@ def _enough(gang: Gang, parts: Iterable[GangPart]) -> bool:
     )
 
 
-def without_pods(members: Members) -> Refusal:
+def without_pods(members: PodGroupState) -> Refusal:
     """Refuse a PodGroup of which too few pods exist and none waits."""
     return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
 
 
-def _not_enough(members: Members) -> str:
+def _not_enough(members: PodGroupState) -> str:
     count = members.count()
     if count.existing < count.minimum:
         return (

@@ -11,10 +11,10 @@ import numpy as np
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.entitlements import siblings_of
 from batchsched.queues.gang_order.policy import FloatArray, GangColumns, Policy, order
-from batchsched.queues.queue_table import Entitlements, Shares
+from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
 from batchsched.queues.sharing.sibling_queues import repeated
-from batchsched.session.tables.gang import Entitled, Gang
+from batchsched.session.tables.gang import EntitlementClass, PendingGang
 
 NONE: Final = -1
 _AT_ONCE: Final = 64
@@ -26,7 +26,7 @@ _GROWTH: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class QueueStanding:
     """What queues have, what they are entitled to, and by whose rules.
 
     Args:
@@ -35,7 +35,7 @@ class Standing:
       policies: [Q] that of a row divides among its children.
     """
 
-    shares: Shares
+    shares: QueueTable
     entitled: Entitlements
     policies: tuple[FairnessPolicy, ...]
 
@@ -58,7 +58,7 @@ class Orders:
         self._places: dict[int, FloatArray] = {}
 
     @classmethod
-    def of(cls, gangs: Sequence[Gang], default: Policy, now: float) -> Self:
+    def of(cls, gangs: Sequence[PendingGang], default: Policy, now: float) -> Self:
         """Return the orders of gangs that stand in no line."""
         arrival = np.empty(len(gangs), np.int64)
         arrival[sorted(range(len(gangs)), key=lambda at: gangs[at].seniority)] = np.arange(len(gangs))
@@ -111,7 +111,7 @@ class _Turn(NamedTuple):
     rank: tuple[float, ...] = ()
 
 
-class Round:
+class FairShareOrder:
     """The tree while its queues take turns: usage grows as gangs are counted.
 
     Who is next among siblings depends on each one's own row only, and so do the turns inside a subtree: those of a row
@@ -119,7 +119,7 @@ class Round:
     to the root.
     """
 
-    def __init__(self, standing: Standing, gangs: Sequence[Gang], orders: Orders) -> None:
+    def __init__(self, standing: QueueStanding, gangs: Sequence[PendingGang], orders: Orders) -> None:
         shares = standing.shares
         self._entitled = standing.entitled
         self._policies = standing.policies
@@ -141,16 +141,16 @@ class Round:
             if begin < end
         }
         self._strict = _strict(shares, standing.policies)
-        self._ahead: dict[int, Gang] = {}
+        self._ahead: dict[int, PendingGang] = {}
         self._heaps: list[list[tuple[tuple[float, ...], int]]] = [[] for _ in self._lines]
         """By row, the children that have somebody waiting, the next one first."""
         for row in reversed(range(1, len(shares))):
             self._join(row)
 
-    def __iter__(self) -> "Round":
+    def __iter__(self) -> "FairShareOrder":
         return self
 
-    def __next__(self) -> Gang:
+    def __next__(self) -> PendingGang:
         """Take the next turn."""
         if not self._heaps[0]:
             raise StopIteration
@@ -267,7 +267,7 @@ class Round:
         last = -int(siblings.priority[0])
         return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]
 
-    def _in_line(self, row: int, gang: Gang) -> Gang:
+    def _in_line(self, row: int, gang: PendingGang) -> PendingGang:
         """Put a gang behind the one before it in a strict subtree: it starts after that, in no better share."""
         ahead = self._ahead.get(row)
         if ahead is not None:
@@ -276,26 +276,30 @@ class Round:
             self._ahead[row] = gang
         return gang
 
-    def _cut(self, path: Sequence[int], gang: Gang) -> tuple[Gang, Gang | None]:
+    def _cut(self, path: Sequence[int], gang: PendingGang) -> tuple[PendingGang, PendingGang | None]:
         """Take surplus off a gang that is not inside the same share; it has a turn of its own."""
-        if gang.entitled is Entitled.BORROWING or gang.size == max(1, gang.need) or len(gang.parts) > 1:
+        if (
+            gang.entitled is EntitlementClass.BORROWING
+            or gang.size == max(1, gang.need)
+            or len(gang.parts) > 1
+        ):
             return gang, None
         group = gang.members.group
         if group is not None and group.spec.topology is not None and group.spec.topology.required:
             return gang, None  # one domain takes all of it, and is chosen for all of it
         (part,) = gang.parts
         requests = part.pod_class.requests
-        amounts = (self._entitled.guarantee if gang.entitled is Entitled.GUARANTEE else self._entitled.fair)[
-            path
-        ]
+        amounts = (
+            self._entitled.guarantee if gang.entitled is EntitlementClass.GUARANTEE else self._entitled.fair
+        )[path]
         counts = requests > 0
-        if gang.entitled is Entitled.GUARANTEE:
+        if gang.entitled is EntitlementClass.GUARANTEE:
             path_counts = (amounts > 0) & counts
         else:
             path_counts = np.broadcast_to(counts, amounts.shape)
         pods = np.where(path_counts, (amounts - self._usage[path]) // np.maximum(1, requests), gang.size)
         inside = np.where(path_counts.any(axis=1), pods.min(axis=1), 0)
-        most = int(inside.max() if gang.entitled is Entitled.GUARANTEE else inside.min())
+        most = int(inside.max() if gang.entitled is EntitlementClass.GUARANTEE else inside.min())
         taken = min(gang.size, max(1, gang.need, most))
         if taken == gang.size:
             return gang, None
@@ -304,14 +308,14 @@ class Round:
         return replace(gang, parts=(replace(part, pods=first),)), rest
 
 
-def _what_for(stages: Sequence[int]) -> Entitled:
+def _what_for(stages: Sequence[int]) -> EntitlementClass:
     """Tell in which share a gang stands: one guarantee on its way to the root is enough, or all fair shares."""
     if 0 in stages:
-        return Entitled.GUARANTEE
-    return Entitled.BORROWING if 2 in stages else Entitled.FAIR
+        return EntitlementClass.GUARANTEE
+    return EntitlementClass.BORROWING if 2 in stages else EntitlementClass.FAIR
 
 
-def _standing_in(share: Entitled, gang: Gang) -> Gang:
+def _standing_in(share: EntitlementClass, gang: PendingGang) -> PendingGang:
     """Return a gang in a share; the same one as in the session before, where nothing has changed."""
     known = gang.members.turned
     if known is None or known[0] is not gang or known[1].entitled is not share:
@@ -341,7 +345,7 @@ def _stage(used: Sequence[int], asked: Sequence[int], guarantee: Sequence[int], 
     return 1 + any(beyond)
 
 
-def _strict(shares: Shares, policies: Sequence[FairnessPolicy]) -> list[int]:
+def _strict(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> list[int]:
     """By row, the highest row above whose subtree is strict, -1 for none."""
     found = [-1] * len(shares)
     for row, parent in enumerate(shares.parent.tolist()):
@@ -351,11 +355,11 @@ def _strict(shares: Shares, policies: Sequence[FairnessPolicy]) -> list[int]:
 
 
 def _lines(
-    shares: Shares, policies: Sequence[FairnessPolicy], gangs: Sequence[Gang], orders: Orders
-) -> list[list[tuple[float, Gang]]]:
+    shares: QueueTable, policies: Sequence[FairnessPolicy], gangs: Sequence[PendingGang], orders: Orders
+) -> list[list[tuple[float, PendingGang]]]:
     """By row, its own gangs with their places, the next one last."""
-    lines: list[list[tuple[float, Gang]]] = [[] for _ in range(len(shares))]
-    known: dict[str, tuple[list[tuple[float, Gang]], FloatArray]] = {}
+    lines: list[list[tuple[float, PendingGang]]] = [[] for _ in range(len(shares))]
+    known: dict[str, tuple[list[tuple[float, PendingGang]], FloatArray]] = {}
     for at, gang in enumerate(gangs):
         mine = known.get(gang.queue)
         if mine is None:
@@ -367,12 +371,12 @@ def _lines(
     return lines
 
 
-def asked_by(gang: Gang) -> IntArray:
+def asked_by(gang: PendingGang) -> IntArray:
     """[R] what a gang needs at least: its minimum, or one pod more where it has that."""
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 
-def total_of(gang: Gang) -> IntArray:
+def total_of(gang: PendingGang) -> IntArray:
     """[R] what all the pods of a gang that wait ask for."""
     if len(gang.parts) == 1:
         (part,) = gang.parts

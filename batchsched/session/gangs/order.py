@@ -17,20 +17,20 @@ from batchsched.errors import InvalidInput
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import entitlements
 from batchsched.queues.gang_order.policy import FloatArray, Policy
-from batchsched.queues.queue_table import Shares
+from batchsched.queues.queue_table import QueueTable
 from batchsched.queues.queue_validation import misfits
 from batchsched.queues.sharing import registry
 from batchsched.queues.sharing.policy import FairnessPolicy
-from batchsched.queues.table_builder import Capacity, Load, lay_out, policies_of
+from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out, policies_of
 from batchsched.queues.tree import QueueTree
-from batchsched.queues.usage_history import Past, Usage, by_queue
+from batchsched.queues.usage_history import Usage, UsageHistory, by_queue
 from batchsched.session.gangs.admission import Admission
-from batchsched.session.gangs.fair_share_order import Orders, Round, Standing, total_of
+from batchsched.session.gangs.fair_share_order import FairShareOrder, Orders, QueueStanding, total_of
 from batchsched.session.gangs.queue_limits import held_by, is_ours
-from batchsched.session.placement.statement import Walked
+from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Gang
-from batchsched.session.tables.pending import Line
+from batchsched.session.tables.gang import PendingGang
+from batchsched.session.tables.pending import OrderedGangs
 
 
 class QueuePolicies:
@@ -83,14 +83,14 @@ class QueuePolicies:
         """True when one of them looks at what was used lately."""
         return any(policy.remembers for policy in (self._default, *self._chosen.values()))
 
-    def of(self, shares: Shares) -> tuple[FairnessPolicy, ...]:
+    def of(self, shares: QueueTable) -> tuple[FairnessPolicy, ...]:
         """Return the policy of every row."""
         return policies_of(shares, self._default, self._chosen)
 
 
 def standing_of(
-    frame: Frame, policies: QueuePolicies, gangs: Sequence[Gang], scheduler_name: str, past: Usage
-) -> Standing:
+    frame: Frame, policies: QueuePolicies, gangs: Sequence[PendingGang], scheduler_name: str, past: Usage
+) -> QueueStanding:
     """Measure what queues have and want, and what that entitles them to.
 
     Args:
@@ -105,10 +105,10 @@ def standing_of(
     for gang in gangs:
         asked.setdefault(gang.queue, []).append(total_of(gang))
     request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in asked.items()}
-    capacity = Capacity(frame.table.resources, frame.table.allocatable.sum(axis=0), frame.weighed)
-    shares = lay_out(frame.queues, capacity, Load(usage, request, _as_arrays(frame, past)))
+    capacity = TotalCapacity(frame.table.resources, frame.table.allocatable.sum(axis=0), frame.weighed)
+    shares = lay_out(frame.queues, capacity, QueueDemand(usage, request, _as_arrays(frame, past)))
     chosen = policies.of(shares)
-    return Standing(shares, entitlements(shares, chosen), chosen)
+    return QueueStanding(shares, entitlements(shares, chosen), chosen)
 
 
 def usage_by_queue(frame: Frame, scheduler_name: str) -> dict[str, IntArray]:
@@ -133,7 +133,7 @@ def _as_arrays(frame: Frame, past: Usage) -> dict[str, FloatArray]:
     return found
 
 
-class Turns:
+class GangOrder:
     """Who is next among the gangs that wait; while no queue is entitled to anything, that is left as it is.
 
     Args:
@@ -143,15 +143,17 @@ class Turns:
       past: what queues used until now, None for what the frame's snapshot says.
     """
 
-    def __init__(self, frame: Frame, policy: Policy, profile: Profile, past: Past | None = None) -> None:
+    def __init__(
+        self, frame: Frame, policy: Policy, profile: Profile, past: UsageHistory | None = None
+    ) -> None:
         self._frame = frame
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
         self.policies = QueuePolicies.between(frame.queues, profile)
         self.look_at_nodes()
-        self._past = past or Past(by_queue(frame.snapshot.usage), profile.usage_half_life_seconds)
+        self._past = past or UsageHistory(by_queue(frame.snapshot.usage), profile.usage_half_life_seconds)
         self._remembers = self.policies is not None and self.policies.remember
-        self.latest: Standing | None = None
+        self.latest: QueueStanding | None = None
         """What queues were entitled to as `of` was asked last: whoever waited then, with what ran then."""
 
     def look_at_nodes(self) -> None:
@@ -169,12 +171,12 @@ class Turns:
         """Return decayed usage as of now, nothing when no policy asks for it."""
         return self._past.advance(now, self._held(())) if self._remembers else {}
 
-    def remember(self, walked: Iterable[Walked]) -> None:
+    def remember(self, walked: Iterable[GangPlacement]) -> None:
         """Take in what is used when a session ends: what ran, and what it placed."""
         if self._remembers:
             self._past.hold(self._held(walked))
 
-    def _held(self, walked: Iterable[Walked]) -> dict[str, dict[str, int]]:
+    def _held(self, walked: Iterable[GangPlacement]) -> dict[str, dict[str, int]]:
         held = usage_by_queue(self._frame, self._scheduler_name)
         for one in walked:
             mine = held.setdefault(one.gang.queue, np.zeros(len(self._frame.table.resources), np.int64))
@@ -185,21 +187,21 @@ class Turns:
             for queue, amounts in held.items()
         }
 
-    def standing(self, gangs: Sequence[Gang]) -> Standing | None:
+    def standing(self, gangs: Sequence[PendingGang]) -> QueueStanding | None:
         """Return what queues are entitled to while these gangs wait, None when to nothing in particular."""
         if self.policies is None:
             return None
         return standing_of(self._frame, self.policies, gangs, self._scheduler_name, self._past.usage)
 
-    def of(self, gangs: Sequence[Gang], now: float) -> list[Gang]:
+    def of(self, gangs: Sequence[PendingGang], now: float) -> list[PendingGang]:
         """Return gangs in the order of their queues' turns, each with what it is entitled to; half bound ones first."""
         standing = self.latest = self.standing(gangs)
         if standing is None:
             return list(gangs)
-        turns = Round(standing, gangs, Orders.of(gangs, self._policy, now))
+        turns = FairShareOrder(standing, gangs, Orders.of(gangs, self._policy, now))
         return sorted(turns, key=lambda gang: not gang.members.stranded)
 
-    def through(self, line: Line, admission: Admission, now: float) -> Iterator[int]:
+    def through(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
         """Yield the places of a line in the order of turns, which are worked out as far as somebody asks.
 
         A gang of which surplus is cut has its turn when all of it has. Who is not admitted takes none, and comes last.
@@ -208,11 +210,11 @@ class Turns:
             yield from range(len(line.members))
             return
         admitted = (admission.gang(members) for members in line.members)
-        gangs = {at: one for at, one in enumerate(admitted) if isinstance(one, Gang) and one.parts}
+        gangs = {at: one for at, one in enumerate(admitted) if isinstance(one, PendingGang) and one.parts}
         some, places = list(gangs.values()), list(gangs)
         standing = standing_of(self._frame, self.policies, some, self._scheduler_name, self._past.usage)
         orders = Orders(line.columns.at(places), line.stranded[places], self._policy, now)
-        turns: Iterable[Gang] = Round(standing, some, orders)
+        turns: Iterable[PendingGang] = FairShareOrder(standing, some, orders)
         if line.stranded.any():
             turns = sorted(turns, key=lambda gang: not gang.members.stranded)
         place = {gang.members.identity: at for at, gang in gangs.items()}

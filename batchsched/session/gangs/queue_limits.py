@@ -8,7 +8,7 @@ import numpy as np
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
 from batchsched.queues.tree import QueueLimit
-from batchsched.session.placement.statement import Walked
+from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.tables.frame import Frame
 from batchsched.solver.problem import UNLIMITED, IntArray
 
@@ -18,7 +18,7 @@ BoolArray = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quotas:
+class QueueLimits:
     """All that queues limit, with what is left.
 
     Args:
@@ -54,14 +54,14 @@ class Quotas:
         return next((self.limits[about[at]].name for at in np.flatnonzero(over)), "")
 
 
-def quotas(frame: Frame, scheduler_name: str) -> Quotas:
+def quotas(frame: Frame, scheduler_name: str) -> QueueLimits:
     """Measure what every limit still allows; only pods that are ours count against queues."""
     limits = frame.queues.limits(members.owner for members in frame.gangs.values())
     free = np.full((len(limits), len(frame.table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
     finder = Finder(limits)
     if not limits:
-        return Quotas(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs), finder)
+        return QueueLimits(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs), finder)
     for at, limit in enumerate(limits):
         for resource, amount in limit.resources.items():
             if resource in frame.table.column:
@@ -74,7 +74,7 @@ def quotas(frame: Frame, scheduler_name: str) -> Quotas:
     if kept:
         left[kept] = _beside(frame, limits, left, kept)
     left_gangs = np.where(gangs < UNLIMITED, gangs - running, gangs)
-    return Quotas(
+    return QueueLimits(
         limits,
         np.maximum(0, left),
         np.maximum(0, left_gangs),
@@ -155,7 +155,7 @@ class Finder:
         ]
 
 
-def spend(quotas: Quotas, frame: Frame, *walked: Walked) -> Quotas:
+def spend(quotas: QueueLimits, frame: Frame, *walked: GangPlacement) -> QueueLimits:
     """Return what queues still allow after gangs were placed, one after the other."""
     if not quotas.limits or not walked:
         return quotas

@@ -10,11 +10,11 @@ from batchsched.api.core.pod import SUB_GROUP_LABEL
 from batchsched.config.schema import Profile
 from batchsched.framework.constrain import Batch, Candidate
 from batchsched.framework.pod_class import PodClass
-from batchsched.session.gangs.queue_limits import Quotas
+from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.plugin_rows import rows_of
-from batchsched.session.placement.class_feasibility import Survey
+from batchsched.session.placement.class_feasibility import FeasibilityByClass
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Entitled, Gang, GangPart, Members
+from batchsched.session.tables.gang import EntitlementClass, GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.topology_levels import LevelChoice, Levels
 from batchsched.solver.problem import ALL_NODES, NONE, IndexArray, Problem, Row
 
@@ -38,23 +38,23 @@ class Formulation:
     """
 
     problem: Problem
-    gangs: tuple[Gang, ...]
+    gangs: tuple[PendingGang, ...]
     parts: tuple[tuple[int, GangPart], ...]
-    tiers: tuple[tuple[Entitled, int], ...]
-    quotas: Quotas
+    tiers: tuple[tuple[EntitlementClass, int], ...]
+    quotas: QueueLimits
     failures: dict[int, str] = field(default_factory=dict)
     gathered: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scene:
+class SessionContext:
     """What stays the same while a session's gangs are formulated: tables, levels, what queues allow."""
 
     frame: Frame
     profile: Profile
     levels: Levels
-    quotas: Quotas
-    survey: Survey
+    quotas: QueueLimits
+    survey: FeasibilityByClass
 
 
 def age_bonus(created: float, youngest: float) -> float:
@@ -65,7 +65,9 @@ def age_bonus(created: float, youngest: float) -> float:
     return 1.0 + AGE_BONUS * min(1.0, max(0.0, youngest - created) / DAY)
 
 
-def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: bool = False) -> Formulation:
+def formulate(
+    scene: SessionContext, gangs: Sequence[PendingGang], youngest: float, *, lasting: bool = False
+) -> Formulation:
     """Make the problem of one session.
 
     Args:
@@ -154,7 +156,7 @@ def formulate(scene: Scene, gangs: Sequence[Gang], youngest: float, *, lasting: 
     return Formulation(problem, tuple(gangs), parts, named, scene.quotas, failures, gathered)
 
 
-def _precedence(gangs: Sequence[Gang]) -> tuple[Row, ...]:
+def _precedence(gangs: Sequence[PendingGang]) -> tuple[Row, ...]:
     """A row for each gang that starts only after another of the session: y_behind - y_ahead <= 0."""
     numbers = {gang.members.identity: number for number, gang in enumerate(gangs) if gang.need}
     return tuple(
@@ -173,7 +175,7 @@ def _precedence(gangs: Sequence[Gang]) -> tuple[Row, ...]:
     )
 
 
-def lasting_problem(scene: Scene, gang: Gang) -> Problem:
+def lasting_problem(scene: SessionContext, gang: PendingGang) -> Problem:
     """Return the problem of a gang by itself that stays true when running gangs end; `free` is not to be used.
 
     It is kept with the gang where nothing in it follows from what others do.
@@ -192,7 +194,7 @@ def lasting_problem(scene: Scene, gang: Gang) -> Problem:
 class _Kinds:
     """Distinct classes, numbered as they come; those that differ in priority alone have one number."""
 
-    def __init__(self, survey: Survey) -> None:
+    def __init__(self, survey: FeasibilityByClass) -> None:
         self._survey = survey
         self._numbers: dict[int, int] = {}
         self._classes: list[PodClass] = []
@@ -217,7 +219,7 @@ class _Kinds:
 class _Subgroups:
     """The subGroups of all gangs, numbered through."""
 
-    def __init__(self, scene: Scene, gangs: Sequence[Gang]) -> None:
+    def __init__(self, scene: SessionContext, gangs: Sequence[PendingGang]) -> None:
         self.gang: list[int] = []
         self.need: list[int] = []
         self.choices: list[LevelChoice] = []
@@ -243,7 +245,7 @@ class _Subgroups:
         return self._first[gang] + subgroup if subgroup >= 0 else NONE
 
 
-def _domains_of(scene: Scene, members: Members, level: int, subgroup: str) -> Counter[int]:
+def _domains_of(scene: SessionContext, members: PodGroupState, level: int, subgroup: str) -> Counter[int]:
     """Count the bound members by domain of a level; of one subGroup, or of all for ""."""
     domains = scene.levels.domains[level]
     return Counter(
@@ -253,7 +255,7 @@ def _domains_of(scene: Scene, members: Members, level: int, subgroup: str) -> Co
     )
 
 
-def pinned(scene: Scene, members: Members, level: int, subgroup: str) -> int:
+def pinned(scene: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
     """Return the domain where members run already; where they run in several, that of most of them.
 
     Args:
@@ -270,7 +272,7 @@ def pinned(scene: Scene, members: Members, level: int, subgroup: str) -> int:
 
 
 def _used_domains(
-    scene: Scene, gangs: Sequence[Gang], choices: Sequence[LevelChoice]
+    scene: SessionContext, gangs: Sequence[PendingGang], choices: Sequence[LevelChoice]
 ) -> list[tuple[int, int, int, int]]:
     used = []
     for number, (gang, choice) in enumerate(zip(gangs, choices, strict=True)):
@@ -279,7 +281,7 @@ def _used_domains(
 
 
 def _used(
-    scene: Scene, members: Members, level: int, gang: int, sub: int, subgroup: str
+    scene: SessionContext, members: PodGroupState, level: int, gang: int, sub: int, subgroup: str
 ) -> list[tuple[int, int, int, int]]:
     if level == NONE or not members.bound:
         return []

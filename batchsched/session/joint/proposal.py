@@ -12,13 +12,13 @@ import numpy as np
 from batchsched.config.schema import SolverSettings
 from batchsched.ports.telemetry import Telemetry
 from batchsched.session.joint.formulation import Formulation
-from batchsched.session.placement.statement import Share, Walk, Walked
+from batchsched.session.placement.statement import GangPlacement, PlannedPods, Statement
 from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution
 from batchsched.solver.stage import solve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class JointSelection:
     """What a session's selection came to.
 
     Args:
@@ -30,8 +30,8 @@ class Outcome:
       first: gangs that were walked before all others.
     """
 
-    walked: tuple[Walked, ...]
-    rejected: dict[int, Walked]
+    walked: tuple[GangPlacement, ...]
+    rejected: dict[int, GangPlacement]
     solution: Solution
     objective: FloatArray
     bound: FloatArray
@@ -49,7 +49,7 @@ def budget_of(settings: SolverSettings) -> Budget:
     )
 
 
-class Joint:
+class JointProposer:
     """Solve, walk and cut for one session."""
 
     def __init__(
@@ -61,10 +61,10 @@ class Joint:
         self._seed = seed
         self._telemetry = telemetry
 
-    def select(self, walk: Walk) -> Outcome:
+    def select(self, walk: Statement) -> JointSelection:
         """Return the best outcome of the rounds; its gangs are walked, and not yet kept."""
         problem = self._formulation.problem
-        best: Outcome | None = None
+        best: JointSelection | None = None
         start = walk.mark()
         for _ in range(self._rounds + 1):
             solution = solve(problem, self._budget, self._seed, self._telemetry)
@@ -91,11 +91,11 @@ class Joint:
 
     def _walk(
         self,
-        walk: Walk,
+        walk: Statement,
         solution: Solution,
-        before: Outcome | None,
+        before: JointSelection | None,
         first: frozenset[int] = frozenset(),
-    ) -> Outcome:
+    ) -> JointSelection:
         formulation = self._formulation
         walked = self._walk_in_order(walk, shares_of(formulation, solution), first)
         objective = np.zeros(len(formulation.tiers))
@@ -103,7 +103,7 @@ class Joint:
         for number, one in walked.items():
             objective[formulation.problem.tier[number]] += _worth(weights, number, one)
         bound = solution.bound if before is None else np.maximum(solution.bound, before.bound)
-        return Outcome(
+        return JointSelection(
             walked=tuple(one for one in walked.values() if one.placed),
             rejected={number: one for number, one in walked.items() if not one.refusal.ok},
             solution=solution,
@@ -112,7 +112,9 @@ class Joint:
             first=first,
         )
 
-    def _turned(self, walk: Walk, start: int, outcome: Outcome, before: Outcome | None) -> Outcome:
+    def _turned(
+        self, walk: Statement, start: int, outcome: JointSelection, before: JointSelection | None
+    ) -> JointSelection:
         """Walk once more, whoever was refused first: it may have come too late to begin a series of its own."""
         late = frozenset(number for number, one in outcome.rejected.items() if not one.final)
         if not late:
@@ -126,11 +128,11 @@ class Joint:
         return replace(again, rejected=outcome.rejected)
 
     def _walk_in_order(
-        self, walk: Walk, shares: Mapping[int, Sequence[Share]], first: frozenset[int]
-    ) -> dict[int, Walked]:
+        self, walk: Statement, shares: Mapping[int, Sequence[PlannedPods]], first: frozenset[int]
+    ) -> dict[int, GangPlacement]:
         """Walk gang after gang; one that needs another's pods near it is asked again once they are there."""
         problem = self._formulation.problem
-        walked: dict[int, Walked] = {}
+        walked: dict[int, GangPlacement] = {}
         left = sorted(shares, key=lambda g: (g not in first, int(problem.tier[g]), int(problem.rank[g])))
         while left:
             wanted = ((self._formulation.gangs[number], shares[number]) for number in left)
@@ -141,7 +143,7 @@ class Joint:
             left = again
         return walked
 
-    def _cut(self, problem: Problem, outcome: Outcome) -> Problem:
+    def _cut(self, problem: Problem, outcome: JointSelection) -> Problem:
         """Forbid what the walk refused: the placement where a filter did, the gang where Reserve or Permit did."""
         solution = outcome.solution
         cuts: list[Cut] = []
@@ -155,7 +157,9 @@ class Joint:
         return replace(problem, cuts=(*problem.cuts, *cuts), allowed=allowed)
 
 
-def with_gang(formulation: Formulation, outcome: Outcome, number: int, walked: Walked) -> Outcome:
+def with_gang(
+    formulation: Formulation, outcome: JointSelection, number: int, walked: GangPlacement
+) -> JointSelection:
     """Return the outcome with one more gang that found its place."""
     objective = outcome.objective.copy()
     objective[formulation.problem.tier[number]] += _worth(_weight_by_class(formulation), number, walked)
@@ -177,13 +181,13 @@ def _weight_by_class(formulation: Formulation) -> dict[tuple[int, int], float]:
     }
 
 
-def _worth(weights: Mapping[tuple[int, int], float], number: int, walked: Walked) -> float:
+def _worth(weights: Mapping[tuple[int, int], float], number: int, walked: GangPlacement) -> float:
     return sum(weights[number, id(placed.pod_class)] for placed in walked.placed)
 
 
-def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[Share]]:
+def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[PlannedPods]]:
     """Return what the solution gives to each gang, part by part, nodes in order."""
-    shares: dict[int, list[Share]] = {}
+    shares: dict[int, list[PlannedPods]] = {}
     if not len(solution.classes):
         return shares
     edges = np.flatnonzero(np.diff(solution.classes)) + 1
@@ -193,11 +197,11 @@ def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[Sh
         number, part = formulation.parts[int(solution.classes[start])]
         nodes = tuple(solution.nodes[start:end].tolist())
         counts = tuple(solution.counts[start:end].tolist())
-        shares.setdefault(number, []).append(Share(part, nodes, counts))
+        shares.setdefault(number, []).append(PlannedPods(part, nodes, counts))
     return shares
 
 
-def _better(one: Outcome, other: Outcome) -> bool:
+def _better(one: JointSelection, other: JointSelection) -> bool:
     """Compare tier by tier; equal up to rounding, more gangs win."""
     for mine, theirs in zip(one.objective, other.objective, strict=True):
         if abs(mine - theirs) > 1e-9 * max(1.0, abs(theirs)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsched.errors import PluginError
-from batchsched.framework.filter_result import Scan
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.interface import Landing
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import landing
@@ -16,7 +16,7 @@ from batchsched.session.tables.frame import Frame
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Surveyed:
+class ClassFeasibility:
     """One class, surveyed.
 
     Args:
@@ -30,7 +30,7 @@ class Surveyed:
       shrinking: True when landing pods can only take room away: no filter that was asked may change its mind.
     """
 
-    scan: Scan | None
+    scan: FilterResult | None
     mask: BoolArray
     lasting: BoolArray
     score: IntArray
@@ -40,7 +40,7 @@ class Surveyed:
     shrinking: bool = False
 
 
-class Survey:
+class FeasibilityByClass:
     """The surveys of a session's classes, made when they are first asked for."""
 
     def __init__(self, frame: Frame, *, scores: bool = True) -> None:
@@ -51,9 +51,9 @@ class Survey:
         self._shrinking = frozenset(
             name_of(one) for one in frame.pipeline.filters if landing(one) is not Landing.SHIFTS
         )
-        self._known: dict[int, tuple[PodClass, Surveyed]] = {}
+        self._known: dict[int, tuple[PodClass, ClassFeasibility]] = {}
 
-    def of(self, pod_class: PodClass) -> Surveyed:
+    def of(self, pod_class: PodClass) -> ClassFeasibility:
         """Return the survey of a class."""
         first = pod_class.first
         known = self._known.get(id(first))
@@ -66,7 +66,7 @@ class Survey:
         for pod_class in classes:
             self.of(pod_class)
 
-    def _look(self, pod_class: PodClass) -> Surveyed:
+    def _look(self, pod_class: PodClass) -> ClassFeasibility:
         frame = self._frame
         count = len(frame.table.nodes)
         nothing = np.zeros(count, np.bool_)
@@ -75,7 +75,7 @@ class Survey:
             standing = frame.standings.of(pod_class)
             scan = frame.pipeline.scan(pod_class, frame.table, standing)
             if not scan.status.ok:
-                return Surveyed(scan, nothing, nothing, no_score)
+                return ClassFeasibility(scan, nothing, nothing, no_score)
             mask = np.ones(count, np.bool_) if scan.outside is None else ~scan.outside
             lasting = mask.copy()
             for plugin, verdict in zip(scan.plugins, scan.verdicts, strict=True):
@@ -95,7 +95,7 @@ class Survey:
             if self._scores and mask.any():
                 feasible = standing.fitting(mask)
                 score[feasible] = frame.pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
-            return Surveyed(
+            return ClassFeasibility(
                 scan,
                 mask,
                 lasting,
@@ -104,4 +104,4 @@ class Survey:
                 shrinking=shrinking,
             )
         except PluginError as error:
-            return Surveyed(None, nothing, nothing, no_score, str(error), error.plugin)
+            return ClassFeasibility(None, nothing, nothing, no_score, str(error), error.plugin)

@@ -15,7 +15,7 @@ from typing import Final, Self
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.gang_phase import Move, State, after
+from batchsched.api.gang_phase import GangPhase, PhaseChange, after
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.gang_counts import WaitingPod
@@ -23,11 +23,11 @@ from batchsched.framework.interface import ReservePlugin
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, Code, IntArray, Status
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Gang, GangPart
+from batchsched.session.tables.gang import GangPart, PendingGang
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Share:
+class PlannedPods:
     """Where a part of a gang is to go: counts[i] pods on nodes[i], in order."""
 
     part: GangPart
@@ -36,7 +36,7 @@ class Share:
 
 
 @dataclass(slots=True)
-class Placed:
+class PlacedPod:
     """A pod that passed Reserve."""
 
     pod: Pod
@@ -47,11 +47,11 @@ class Placed:
 
 _Wanted = list[tuple[Pod, int]]
 """Pods, and where they are to go."""
-_CLASS: Final[Callable[[Placed], PodClass]] = attrgetter("pod_class")
+_CLASS: Final[Callable[[PlacedPod], PodClass]] = attrgetter("pod_class")
 
 
 @dataclass(slots=True)
-class Walked:
+class GangPlacement:
     """What became of one gang: its pods and their nodes, who holds it, or who refused it.
 
     Args:
@@ -64,14 +64,14 @@ class Walked:
       state: where the walk has brought it.
     """
 
-    gang: Gang
-    placed: list[Placed] = field(default_factory=list)
+    gang: PendingGang
+    placed: list[PlacedPod] = field(default_factory=list)
     refusal: Status = SUCCESS
     final: bool = False
     failure: bool = False
     held_by: str = ""
     until: float = 0.0
-    state: State = State.PENDING
+    state: GangPhase = GangPhase.PENDING
 
     def total(self, resources: int) -> IntArray:
         """[R] Return what its pods with a place ask for together."""
@@ -81,7 +81,7 @@ class Walked:
         return total
 
 
-class Walk:
+class Statement:
     """One session's statement over the frame.
 
     Used as a context manager: on leaving, gangs that were not kept by `keep()` are rolled back, and the table is as
@@ -91,14 +91,14 @@ class Walk:
     def __init__(self, frame: Frame, now: float) -> None:
         self._frame = frame
         self._now = now
-        self._done: list[Walked] = []
+        self._done: list[GangPlacement] = []
         self._kept = 0
-        self._broken: dict[str, Walked] = {}
+        self._broken: dict[str, GangPlacement] = {}
         self._keepers: dict[PodClass, tuple[ReservePlugin, ...]] = {}
         self._together = {*map(id, frame.pipeline.permits)} <= {*map(id, frame.pipeline.reserves)}
         """Nobody is at Permit alone: once Reserve keeps nothing, nobody does."""
         self._by_gang = all(getattr(one, "by_gang", False) for one in frame.pipeline.permits)
-        self.rejected: list[Walked] = []
+        self.rejected: list[GangPlacement] = []
         """Gangs that waited, and of which a plugin rejected a pod since."""
 
     def __enter__(self) -> Self:
@@ -127,14 +127,14 @@ class Walk:
             self._roll_back(walked)
         del self._done[mark:]
 
-    def keep(self) -> tuple[Walked, ...]:
+    def keep(self) -> tuple[GangPlacement, ...]:
         """Keep every gang that was walked so far, and return them: their plugins stay reserved."""
         self._kept = len(self._done)
         return tuple(self._done)
 
-    def gangs(self, wanted: Iterable[tuple[Gang, Sequence[Share]]]) -> list[Walked]:
+    def gangs(self, wanted: Iterable[tuple[PendingGang, Sequence[PlannedPods]]]) -> list[GangPlacement]:
         """Walk gang after gang; where pods alone of one class follow each other, the filters are asked once."""
-        found: list[Walked] = []
+        found: list[GangPlacement] = []
         for pod_class, run in groupby(wanted, key=_class_alone):
             some, state = list(run), None
             if pod_class is not None and len(some) > 1:
@@ -150,7 +150,9 @@ class Walk:
         except PluginError:
             return None  # it breaks again for whom it does
 
-    def gang(self, gang: Gang, shares: Sequence[Share], state: CycleState | None = None) -> Walked:
+    def gang(
+        self, gang: PendingGang, shares: Sequence[PlannedPods], state: CycleState | None = None
+    ) -> GangPlacement:
         """Walk one gang. When a member is refused and the minimum is not reached, nothing of it stays.
 
         A gang over which a plugin broke is refused for the session: one that hung is not there any more to break again.
@@ -163,7 +165,7 @@ class Walk:
         broken = self._broken.get(gang.members.identity)
         if broken is not None:
             return broken
-        walked = Walked(gang)
+        walked = GangPlacement(gang)
         try:
             if state is not None:
                 self.add(walked, shares[0], state)
@@ -178,7 +180,7 @@ class Walk:
         self.close(walked)
         return walked
 
-    def add(self, walked: Walked, share: Share, state: CycleState) -> None:
+    def add(self, walked: GangPlacement, share: PlannedPods, state: CycleState) -> None:
         """Reserve and permit pods of a gang that were filtered already; `close` ends the gang.
 
         Raises:
@@ -189,7 +191,7 @@ class Walk:
         if not status.ok:
             walked.refusal = status
 
-    def close(self, walked: Walked) -> bool:
+    def close(self, walked: GangPlacement) -> bool:
         """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
         rejection = self._frame.table.waiting.rejection(walked.gang.members.identity)
         if not rejection.ok:
@@ -201,14 +203,14 @@ class Walk:
         self._roll_back(walked)
         return False
 
-    def _settle(self, walked: Walked) -> None:
+    def _settle(self, walked: GangPlacement) -> None:
         """Say who still holds the gang, if anyone does."""
         waiting = self._frame.table.waiting
         key = walked.gang.members.identity
         holders = [(until, plugin) for one in waiting.of(key) for plugin, until in one.until.items()]
         if holders:
             walked.until, walked.held_by = min(holders)
-        walked.state = after(walked.state, Move.HOLD if holders else Move.ALLOW)
+        walked.state = after(walked.state, PhaseChange.HOLD if holders else PhaseChange.ALLOW)
         if not holders:
             waiting.drop(key)
 
@@ -224,13 +226,13 @@ class Walk:
                 self._roll_back(walked)
                 self.rejected.append(walked)
             elif waiting.released(key):
-                walked.state, walked.held_by = after(walked.state, Move.ALLOW), ""
+                walked.state, walked.held_by = after(walked.state, PhaseChange.ALLOW), ""
                 waiting.drop(key)
 
-    def _complete(self, walked: Walked) -> bool:
+    def _complete(self, walked: GangPlacement) -> bool:
         return self._frame.counts.of_members(walked.gang.members).complete
 
-    def _place_in_some_order(self, walked: Walked, shares: Sequence[Share]) -> Status:
+    def _place_in_some_order(self, walked: GangPlacement, shares: Sequence[PlannedPods]) -> Status:
         """Place a gang; where a share gets stuck behind the others, begin anew with that one first, once for each.
 
         A pod that must not see many of the others yet (its spread counts them) finds its place before them.
@@ -246,7 +248,9 @@ class Walk:
             order = [stuck, *(share for share in order if share is not stuck)]
         return refusal
 
-    def _place(self, walked: Walked, shares: Sequence[Share]) -> tuple[Status, Share | None]:
+    def _place(
+        self, walked: GangPlacement, shares: Sequence[PlannedPods]
+    ) -> tuple[Status, PlannedPods | None]:
         """Place share after share; one that gets stuck is tried again once the others moved on, and told in the end."""
         left = deque(
             (share, list(zip(share.part.pods, _spread_out(share), strict=False))) for share in shares
@@ -264,7 +268,9 @@ class Walk:
             stuck = stuck + 1 if len(rest) == len(wanted) else 0
         return (refusal, left[-1][0]) if left else (SUCCESS, None)
 
-    def _place_share(self, walked: Walked, share: Share, wanted: _Wanted) -> tuple[Status, _Wanted]:
+    def _place_share(
+        self, walked: GangPlacement, share: PlannedPods, wanted: _Wanted
+    ) -> tuple[Status, _Wanted]:
         """Place as many of the wanted pods as the pipeline takes; returns who refused, and what is left."""
         pod_class = share.part.pod_class
         state, status = self._prepared(pod_class)
@@ -277,7 +283,7 @@ class Walk:
         return self._one_by_one(walked, pod_class, wanted, state)
 
     def _one_by_one(
-        self, walked: Walked, pod_class: PodClass, wanted: _Wanted, state: CycleState
+        self, walked: GangPlacement, pod_class: PodClass, wanted: _Wanted, state: CycleState
     ) -> tuple[Status, _Wanted]:
         """Place pod after pod, each on the first of the nodes left that still takes it."""
         frame = self._frame
@@ -315,7 +321,9 @@ class Walk:
         nodes, counts = np.array(counted, np.int32).T
         return bool(self._frame.pipeline.admits(pod_class, self._frame.table, nodes, counts, state))
 
-    def _reserve(self, walked: Walked, wanted: _Wanted, pod_class: PodClass, state: CycleState) -> Status:
+    def _reserve(
+        self, walked: GangPlacement, wanted: _Wanted, pod_class: PodClass, state: CycleState
+    ) -> Status:
         """Reserve, assume and permit pods of a class, until one is refused: it and those behind it have no place.
 
         Each goes all the way before the next, save where nobody on it keeps anything: then all are assumed first.
@@ -331,7 +339,7 @@ class Walk:
                 return status
         return SUCCESS
 
-    def _assume(self, walked: Walked, wanted: _Wanted, pod_class: PodClass, state: CycleState) -> None:
+    def _assume(self, walked: GangPlacement, wanted: _Wanted, pod_class: PodClass, state: CycleState) -> None:
         """Let pods that passed Reserve count on their nodes and in their gang."""
         frame, count = self._frame, self._frame.counts.of_members(walked.gang.members)
         for _, some in groupby(wanted, key=lambda one: id(one[0].spec)):
@@ -339,10 +347,10 @@ class Walk:
             frame.table.add_alike(alike, *frame.vectors(alike[0][0]))
         for pod, node in wanted:
             count.count(pod, 1)
-            walked.placed.append(Placed(pod, node, pod_class, state))
-        walked.state = after(walked.state, Move.RESERVE)
+            walked.placed.append(PlacedPod(pod, node, pod_class, state))
+        walked.state = after(walked.state, PhaseChange.RESERVE)
 
-    def _permit(self, walked: Walked, count: int) -> Status:
+    def _permit(self, walked: GangPlacement, count: int) -> Status:
         """Permit the last pods that were assumed; the first that is refused is taken back, and those behind it."""
         frame, identity = self._frame, walked.gang.members.identity
         for at, one in enumerate(walked.placed[-count:]):
@@ -363,7 +371,7 @@ class Walk:
             self._keepers[pod_class] = self._frame.pipeline.keeping(pod_class)
         return self._keepers[pod_class]
 
-    def _take_back(self, placed: Placed) -> None:
+    def _take_back(self, placed: PlacedPod) -> None:
         """Unreserve one pod and take it off the table, whatever a plugin raises."""
         frame = self._frame
         try:
@@ -372,11 +380,11 @@ class Walk:
             frame.table.remove(placed.pod, *frame.vectors(placed.pod))
             frame.counts.of(placed.pod).count(placed.pod, -1)
 
-    def _roll_back(self, walked: Walked) -> None:
+    def _roll_back(self, walked: GangPlacement) -> None:
         """Unreserve the gang's pods, the last one first, and take them off the table."""
         broken: PluginError | None = None
-        if walked.state is not State.PENDING:
-            walked.state = after(walked.state, Move.ROLL_BACK)
+        if walked.state is not GangPhase.PENDING:
+            walked.state = after(walked.state, PhaseChange.ROLL_BACK)
         while walked.placed:
             try:
                 self._take_back(walked.placed.pop())
@@ -388,13 +396,13 @@ class Walk:
             walked.failure = True
 
 
-def _class_alone(wanted: tuple[Gang, Sequence[Share]]) -> PodClass | None:
+def _class_alone(wanted: tuple[PendingGang, Sequence[PlannedPods]]) -> PodClass | None:
     """Return the class of a pod alone, None for a gang of several."""
     gang, shares = wanted
     return shares[0].part.pod_class if gang.members.alone and len(shares) == 1 else None
 
 
-def _spread_out(share: Share) -> Iterator[int]:
+def _spread_out(share: PlannedPods) -> Iterator[int]:
     for node, count in zip(share.nodes, share.counts, strict=True):
         for _ in range(count):
             yield node

@@ -18,7 +18,7 @@ from batchsched.framework.status import IntArray
 from batchsched.session.gangs.queue_limits import is_ours
 from batchsched.session.preemption.pod_preemption import started
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Members
+from batchsched.session.tables.gang import PodGroupState
 
 POD: Final = 1000
 """What it costs that a pod leaves."""
@@ -33,7 +33,7 @@ SURPLUS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class EvictionUnit:
     """Pods that leave together.
 
     Args:
@@ -44,7 +44,7 @@ class Unit:
       total: [R] what counts against queues of what they hold.
     """
 
-    members: Members
+    members: PodGroupState
     pods: tuple[tuple[Pod, int], ...]
     cost: int
     ends: bool
@@ -52,22 +52,22 @@ class Unit:
 
 
 @dataclass(frozen=True, eq=False)
-class Tenant:
+class VictimCandidate:
     """A gang that runs and may leave."""
 
-    members: Members
+    members: PodGroupState
     queue: str
     priority: int
     started: float
-    part: Callable[[], tuple[Unit, ...]]
+    part: Callable[[], tuple[EvictionUnit, ...]]
 
     @cached_property
-    def units(self) -> tuple[Unit, ...]:
+    def units(self) -> tuple[EvictionUnit, ...]:
         """Its surplus pods first, its minimum last, which needs all of them gone; of most tenants nobody asks."""
         return self.part()
 
 
-class Tenants:
+class VictimCandidates:
     """All gangs that run, as those who may leave.
 
     Args:
@@ -91,14 +91,14 @@ class Tenants:
         """What leaves already."""
 
     @cached_property
-    def all(self) -> list[Tenant]:
+    def all(self) -> list[VictimCandidate]:
         """Who may leave; looked at for the first gang that wants it."""
         frame = self._frame
         running = [one for _, one in sorted(frame.running.items()) if self._may_leave(one)]
         priorities = {one.identity: frame.priority_among(one, _bound(one)) for one in running}
         ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities.values())))}
         return [
-            Tenant(
+            VictimCandidate(
                 one,
                 one.queue,
                 priorities[one.identity],
@@ -108,18 +108,18 @@ class Tenants:
             for one in running
         ]
 
-    def of(self, queue: str) -> list[Tenant]:
+    def of(self, queue: str) -> list[VictimCandidate]:
         """Those of one queue."""
         return self._by_queue.get(queue, [])
 
     @cached_property
-    def _by_queue(self) -> dict[str, list[Tenant]]:
-        found: dict[str, list[Tenant]] = {}
+    def _by_queue(self) -> dict[str, list[VictimCandidate]]:
+        found: dict[str, list[VictimCandidate]] = {}
         for tenant in self.all:
             found.setdefault(tenant.queue, []).append(tenant)
         return found
 
-    def _may_leave(self, members: Members) -> bool:
+    def _may_leave(self, members: PodGroupState) -> bool:
         if not any(self._stands(pod, node) for pod, node in members.bound.values()):
             return False
         group = members.group
@@ -131,7 +131,7 @@ class Tenants:
     def _stands(self, pod: Pod, node: int) -> bool:
         return node >= 0 and not pod.terminating
 
-    def _units(self, members: Members, factor: int) -> tuple[Unit, ...]:
+    def _units(self, members: PodGroupState, factor: int) -> tuple[EvictionUnit, ...]:
         there = [one for _, one in sorted(members.bound.items()) if self._stands(*one)]
         surplus = self._surplus(members, there)
         if not members.count().complete:
@@ -141,7 +141,7 @@ class Tenants:
         units.append(self._unit(members, minimum, SURPLUS * factor, True))
         return tuple(units)
 
-    def _surplus(self, members: Members, there: list[tuple[Pod, int]]) -> dict[str, None]:
+    def _surplus(self, members: PodGroupState, there: list[tuple[Pod, int]]) -> dict[str, None]:
         """Name the pods that an elastic gang can do without, those that began last before the others."""
         group = members.group
         found: dict[str, None] = {}
@@ -159,16 +159,18 @@ class Tenants:
                 count.count(pod, 1)
         return found
 
-    def _unit(self, members: Members, pods: Iterable[tuple[Pod, int]], factor: int, ends: bool) -> Unit:
+    def _unit(
+        self, members: PodGroupState, pods: Iterable[tuple[Pod, int]], factor: int, ends: bool
+    ) -> EvictionUnit:
         placed = tuple(pods)
         total = np.zeros(len(self._frame.table.resources), np.int64)
         for pod, _ in placed:
             if is_ours(pod, self._scheduler_name):
                 total += self._frame.vectors(pod)[0]
         cost = sum(self._cost(members, pod) for pod, _ in placed) * factor
-        return Unit(members, placed, max(1, cost), ends, total)
+        return EvictionUnit(members, placed, max(1, cost), ends, total)
 
-    def _cost(self, members: Members, pod: Pod) -> int:
+    def _cost(self, members: PodGroupState, pod: Pod) -> int:
         """A pod's own cost: that it leaves, and the work since its last checkpoint."""
         began = seconds(pod.status.start_time, self._now)
         saved = [pod.metadata.annotations]
@@ -181,5 +183,5 @@ class Tenants:
         return POD + int(HOUR * lost * min(1.0, share))
 
 
-def _bound(members: Members) -> list[Pod]:
+def _bound(members: PodGroupState) -> list[Pod]:
     return [pod for pod, _ in members.bound.values()]

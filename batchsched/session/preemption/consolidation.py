@@ -10,26 +10,26 @@ from typing import Final
 import msgspec
 
 from batchsched.api.core.pod import Pod
-from batchsched.session.joint.formulation import Scene, formulate
-from batchsched.session.preemption.candidates import Tenant, Unit
-from batchsched.session.preemption.constraints import Cause
-from batchsched.session.tables.gang import Gang, Members
+from batchsched.session.joint.formulation import SessionContext, formulate
+from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate
+from batchsched.session.preemption.constraints import EvictionLimit
+from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import greedy
 
 CONSOLIDATED: Final = "Consolidated"
 """Why a pod is evicted that is to find another place at once."""
 
 
-def movable(gang: Gang, tenants: Iterable[Tenant]) -> list[Cause]:
+def movable(gang: PendingGang, tenants: Iterable[VictimCandidate]) -> list[EvictionLimit]:
     """Name who may be moved for a gang: ours, of no higher priority, and disrupted as one."""
     return [
-        Cause(tenant.units[0], CONSOLIDATED)
+        EvictionLimit(tenant.units[0], CONSOLIDATED)
         for tenant in tenants
         if len(tenant.units) == 1 and tenant.priority <= gang.priority and tenant.units[0].total.any()
     ]
 
 
-def all_find_a_place(scene: Scene, units: Sequence[Unit]) -> bool:
+def all_find_a_place(scene: SessionContext, units: Sequence[EvictionUnit]) -> bool:
     """Tell whether gangs that left all fit again, as things stand without them."""
     gangs = [scene.frame.gang(_waiting(unit)) for unit in units]
     formulation = formulate(scene, gangs, min(gang.created for gang in gangs))
@@ -38,10 +38,10 @@ def all_find_a_place(scene: Scene, units: Sequence[Unit]) -> bool:
     return not formulation.failures and placed == sum(gang.size for gang in gangs)
 
 
-def _waiting(unit: Unit) -> Members:
+def _waiting(unit: EvictionUnit) -> PodGroupState:
     """The gang as if its pods had just been made anew."""
     pods = {pod.key: _unbound(pod) for pod, _ in unit.pods}
-    return Members(unit.members.identity, unit.members.group, pending=pods)
+    return PodGroupState(unit.members.identity, unit.members.group, pending=pods)
 
 
 def _unbound(pod: Pod) -> Pod:

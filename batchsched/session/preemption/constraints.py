@@ -6,24 +6,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.session.preemption.candidates import Unit
-from batchsched.session.preemption.eligibility import Claims
-from batchsched.session.tables.gang import Gang
+from batchsched.session.preemption.candidates import EvictionUnit
+from batchsched.session.preemption.eligibility import EvictionEligibility
+from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.victims.problem import VictimProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cause:
+class EvictionLimit:
     """A unit that may leave for a gang, and why."""
 
-    unit: Unit
+    unit: EvictionUnit
     reason: str
 
 
-class Limits:
+class EvictionConstraints:
     """What budgets and entitlements leave to be taken, as rows over units."""
 
-    def __init__(self, causes: Sequence[Cause], budgets: Iterable[PodDisruptionBudget]) -> None:
+    def __init__(self, causes: Sequence[EvictionLimit], budgets: Iterable[PodDisruptionBudget]) -> None:
         self._causes = causes
         self._rows: dict[object, tuple[int, dict[int, int]]] = {}
         for number, budget in enumerate(budgets):
@@ -35,10 +35,10 @@ class Limits:
             if counts:
                 self._rows[number] = (max(0, budget.status.disruptions_allowed), counts)
 
-    def tighten(self, claims: Claims, gang: Gang, units: Sequence[Unit]) -> None:
+    def tighten(self, claims: EvictionEligibility, gang: PendingGang, units: Sequence[EvictionUnit]) -> None:
         """Allow less of what was taken unfairly: from queues that the last victim would find not above any more."""
         asked = np.flatnonzero(gang.needs)
-        by_queue: dict[str, list[Unit]] = {}
+        by_queue: dict[str, list[EvictionUnit]] = {}
         for unit in units:
             if unit.members.queue != gang.queue and unit.total.any():
                 by_queue.setdefault(unit.members.queue, []).append(unit)

@@ -6,21 +6,21 @@ from typing import Final
 import numpy as np
 
 from batchsched.framework.status import IntArray
-from batchsched.queues.reclaim_rules import Reclaim, all_may_go, may_reclaim
-from batchsched.session.gangs.fair_share_order import Standing
-from batchsched.session.placement.statement import Walked
-from batchsched.session.preemption.candidates import Tenant, Unit
+from batchsched.queues.reclaim_rules import ReclaimRules, all_may_go, may_reclaim
+from batchsched.session.gangs.fair_share_order import QueueStanding
+from batchsched.session.placement.statement import GangPlacement
+from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate
 from batchsched.session.preemption.pod_preemption import NEVER, PREEMPTED
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Entitled, Gang
+from batchsched.session.tables.gang import EntitlementClass, PendingGang
 
 RECLAIMED: Final = "Reclaimed"
 """Why a pod is evicted for a gang of another queue."""
-ENTITLED: Final = frozenset({Entitled.GUARANTEE, Entitled.FAIR})
+ENTITLED: Final = frozenset({EntitlementClass.GUARANTEE, EntitlementClass.FAIR})
 """Whose gangs take from other queues. One that borrows could lose the room again to whom it took it from."""
 
 
-class Claims:
+class EvictionEligibility:
     """Who may take from whom, while usage moves.
 
     Args:
@@ -31,7 +31,7 @@ class Claims:
     """
 
     def __init__(
-        self, frame: Frame, standing: Standing | None, now: float, walked: Iterable[Walked] = ()
+        self, frame: Frame, standing: QueueStanding | None, now: float, walked: Iterable[GangPlacement] = ()
     ) -> None:
         self._frame = frame
         self._standing = standing
@@ -52,7 +52,7 @@ class Claims:
             self._usage[shares.chain(shares.home(queue))] += amount
             self._usage[0] += amount
 
-    def disturbs(self, gang: Gang) -> bool:
+    def disturbs(self, gang: PendingGang) -> bool:
         """Whether a gang wants others to leave for it."""
         group = gang.members.group
         if group is not None and group.spec.preemption_policy == NEVER:
@@ -64,15 +64,15 @@ class Claims:
             for pod in part.pods
         )
 
-    def reclaims(self, gang: Gang) -> bool:
+    def reclaims(self, gang: PendingGang) -> bool:
         """Whether a gang may take from other queues at all."""
         return gang.entitled in ENTITLED
 
-    def ripe(self, tenant: Tenant) -> bool:
+    def ripe(self, tenant: VictimCandidate) -> bool:
         """Whether a tenant has run for so long that other queues may take from it."""
         return self._now - tenant.started >= self._reclaim_patience(tenant.queue)
 
-    def reason(self, gang: Gang, tenant: Tenant) -> str:
+    def reason(self, gang: PendingGang, tenant: VictimCandidate) -> str:
         """Why a tenant may have to leave for a gang, "" when it need not."""
         if gang.queue == tenant.queue:
             return PREEMPTED if tenant.priority < gang.priority else ""
@@ -80,7 +80,7 @@ class Claims:
             return ""
         return RECLAIMED if any(self._may(gang, unit) for unit in tenant.units) else ""
 
-    def fair(self, gang: Gang, units: Iterable[Unit]) -> bool:
+    def fair(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
         """Whether the final set of those who leave is fair, in whatever order they go."""
         standing = self._standing
         others = [unit for unit in units if unit.members.queue != gang.queue and unit.total.any()]
@@ -96,7 +96,7 @@ class Claims:
         gains = self._gains(standing, gang)
         return all_may_go(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
 
-    def above(self, queue: str, gang: Gang) -> Mapping[int, int]:
+    def above(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
         """By resource that the gang asks for: what the queue holds beyond its guarantee, or fair share."""
         standing = self._standing
         if standing is None:
@@ -109,21 +109,21 @@ class Claims:
         spare = self._usage[row] - (guarantee if within else fair)[row]
         return {r: int(spare[r]) for r in np.flatnonzero(gains).tolist()}
 
-    def _gains(self, standing: Standing, gang: Gang) -> IntArray:
+    def _gains(self, standing: QueueStanding, gang: PendingGang) -> IntArray:
         """[R] what a gang gains that counts; inside a guarantee only what is guaranteed."""
-        if gang.entitled is not Entitled.GUARANTEE:
+        if gang.entitled is not EntitlementClass.GUARANTEE:
             return gang.needs
         rows = standing.shares.chain(standing.shares.home(gang.queue))
         guaranteed = (standing.entitled.guarantee[rows] > 0).any(axis=0)
         return np.where(guaranteed, gang.needs, 0)
 
-    def _may(self, gang: Gang, unit: Unit) -> bool:
+    def _may(self, gang: PendingGang, unit: EvictionUnit) -> bool:
         standing = self._standing
         if standing is None or not unit.total.any():
             return False
         shares = standing.shares.with_usage(self._usage)
         mine, theirs = shares.home(gang.queue), shares.home(unit.members.queue)
-        wish = Reclaim(mine, theirs, self._gains(standing, gang), unit.total)
+        wish = ReclaimRules(mine, theirs, self._gains(standing, gang), unit.total)
         return may_reclaim(shares, standing.entitled, standing.policies, wish)
 
     def _reclaim_patience(self, queue: str) -> int:

@@ -10,12 +10,12 @@ from typing import Self
 
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
-from batchsched.session.placement.statement import Placed, Walked
+from batchsched.session.placement.statement import GangPlacement, PlacedPod
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Gang
+from batchsched.session.tables.gang import PendingGang
 
 
-class Kept:
+class NominatedCapacity:
     """Nominated pods on their nodes, as long as one is inside; the table is then as it was.
 
     Args:
@@ -66,16 +66,16 @@ class Kept:
             for one in self._nominated[identity]
         ]
 
-    def holds(self, gang: Gang) -> bool:
+    def holds(self, gang: PendingGang) -> bool:
         """Whether pods of a gang are nominated."""
         return gang.members.identity in self._nominated
 
-    def parts(self, gangs: Sequence[Gang]) -> Iterator[list[Gang]]:
+    def parts(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
         """Yield gangs, sorted by tier and whoever holds something first in it, in parts.
 
         A part ends behind those of a tier that hold something: what they hold is kept from their own tier on.
         """
-        part: list[Gang] = []
+        part: list[PendingGang] = []
         for at, gang in enumerate(gangs):
             part.append(gang)
             following = gangs[at + 1] if at + 1 < len(gangs) else None
@@ -87,7 +87,7 @@ class Kept:
         if part:
             yield part
 
-    def keep(self, gangs: Iterable[Gang], walked: Iterable[Walked]) -> list[Walked]:
+    def keep(self, gangs: Iterable[PendingGang], walked: Iterable[GangPlacement]) -> list[GangPlacement]:
         """Keep from now on what some gangs hold, unless they were placed; returns what counts against their queues."""
         placed = {one.gang.members.identity for one in walked}
         counted = []
@@ -104,15 +104,15 @@ class Kept:
             if identity not in self._resting:
                 self._lift(identity)
 
-    def _as_walked(self, gang: Gang) -> Walked:
+    def _as_walked(self, gang: PendingGang) -> GangPlacement:
         nodes = {pod.key: node for pod, node in self._on[gang.members.identity]}
         placed = [
-            Placed(pod, nodes[pod.key], part.pod_class, CycleState())
+            PlacedPod(pod, nodes[pod.key], part.pod_class, CycleState())
             for part in gang.parts
             for pod in part.pods
             if pod.key in nodes
         ]
-        return Walked(gang, placed)
+        return GangPlacement(gang, placed)
 
     def _put(self, identity: str) -> None:
         self._on[identity] = self._nominated[identity]

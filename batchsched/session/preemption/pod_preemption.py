@@ -16,20 +16,20 @@ from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction
 from batchsched.api.gang_identity import identity_of
-from batchsched.framework.filter_result import Scan
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.preemption.post_filter import Disruption, Handle, Nominations, make_room
 from batchsched.framework.status import BoolArray, PostFilterAnswer
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Gang, Members
+from batchsched.session.tables.gang import PendingGang, PodGroupState
 
 PREEMPTED = "Preempted"
 """Why a pod is evicted, as kube-scheduler's event has it."""
 NEVER = "Never"
 
 
-class Preemption:
+class PodPreemption:
     """The nominations and evictions of one session without the solver.
 
     Args:
@@ -93,7 +93,7 @@ class Preemption:
         )
 
     def make_room(
-        self, gang: Gang, pod_class: PodClass, pod: Pod, scan: Scan, allowed: BoolArray | None
+        self, gang: PendingGang, pod_class: PodClass, pod: Pod, scan: FilterResult, allowed: BoolArray | None
     ) -> PostFilterAnswer:
         """Ask the PostFilters for a pod of a gang that needs one more, and do as they say.
 
@@ -124,13 +124,13 @@ class Preemption:
             self._take_away(gang, answer)
         return answer
 
-    def forget(self, gang: Gang) -> None:
+    def forget(self, gang: PendingGang) -> None:
         """Take the nominations of a gang back: what refused it is not room."""
         for part in gang.parts:
             for pod in part.pods:
                 self._drop(pod.key)
 
-    def _with_policy(self, gang: Gang, pod: Pod) -> Pod:
+    def _with_policy(self, gang: PendingGang, pod: Pod) -> Pod:
         """Return a pod that says of itself whether it preempts, where its gang or its class says so for it."""
         group = gang.members.group
         unstated = pod.spec.preemption_policy is None and pod.spec.priority_class_name in self._never
@@ -176,7 +176,7 @@ class Preemption:
         least = group.spec.min_runtime_seconds
         return not group.spec.preemptible or (least > 0 and self._now - started(members) < least)
 
-    def _take_away(self, gang: Gang, answer: PostFilterAnswer) -> None:
+    def _take_away(self, gang: PendingGang, answer: PostFilterAnswer) -> None:
         """Evict victims that run, and reject those that wait."""
         if not answer.node:
             return
@@ -201,7 +201,7 @@ class Preemption:
                 leaving |= {pod.key: pod for pod in bound}
         return list(leaving.values())
 
-    def _evict(self, pod: Pod, gang: Gang) -> None:
+    def _evict(self, pod: Pod, gang: PendingGang) -> None:
         members = self._frame.gangs.get(identity_of(pod))
         name = members.key.partition("/")[2] if members is not None else pod.name
         self.evictions[pod.key] = Eviction(
@@ -219,18 +219,18 @@ def _nominated(frame: Frame) -> Iterable[tuple[Pod, int]]:
                 yield pod, node
 
 
-def _all_pods(members: Members) -> list[Pod]:
+def _all_pods(members: PodGroupState) -> list[Pod]:
     return [*members.pending.values(), *(pod for pod, _ in members.bound.values())]
 
 
-def started(members: Members) -> float:
+def started(members: PodGroupState) -> float:
     """Return when the gang began to run: the latest start of its first members; never is now."""
     return min(
         (seconds(pod.status.start_time, math.inf) for pod, _ in members.bound.values()), default=math.inf
     )
 
 
-def _complete_without(members: Members, leaving: dict[str, Pod]) -> bool:
+def _complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> bool:
     count: GangCount = members.count()
     for key, (pod, _) in members.bound.items():
         if key in leaving:

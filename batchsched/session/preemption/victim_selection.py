@@ -19,17 +19,17 @@ from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal
 from batchsched.ports.telemetry import Silence
-from batchsched.session.gangs.queue_limits import Quotas, spend
-from batchsched.session.joint.formulation import Formulation, Scene, formulate
-from batchsched.session.joint.proposal import Joint
-from batchsched.session.placement.class_feasibility import Survey
-from batchsched.session.placement.statement import Share, Walk, Walked
-from batchsched.session.preemption.candidates import Tenant, Tenants, Unit
+from batchsched.session.gangs.queue_limits import QueueLimits, spend
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.joint.proposal import JointProposer
+from batchsched.session.placement.class_feasibility import FeasibilityByClass
+from batchsched.session.placement.statement import GangPlacement, PlannedPods, Statement
+from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate, VictimCandidates
 from batchsched.session.preemption.consolidation import all_find_a_place, movable
-from batchsched.session.preemption.constraints import Cause, Limits
-from batchsched.session.preemption.eligibility import Claims
-from batchsched.session.reservation.head import Head
-from batchsched.session.tables.gang import Gang
+from batchsched.session.preemption.constraints import EvictionConstraints, EvictionLimit
+from batchsched.session.preemption.eligibility import EvictionEligibility
+from batchsched.session.reservation.head import ReservedHead
+from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.problem import UNLIMITED, IndexArray
 from batchsched.solver.victims.choose import VictimBudget, choose
 from batchsched.solver.victims.problem import VictimProblem, VictimSet
@@ -43,7 +43,7 @@ LATE: Final = 600.0
 """Seconds after its grace period from which a pod that leaves is no longer expected to."""
 
 
-class Clearing:
+class VictimSelection:
     """Room made for gangs: who has to leave, and what is kept. Inside, the table is without those who leave.
 
     Args:
@@ -56,14 +56,20 @@ class Clearing:
     """
 
     def __init__(
-        self, scene: Scene, walk: Walk, claims: Claims, now: float, seed: int, head: Head | None = None
+        self,
+        scene: SessionContext,
+        walk: Statement,
+        claims: EvictionEligibility,
+        now: float,
+        seed: int,
+        head: ReservedHead | None = None,
     ) -> None:
         self._head = head
         self._scene = scene
         self._frame = scene.frame
         self._walk = walk
         self._claims = claims
-        self._tenants = Tenants(scene.frame, now, scene.profile.scheduler_name)
+        self._tenants = VictimCandidates(scene.frame, now, scene.profile.scheduler_name)
         self._now = now
         self._seed = seed
         self._budgets: tuple[PodDisruptionBudget, ...] = scene.frame.snapshot.pod_disruption_budgets
@@ -98,7 +104,7 @@ class Clearing:
         for key in list(reversed(self._off)):
             self._put_back(key)
 
-    def make_room(self, gangs: Sequence[Gang]) -> None:
+    def make_room(self, gangs: Sequence[PendingGang]) -> None:
         """Make room for gangs, one after the other, as far as they may make others leave."""
         for gang in [one for one in gangs if self._claims.disturbs(one)][:MOST]:
             kept = self._still_kept(gang)
@@ -111,7 +117,7 @@ class Clearing:
             if self._scene.profile.consolidate and self._enough_in_all(gang):
                 self._clear(gang, self._staying(movable(gang, self._tenants.all)), moving=True)
 
-    def _in_time(self, unit: Unit) -> bool:
+    def _in_time(self, unit: EvictionUnit) -> bool:
         return all(
             self._now <= seconds(pod.metadata.deletion_timestamp, self._now) + LATE for pod, _ in unit.pods
         )
@@ -124,7 +130,7 @@ class Clearing:
         pod, node = self._off.pop(key)
         self._frame.table.add(pod, node, *self._frame.vectors(pod))
 
-    def _still_kept(self, gang: Gang) -> Walked | None:
+    def _still_kept(self, gang: PendingGang) -> GangPlacement | None:
         """Walk a gang over the nodes for which it is nominated; None where that no longer does."""
         index = self._frame.table.index
         shares = []
@@ -133,7 +139,7 @@ class Clearing:
             there = [one for one in places if one[1] >= 0]
             if there:
                 pods, nodes = zip(*there, strict=True)
-                shares.append(Share(replace(part, pods=pods), nodes, (1,) * len(nodes)))
+                shares.append(PlannedPods(replace(part, pods=pods), nodes, (1,) * len(nodes)))
         if sum(len(share.nodes) for share in shares) < gang.need:
             return None
         if self._scene.quotas.lacking(self._frame, gang.members.owner, gang.needs, int(gang.fresh)):
@@ -141,7 +147,7 @@ class Clearing:
         walked = self._walk.gang(gang, shares)
         return walked if walked.refusal.ok else None
 
-    def _causes(self, gang: Gang) -> list[Cause]:
+    def _causes(self, gang: PendingGang) -> list[EvictionLimit]:
         """Everybody who may have to leave for a gang: surplus before the minimum of the same gang."""
         found = []
         own = self._tenants.of(gang.queue)
@@ -149,29 +155,29 @@ class Clearing:
         for tenant in sorted({*own, *others}, key=lambda one: one.members.identity):
             reason = self._claims.reason(gang, tenant) if tenant.members is not gang.members else ""
             if reason:
-                found += [Cause(unit, reason) for unit in tenant.units]
+                found += [EvictionLimit(unit, reason) for unit in tenant.units]
         return self._staying(found)
 
     @cached_property
-    def _ripe(self) -> list[Tenant]:
+    def _ripe(self) -> list[VictimCandidate]:
         """From whom other queues may take."""
         return [one for one in self._tenants.all if self._claims.ripe(one)]
 
-    def _staying(self, causes: Iterable[Cause]) -> list[Cause]:
+    def _staying(self, causes: Iterable[EvictionLimit]) -> list[EvictionLimit]:
         """Leave out who leaves already."""
         return [one for one in causes if one.unit.pods and one.unit.pods[0][0].key not in self._off]
 
-    def _enough_in_all(self, gang: Gang) -> bool:
+    def _enough_in_all(self, gang: PendingGang) -> bool:
         """Whether the nodes have what a gang asks for, if not in one place: otherwise moving helps nobody."""
         there = np.maximum(0, self._frame.free()).sum(axis=0)
         return bool((there >= gang.needs).all())
 
-    def _clear(self, gang: Gang, causes: list[Cause], *, moving: bool = False) -> bool:
+    def _clear(self, gang: PendingGang, causes: list[EvictionLimit], *, moving: bool = False) -> bool:
         """Choose who leaves for a gang, and keep its places; False, and nothing changes, where no set is found."""
         formulation = formulate(self._scene, [gang], gang.created, lasting=True)
         if formulation.failures:
             return False
-        limits = Limits(causes, self._budgets)
+        limits = EvictionConstraints(causes, self._budgets)
         cuts: tuple[IndexArray, ...] = ()
         for _ in range(ROUNDS):
             problem = limits.on(replace(self._problem(formulation, causes), cuts=cuts))
@@ -202,7 +208,7 @@ class Clearing:
             cuts += (answer.units,)
         return False
 
-    def _in_time_for_head(self, walked: Walked, units: Sequence[Unit]) -> bool:
+    def _in_time_for_head(self, walked: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
         """Tell whether the head still starts when it was told to once a gang is there instead of some units."""
         head = self._head
         if head is None or walked.gang.members is head.gang.members:
@@ -210,19 +216,19 @@ class Clearing:
         lasting = (unit for unit in units if head.outlasts(unit.members.identity))
         return head.spares(walked, [one for unit in lasting for one in unit.pods])
 
-    def _all_move(self, walked: Walked, units: Sequence[Unit]) -> bool:
+    def _all_move(self, walked: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
         quotas = spend(self._relieved(units), self._frame, walked)
         return all_find_a_place(
-            replace(self._scene, quotas=quotas, survey=Survey(self._frame, scores=False)), units
+            replace(self._scene, quotas=quotas, survey=FeasibilityByClass(self._frame, scores=False)), units
         )
 
-    def _return(self, units: Iterable[Unit]) -> None:
+    def _return(self, units: Iterable[EvictionUnit]) -> None:
         """Put units back where they were."""
         for unit in units:
             for pod, _ in unit.pods:
                 self._put_back(pod.key)
 
-    def _problem(self, formulation: Formulation, causes: Sequence[Cause]) -> VictimProblem:
+    def _problem(self, formulation: Formulation, causes: Sequence[EvictionLimit]) -> VictimProblem:
         frame, quotas = self._frame, self._scene.quotas
         resources = len(frame.table.resources)
         held: dict[tuple[int, int], np.ndarray] = {}
@@ -255,8 +261,8 @@ class Clearing:
         )
 
     def _without(
-        self, gang: Gang, formulation: Formulation, answer: VictimSet, chosen: Sequence[Cause]
-    ) -> Walked | None:
+        self, gang: PendingGang, formulation: Formulation, answer: VictimSet, chosen: Sequence[EvictionLimit]
+    ) -> GangPlacement | None:
         """Walk a gang over the nodes without some units; None, and they are back, where the pipeline finds no way."""
         pods = [one for cause in chosen for one in cause.unit.pods]
         for pod, node in pods:
@@ -267,16 +273,16 @@ class Clearing:
         relieved = replace(
             self._scene,
             quotas=self._relieved(cause.unit for cause in chosen),
-            survey=Survey(self._frame, scores=False),
+            survey=FeasibilityByClass(self._frame, scores=False),
         )
         again = formulate(relieved, [gang], gang.created)
-        outcome = Joint(again, self._scene.profile.solver, self._seed, Silence()).select(self._walk)
+        outcome = JointProposer(again, self._scene.profile.solver, self._seed, Silence()).select(self._walk)
         if outcome.walked:
             return outcome.walked[0]
         self._return(cause.unit for cause in chosen)
         return None
 
-    def _relieved(self, units: Iterable[Unit]) -> Quotas:
+    def _relieved(self, units: Iterable[EvictionUnit]) -> QueueLimits:
         """What queues allow once units have left."""
         quotas = self._scene.quotas
         for unit in units if quotas.limits else ():
@@ -307,12 +313,12 @@ class Clearing:
             refusal, message=f"{refusal.message}; {what}, and its places are kept by nomination"
         )
 
-    def _keep(self, gang: Gang, walked: Walked, chosen: Sequence[Cause]) -> None:
+    def _keep(self, gang: PendingGang, walked: GangPlacement, chosen: Sequence[EvictionLimit]) -> None:
         """Evict the chosen, and nominate the gang's pods for their nodes."""
         self._scene = replace(
             self._scene,
             quotas=spend(self._relieved(cause.unit for cause in chosen), self._frame, walked),
-            survey=Survey(self._frame, scores=False),
+            survey=FeasibilityByClass(self._frame, scores=False),
         )
         for cause in chosen:
             unit = cause.unit
@@ -334,10 +340,10 @@ class Clearing:
         self.evicted[gang.key] = sum(len(cause.unit.pods) for cause in chosen)
 
 
-def _shares(formulation: Formulation, answer: VictimSet) -> list[Share]:
+def _shares(formulation: Formulation, answer: VictimSet) -> list[PlannedPods]:
     """What the solver's placement gives to each part of the gang."""
     return [
-        Share(
+        PlannedPods(
             formulation.parts[klass][1],
             tuple(answer.nodes[answer.classes == klass].tolist()),
             tuple(answer.counts[answer.classes == klass].tolist()),

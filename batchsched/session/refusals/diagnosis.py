@@ -8,17 +8,17 @@ import numpy as np
 from batchsched.api.decision import Refusal
 from batchsched.config.schema import SolverSettings
 from batchsched.errors import PluginError
-from batchsched.framework.filter_result import Scan
-from batchsched.session.joint.formulation import Formulation, Scene, formulate
-from batchsched.session.joint.proposal import Outcome, budget_of
-from batchsched.session.placement.statement import Walked
-from batchsched.session.refusals.messages import REASON_OF, Wording
+from batchsched.framework.filter_result import FilterResult
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.joint.proposal import JointSelection, budget_of
+from batchsched.session.placement.statement import GangPlacement
+from batchsched.session.refusals.messages import REASON_OF, RefusalMessages
 from batchsched.session.reservation.head import RESERVATION
-from batchsched.session.tables.gang import Gang, Members
+from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import NONE, Problem, Solution
 from batchsched.solver.relaxation.explain import Explainer
-from batchsched.solver.relaxation.search import Cause
+from batchsched.solver.relaxation.search import RefusalCause
 from batchsched.solver.stage import solve
 
 THOROUGH_GANGS: Final = 8
@@ -26,16 +26,16 @@ THOROUGH_GANGS: Final = 8
 THOROUGH_PAIRS: Final = 400
 """Nor with more pairs of a class and a node."""
 
-ROOM: Final = frozenset({Cause.CAPACITY, Cause.FRAGMENTED, Cause.TOPOLOGY})
+ROOM: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, RefusalCause.TOPOLOGY})
 """Causes that speak of the room in a domain, which may be a rule's that keeps a gang there."""
 
 
-def failed(gang: Gang, error: PluginError) -> Refusal:
+def failed(gang: PendingGang, error: PluginError) -> Refusal:
     """A plugin broke over one of the gang's pods."""
     return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
 
 
-def permit_refusal(walked: Walked, *, timed_out: bool) -> Refusal:
+def permit_refusal(walked: GangPlacement, *, timed_out: bool) -> Refusal:
     """Reserve, Permit or a plugin's breakage rolled the gang back."""
     status = walked.refusal
     message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
@@ -45,20 +45,20 @@ def permit_refusal(walked: Walked, *, timed_out: bool) -> Refusal:
     return Refusal(pod_group=walked.gang.key, reason=reason, message=message)
 
 
-def unschedulable(gang: Gang, scan: Scan, said: str = "") -> Refusal:
+def unschedulable(gang: PendingGang, scan: FilterResult, said: str = "") -> Refusal:
     """The pipeline alone finds no node for a member, in kube-scheduler's words; `said` is what PostFilters add."""
     sentence = scan.fit_error()
     message = f"{sentence} {said}" if said else sentence
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
 
 
-def over_limit(gang: Gang, queue: str) -> Refusal:
+def over_limit(gang: PendingGang, queue: str) -> Refusal:
     """A queue does not allow the gang, pod by pod."""
     message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
     return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
 
 
-def no_domain(gang: Gang) -> Refusal:
+def no_domain(gang: PendingGang) -> Refusal:
     """No domain of a required level takes the gang, pod by pod."""
     message = (
         "no domain of the required level takes all the pods it needs, each on the best node that is left"
@@ -66,7 +66,7 @@ def no_domain(gang: Gang) -> Refusal:
     return Refusal(pod_group=gang.key, reason="InsufficientTopologyCapacity", message=message)
 
 
-def out_of_turn(members: Members, head: str) -> Refusal:
+def out_of_turn(members: PodGroupState, head: str) -> Refusal:
     """A gang ahead, by `namespace/name`, blocks; for "" the policy holds this one back."""
     message = (
         f"{head} is ahead and cannot start yet; it may not be delayed"
@@ -76,13 +76,13 @@ def out_of_turn(members: Members, head: str) -> Refusal:
     return Refusal(pod_group=members.key, reason="OutOfTurn", message=message)
 
 
-def lone(scene: Scene, gang: Gang) -> Refusal:
+def lone(scene: SessionContext, gang: PendingGang) -> Refusal:
     """Say why one gang is refused, the others where they are."""
     formulation = formulate(scene, [gang], gang.created)
     return by_itself(scene, formulation, greedy(formulation.problem))
 
 
-def by_itself(scene: Scene, formulation: Formulation, solution: Solution) -> Refusal:
+def by_itself(scene: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
     """Say why the only gang of a formulation is refused; changes are tried by the placing that refused it."""
     explainer = Explainer(formulation.problem, solution, resolve=greedy, wider=scene.levels.wider)
     return _refusal(scene, formulation, explainer, 0)
@@ -96,7 +96,12 @@ class Diagnosis:
     """
 
     def __init__(
-        self, scene: Scene, formulation: Formulation, outcome: Outcome, settings: SolverSettings, seed: int
+        self,
+        scene: SessionContext,
+        formulation: Formulation,
+        outcome: JointSelection,
+        settings: SolverSettings,
+        seed: int,
     ) -> None:
         self._scene = scene
         self._formulation = formulation
@@ -151,7 +156,7 @@ class Diagnosis:
         )
 
 
-def _refusal(scene: Scene, formulation: Formulation, explainer: Explainer, number: int) -> Refusal:
+def _refusal(scene: SessionContext, formulation: Formulation, explainer: Explainer, number: int) -> Refusal:
     gang = formulation.gangs[number]
     if number in formulation.failures:
         return Refusal(pod_group=gang.key, reason="PluginFailed", message=formulation.failures[number])
@@ -165,7 +170,7 @@ def _refusal(scene: Scene, formulation: Formulation, explainer: Explainer, numbe
     row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
     if row is not None and row.plugin == RESERVATION:
         return out_of_turn(gang.members, row.reason)
-    wording = Wording(scene, formulation)
+    wording = RefusalMessages(scene, formulation)
     if number in formulation.gathered and evidence.cause in ROOM and explainer.fits_freely(number):
         return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathered(evidence))
     return Refusal(
@@ -177,7 +182,7 @@ def _refusal(scene: Scene, formulation: Formulation, explainer: Explainer, numbe
     )
 
 
-def no_nodes(members: Members) -> Refusal:
+def no_nodes(members: PodGroupState) -> Refusal:
     """Refuse a gang where there is no node at all."""
     return Refusal(
         pod_group=members.key,
@@ -186,7 +191,7 @@ def no_nodes(members: Members) -> Refusal:
     )
 
 
-def outside_window(members: Members, window: int) -> Refusal:
+def outside_window(members: PodGroupState, window: int) -> Refusal:
     """Refuse a gang at which the session does not look any more."""
     return Refusal(
         pod_group=members.key,

@@ -17,17 +17,17 @@ from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Gang, GangPart, Members
+from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.topology_levels import Levels
 
 DEFAULT_TOPOLOGY = "default"
 
 
-class Item(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class FeasibilityItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The base of an outlook's parts."""
 
 
-class DomainOutlook(Item, frozen=True):
+class DomainFeasibility(FeasibilityItem, frozen=True):
     """A domain as one class of members finds it.
 
     Args:
@@ -43,14 +43,14 @@ class DomainOutlook(Item, frozen=True):
     room: int
 
 
-class LevelOutlook(Item, frozen=True):
+class LevelFeasibility(FeasibilityItem, frozen=True):
     """The domains of one level, the roomiest first; nodes without the label are in none."""
 
     level: str
-    domains: tuple[DomainOutlook, ...]
+    domains: tuple[DomainFeasibility, ...]
 
 
-class PartOutlook(Item, frozen=True):
+class PartFeasibility(FeasibilityItem, frozen=True):
     """Equal members, and what they find.
 
     Args:
@@ -70,10 +70,10 @@ class PartOutlook(Item, frozen=True):
     open_nodes: int
     room: int
     reasons: dict[str, int]
-    levels: tuple[LevelOutlook, ...]
+    levels: tuple[LevelFeasibility, ...]
 
 
-class Outlook(Item, frozen=True):
+class GangFeasibility(FeasibilityItem, frozen=True):
     """A gang and what its members find.
 
     Args:
@@ -87,10 +87,10 @@ class Outlook(Item, frozen=True):
     min_member: int
     bound: int
     pending: int
-    parts: tuple[PartOutlook, ...] = ()
+    parts: tuple[PartFeasibility, ...] = ()
 
 
-def outlook(snapshot: Snapshot, decision: Decision, profile: Profile, key: str) -> Outlook | None:
+def outlook(snapshot: Snapshot, decision: Decision, profile: Profile, key: str) -> GangFeasibility | None:
     """Return the outlook of a gang after the others' assignments and evictions; None for an unknown one.
 
     Args:
@@ -108,7 +108,7 @@ def outlook(snapshot: Snapshot, decision: Decision, profile: Profile, key: str) 
     if members is None:
         return None
     gang = frame.gang(members)
-    return Outlook(
+    return GangFeasibility(
         pod_group=key,
         min_member=members.minimum,
         bound=len(members.bound),
@@ -133,7 +133,7 @@ def _afterwards(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
     return replace(snapshot, pods=tuple(pods))
 
 
-def _part(frame: Frame, gang: Gang, part: GangPart) -> PartOutlook:
+def _part(frame: Frame, gang: PendingGang, part: GangPart) -> PartFeasibility:
     table, requests = frame.table, part.pod_class.requests
     scan = frame.pipeline.scan(part.pod_class, table)
     free = table.allocatable - table.requested
@@ -141,7 +141,7 @@ def _part(frame: Frame, gang: Gang, part: GangPart) -> PartOutlook:
     room = np.clip((free[:, asked] // requests[asked]).min(axis=1, initial=np.iinfo(np.int64).max), 0, None)
     room = np.where(scan.fits, room, 0) if scan.status.ok else np.zeros_like(room)
     reasons = dict.fromkeys(scan.status.reasons, len(table.nodes)) if not scan.status.ok else {}
-    return PartOutlook(
+    return PartFeasibility(
         sub_group=_sub_group(gang.members, part.subgroup),
         members=len(part.pods),
         requests={table.resources[column]: int(requests[column]) for column in asked if column > 0},
@@ -153,27 +153,27 @@ def _part(frame: Frame, gang: Gang, part: GangPart) -> PartOutlook:
     )
 
 
-def _sub_group(members: Members, number: int) -> str:
+def _sub_group(members: PodGroupState, number: int) -> str:
     return members.group.spec.sub_groups[number].name if members.group and number >= 0 else ""
 
 
-def _levels(frame: Frame, members: Members, room: IntArray) -> tuple[LevelOutlook, ...]:
+def _levels(frame: Frame, members: PodGroupState, room: IntArray) -> tuple[LevelFeasibility, ...]:
     topology = members.group.spec.topology if members.group else None
     wanted = topology.name if topology else DEFAULT_TOPOLOGY
     levels = Levels(frame.snapshot, frame.table)
     return tuple(
-        LevelOutlook(level=level, domains=_domains(levels.domains[number], levels.values[number], room))
+        LevelFeasibility(level=level, domains=_domains(levels.domains[number], levels.values[number], room))
         for number, (name, level) in enumerate(levels.names)
         if name == wanted
     )
 
 
-def _domains(domain_of: IndexArray, values: Sequence[str], room: IntArray) -> tuple[DomainOutlook, ...]:
+def _domains(domain_of: IndexArray, values: Sequence[str], room: IntArray) -> tuple[DomainFeasibility, ...]:
     found = []
     for number, value in enumerate(values):
         here = domain_of == number
         found.append(
-            DomainOutlook(
+            DomainFeasibility(
                 value=value,
                 nodes=int(here.sum()),
                 open_nodes=int((room[here] > 0).sum()),

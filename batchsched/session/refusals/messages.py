@@ -3,29 +3,29 @@
 from collections.abc import Mapping, Sequence
 
 from batchsched.api.core.quantity import show
-from batchsched.session.joint.formulation import Formulation, Scene
+from batchsched.session.joint.formulation import Formulation, SessionContext
 from batchsched.solver.problem import NONE, IntArray
 from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Relaxation, Rule, Together
 from batchsched.solver.relaxation.explain import Evidence
-from batchsched.solver.relaxation.search import Cause
+from batchsched.solver.relaxation.search import RefusalCause
 
-REASON_OF: Mapping[Cause, str] = {
-    Cause.NO_NODE: "NoFeasibleNode",
-    Cause.POD_TOO_LARGE: "NoFeasibleNode",
-    Cause.TOO_FEW_PODS: "NotEnoughPods",
-    Cause.QUOTA: "QueueLimit",
-    Cause.CAPACITY: "InsufficientResources",
-    Cause.FRAGMENTED: "InsufficientResources",
-    Cause.TOPOLOGY: "InsufficientTopologyCapacity",
-    Cause.ROW: "PluginConstraint",
-    Cause.NOT_ALLOWED: "PluginConstraint",
+REASON_OF: Mapping[RefusalCause, str] = {
+    RefusalCause.NO_NODE: "NoFeasibleNode",
+    RefusalCause.POD_TOO_LARGE: "NoFeasibleNode",
+    RefusalCause.TOO_FEW_PODS: "NotEnoughPods",
+    RefusalCause.QUOTA: "QueueLimit",
+    RefusalCause.CAPACITY: "InsufficientResources",
+    RefusalCause.FRAGMENTED: "InsufficientResources",
+    RefusalCause.TOPOLOGY: "InsufficientTopologyCapacity",
+    RefusalCause.ROW: "PluginConstraint",
+    RefusalCause.NOT_ALLOWED: "PluginConstraint",
 }
 
 
-class Wording:
+class RefusalMessages:
     """Says in words what the evidence of one formulation means."""
 
-    def __init__(self, scene: Scene, formulation: Formulation) -> None:
+    def __init__(self, scene: SessionContext, formulation: Formulation) -> None:
         self._scene = scene
         self._formulation = formulation
         self._table = scene.frame.table
@@ -39,20 +39,20 @@ class Wording:
         missing = self._amounts(self.missing(evidence))
         fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
         match evidence.cause:
-            case Cause.QUOTA:
+            case RefusalCause.QUOTA:
                 return self._quota(evidence)
-            case Cause.TOPOLOGY:
+            case RefusalCause.TOPOLOGY:
                 return self._topology(evidence, fit, missing)
-            case Cause.POD_TOO_LARGE:
+            case RefusalCause.POD_TOO_LARGE:
                 return f"a pod asks for more than any node that it may use has; missing: {missing}"
-            case Cause.NO_NODE:
+            case RefusalCause.NO_NODE:
                 return f"no node passes the filters of a pod: {self._filters(evidence)}"
-            case Cause.FRAGMENTED:
+            case RefusalCause.FRAGMENTED:
                 return f"{fit}; enough is free in sum, and too little of it together on one node"
-            case Cause.ROW if evidence.row != NONE:
+            case RefusalCause.ROW if evidence.row != NONE:
                 row = self._formulation.problem.rows[evidence.row]
                 return f"plugin {row.plugin} does not leave a way: {row.reason}"
-            case Cause.ROW | Cause.NOT_ALLOWED:
+            case RefusalCause.ROW | RefusalCause.NOT_ALLOWED:
                 return f"{fit}; rules between pods do not leave a way for the others"
         return f"{fit}; missing: {missing}" if missing else fit
 

@@ -16,18 +16,18 @@ import numpy as np
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Reservation
 from batchsched.framework.status import IntArray
-from batchsched.session.joint.formulation import Formulation, Scene, lasting_problem
-from batchsched.session.placement.statement import Walked
+from batchsched.session.joint.formulation import Formulation, SessionContext, lasting_problem
+from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.reservation.reservation import (
-    Shadow,
+    HeadReservation,
     fits,
     free_beside,
     hopeful,
     reservation,
     shadow_of,
 )
-from batchsched.session.reservation.sticky import Promises
-from batchsched.session.tables.gang import Gang
+from batchsched.session.reservation.sticky import StickyReservations
+from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.problem import EVERY_NODE, UNLIMITED, Row
 
 ASKED: Final = 8
@@ -37,7 +37,7 @@ RESERVATION: Final = "reservation"
 
 
 @dataclass(slots=True, eq=False)
-class Head:
+class ReservedHead:
     """A gang whose start is kept while a session goes on.
 
     Args:
@@ -48,19 +48,19 @@ class Head:
       held: pods that wait for their nodes by nomination: they never end.
     """
 
-    gang: Gang
-    scene: Scene
-    shadow: Shadow
+    gang: PendingGang
+    scene: SessionContext
+    shadow: HeadReservation
     now: float
     held: Sequence[tuple[Pod, int]] = ()
 
     @classmethod
     def among(
         cls,
-        scene: Scene,
-        gangs: Iterable[Gang],
-        started: Sequence[Walked],
-        promises: Promises,
+        scene: SessionContext,
+        gangs: Iterable[PendingGang],
+        started: Sequence[GangPlacement],
+        promises: StickyReservations,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
         """Return the first of some gangs that waits for running ones to end.
@@ -85,7 +85,7 @@ class Head:
         for gang in sorted(waiting, key=lambda one: (one.tier, not promises.given(one.members))):
             if (gang.needs <= there).all() and fits(problem := lasting_problem(scene, gang), free):
                 if gang.key in promises.before:  # its time has come: nobody is to weigh more than its promise
-                    return cls(gang, scene, Shadow(now, left, problem, gang.needs), now, held)
+                    return cls(gang, scene, HeadReservation(now, left, problem, gang.needs), now, held)
                 continue
             if asked == ASKED:
                 break
@@ -95,7 +95,7 @@ class Head:
                 return cls(gang, scene, shadow, now, held)
         return None
 
-    def bounds(self, gang: Gang) -> bool:
+    def bounds(self, gang: PendingGang) -> bool:
         """Tell whether a gang may only take what the head leaves."""
         if gang.members is self.gang.members or gang.tier < self.gang.tier:
             return False
@@ -127,14 +127,14 @@ class Head:
                 )
         return replace(formulation, problem=replace(problem, rows=(*problem.rows, *rows)))
 
-    def count(self, walked: Iterable[Walked]) -> None:
+    def count(self, walked: Iterable[GangPlacement]) -> None:
         """Take in who was started: what outlasts the reserved start is not free then."""
         for one in walked:
             if not self._end(one.gang) <= self.shadow.start:
                 nodes, requests = self._places((placed.pod, placed.node) for placed in one.placed)
                 np.subtract.at(self.shadow.free, nodes, requests)
 
-    def spares(self, walked: Walked, leaving: Iterable[tuple[Pod, int]]) -> bool:
+    def spares(self, walked: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
         """Give way to a gang for which others leave that outlast the start: True, and it is counted, if the head fits.
 
         Args:
@@ -153,12 +153,12 @@ class Head:
         frame = self.scene.frame
         return not frame.run(frame.gangs[identity]).end <= self.shadow.start
 
-    def reservation(self, started: Iterable[Walked]) -> Reservation | None:
+    def reservation(self, started: Iterable[GangPlacement]) -> Reservation | None:
         """Return the start as it is after a session's gangs were started."""
         shadow = shadow_of(self.scene, self.gang, started, self.now, self.held)
         return None if shadow is None else reservation(self.gang, shadow)
 
-    def _end(self, gang: Gang) -> float:
+    def _end(self, gang: PendingGang) -> float:
         """When a gang ends that starts now, or runs and gets more pods; NaN where nobody knows."""
         return self.now + gang.estimate if gang.fresh else self.scene.frame.run(gang.members).end
 

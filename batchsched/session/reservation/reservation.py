@@ -15,16 +15,16 @@ from batchsched.api.core.metadata import timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Reservation
 from batchsched.framework.status import IndexArray, IntArray
-from batchsched.session.joint.formulation import Scene, lasting_problem
-from batchsched.session.placement.statement import Walked
+from batchsched.session.joint.formulation import SessionContext, lasting_problem
+from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Gang, Run
+from batchsched.session.tables.gang import PendingGang, Run
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Problem
 
 
 @dataclass(slots=True, eq=False)
-class Shadow:
+class HeadReservation:
     """A reservation while a session goes on.
 
     Args:
@@ -71,12 +71,12 @@ def fits(problem: Problem, free: IntArray) -> bool:
     return bool(greedy(replace(problem, free=available)).taken[0])
 
 
-def reservation(gang: Gang, shadow: Shadow) -> Reservation:
+def reservation(gang: PendingGang, shadow: HeadReservation) -> Reservation:
     """Return a reservation as decisions tell it: in whole seconds, and not too early."""
     return Reservation(pod_group=gang.key, start=timestamp(math.ceil(shadow.start)))
 
 
-def hopeful(scene: Scene, gang: Gang) -> bool:
+def hopeful(scene: SessionContext, gang: PendingGang) -> bool:
     """Tell whether an empty cluster would take a gang: only then does it wait for running gangs to end."""
     known = gang.members.hope
     if known is None or known[0] is not gang.members.gang:
@@ -95,12 +95,12 @@ def free_beside(frame: Frame, held: Iterable[tuple[Pod, int]]) -> IntArray:
 
 
 def shadow_of(
-    scene: Scene,
-    gang: Gang,
-    started: Iterable[Walked],
+    scene: SessionContext,
+    gang: PendingGang,
+    started: Iterable[GangPlacement],
     now: float,
     held: Sequence[tuple[Pod, int]] = (),
-) -> Shadow | None:
+) -> HeadReservation | None:
     """Return the reservation of a gang that does not fit now; None when no running gang's end lets it in.
 
     Args:
@@ -123,10 +123,10 @@ def shadow_of(
     start = max(now, runs[first].end)
     while first + 1 < len(runs) and max(now, runs[first + 1].end) <= start:
         first += 1
-    return Shadow(start, _released(free, runs[: first + 1]), problem, gang.needs)
+    return HeadReservation(start, _released(free, runs[: first + 1]), problem, gang.needs)
 
 
-def _run_of(frame: Frame, walked: Walked, now: float) -> Run:
+def _run_of(frame: Frame, walked: GangPlacement, now: float) -> Run:
     """What a gang that this session started holds; it counts from now on."""
     gang = walked.gang
     end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
@@ -138,7 +138,7 @@ def _run_of(frame: Frame, walked: Walked, now: float) -> Run:
     )
 
 
-def _first_fit(problem: Problem, free: IntArray, runs: list[Run], gang: Gang) -> int | None:
+def _first_fit(problem: Problem, free: IntArray, runs: list[Run], gang: PendingGang) -> int | None:
     """Bisect for the first end after which the gang fits; ends only ever add room."""
     low, high = _least(free, runs, gang), len(runs) - 1
     if high < 0 or low > high or not fits(problem, _released(free, runs)):
@@ -152,7 +152,7 @@ def _first_fit(problem: Problem, free: IntArray, runs: list[Run], gang: Gang) ->
     return low
 
 
-def _least(free: IntArray, runs: list[Run], gang: Gang) -> int:
+def _least(free: IntArray, runs: list[Run], gang: PendingGang) -> int:
     """The first end after which enough is free in sum: none before it can do."""
     if not runs:
         return 0

@@ -16,12 +16,12 @@ from batchsched.config.schema import Profile
 from batchsched.queues.gang_order.batch import DEFAULT_ESTIMATE
 from batchsched.queues.gang_order.headroom import BOUND
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Gang, Members
-from batchsched.session.tables.pending import Line
+from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.pending import OrderedGangs
 
 
 @dataclass(frozen=True, slots=True)
-class Promises:
+class StickyReservations:
     """Whose start is told in a session.
 
     Args:
@@ -40,17 +40,17 @@ class Promises:
         slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
         return cls(now, slowdown, frozenset(one.pod_group for one in told))
 
-    def due(self, gang: Gang) -> bool:
+    def due(self, gang: PendingGang) -> bool:
         """Tell whether the start that is reserved for a gang is told."""
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
-    def given(self, members: Members) -> bool:
+    def given(self, members: PodGroupState) -> bool:
         """Tell whether a start was promised to a gang, and is to be kept."""
         return self.slowdown is not None and members.key in self.before
 
     def in_front(
-        self, line: Line, turns: Iterator[int], frame: Frame, *, shared: bool
-    ) -> tuple[Line, Iterator[int]]:
+        self, line: OrderedGangs, turns: Iterator[int], frame: Frame, *, shared: bool
+    ) -> tuple[OrderedGangs, Iterator[int]]:
         """Return a line and its turns with promised gangs before all of their tier, held back by no policy.
 
         Args:
@@ -79,6 +79,6 @@ class Promises:
             places.insert(next(passed, places.index(at)), places.pop(places.index(at)))
         return replace(line, room=room), iter(places)
 
-    def _slowdown(self, gang: Gang) -> float:
+    def _slowdown(self, gang: PendingGang) -> float:
         run = DEFAULT_ESTIMATE if math.isnan(gang.estimate) else gang.estimate
         return (self.now - gang.created + run) / max(run, BOUND)

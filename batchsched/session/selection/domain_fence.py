@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from batchsched.framework.status import BoolArray, IndexArray
-from batchsched.session.joint.formulation import Scene, pinned
-from batchsched.session.tables.gang import Gang
+from batchsched.session.joint.formulation import SessionContext, pinned
+from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.problem import NONE
 
 
-class Fence:
+class DomainFence:
     """The domains of one gang: its own level stands at index -1, its subGroups' at 0 and up."""
 
     def __init__(self, domains: IndexArray, levels: dict[int, int], pins: dict[int, int]) -> None:
@@ -22,7 +22,7 @@ class Fence:
         self._pins = dict(pins)
 
     @classmethod
-    def of(cls, scene: Scene, gang: Gang) -> "Fence":
+    def of(cls, scene: SessionContext, gang: PendingGang) -> "DomainFence":
         """Return the fence of a gang: open, but where members run already."""
         group = gang.members.group
         if group is None:  # a pod alone keeps to no level
@@ -47,11 +47,11 @@ class Fence:
         for at in {-1, subgroup} & set(self._levels):
             self._pins[at] = int(self._domains[self._levels[at]][node])
 
-    def each(self) -> "Iterator[Fence]":
+    def each(self) -> "Iterator[DomainFence]":
         """Yield fences that begin in one domain of the first level that is still open, one after the other."""
         at = next((at for at in sorted(self._levels) if self._pins[at] == NONE), None)
         if at is None:
             return
         for domain in np.unique(self._domains[self._levels[at]]).tolist():
             if domain >= 0:
-                yield Fence(self._domains, self._levels, self._pins | {at: domain})
+                yield DomainFence(self._domains, self._levels, self._pins | {at: domain})

@@ -17,15 +17,15 @@ from batchsched.api.decision import Refusal, Reservation
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.queue_limits import spend
-from batchsched.session.joint.formulation import Formulation, Scene, formulate
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import shares_of
-from batchsched.session.placement.class_feasibility import Survey
-from batchsched.session.placement.statement import Walk, Walked
+from batchsched.session.placement.class_feasibility import FeasibilityByClass
+from batchsched.session.placement.statement import GangPlacement, Statement
 from batchsched.session.refusals.diagnosis import by_itself, lone, out_of_turn, permit_refusal
-from batchsched.session.reservation.reservation import Shadow, hopeful, reservation, shadow_of
-from batchsched.session.reservation.sticky import Promises
-from batchsched.session.tables.gang import Gang, Members
-from batchsched.session.tables.pending import Line
+from batchsched.session.reservation.reservation import HeadReservation, hopeful, reservation, shadow_of
+from batchsched.session.reservation.sticky import StickyReservations
+from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Solution
 
@@ -33,7 +33,7 @@ Alike = tuple[int, tuple[tuple[int, int], ...]]
 """What two gangs share that need the same room: pods that must be placed, and (class, pods) of every part."""
 
 
-class Attempt(Enum):
+class PlacementAttempt(Enum):
     """What became of trying to start a gang."""
 
     STARTED = "started"
@@ -42,7 +42,7 @@ class Attempt(Enum):
     IN_THE_WAY = "in the way"  # it fits, and would delay the head
 
 
-class Ordered:
+class InOrderSelection:
     """One session in the policy's order.
 
     Args:
@@ -54,7 +54,13 @@ class Ordered:
     """
 
     def __init__(
-        self, scene: Scene, admission: Admission, walk: Walk, promises: Promises, *, brief: bool = False
+        self,
+        scene: SessionContext,
+        admission: Admission,
+        walk: Statement,
+        promises: StickyReservations,
+        *,
+        brief: bool = False,
     ) -> None:
         self._scene = scene
         self._table = scene.frame.table
@@ -68,11 +74,11 @@ class Ordered:
         """Gangs like these found no room; what is free only shrinks while a session goes on."""
         self._in_the_way: set[Alike] = set()
         """Gangs like these would have been placed where the head needs the room, since the last start."""
-        self.walked: list[Walked] = []
+        self.walked: list[GangPlacement] = []
         self.refusals: list[Refusal] = []
         self.reservations: list[Reservation] = []
 
-    def select(self, line: Line, turns: Iterator[int], horizon: float = 0.0) -> None:
+    def select(self, line: OrderedGangs, turns: Iterator[int], horizon: float = 0.0) -> None:
         """Start gangs in order until the head blocks or the window is through.
 
         Args:
@@ -95,17 +101,17 @@ class Ordered:
             if gang is None:
                 continue
             attempt = self._start(gang) if could[at] else self._too_large(gang)
-            if attempt is Attempt.STARTED:
+            if attempt is PlacementAttempt.STARTED:
                 held, could = self._held_back(line), self._could_fit(line)
                 continue
-            if attempt is Attempt.FULL and profile.backfill != "none":
+            if attempt is PlacementAttempt.FULL and profile.backfill != "none":
                 shadow = shadow_of(self._scene, gang, self.walked, self._now)
                 if shadow is not None:
                     if self._promises.due(gang):
                         self.reservations.append(reservation(gang, shadow))
                     self._backfill(line, turns, behind, (gang, shadow))
                     return
-            elif attempt is Attempt.FULL and profile.blocking:
+            elif attempt is PlacementAttempt.FULL and profile.blocking:
                 self._leave_out((line.members[at] for at in turns), gang)
                 return
 
@@ -116,7 +122,7 @@ class Ordered:
         soon = [run.total for run in runs if run.end <= self._now + horizon]
         return np.sum(soon, axis=0) if soon else self._soon
 
-    def _held_back(self, line: Line) -> BoolArray:
+    def _held_back(self, line: OrderedGangs) -> BoolArray:
         """[W] gangs that the policy holds back: their needs and the room are not free, now or soon."""
         room = line.room
         if not room.any() or not (self._scene.frame.running or self.walked):
@@ -128,7 +134,11 @@ class Ordered:
         return np.asarray((room > 0) & short.any(axis=1))
 
     def _backfill(
-        self, line: Line, turns: Iterator[int], behind: BoolArray, head: tuple[Gang, Shadow]
+        self,
+        line: OrderedGangs,
+        turns: Iterator[int],
+        behind: BoolArray,
+        head: tuple[PendingGang, HeadReservation],
     ) -> None:
         """Start gangs behind the head, in order, that do not delay it.
 
@@ -145,43 +155,43 @@ class Ordered:
             at = next(turns, None)
             if at is None:
                 return
-            attempt = Attempt.IN_THE_WAY
+            attempt = PlacementAttempt.IN_THE_WAY
             if may[at]:
                 may[at] = False
                 gang = self._admitted(line.members[at])
                 if gang is None:
                     continue
                 attempt = self._start(gang, None if short[at] else shadow)
-            if attempt is Attempt.IN_THE_WAY:
+            if attempt is PlacementAttempt.IN_THE_WAY:
                 self._leave_out((line.members[at],), first)
             else:
                 may &= self._may_backfill(line, short, shadow)
 
-    def _may_backfill(self, line: Line, short: BoolArray, shadow: Shadow) -> BoolArray:
+    def _may_backfill(self, line: OrderedGangs, short: BoolArray, shadow: HeadReservation) -> BoolArray:
         """[W] gangs that could start by what is free in sum, now and beside the head at its start."""
         total = np.maximum(0, shadow.free).sum(axis=0)
         beside = short | (line.needs + shadow.needs <= total).all(axis=1)
         return np.asarray(self._could_fit(line) & beside & ~self._held_back(line))
 
-    def _could_fit(self, line: Line) -> BoolArray:
+    def _could_fit(self, line: OrderedGangs) -> BoolArray:
         """[W] gangs whose needs are free in sum: the others need not be tried."""
         free: IntArray = np.maximum(0, self._scene.frame.free()).sum(axis=0)
         return np.asarray((line.needs <= free).all(axis=1))
 
-    def _admitted(self, members: Members) -> Gang | None:
+    def _admitted(self, members: PodGroupState) -> PendingGang | None:
         admitted = self._admission.gang(members)
         if isinstance(admitted, Refusal):
             self.refusals.append(admitted)
             return None
         return admitted if admitted.parts else None
 
-    def _start(self, gang: Gang, shadow: Shadow | None = None) -> Attempt:
+    def _start(self, gang: PendingGang, shadow: HeadReservation | None = None) -> PlacementAttempt:
         """Place a gang and walk it; with a shadow, only where the head still fits beside it."""
         alike = _alike(gang)
         if self._brief and alike in self._no_room:
             return self._full_or_stuck(gang)
         if shadow is not None and alike in self._in_the_way:
-            return Attempt.IN_THE_WAY
+            return PlacementAttempt.IN_THE_WAY
         formulation = formulate(self._scene, [gang], gang.created)
         solution = greedy(formulation.problem)
         if not len(solution.counts):
@@ -193,19 +203,19 @@ class Ordered:
             if not len(solution.counts):
                 if self._only_shrinks(gang, formulation) and not formulation.problem.levels.size:
                     self._in_the_way.add(alike)
-                return Attempt.IN_THE_WAY
+                return PlacementAttempt.IN_THE_WAY
         self._in_the_way.clear()
         walked = self._walk.gang(gang, shares_of(formulation, solution)[0])
         if not walked.placed:
             self.refusals.append(permit_refusal(walked, timed_out=False))
-            return Attempt.STUCK
+            return PlacementAttempt.STUCK
         self.walked.append(walked)
         frame = self._scene.frame  # what plugins say of later gangs, they say with this one in place
         quotas = spend(self._scene.quotas, frame, walked)
-        self._scene = replace(self._scene, quotas=quotas, survey=Survey(frame))
-        return Attempt.STARTED
+        self._scene = replace(self._scene, quotas=quotas, survey=FeasibilityByClass(frame))
+        return PlacementAttempt.STARTED
 
-    def _only_shrinks(self, gang: Gang, formulation: Formulation) -> bool:
+    def _only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:
         """Tell whether a gang that finds no room now finds none later in the session, nor does one like it."""
         problem = formulation.problem
         free_of_others = (
@@ -220,7 +230,7 @@ class Ordered:
             free_of_others and unlevelled and all(survey.of(part.pod_class).shrinking for part in gang.parts)
         )
 
-    def _beside(self, formulation: Formulation, solution: Solution, shadow: Shadow) -> Solution:
+    def _beside(self, formulation: Formulation, solution: Solution, shadow: HeadReservation) -> Solution:
         """Return the solution where the head still fits beside it, else one on what the head leaves, if any."""
         if self._leaves_room(formulation, solution, shadow):
             return solution
@@ -230,30 +240,30 @@ class Ordered:
             return greedy(replace(problem, allowed=np.zeros_like(problem.allowed)))
         return other
 
-    def _leaves_room(self, formulation: Formulation, solution: Solution, shadow: Shadow) -> bool:
+    def _leaves_room(self, formulation: Formulation, solution: Solution, shadow: HeadReservation) -> bool:
         demand = formulation.problem.demand[solution.classes] * solution.counts[:, np.newaxis]
         return shadow.take(solution.nodes, demand)
 
-    def _refused(self, gang: Gang, formulation: Formulation, solution: Solution) -> Attempt:
+    def _refused(self, gang: PendingGang, formulation: Formulation, solution: Solution) -> PlacementAttempt:
         if gang.need == 0:  # it runs, and its surplus waits for room without being in anybody's way
-            return Attempt.STUCK
+            return PlacementAttempt.STUCK
         if not self._brief:
             self.refusals.append(by_itself(self._scene, formulation, solution))
         return self._full_or_stuck(gang)
 
-    def _too_large(self, gang: Gang) -> Attempt:
+    def _too_large(self, gang: PendingGang) -> PlacementAttempt:
         if not self._brief:
             self.refusals.append(lone(self._scene, gang))
         return self._full_or_stuck(gang)
 
-    def _full_or_stuck(self, gang: Gang) -> Attempt:
+    def _full_or_stuck(self, gang: PendingGang) -> PlacementAttempt:
         """Tell whether an empty cluster would take the gang: only then does it wait for running gangs to end."""
-        return Attempt.FULL if hopeful(self._scene, gang) else Attempt.STUCK
+        return PlacementAttempt.FULL if hopeful(self._scene, gang) else PlacementAttempt.STUCK
 
-    def _leave_out(self, members: Iterable[Members], head: Gang | None) -> None:
+    def _leave_out(self, members: Iterable[PodGroupState], head: PendingGang | None) -> None:
         if not self._brief:
             self.refusals += [out_of_turn(one, head.key if head else "") for one in members]
 
 
-def _alike(gang: Gang) -> Alike:
+def _alike(gang: PendingGang) -> Alike:
     return gang.need, tuple((id(part.pod_class), len(part.pods)) for part in gang.parts)

@@ -15,23 +15,23 @@ import numpy as np
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
-from batchsched.framework.filter_result import Scan
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.preemption.post_filter import Handle, beside_nominated, message, on_own_node
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.gangs.admission import Admission
-from batchsched.session.gangs.queue_limits import Quotas, spend
-from batchsched.session.joint.formulation import Scene
-from batchsched.session.placement.statement import Placed, Share, Walk, Walked
-from batchsched.session.preemption.pod_preemption import Preemption
+from batchsched.session.gangs.queue_limits import QueueLimits, spend
+from batchsched.session.joint.formulation import SessionContext
+from batchsched.session.placement.statement import GangPlacement, PlacedPod, PlannedPods, Statement
+from batchsched.session.preemption.pod_preemption import PodPreemption
 from batchsched.session.refusals.diagnosis import failed, no_domain, over_limit, permit_refusal, unschedulable
-from batchsched.session.selection.domain_fence import Fence
-from batchsched.session.tables.gang import Gang, GangPart, Members
+from batchsched.session.selection.domain_fence import DomainFence
+from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
 
 
 @dataclass(slots=True)
-class Trial:
+class PodTrial:
     """One try at a gang.
 
     Args:
@@ -46,10 +46,10 @@ class Trial:
       failure: the plugin that broke.
     """
 
-    walked: Walked
-    fence: Fence
+    walked: GangPlacement
+    fence: DomainFence
     used: IntArray
-    scan: Scan | None = None
+    scan: FilterResult | None = None
     stuck: "Stuck | None" = None
     fenced: bool = False
     queue: str = ""
@@ -63,11 +63,11 @@ class Stuck:
 
     part: GangPart
     pod: Pod
-    scan: Scan
+    scan: FilterResult
     allowed: BoolArray | None
 
 
-class Podwise:
+class PodByPodSelection:
     """One session without the solver.
 
     Args:
@@ -80,10 +80,10 @@ class Podwise:
 
     def __init__(
         self,
-        scene: Scene,
+        scene: SessionContext,
         admission: Admission,
-        walk: Walk,
-        preemption: Preemption | None = None,
+        walk: Statement,
+        preemption: PodPreemption | None = None,
         sampling: Sampling | None = None,
     ) -> None:
         self._scene = scene
@@ -92,11 +92,11 @@ class Podwise:
         self._walk = walk
         self._preemption = preemption
         self._sampling = sampling
-        self._quotas: Quotas = scene.quotas
-        self.walked: list[Walked] = []
+        self._quotas: QueueLimits = scene.quotas
+        self.walked: list[GangPlacement] = []
         self.refusals: list[Refusal] = []
 
-    def select(self, waiting: Iterable[Members]) -> None:
+    def select(self, waiting: Iterable[PodGroupState]) -> None:
         """Take the gangs in order."""
         for members in waiting:
             admitted = self._admission.gang(members)
@@ -107,9 +107,9 @@ class Podwise:
                 if refusal is not None and admitted.need > 0:
                     self.refusals.append(refusal)
 
-    def take(self, gang: Gang) -> Refusal | None:
+    def take(self, gang: PendingGang) -> Refusal | None:
         """Place one gang, all or nothing; returns why it is refused, None when it has its place."""
-        first: Trial | None = None
+        first: PodTrial | None = None
         for fence in self._fences(gang):
             trial = self._try(gang, fence)
             if self._walk.close(trial.walked):
@@ -122,7 +122,7 @@ class Podwise:
                 break
         return self._refused(gang, first) if first is not None else no_domain(gang)
 
-    def _refused(self, gang: Gang, trial: Trial) -> Refusal:
+    def _refused(self, gang: PendingGang, trial: PodTrial) -> Refusal:
         """Say why a gang is refused, after room was made for the one pod that it lacks, where that is possible."""
         preemption, stuck = self._preemption, trial.stuck
         if preemption is None:
@@ -136,23 +136,23 @@ class Podwise:
                 return failed(gang, error)
         return _refusal(gang, trial, "")
 
-    def _make_room(self, preemption: Preemption, gang: Gang, stuck: Stuck) -> str:
+    def _make_room(self, preemption: PodPreemption, gang: PendingGang, stuck: Stuck) -> str:
         """Have room made for a pod; returns what is to be added to the sentence that says why it fits nowhere."""
         pod_class, table = stuck.part.pod_class, self._frame.table
         answer = preemption.make_room(gang, pod_class, stuck.pod, stuck.scan, stuck.allowed)
         self._walk.heed()
         if answer.node:
             # What it will hold counts against its queues now: the next must not be promised the same.
-            placed = Placed(stuck.pod, table.index[answer.node], pod_class, stuck.scan.state)
-            self._quotas = spend(self._quotas, self._frame, Walked(gang, [placed]))
+            placed = PlacedPod(stuck.pod, table.index[answer.node], pod_class, stuck.scan.state)
+            self._quotas = spend(self._quotas, self._frame, GangPlacement(gang, [placed]))
         return message(answer.status)
 
-    def _fences(self, gang: Gang) -> Iterator[Fence]:
-        yield Fence.of(self._scene, gang)
-        yield from Fence.of(self._scene, gang).each()
+    def _fences(self, gang: PendingGang) -> Iterator[DomainFence]:
+        yield DomainFence.of(self._scene, gang)
+        yield from DomainFence.of(self._scene, gang).each()
 
-    def _try(self, gang: Gang, fence: Fence) -> Trial:
-        trial = Trial(Walked(gang), fence, np.zeros(len(self._frame.table.resources), np.int64))
+    def _try(self, gang: PendingGang, fence: DomainFence) -> PodTrial:
+        trial = PodTrial(GangPlacement(gang), fence, np.zeros(len(self._frame.table.resources), np.int64))
         trial.queue = self._over(gang, trial.used, int(gang.fresh))
         if trial.queue:
             return trial
@@ -166,13 +166,13 @@ class Podwise:
             trial.failure = error
         return trial
 
-    def _over(self, gang: Gang, used: IntArray, gangs: int) -> str:
+    def _over(self, gang: PendingGang, used: IntArray, gangs: int) -> str:
         """Name a queue that does not allow a gang so much [R], "" when all do."""
         if not self._quotas.limits:
             return ""
         return self._quotas.lacking(self._frame, gang.members.owner, used, gangs)
 
-    def _pod(self, trial: Trial, part: GangPart, pod: Pod) -> bool:
+    def _pod(self, trial: PodTrial, part: GangPart, pod: Pod) -> bool:
         """Place one pod on the node of the highest score, the first of them; tell whether it has one."""
         frame = self._frame
         used = trial.used + part.pod_class.requests
@@ -194,7 +194,7 @@ class Podwise:
             return False
         total = frame.pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
         node = int(feasible[int(np.argmax(total))])
-        share = Share(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
+        share = PlannedPods(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
         self._walk.add(trial.walked, share, scan.state)
         if not trial.walked.refusal.ok:
             return False
@@ -202,7 +202,9 @@ class Podwise:
         trial.used = used
         return True
 
-    def _scan(self, scan: Scan, pod_class: PodClass, pod: Pod, allowed: BoolArray | None) -> Scan:
+    def _scan(
+        self, scan: FilterResult, pod_class: PodClass, pod: Pod, allowed: BoolArray | None
+    ) -> FilterResult:
         """Return what is left of a scan beside nominated pods, of the nodes looked at, and after the extenders."""
         frame = self._frame
         if self._preemption is not None and self._preemption.nominations.pods:
@@ -220,7 +222,7 @@ class Podwise:
         return frame.pipeline.extended(pod_class, scan, frame.table)
 
 
-def _refusal(gang: Gang, trial: Trial, said: str) -> Refusal:
+def _refusal(gang: PendingGang, trial: PodTrial, said: str) -> Refusal:
     if trial.failure is not None:
         return failed(gang, trial.failure)
     if trial.walked.final:

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from batchsched.api.core.pod import Pod
 from batchsched.api.gang_identity import identity_of
 from batchsched.framework.gang_counts import GangCount
-from batchsched.session.tables.gang import Members
+from batchsched.session.tables.gang import PodGroupState
 
 
-class Counts:
+class PlacedPodCounts:
     """The counts of gangs, each made when it is first asked for.
 
     Args:
       gangs: the records of all gangs, by identity; whoever owns them says when one changed.
     """
 
-    def __init__(self, gangs: Mapping[str, Members]) -> None:
+    def __init__(self, gangs: Mapping[str, PodGroupState]) -> None:
         self._gangs = gangs
         self._counts: dict[str, GangCount] = {}
 
@@ -24,7 +24,7 @@ class Counts:
         identity = identity_of(pod)
         return self._counts.get(identity) or self.of_members(self._gangs[identity])
 
-    def of_members(self, members: Members) -> GangCount:
+    def of_members(self, members: PodGroupState) -> GangCount:
         """Return the count of a gang."""
         count = self._counts.get(members.identity)
         if count is None:

@@ -22,13 +22,19 @@ from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.result_cache import Standings
+from batchsched.framework.runtime.result_cache import ResultCache
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.tree import QueueTree
-from batchsched.session.tables.counts import Counts
-from batchsched.session.tables.gang import Gang, GangPart, Members, Run, needs_of, seniority
-from batchsched.session.tables.pending import Backlog
-from batchsched.session.tables.spec_info import SpecBook, alike_but_for_names, has_own_volume, nobody, whose
+from batchsched.session.tables.counts import PlacedPodCounts
+from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState, Run, needs_of, seniority
+from batchsched.session.tables.pending import PendingGangs
+from batchsched.session.tables.spec_info import (
+    PodSpecIndex,
+    alike_but_for_names,
+    has_own_volume,
+    nobody,
+    whose,
+)
 
 GPU_SUFFIX = "/gpu"
 ENDLESS = 2**40
@@ -51,17 +57,17 @@ class Frame:
     def __init__(self, snapshot: Snapshot, pipeline: Pipeline) -> None:
         self.snapshot = replace(snapshot, pods=(), pod_groups=())
         self.pipeline = pipeline
-        self.specs = SpecBook(pipeline)
+        self.specs = PodSpecIndex(pipeline)
         self.queues = QueueTree(snapshot.queues)
         self.table = NodeTable(self.snapshot, self._columns(snapshot))
-        self.standings = Standings(self.table)
-        self.gangs: dict[str, Members] = {}
-        self.counts = Counts(self.gangs)
+        self.standings = ResultCache(self.table)
+        self.gangs: dict[str, PodGroupState] = {}
+        self.counts = PlacedPodCounts(self.gangs)
         self.table.gang_of = self.counts.of_gang
-        self.backlog = Backlog(len(self.table.resources))
-        self.running: dict[str, Members] = {}
-        self.short: dict[str, Members] = {}
-        self.nominated: dict[str, Members] = {}
+        self.backlog = PendingGangs(len(self.table.resources))
+        self.running: dict[str, PodGroupState] = {}
+        self.short: dict[str, PodGroupState] = {}
+        self.nominated: dict[str, PodGroupState] = {}
         """Gangs with bound members, PodGroups with too few pods of which none waits, and gangs of which somebody who
         waits is nominated, by identity."""
         self.weighed = weighed(self.table.resources)
@@ -214,13 +220,13 @@ class Frame:
         if not there:
             del self._astray[pod.node]
 
-    def _members(self, identity: str) -> Members:
+    def _members(self, identity: str) -> PodGroupState:
         members = self.gangs.get(identity)
         if members is None:
-            members = self.gangs[identity] = Members(identity, None)
+            members = self.gangs[identity] = PodGroupState(identity, None)
         return members
 
-    def _touch(self, members: Members) -> None:
+    def _touch(self, members: PodGroupState) -> None:
         members.forget()
         self.counts.forget(members.identity)
         self._dirty[members.identity] = None
@@ -327,7 +333,7 @@ class Frame:
             return ""
         return members.identity
 
-    def gang(self, members: Members) -> Gang:
+    def gang(self, members: PodGroupState) -> PendingGang:
         """Return a gang as the session sees it; made once for each change of its members."""
         if members.gang is not None:
             return members.gang
@@ -337,7 +343,7 @@ class Frame:
         parts = self._parts(members, pods, priority)
         estimate = group.spec.expected_runtime_seconds if group is not None else None
         need = members.need
-        members.gang = Gang(
+        members.gang = PendingGang(
             members=members,
             queue=members.queue,
             priority=priority,
@@ -350,7 +356,7 @@ class Frame:
         )
         return members.gang
 
-    def run(self, members: Members) -> Run:
+    def run(self, members: PodGroupState) -> Run:
         """Return what a running gang holds, and until when it is expected to."""
         if members.run is None:
             placed = [(pod, node) for pod, node in members.bound.values() if node >= 0]
@@ -362,14 +368,14 @@ class Frame:
             )
         return members.run
 
-    def priority_among(self, members: Members, pods: Iterable[Pod]) -> int:
+    def priority_among(self, members: PodGroupState, pods: Iterable[Pod]) -> int:
         """Return the priority of some pods of a gang: the PodGroup's class's, or the highest of their own."""
         group = members.group
         if group is not None and group.spec.priority_class_name in self._priorities:
             return self._priorities[group.spec.priority_class_name]
         return max((self.priority_of(pod) for pod in pods), default=self._default_priority)
 
-    def _parts(self, members: Members, pods: Iterable[Pod], priority: int) -> tuple[GangPart, ...]:
+    def _parts(self, members: PodGroupState, pods: Iterable[Pod], priority: int) -> tuple[GangPart, ...]:
         group = members.group
         subs = group.spec.sub_groups if group is not None else ()
         names = {sub.name: at for at, sub in enumerate(subs)}

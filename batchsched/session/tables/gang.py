@@ -18,7 +18,7 @@ from batchsched.framework.status import IndexArray, IntArray
 from batchsched.solver.problem import Problem
 
 
-class Entitled(IntEnum):
+class EntitlementClass(IntEnum):
     """What a gang is entitled to by its queue, the strongest first; ALL while queues have no entitlements."""
 
     ALL = 0
@@ -33,8 +33,8 @@ class Entitled(IntEnum):
 
 
 @dataclass(slots=True)
-class Members:
-    """The pods of a gang as they stand: the mutable record behind `Gang`.
+class PodGroupState:
+    """The pods of a gang as they stand: the mutable record behind `PendingGang`.
 
     Args:
       identity: `namespace/name` of the PodGroup, or that of the pod after `pod/`.
@@ -53,12 +53,12 @@ class Members:
     pending: dict[str, Pod] = field(default_factory=dict)
     bound: dict[str, tuple[Pod, int]] = field(default_factory=dict)
     slot: int = -1
-    gang: "Gang | None" = None
+    gang: "PendingGang | None" = None
     run: "Run | None" = None
-    lasting: "tuple[Gang, Problem] | None" = None
-    admitted: "tuple[object, Gang, Gang | Refusal] | None" = None
-    turned: "tuple[Gang, Gang] | None" = None
-    hope: "tuple[Gang | None, bool] | None" = None
+    lasting: "tuple[PendingGang, Problem] | None" = None
+    admitted: "tuple[object, PendingGang, PendingGang | Refusal] | None" = None
+    turned: "tuple[PendingGang, PendingGang] | None" = None
+    hope: "tuple[PendingGang | None, bool] | None" = None
 
     @property
     def alone(self) -> bool:
@@ -199,7 +199,7 @@ class GangPart:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gang:
+class PendingGang:
     """A gang that waits, as one session sees it.
 
     Args:
@@ -215,7 +215,7 @@ class Gang:
       behind: the identity of the gang that must start before it, "" for none: their queue is strict.
     """
 
-    members: Members
+    members: PodGroupState
     queue: str
     priority: int
     created: float
@@ -224,7 +224,7 @@ class Gang:
     parts: tuple[GangPart, ...]
     share: float
     needs: IntArray
-    entitled: Entitled = Entitled.ALL
+    entitled: EntitlementClass = EntitlementClass.ALL
     follows: bool = False
     behind: str = ""
 
@@ -234,7 +234,7 @@ class Gang:
         return self.members.key
 
     @property
-    def tier(self) -> tuple[bool, Entitled, int]:
+    def tier(self) -> tuple[bool, EntitlementClass, int]:
         """What comes first: half bound gangs, whose places are lost until they are whole; then share and priority."""
         return not self.members.stranded, self.entitled, -self.priority
 

@@ -11,8 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsched.framework.status import BoolArray
-from batchsched.queues.gang_order.policy import FloatArray, GangColumns, IntArray, Policy, RoomPolicy, order
-from batchsched.session.tables.gang import Gang, Members
+from batchsched.queues.gang_order.policy import (
+    FloatArray,
+    GangColumns,
+    HorizonPolicy,
+    IntArray,
+    Policy,
+    order,
+)
+from batchsched.session.tables.gang import PendingGang, PodGroupState
 
 _PRIORITY, _CREATED, _ESTIMATE, _SIZE, _SHARE, _STRANDED, _ARRIVAL = range(7)
 _SMALLEST = 64
@@ -20,7 +27,7 @@ _NOBODY = (-math.inf, "", "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class OrderedGangs:
     """Waiting gangs in order, next first.
 
     Args:
@@ -31,20 +38,20 @@ class Line:
       room: [W] share of the cluster that must stay free when the gang starts, by the policy.
     """
 
-    members: list[Members]
+    members: list[PodGroupState]
     needs: IntArray
     columns: GangColumns
     stranded: BoolArray
     room: FloatArray
 
 
-class Backlog:
+class PendingGangs:
     """The waiting gangs. Columns are float64 [7, slots]; priorities and arrivals are exact below 2^53."""
 
     def __init__(self, resources: int) -> None:
         self._columns = np.zeros((7, _SMALLEST))
         self._needs = np.zeros((_SMALLEST, resources), np.int64)
-        self._members: list[Members | None] = []
+        self._members: list[PodGroupState | None] = []
         self._seniority: list[tuple[float, str, str]] = []
         self._last = _NOBODY
         self._numbered = 0
@@ -57,11 +64,11 @@ class Backlog:
         """The number of waiting gangs."""
         return self._count
 
-    def __iter__(self) -> Iterator[Members]:
+    def __iter__(self) -> Iterator[PodGroupState]:
         """The waiting gangs, in no order that means anything."""
         return (one for one in self._members if one is not None)
 
-    def put(self, gang: Gang) -> None:
+    def put(self, gang: PendingGang) -> None:
         """Add a gang, or bring its columns up to date."""
         members = gang.members
         if members.slot < 0:
@@ -96,7 +103,7 @@ class Backlog:
         self._numbered = len(slots)
         self._in_order = True
 
-    def drop(self, members: Members) -> None:
+    def drop(self, members: PodGroupState) -> None:
         """Take a gang out."""
         if members.slot < 0:
             return
@@ -107,7 +114,7 @@ class Backlog:
         if len(self._members) > _SMALLEST and self._count * 2 < len(self._members):
             self._close_holes()
 
-    def order(self, policy: Policy, now: float, among: Iterable[Members] | None = None) -> Line:
+    def order(self, policy: Policy, now: float, among: Iterable[PodGroupState] | None = None) -> OrderedGangs:
         """Return the waiting gangs, next first: those that are half bound, then the others, each as the policy says.
 
         Args:
@@ -125,10 +132,12 @@ class Backlog:
         stranded = self._columns[_STRANDED, slots] > 0
         if stranded.any():
             places = places[np.argsort(~stranded[places], kind="stable")]
-        room = policy.room(columns, now)[places] if isinstance(policy, RoomPolicy) else np.zeros(len(slots))
+        room = (
+            policy.room(columns, now)[places] if isinstance(policy, HorizonPolicy) else np.zeros(len(slots))
+        )
         slots = slots[places]
         members = [one for at in slots.tolist() if (one := self._members[at]) is not None]
-        return Line(members, self._needs[slots], columns.at(places), stranded[places], room)
+        return OrderedGangs(members, self._needs[slots], columns.at(places), stranded[places], room)
 
     def youngest(self) -> float:
         """Return when the youngest waiting gang was submitted, 0 when there is none."""
@@ -146,7 +155,7 @@ class Backlog:
             arrival=picked[_ARRIVAL].astype(np.int64),
         )
 
-    def _slot(self, members: Members) -> int:
+    def _slot(self, members: PodGroupState) -> int:
         at = len(self._members)
         if at == len(self._alive):
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)

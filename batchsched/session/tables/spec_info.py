@@ -16,7 +16,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class SpecFacts:
+class PodSpecInfo:
     """What follows from a spec alone.
 
     Args:
@@ -36,17 +36,17 @@ class SpecFacts:
     failure: PluginError | None = None
 
 
-class SpecBook:
+class PodSpecIndex:
     """The facts of all specs that were seen."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._facts: dict[Hashable, SpecFacts] = {}
+        self._facts: dict[Hashable, PodSpecInfo] = {}
         self._signatures: dict[object, int] = {}
         self.failing = False
         """Some plugin broke over a spec."""
 
-    def of(self, pod: Pod) -> SpecFacts:
+    def of(self, pod: Pod) -> PodSpecInfo:
         """Return the facts of a pod's spec; requests do not count what was resized in place.
 
         Raises:
@@ -56,7 +56,7 @@ class SpecBook:
         known = self._facts.get(key)
         if known is None:
             failures: list[PluginError] = []
-            known = SpecFacts(
+            known = PodSpecInfo(
                 pod.spec,
                 requests(pod),
                 nonzero_requests(pod),

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from batchsched.solver.packing.free_capacity import Room
+from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.problem import NONE
 
 
-def alike(room: Room) -> list[int]:
+def alike(room: FreeCapacity) -> list[int]:
     """[G] Equal numbers for lone pods that ask for the same of any node, and of nothing else; -1 for all others.
 
     To place them one by one, or all of them as one, comes to the same number.

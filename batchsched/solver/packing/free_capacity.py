@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchsched.solver.packing.limits import Quotas, RowLedger
-from batchsched.solver.packing.node_order import Slots, augmented_free
+from batchsched.solver.packing.limits import QuotaLedger, RowLedger
+from batchsched.solver.packing.node_order import NodeOrder, augmented_free
 from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem
 
 _NOWHERE = np.zeros(0, np.int64)
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     pods: int
 
 
-class Room:
+class FreeCapacity:
     """Free capacity, quotas and rows, and the trail of what was placed.
 
     `mark` and `rollback` bracket an attempt. Nothing here knows of minimums or domains.
@@ -31,10 +31,10 @@ class Room:
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
         self.problem = problem
-        self.slots = Slots(problem, plain)
+        self.slots = NodeOrder(problem, plain)
         self.free = augmented_free(problem)
         self.mask = problem.mask
-        self.quotas = Quotas(problem)
+        self.quotas = QuotaLedger(problem)
         self.rows = RowLedger(problem)
         self.waiting: list[int] = problem.count.tolist()
         self.trail: list[Entry] = []

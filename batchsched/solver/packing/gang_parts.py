@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from batchsched.solver.packing.node_order import Slots
+from batchsched.solver.packing.node_order import NodeOrder
 from batchsched.solver.problem import NONE, IndexArray, Problem
 
 
@@ -20,7 +20,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class GangParts:
     """A gang's classes, the largest pods first, and its parts, those with a required level first."""
 
     classes: tuple[int, ...]
@@ -30,8 +30,8 @@ class Members:
 
 
 def find_members(
-    problem: Problem, slots: Slots, gang: int, owned: list[int], subgroups: list[int]
-) -> Members:
+    problem: Problem, slots: NodeOrder, gang: int, owned: list[int], subgroups: list[int]
+) -> GangParts:
     """A gang's members from its classes and subgroups."""
     classes = sorted(owned, key=partial(_size, slots))
     parts = []
@@ -47,10 +47,10 @@ def find_members(
     levelled = bool(problem.required[gang] != NONE or problem.preferred[gang] != NONE) or any(
         part.required != NONE or part.preferred != NONE for part in parts
     )
-    return Members(tuple(classes), tuple(parts), sum(int(problem.count[c]) for c in classes), levelled)
+    return GangParts(tuple(classes), tuple(parts), sum(int(problem.count[c]) for c in classes), levelled)
 
 
-def _size(slots: Slots, klass: int) -> tuple[int, float, int]:
+def _size(slots: NodeOrder, klass: int) -> tuple[int, float, int]:
     """Sorts the largest pods first, by devices, then by dominant share; the peers keep the order given."""
     if slots.plain:
         return (0, 0.0, klass)

@@ -26,7 +26,7 @@ def is_resource(row: Row) -> bool:
     )
 
 
-class Quotas:
+class QuotaLedger:
     """What is left of every quota. Undo is by adding the negative."""
 
     def __init__(self, problem: Problem) -> None:

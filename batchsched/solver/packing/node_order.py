@@ -26,7 +26,7 @@ SCORE_BITS: Final = 16
 PACK_LEVELS: Final = 64
 
 
-class Slots:
+class NodeOrder:
     """The order in which nodes are taken, for one problem; it holds no state of the packing."""
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:

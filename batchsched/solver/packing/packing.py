@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from batchsched.solver.objective import needs
-from batchsched.solver.packing.free_capacity import Entry, Room
-from batchsched.solver.packing.gang_parts import Members, Part, find_members, group_by
+from batchsched.solver.packing.free_capacity import Entry, FreeCapacity
+from batchsched.solver.packing.gang_parts import GangParts, Part, find_members, group_by
 from batchsched.solver.problem import NONE, IntArray, Problem
 
 
@@ -34,12 +34,12 @@ class Packing:
     def __init__(self, problem: Problem, plain: bool = False) -> None:
         """Start from the problem's free capacity; `plain` packs as the peers do, without slot preservation."""
         self.problem = problem
-        self.room = Room(problem, plain)
+        self.room = FreeCapacity(problem, plain)
         self.needs: list[int] = needs(problem).tolist()
         self.taken = np.array([n == 0 for n in self.needs], np.bool_)
         self.domain_of: dict[int, int] = {}
         self.domain_of_part: dict[int, int] = {}
-        self._members: dict[int, Members] = {}
+        self._members: dict[int, GangParts] = {}
         self._nodes_of: dict[int, list[IntArray]] = {}
         self._classes_of = group_by(problem.gang, len(problem.need))
         self._parts_of = group_by(problem.sub_gang, len(problem.need)) if problem.sub_gang.size else None
@@ -183,7 +183,7 @@ class Packing:
 
     # ------------------------------------------------------------------------------------ minimum
 
-    def _minimum(self, members: Members, need: int, nodes: IntArray | None) -> bool:
+    def _minimum(self, members: GangParts, need: int, nodes: IntArray | None) -> bool:
         """Place `need` pods, each part's own need among them, on the given nodes or on any."""
         room = self.room
         if need == members.pods:
@@ -205,7 +205,7 @@ class Packing:
                 placed += self.room.place(c, min(want - placed, self.room.waiting[c]), nodes)
         return placed
 
-    def _in_domains(self, gang: int, members: Members) -> bool:
+    def _in_domains(self, gang: int, members: GangParts) -> bool:
         """Place a minimum under required and preferred levels."""
         problem = self.problem
         level, need = int(problem.required[gang]), self.needs[gang]
@@ -221,7 +221,7 @@ class Packing:
         self.domain_of.pop(gang, None)
         return False
 
-    def _in_cell(self, gang: int, members: Members, need: int, cell: IntArray | None) -> bool:
+    def _in_cell(self, gang: int, members: GangParts, need: int, cell: IntArray | None) -> bool:
         """Place a minimum inside a cell of nodes, parts with levels of their own first."""
         own = [part for part in members.parts if part.required != NONE or part.preferred != NONE]
         if not own:
@@ -240,7 +240,7 @@ class Packing:
                 placed += least
         return placed >= need or self._beyond(gang, members, need - placed)
 
-    def _beyond(self, gang: int, members: Members, want: int) -> bool:
+    def _beyond(self, gang: int, members: GangParts, want: int) -> bool:
         """The members that the minimum asks for beyond the parts' own needs: any that go."""
         for part in members.parts:
             for klass in part.classes:
@@ -249,7 +249,7 @@ class Packing:
         return want <= 0
 
     def _part(self, gang: int, part: Part, least: int, cell: IntArray | None) -> bool:
-        members = Members(
+        members = GangParts(
             part.classes, (part,), sum(self.room.waiting[c] for c in part.classes), levelled=True
         )
         if part.required == NONE:
@@ -271,7 +271,7 @@ class Packing:
         return False
 
     def _preferring(
-        self, level: int, gang: int, part: int, members: Members, need: int, cell: IntArray | None
+        self, level: int, gang: int, part: int, members: GangParts, need: int, cell: IntArray | None
     ) -> bool:
         """Place on as few domains of a level as possible: one if one will do, else the roomiest ones."""
         if level == NONE:
@@ -290,7 +290,7 @@ class Packing:
             share *= 2
         return self._minimum(members, need, cell)
 
-    def _attempt(self, members: Members, need: int, nodes: IntArray) -> bool:
+    def _attempt(self, members: GangParts, need: int, nodes: IntArray) -> bool:
         mark = self.room.mark()
         if self._minimum(members, need, nodes):
             return True
@@ -322,7 +322,7 @@ class Packing:
         total = np.bincount(ids[nodes], weights=self.room.fit(klass, nodes), minlength=size)
         return total.astype(np.int64)
 
-    def fitting_domains(self, members: Members, need: int, level: int, cell: IntArray | None) -> list[int]:
+    def fitting_domains(self, members: GangParts, need: int, level: int, cell: IntArray | None) -> list[int]:
         """Domains of a level that may hold a minimum by themselves, the tightest fit first."""
         spare: IntArray | None = None
         total: IntArray | None = None
@@ -344,7 +344,7 @@ class Packing:
         tightest: list[int] = good[key[good].argsort(kind="stable")].tolist()
         return tightest
 
-    def _roomiest(self, members: Members, level: int, cell: IntArray | None) -> list[int]:
+    def _roomiest(self, members: GangParts, level: int, cell: IntArray | None) -> list[int]:
         share = np.zeros(int(self.problem.levels[level].max(initial=-1)) + 1)
         for c in members.classes:
             waiting = self.room.waiting[c]
@@ -388,7 +388,7 @@ class Packing:
 
     # ------------------------------------------------------------------------------------ members
 
-    def members(self, gang: int) -> Members:
+    def members(self, gang: int) -> GangParts:
         """A gang's classes and parts, in the order in which they are placed."""
         if gang not in self._members:
             mine = self._parts_of[gang] if self._parts_of is not None else []

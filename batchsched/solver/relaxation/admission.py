@@ -22,7 +22,7 @@ from batchsched.solver.relaxation.changes import (
     added,
     apply,
 )
-from batchsched.solver.relaxation.fit_count import Room, hopeful, least, minimum, room, room_beside
+from batchsched.solver.relaxation.fit_count import FitCounts, hopeful, least, minimum, room, room_beside
 
 _SMALL: Final = 100
 """Up to so many nodes the exact model is asked; beyond, the packing."""
@@ -194,12 +194,12 @@ def size_short(problem: Problem) -> IntArray:
     return short
 
 
-def best_domain(found: Room) -> int:
+def best_domain(found: FitCounts) -> int:
     """The place among a room's domains of the one that lacks the fewest pods."""
     return int(np.argmin(found.short.sum(axis=1)))
 
 
-def pods_short(problem: Problem, found: Room) -> IntArray:
+def pods_short(problem: Problem, found: FitCounts) -> IntArray:
     """The amounts of the resources that stop pods in the domain that lacks the fewest of them, [R].
 
     A resource stops a class when more of its pods would fit if they did not ask for it.

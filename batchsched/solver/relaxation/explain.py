@@ -35,7 +35,7 @@ from batchsched.solver.relaxation.changes import (
 )
 from batchsched.solver.relaxation.fit_count import least, room
 from batchsched.solver.relaxation.residual import Alone, alone, leftover
-from batchsched.solver.relaxation.search import Cause, Family, Probe, families, smallest
+from batchsched.solver.relaxation.search import Family, Probe, RefusalCause, families, smallest
 
 _QUICK: Final = 200
 """Questions about one gang alone."""
@@ -64,7 +64,7 @@ class Evidence:
     """
 
     gang: int
-    cause: Cause
+    cause: RefusalCause
     outbid: bool
     need: int
     fits: int
@@ -112,10 +112,10 @@ class Explainer:
         """Explain why a gang was refused."""
         own = alone(self._left, gang)
         if not self._problem.allowed[gang]:
-            return self._evidence(own, Cause.NOT_ALLOWED, None)
+            return self._evidence(own, RefusalCause.NOT_ALLOWED, None)
         quick = Probe(partial(fits_with, own.problem), _QUICK)
         thorough = Probe(lambda change: self._admits(own.named(change), gang), _THOROUGH)
-        blamed: Cause | None = None
+        blamed: RefusalCause | None = None
         for family in families(own.problem, self._types, self._above, self._resolve is not None):
             blamed = blamed or (family.cause if family.cause in _FIRST else None)
             found = smallest(family, quick)
@@ -123,7 +123,7 @@ class Explainer:
                 found = self._again(family, found, thorough)
             if found is not None:
                 return self._evidence(own, blamed or family.cause, found)
-        return self._evidence(own, blamed or Cause.CAPACITY, None)
+        return self._evidence(own, blamed or RefusalCause.CAPACITY, None)
 
     def fits_freely(self, gang: int) -> bool:
         """Tell whether a refused gang would fit if it had to keep neither rules nor a level of its own."""
@@ -154,7 +154,7 @@ class Explainer:
 
         The quick one costs no other gang its place. Only a level can help together that does not help alone.
         """
-        if quick is None and family.cause != Cause.TOPOLOGY:
+        if quick is None and family.cause != RefusalCause.TOPOLOGY:
             return None
         if quick is not None and thorough(quick):
             less = half(quick)
@@ -162,20 +162,20 @@ class Explainer:
                 return quick
         return smallest(family, thorough)
 
-    def _evidence(self, own: Alone, cause: Cause, change: Relaxation | None) -> Evidence:
+    def _evidence(self, own: Alone, cause: RefusalCause, change: Relaxation | None) -> Evidence:
         problem = own.problem
         found = room(problem)
         quota, gangs = NONE, 0
         cause = self._refined(problem, cause)
-        if cause == Cause.QUOTA:
+        if cause == RefusalCause.QUOTA:
             lacking = quotas_short(problem)[0]
             quota, gangs = int(own.quotas[lacking.quota]), lacking.gangs
             missing = np.array(lacking.amounts, np.int64)
-        elif cause == Cause.CAPACITY:
+        elif cause == RefusalCause.CAPACITY:
             missing = capacity_short(problem)
-        elif cause == Cause.POD_TOO_LARGE:
+        elif cause == RefusalCause.POD_TOO_LARGE:
             missing = size_short(problem)
-        elif cause in (Cause.ROW, Cause.NOT_ALLOWED, Cause.NO_NODE):
+        elif cause in (RefusalCause.ROW, RefusalCause.NOT_ALLOWED, RefusalCause.NO_NODE):
             missing = np.zeros(problem.demand.shape[1], np.int64)
         else:
             missing = pods_short(problem, found)
@@ -183,13 +183,13 @@ class Explainer:
         return Evidence(
             gang=own.gang,
             cause=cause,
-            outbid=cause != Cause.NOT_ALLOWED and fitted(own.problem, self._before(own)),
+            outbid=cause != RefusalCause.NOT_ALLOWED and fitted(own.problem, self._before(own)),
             need=least(problem),
             fits=int(found.placed.sum(axis=1).max(initial=0)),
             level=int(problem.required[0]),
             domain=int(found.domains[best_domain(found)]),
             quota=quota,
-            row=_row(named) if cause == Cause.ROW else NONE,
+            row=_row(named) if cause == RefusalCause.ROW else NONE,
             missing=missing,
             missing_gangs=gangs,
             relaxation=named,
@@ -207,20 +207,20 @@ class Explainer:
             quota_gangs=whole.quota_gangs[own.quotas],
         )
 
-    def _refined(self, problem: Problem, cause: Cause) -> Cause:
+    def _refined(self, problem: Problem, cause: RefusalCause) -> RefusalCause:
         """Tell the ways apart in which capacity is lacking."""
-        if cause != Cause.CAPACITY:
+        if cause != RefusalCause.CAPACITY:
             return cause
         passes = passing(problem)
         needed = room(problem).wanted > 0
         if not np.all(passes[needed].any(axis=1)):
-            return Cause.NO_NODE
+            return RefusalCause.NO_NODE
         if size_short(problem).any():
-            return Cause.POD_TOO_LARGE
-        return Cause.CAPACITY if capacity_short(problem).any() else Cause.FRAGMENTED
+            return RefusalCause.POD_TOO_LARGE
+        return RefusalCause.CAPACITY if capacity_short(problem).any() else RefusalCause.FRAGMENTED
 
 
-_FIRST: Final = (Cause.TOO_FEW_PODS, Cause.QUOTA)
+_FIRST: Final = (RefusalCause.TOO_FEW_PODS, RefusalCause.QUOTA)
 """Causes that hold whatever else is also lacking."""
 
 

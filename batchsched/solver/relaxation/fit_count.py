@@ -17,7 +17,7 @@ from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, Pro
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
+class FitCounts:
     """What of a gang's minimum fits.
 
     Args:
@@ -80,7 +80,7 @@ def _size(problem: Problem) -> FloatArray:
 
 
 @lru_cache(maxsize=8)
-def room(problem: Problem) -> Room:
+def room(problem: Problem) -> FitCounts:
     """Fill every domain with the minimum of the problem's only gang, the largest pods first.
 
     Masks, free capacity, the gang's required level and pinned domain count. Quotas, rows and subgroups' levels do
@@ -88,7 +88,7 @@ def room(problem: Problem) -> Room:
     """
     nodes, domains, first = _cells(problem)
     wanted = minimum(problem)
-    return Room(domains, _filled(problem, nodes, first, wanted, _largest_first(problem)), wanted)
+    return FitCounts(domains, _filled(problem, nodes, first, wanted, _largest_first(problem)), wanted)
 
 
 def room_beside(problem: Problem, added: Problem) -> bool:

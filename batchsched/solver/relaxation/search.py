@@ -24,7 +24,7 @@ from batchsched.solver.relaxation.changes import (
     apply,
     half,
 )
-from batchsched.solver.relaxation.fit_count import Room, minimum, room
+from batchsched.solver.relaxation.fit_count import FitCounts, minimum, room
 
 EIGHTHS: Final = 8
 """Quotas are loosened in eighths of what is missing."""
@@ -32,7 +32,7 @@ _TIMES: Final = 16
 """Changes are tried up to so many times what the gang alone would need: others may take of them too."""
 
 
-class Cause(StrEnum):
+class RefusalCause(StrEnum):
     """Which constraint binds."""
 
     NOT_ALLOWED = "not allowed"
@@ -50,7 +50,7 @@ class Cause(StrEnum):
 class Family:
     """Changes of one kind by size: `make(k)` grows with k; `start` is a guess, `limit` the largest to try."""
 
-    cause: Cause
+    cause: RefusalCause
     make: Callable[[int], Relaxation]
     start: int = 1
     limit: int = 1
@@ -128,21 +128,21 @@ def families(
     lacking = shortage_of_pods(problem)
     pods = tuple(Pods(c, int(lacking[c])) for c in np.flatnonzero(lacking).tolist())
     if pods:
-        yield Family(Cause.TOO_FEW_PODS, partial(_always, together(*pods)))
+        yield Family(RefusalCause.TOO_FEW_PODS, partial(_always, together(*pods)))
         problem = apply(problem, Together(pods))
     quotas = quotas_short(problem)
     if quotas and (others or not plain(problem)):
-        yield Family(Cause.QUOTA, partial(_loosened, pods, quotas), EIGHTHS, EIGHTHS * _TIMES)
+        yield Family(RefusalCause.QUOTA, partial(_loosened, pods, quotas), EIGHTHS, EIGHTHS * _TIMES)
     elif quotas:
-        yield Family(Cause.QUOTA, partial(_always, together(*pods, *quotas)))
+        yield Family(RefusalCause.QUOTA, partial(_always, together(*pods, *quotas)))
     first: tuple[Relaxation, ...] = (*pods, *quotas)
     for change in _levels(problem, above):
-        yield Family(Cause.TOPOLOGY, partial(_always, together(*first, change)))
+        yield Family(RefusalCause.TOPOLOGY, partial(_always, together(*first, change)))
     limits = [_reach(problem, at) for at in range(len(problem.rows))]
     for at, limit in enumerate(limits):
-        yield Family(Cause.ROW, partial(_looser, first, (at,)), 1, limit)
+        yield Family(RefusalCause.ROW, partial(_looser, first, (at,)), 1, limit)
     if len(limits) > 1:
-        yield Family(Cause.ROW, partial(_looser, first, tuple(range(len(limits)))), 1, max(limits))
+        yield Family(RefusalCause.ROW, partial(_looser, first, tuple(range(len(limits)))), 1, max(limits))
     yield from _nodes(problem, first, types)
 
 
@@ -228,13 +228,13 @@ def _nodes(problem: Problem, first: tuple[Relaxation, ...], types: Sequence[IntA
         if more is not None:
             found.append((loose, more))
             most = max(pods, _TIMES * more.count)
-            yield Family(Cause.CAPACITY, partial(_wider, (*first, *loose), more), more.count, most)
+            yield Family(RefusalCause.CAPACITY, partial(_wider, (*first, *loose), more), more.count, most)
     # others may take what is added, so that there must be enough for them too
     asked = tuple((minimum(problem) @ problem.demand).tolist())
     quotas = tuple(Quota(quota, asked, 1) for quota in range(len(problem.quota_gangs)))
     given = tuple(part for part in first if isinstance(part, Pods))
     for loose, more in found:
-        yield Family(Cause.CAPACITY, partial(_plenty, (*given, *quotas, *loose, more)), 1, _TIMES)
+        yield Family(RefusalCause.CAPACITY, partial(_plenty, (*given, *quotas, *loose, more)), 1, _TIMES)
 
 
 def _more(problem: Problem, types: Sequence[IntArray]) -> Nodes | None:
@@ -264,7 +264,7 @@ class _Offer:
     at: int
 
 
-def _offers(problem: Problem, found: Room, types: Sequence[IntArray]) -> Iterator[_Offer]:
+def _offers(problem: Problem, found: FitCounts, types: Sequence[IntArray]) -> Iterator[_Offer]:
     """One offer for each type of node: how many of it, in the domain where the fewest are needed."""
     passes = passing(problem)
     needed = minimum(problem) > 0

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.packing.gang_parts import Members, Part
+from batchsched.solver.packing.gang_parts import GangParts, Part
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, IndexArray, IntArray, Solution
 
@@ -58,7 +58,7 @@ class Domains:
                     result.append((other, outer))
         return tuple(result)
 
-    def of_gang(self, gang: int, members: Members, every: bool = False) -> list[Cell]:
+    def of_gang(self, gang: int, members: GangParts, every: bool = False) -> list[Cell]:
         """The cells of a gang with a required level: candidates, or all that may hold it."""
         problem, packing = self._problem, self._packing
         level, pinned = int(problem.required[gang]), int(problem.pinned[gang])
@@ -83,7 +83,7 @@ class Domains:
             chosen = [part.pinned] if packing.domain_nodes(part.required, part.pinned).size else []
         else:
             pods = int(self._problem.count[list(part.classes)].sum())
-            members = Members(part.classes, (part,), pods, levelled=True)
+            members = GangParts(part.classes, (part,), pods, levelled=True)
             rigid = self._packing.members(gang).pods == self._packing.needs[gang]
             least = pods if rigid else max(1, part.need)
             fitting = packing.fitting_domains(members, least, part.required, within)

@@ -10,13 +10,13 @@ import numpy as np
 from batchsched.solver.packing.free_capacity import Entry
 from batchsched.solver.packing.packing import Packing, Withdrawn
 from batchsched.solver.problem import BoolArray, FloatArray, IndexArray, IntArray
-from batchsched.solver.tiered.relocate import Mover
+from batchsched.solver.tiered.relocate import PodRelocation
 
 VICTIMS: Final = 16
 """At most so many gangs give way to one."""
 
 
-def make_way(packing: Packing, mover: Mover, gang: int, nodes: IntArray | None) -> list[int] | None:
+def make_way(packing: Packing, mover: PodRelocation, gang: int, nodes: IntArray | None) -> list[int] | None:
     """Place a gang by moves, or by taking gangs of lower tiers back one by one, the lowest first.
 
     Args:
@@ -46,7 +46,7 @@ def make_way(packing: Packing, mover: Mover, gang: int, nodes: IntArray | None) 
     return None
 
 
-def _settle(packing: Packing, mover: Mover, gang: int) -> bool:
+def _settle(packing: Packing, mover: PodRelocation, gang: int) -> bool:
     """Place a gang as the greedy would, or class by class with others stepping aside."""
     if packing.try_gang(gang) is not None:
         return True

@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
     Solution,
 )
 from batchsched.solver.tiered.cells import Cell, Domains
-from batchsched.solver.tiered.node_pools import Pools, Supply
+from batchsched.solver.tiered.node_pools import NodePools, Supply
 
 OPEN = NONE
 """A switch that is always on: the pods of a gang that is taken already."""
@@ -43,7 +43,7 @@ class _Loads:
     factor: list[int] = field(default_factory=list)
 
 
-class Aggregate:
+class TieredModel:
     """The model of one problem; cuts only ever tighten it.
 
     Args of the instance: `klass`, `switch`, `cell`, `variable`, `factor` [J] describe the loads, `cells` the cells that
@@ -53,7 +53,7 @@ class Aggregate:
     def __init__(
         self,
         packing: Packing,
-        pools: Pools,
+        pools: NodePools,
         incumbent: Solution | None,
         relaxed: bool = False,
         complete: bool = False,

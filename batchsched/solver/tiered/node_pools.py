@@ -32,7 +32,7 @@ SIZES: Final = 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pools:
+class NodePools:
     """The pools of a problem.
 
     Args:
@@ -55,7 +55,7 @@ class Pools:
         return len(self.nodes)
 
 
-def divide(packing: Packing) -> Pools:
+def divide(packing: Packing) -> NodePools:
     """Divide the nodes of a problem into pools, along the rows' partitions where that makes few enough."""
     problem, ledger = packing.problem, packing.room.rows
     labels = _labels(problem)
@@ -76,7 +76,7 @@ def divide(packing: Packing) -> Pools:
     edges = np.searchsorted(labels[order], np.arange(int(labels.max(initial=-1)) + 2))
     nodes = [order[a:b] for a, b in pairwise(edges.tolist())]
     along = {i: np.array([ledger.domains[i][part[0]] for part in nodes], np.int64) for i in split}
-    return Pools(labels.astype(np.int32), nodes, along, kinds, fit)
+    return NodePools(labels.astype(np.int32), nodes, along, kinds, fit)
 
 
 def _labels(problem: Problem) -> IntArray:
@@ -232,7 +232,7 @@ class Supply:
                     yield LevelRow(factors[i], int(right[i]), None)
 
 
-def rows_over(ledger: RowLedger, pools: Pools, index: int) -> list[tuple[int, IntArray]] | None:
+def rows_over(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
     """For a row that pools do not straddle: its domains and the pools of each; otherwise None."""
     if index not in pools.along:
         return None

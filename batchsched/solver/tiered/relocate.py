@@ -12,7 +12,7 @@ import numpy as np
 from batchsched.solver.packing.node_order import augmented_free
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, IndexArray, IntArray
-from batchsched.solver.tiered.swap import Exchange
+from batchsched.solver.tiered.swap import PodSwap
 
 TOGETHER: Final = 3
 """At most so many pods of one class leave a node to make room for one pod."""
@@ -22,7 +22,7 @@ PATIENCE: Final = 64
 """At most so many classes are asked, the smallest pods first."""
 
 
-class Mover:
+class PodRelocation:
     """The pods of a packing by class and node, kept in step with the packing's trail."""
 
     def __init__(self, packing: Packing) -> None:
@@ -32,7 +32,7 @@ class Mover:
         self._counts = np.zeros((len(problem.count), len(problem.free)), np.int32)
         self._seen = 0
         self._empty = augmented_free(problem)
-        self._exchange = Exchange(packing)
+        self._exchange = PodSwap(packing)
         slots = packing.room.slots
         small = np.array([slots.dominant(c) for c in range(len(problem.count))])
         self._small_first = np.argsort(small, kind="stable")

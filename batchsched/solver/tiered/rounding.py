@@ -14,8 +14,8 @@ from batchsched.solver.objective import gang_worth
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 from batchsched.solver.tiered.ejection import make_way
-from batchsched.solver.tiered.model import OPEN, Aggregate
-from batchsched.solver.tiered.relocate import Mover
+from batchsched.solver.tiered.model import OPEN, TieredModel
+from batchsched.solver.tiered.relocate import PodRelocation
 
 RESETTLED: Final = 48
 """At most so many gangs that fell are looked after in one realisation."""
@@ -31,7 +31,7 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Realised:
+class RoundedSolution:
     """A packing, and what fell short at first, whether or not room was found for it later."""
 
     packing: Packing
@@ -48,7 +48,7 @@ class _Order:
     cell: IntArray | None
 
 
-def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, prefer: bool) -> Realised:
+def realise(aggregate: TieredModel, values: IntArray, split: FloatArray, prefer: bool) -> RoundedSolution:
     """Place a choice on nodes, and in the end whatever else fits.
 
     Args:
@@ -61,7 +61,7 @@ def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, prefer: b
     packing = Packing(problem)
     chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
     lost = {g for g in chosen if not _begin(packing, g)}
-    mover = Mover(packing)
+    mover = PodRelocation(packing)
     shortages = []
     elsewhere: set[int] = set()
     for order in _orders(aggregate, values):
@@ -85,11 +85,11 @@ def realise(aggregate: Aggregate, values: IntArray, split: FloatArray, prefer: b
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
     _withdraw_broken(packing, mover, standing)
     fill(packing)
-    return Realised(packing, tuple(shortages))
+    return RoundedSolution(packing, tuple(shortages))
 
 
 def _resettle(
-    aggregate: Aggregate, values: IntArray, packing: Packing, mover: Mover, fallen: set[int]
+    aggregate: TieredModel, values: IntArray, packing: Packing, mover: PodRelocation, fallen: set[int]
 ) -> None:
     """Find room for gangs that fell, tier by tier; whoever gives way is looked after in the same way."""
     problem = aggregate.problem
@@ -102,7 +102,7 @@ def _resettle(
         fallen |= set(make_way(packing, mover, gang, _meant(aggregate, values, gang)) or ())
 
 
-def _withdraw_broken(packing: Packing, mover: Mover, gangs: list[int]) -> set[int]:
+def _withdraw_broken(packing: Packing, mover: PodRelocation, gangs: list[int]) -> set[int]:
     """Take back gangs whose minimum or rows do not hold, until all others' do: one may have leant on another."""
     failed: set[int] = set()
     while broken := {g for g in gangs if g not in failed and not _holds(packing, g)}:
@@ -112,7 +112,7 @@ def _withdraw_broken(packing: Packing, mover: Mover, gangs: list[int]) -> set[in
     return failed
 
 
-def _meant(aggregate: Aggregate, values: IntArray, gang: int) -> IntArray | None:
+def _meant(aggregate: TieredModel, values: IntArray, gang: int) -> IntArray | None:
     """The nodes where the choice wanted a gang, or None for anywhere."""
     mine = np.flatnonzero((aggregate.owner == gang) & (aggregate.cell != NONE) & (aggregate.switch >= 0))
     mine = mine[values[aggregate.switch[mine]] > 0]
@@ -134,7 +134,7 @@ def _begin(packing: Packing, gang: int) -> bool:
     return True
 
 
-def _orders(aggregate: Aggregate, values: IntArray) -> list[_Order]:
+def _orders(aggregate: TieredModel, values: IntArray) -> list[_Order]:
     """What to place, in the order of placing: narrow cells first, then large devices, then large pods."""
     problem, slots = aggregate.problem, aggregate.packing.room.slots
     on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
@@ -155,7 +155,7 @@ def _orders(aggregate: Aggregate, values: IntArray) -> list[_Order]:
     return [order for _, order in found]
 
 
-def _place(packing: Packing, aggregate: Aggregate, order: _Order, share: FloatArray, prefer: bool) -> int:
+def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: FloatArray, prefer: bool) -> int:
     """Place one order along the plan's pools, then wherever its cell still has room; returns how many went."""
     problem, room = aggregate.problem, packing.room
     placed = 0

@@ -14,10 +14,10 @@ from batchsched.solver.objective import TOLERANCE, preferred_cost
 from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solution
-from batchsched.solver.tiered.model import Aggregate
+from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import divide
-from batchsched.solver.tiered.rounding import Realised, realise
-from batchsched.solver.tiered.tier_solve import Climber, Peak, Spending
+from batchsched.solver.tiered.rounding import RoundedSolution, realise
+from batchsched.solver.tiered.tier_solve import TierBudget, TierOptimum, TierSolver
 from batchsched.solver.tiered.transport import Split
 
 COMPLETE: Final = 1500
@@ -38,7 +38,7 @@ class Rounds:
     """The aggregated stage for one problem."""
 
     def __init__(
-        self, problem: Problem, uncut: Problem, spending: Spending, floors: Floors, telemetry: Telemetry
+        self, problem: Problem, uncut: Problem, spending: TierBudget, floors: Floors, telemetry: Telemetry
     ) -> None:
         """Build both models.
 
@@ -55,15 +55,15 @@ class Rounds:
             packing = Packing(problem)
             pools = divide(packing)
             bound = bool((problem.required != NONE).any() or (problem.sub_required != NONE).any())
-            full = Aggregate(packing, pools, floors.best) if bound or uncut is not problem else None
+            full = TieredModel(packing, pools, floors.best) if bound or uncut is not problem else None
             if (
                 uncut is not problem
             ):  # bounds hold for the session, whatever the cuts have taken from the search
                 packing = Packing(uncut)
                 pools = divide(packing)
-            self._loose = Climber(Aggregate(packing, pools, None, relaxed=True), self._spending)
-            self._full = Climber(full, self._spending) if full is not None else self._loose
-        self._peak: Peak | None = None
+            self._loose = TierSolver(TieredModel(packing, pools, None, relaxed=True), self._spending)
+            self._full = TierSolver(full, self._spending) if full is not None else self._loose
+        self._peak: TierOptimum | None = None
         self._narrow = False  # no domains were found for what the loose model takes: its bounds are too high
         self._preferring = bool((problem.preferred != NONE).any() or (problem.sub_preferred != NONE).any())
 
@@ -100,7 +100,7 @@ class Rounds:
 
     # ------------------------------------------------------------------------------------ choosing
 
-    def _choose(self) -> Peak | None:
+    def _choose(self) -> TierOptimum | None:
         """The gangs that the loose model takes, with domains from the full one."""
         floors = list(self._floors.placed)
         loose = self._loose.aggregate
@@ -117,7 +117,7 @@ class Rounds:
                 peak = self._among(top, np.zeros(full.model.variables, np.int64), whole=False)
         return peak or _above(self._full, full.values_of(self.best), floors, top)
 
-    def _among(self, top: Peak, hint: IntArray, whole: bool) -> Peak | None:
+    def _among(self, top: TierOptimum, hint: IntArray, whole: bool) -> TierOptimum | None:
         """Find domains for the gangs that the loose model takes: for all of them, or for as many as there are."""
         full, y = self._full.aggregate, self._full.aggregate.y
         lower, upper = (side.copy() for side in full.model.bounds())
@@ -130,7 +130,7 @@ class Rounds:
 
     # ------------------------------------------------------------------------------------ realising
 
-    def _realise(self, plan: Peak, prefer: bool) -> tuple[Realised, bool]:
+    def _realise(self, plan: TierOptimum, prefer: bool) -> tuple[RoundedSolution, bool]:
         """Place a plan; returns what came of it, and whether the best answer so far was beaten."""
         realised = realise(self._full.aggregate, plan.values, plan.split.pods, prefer)
         solution = to_solution(realised.packing, "aggregated")
@@ -151,7 +151,7 @@ class Rounds:
         peak = 0.0 if self._peak is None else float(self._peak.bound.sum())
         return float(self.best.objective.sum()) < peak * (1 - self._spending.budget.gap)
 
-    def _learn(self, plan: Peak, realised: Realised) -> None:
+    def _learn(self, plan: TierOptimum, realised: RoundedSolution) -> None:
         """Take what fell short off the pools where the plan had it, and forbid the domains that were too full."""
         for shortage in realised.shortages:
             share = plan.split.pods[shortage.klass]
@@ -162,7 +162,7 @@ class Rounds:
             if self._full is not self._loose:
                 self._forbid(plan, shortage.gang)
 
-    def _forbid(self, plan: Peak, gang: int) -> None:
+    def _forbid(self, plan: TierOptimum, gang: int) -> None:
         """Not these gangs together in this domain again."""
         full = self._full.aggregate
         on = (full.cell != NONE) & (plan.values[np.maximum(full.switch, 0)] > 0) & (full.switch >= 0)
@@ -182,12 +182,12 @@ class Rounds:
     def _tighten_bound(self) -> None:
         """What the looser model leaves open may be closed by one with every domain."""
         packing = self._loose.aggregate.packing
-        model = Aggregate(packing, self._loose.aggregate.pools, None, complete=True)
+        model = TieredModel(packing, self._loose.aggregate.pools, None, complete=True)
         if model.model.variables > COMPLETE:
             return
-        complete = Climber(model, self._spending)
+        complete = TierSolver(model, self._spending)
         placed = placed_per_class(self._problem, self.best.classes, self.best.counts)
-        loose = Peak(np.zeros(0, np.int64), Split(np.zeros((0, 0)), 0.0), self.best.bound)
+        loose = TierOptimum(np.zeros(0, np.int64), Split(np.zeros((0, 0)), 0.0), self.best.bound)
         bound = np.minimum(self.best.bound, complete.bounds(placed, loose))
         self.best = replace(self.best, bound=np.maximum(bound, self.best.objective))
 
@@ -202,6 +202,8 @@ class Rounds:
         return np.maximum(self._loose.bounds(placed), solution.objective)
 
 
-def _above(climber: Climber, hint: IntArray, floors: list[IntArray], ceiling: Peak | None) -> Peak | None:
+def _above(
+    climber: TierSolver, hint: IntArray, floors: list[IntArray], ceiling: TierOptimum | None
+) -> TierOptimum | None:
     """Climb above the floors, or, where cuts have made that impossible, from anywhere."""
     return climber.climb(hint, floors, ceiling) or climber.climb(hint, [], ceiling)

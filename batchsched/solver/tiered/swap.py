@@ -22,7 +22,7 @@ RECENT: Final = 64
 """So many placements may have happened since nobody could give anything, for only those to be looked at again."""
 
 
-class Exchange:
+class PodSwap:
     """Exchanges in one packing, between classes without rows or required levels."""
 
     def __init__(self, packing: Packing) -> None:

@@ -8,7 +8,7 @@ from batchsched.solver.engine.cpsat import Effort, maximise
 from batchsched.solver.engine.linear import HIGHEST, scale_weights
 from batchsched.solver.objective import tiers
 from batchsched.solver.problem import Budget, FloatArray, IntArray
-from batchsched.solver.tiered.model import Aggregate
+from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.transport import Split, Transport
 
 CUTS: int = 16
@@ -24,7 +24,7 @@ TIES: float = 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Peak:
+class TierOptimum:
     """The end of a climb: the model's values, their spread over pools, and each tier's proved bound [T]."""
 
     values: IntArray
@@ -32,7 +32,7 @@ class Peak:
     bound: FloatArray
 
 
-class Spending:
+class TierBudget:
     """What is left of a session's budget, and whether a guard has fired."""
 
     def __init__(self, budget: Budget, seed: int) -> None:
@@ -47,10 +47,10 @@ class Spending:
         return Effort(max(1e-4, least, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
 
 
-class Climber:
+class TierSolver:
     """Climbs one aggregated model; its cuts stay for the next climb, the fixed tiers do not."""
 
-    def __init__(self, aggregate: Aggregate, spending: Spending) -> None:
+    def __init__(self, aggregate: TieredModel, spending: TierBudget) -> None:
         """Scale every tier's weights to integers of their own."""
         self.aggregate = aggregate
         self.transport = Transport(aggregate)
@@ -68,7 +68,9 @@ class Climber:
         self._of_class = of_class
         self._rows: list[int] = []
 
-    def climb(self, hint: IntArray, floors: list[IntArray], ceiling: Peak | None = None) -> Peak | None:
+    def climb(
+        self, hint: IntArray, floors: list[IntArray], ceiling: TierOptimum | None = None
+    ) -> TierOptimum | None:
         """Maximise tier after tier.
 
         Args:
@@ -81,7 +83,7 @@ class Climber:
         """
         return self._ascend(hint, floors, ceiling, None)
 
-    def bounds(self, placed: IntArray, ceiling: Peak | None = None) -> FloatArray:
+    def bounds(self, placed: IntArray, ceiling: TierOptimum | None = None) -> FloatArray:
         """Each tier's upper bound [T] given what `placed` [C] is worth in the tiers above.
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not looked at again.
@@ -97,8 +99,8 @@ class Climber:
         return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
 
     def _ascend(
-        self, hint: IntArray, floors: list[IntArray], ceiling: Peak | None, given: IntArray | None
-    ) -> Peak | None:
+        self, hint: IntArray, floors: list[IntArray], ceiling: TierOptimum | None, given: IntArray | None
+    ) -> TierOptimum | None:
         """Climb freely, or, for bounds, with every tier above held at what `given` [C] is worth."""
         aggregate = self.aggregate
         problem = aggregate.problem
@@ -133,7 +135,7 @@ class Climber:
         if given is None:
             values, split = self._ties(values, split)
         self._release()
-        return Peak(values, split, bound)
+        return TierOptimum(values, split, bound)
 
     def _tier(
         self, weights: IntArray, hint: IntArray, floor: int, least: float = 0.0

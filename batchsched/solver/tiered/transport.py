@@ -19,7 +19,7 @@ import numpy as np
 from batchsched.solver.engine.cpsat import LinearProgram
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
 from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, BoolArray, FloatArray, IntArray, Sense
-from batchsched.solver.tiered.model import OPEN, Aggregate
+from batchsched.solver.tiered.model import OPEN, TieredModel
 from batchsched.solver.tiered.node_pools import rows_over
 
 _SHORT = 1e-6
@@ -60,7 +60,7 @@ class _Rows:
 class Transport:
     """The linear program of one model, kept in the solver between choices."""
 
-    def __init__(self, aggregate: Aggregate) -> None:
+    def __init__(self, aggregate: TieredModel) -> None:
         """Build the program with no choice made."""
         self._aggregate = aggregate
         problem, pools = aggregate.problem, aggregate.pools

@@ -15,7 +15,7 @@ from batchsched.solver.problem import NONE, BoolArray, IntArray
 from batchsched.solver.victims.greedy import GREEDIES, bring_back, least_cost
 from batchsched.solver.victims.model import VictimModel
 from batchsched.solver.victims.problem import VictimProblem, VictimSet
-from batchsched.solver.victims.victim_state import Ground, Terms, placed
+from batchsched.solver.victims.victim_state import VictimState, VictimTerms, placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ def choose(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> Victi
     )
 
 
-def cases(problem: VictimProblem) -> Iterator[Terms]:
+def cases(problem: VictimProblem) -> Iterator[VictimTerms]:
     """One problem for each domain of the gang's required level, or the only one; none where nothing can help."""
     for case in _domains(problem):
-        terms = Terms.of(case)
+        terms = VictimTerms.of(case)
         if terms.suffices(terms.most):
             yield terms
 
@@ -104,11 +104,11 @@ class _Search:
         self._budget = budget
         self._left = budget.deterministic
         self._seed = seed
-        self.best: Ground | None = None
+        self.best: VictimState | None = None
         self.guard = False
-        self._known: dict[int, Ground] = {}
+        self._known: dict[int, VictimState] = {}
 
-    def greedy(self, terms: Terms) -> None:
+    def greedy(self, terms: VictimTerms) -> None:
         """Try the greedies."""
         for one in GREEDIES:
             ground = one(terms)
@@ -120,11 +120,11 @@ class _Search:
                 self._known[id(terms)] = ground
             self._keep(ground)
 
-    def _keep(self, ground: Ground) -> None:
+    def _keep(self, ground: VictimState) -> None:
         if self.best is None or ground.cost < self.best.cost:
             self.best = ground
 
-    def exact(self, terms: Terms, least: float) -> int:
+    def exact(self, terms: VictimTerms, least: float) -> int:
         """Ask the model for something cheaper; returns what no set costs less than, the best so far at most."""
         most = int(terms.problem.cost.sum()) + 1
         bound = int(least)
@@ -152,8 +152,8 @@ class _Search:
             cut = True
         return bound
 
-    def _fits(self, terms: Terms, gone: BoolArray) -> bool:
-        ground = Ground(terms)
+    def _fits(self, terms: VictimTerms, gone: BoolArray) -> bool:
+        ground = VictimState(terms)
         if not ground.leave(np.flatnonzero(gone).tolist()) or not ground.enough():
             return False
         bring_back(ground)
@@ -161,7 +161,7 @@ class _Search:
         return True
 
 
-def _settled(ground: Ground) -> Packing:
+def _settled(ground: VictimState) -> Packing:
     """Place the gang, and let whoever is in nobody's way there stay; the ground follows."""
     problem = ground.problem
     packing = placed(problem, ground.gone)
@@ -189,7 +189,7 @@ def _settled(ground: Ground) -> Packing:
         free[problem.node[mine]] -= problem.freed[mine]
 
 
-def _idle(ground: Ground, unit: int, free: IntArray, asked: IntArray) -> bool:
+def _idle(ground: VictimState, unit: int, free: IntArray, asked: IntArray) -> bool:
     """Whether a unit that has left could still be where it was: what is placed asks for no more than is left."""
     if ground.needed(unit):
         return False

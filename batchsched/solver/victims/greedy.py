@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 
 from batchsched.solver.problem import BoolArray, FloatArray, IntArray
-from batchsched.solver.victims.victim_state import Ground, Terms
+from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 
-Greedy = Callable[[Terms], Ground | None]
+Greedy = Callable[[VictimTerms], VictimState | None]
 
 
-def by_unit(terms: Terms) -> Ground | None:
+def by_unit(terms: VictimTerms) -> VictimState | None:
     """Unit after unit, whoever frees most of what is asked for its cost first."""
     worth = np.zeros(terms.problem.units)
     for c, demand in enumerate(terms.problem.wanted.demand):
@@ -28,7 +28,7 @@ def by_unit(terms: Terms) -> Ground | None:
     return _in_order(terms, ([unit] for unit in useful_units[np.argsort(price, kind="stable")].tolist()))
 
 
-def by_price(terms: Terms) -> Ground | None:
+def by_price(terms: VictimTerms) -> VictimState | None:
     """Node after node, the cheapest first, when each unit's cost is shared among the nodes that it holds back."""
     gain, price = _gain(terms), np.zeros(len(terms.sites))
     for c in range(len(terms.count)):
@@ -39,9 +39,9 @@ def by_price(terms: Terms) -> Ground | None:
     return _in_order(terms, (on[site] for site in order.tolist()))
 
 
-def by_node(terms: Terms) -> Ground | None:
+def by_node(terms: VictimTerms) -> VictimState | None:
     """Node after node, the one that is cheapest to clear now: units that have left already cost nothing more."""
-    ground = Ground(terms)
+    ground = VictimState(terms)
     gain, cost = _gain(terms), closure_cost(terms).astype(np.float64)
     open_sites = gain > 0
     on = units_on(terms)
@@ -60,7 +60,7 @@ def by_node(terms: Terms) -> Ground | None:
 GREEDIES: tuple[Greedy, ...] = (by_node, by_price, by_unit)
 
 
-def bring_back(ground: Ground) -> None:
+def bring_back(ground: VictimState) -> None:
     """Let everybody stay without whom the gang still fits, the most costly first; nobody is left to bring back."""
     cost = ground.problem.cost
     changed = True
@@ -77,7 +77,7 @@ def bring_back(ground: Ground) -> None:
                 ground.leave([unit])
 
 
-def units_on(terms: Terms) -> list[list[int]]:
+def units_on(terms: VictimTerms) -> list[list[int]]:
     """The units on each site."""
     order = np.argsort(terms.site, kind="stable")
     edges = np.searchsorted(terms.site[order], np.arange(len(terms.sites) + 1)).tolist()
@@ -85,7 +85,7 @@ def units_on(terms: Terms) -> list[list[int]]:
     return [units[a:b] for a, b in pairwise(edges)]
 
 
-def shared_price(terms: Terms, klass: int) -> FloatArray:
+def shared_price(terms: VictimTerms, klass: int) -> FloatArray:
     """What a pod more of a class costs at least on each site [S].
 
     Of the units without which nothing is gained on a site, each gives its cost in equal parts to all pods that it
@@ -99,14 +99,14 @@ def shared_price(terms: Terms, klass: int) -> FloatArray:
     return np.bincount(site, part, len(terms.sites)).astype(np.float64)
 
 
-def least_cost(terms: Terms) -> float:
+def least_cost(terms: VictimTerms) -> float:
     """No set of units that makes room costs less; 0 where nothing better is known."""
     if not terms.rigid:
         return 0.0
     return max((_least_cost(terms, c) for c in range(len(terms.count))), default=0.0)
 
 
-def _least_cost(terms: Terms, klass: int) -> float:
+def _least_cost(terms: VictimTerms, klass: int) -> float:
     gain = terms.most[klass] - terms.now[klass]
     lacking = int(terms.count[klass] - terms.now[klass].sum())
     if lacking <= 0:
@@ -118,7 +118,7 @@ def _least_cost(terms: Terms, klass: int) -> float:
     return float(price[order] @ taken)
 
 
-def closure_cost(terms: Terms) -> IntArray:
+def closure_cost(terms: VictimTerms) -> IntArray:
     """[U] what a unit costs with those that must leave with it."""
     problem = terms.problem
     total = problem.cost.copy()
@@ -126,13 +126,13 @@ def closure_cost(terms: Terms) -> IntArray:
     return total
 
 
-def _gain(terms: Terms) -> FloatArray:
+def _gain(terms: VictimTerms) -> FloatArray:
     """[S] the part of what the gang asks for that a site offers once everybody has left it."""
     more = (terms.most - terms.now) / np.maximum(1, terms.count)[:, np.newaxis]
     return np.asarray(more.max(axis=0, initial=0.0), np.float64)
 
 
-def _helps(terms: Terms) -> BoolArray:
+def _helps(terms: VictimTerms) -> BoolArray:
     """[U] whether a unit stands where something could be gained, or against a quota of the gang."""
     more = np.asarray((terms.most > terms.now).any(axis=0))
     helps = np.bincount(terms.unit, more[terms.site], terms.problem.units) > 0
@@ -142,9 +142,9 @@ def _helps(terms: Terms) -> BoolArray:
     return helps
 
 
-def _in_order(terms: Terms, groups: Iterable[list[int]]) -> Ground | None:
+def _in_order(terms: VictimTerms, groups: Iterable[list[int]]) -> VictimState | None:
     """Let groups leave one after the other until there is room."""
-    ground = Ground(terms)
+    ground = VictimState(terms)
     if ground.enough():
         return ground
     for group in groups:

@@ -15,13 +15,13 @@ import numpy as np
 from batchsched.solver.engine.cpsat import Answer, Effort, maximise
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
-from batchsched.solver.victims.victim_state import ABUNDANT, Ground, Terms
+from batchsched.solver.victims.victim_state import ABUNDANT, VictimState, VictimTerms
 
 
 class VictimModel:
     """The model of one problem; solving again after a cut writes only the cut."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: VictimTerms) -> None:
         self._terms = terms
         self._model = LinearModel()
         units = terms.problem.units
@@ -37,7 +37,7 @@ class VictimModel:
             self.cut(np.isin(np.arange(units), cut))
         self._cutoff: int | None = None
 
-    def solve(self, hint: Ground | None, below: int, effort: Effort) -> Answer:
+    def solve(self, hint: VictimState | None, below: int, effort: Effort) -> Answer:
         """Find the least costly set of units that costs less than `below`; its first U values say who leaves."""
         cost = self._terms.problem.cost
         if self._cutoff is None:
@@ -169,7 +169,7 @@ class VictimModel:
         if lack > 0:
             self._model.add_row(self._leave[units], amounts[units], lower=lack)
 
-    def _values(self, ground: Ground) -> IntArray:
+    def _values(self, ground: VictimState) -> IntArray:
         values = np.zeros(self._model.variables, np.int64)
         values[: len(ground.gone)] = ground.gone
         for c, cells in enumerate(self._cells):
@@ -198,7 +198,7 @@ class _Cells:
       merged: [S] sites about which rows by pairs say everything.
     """
 
-    def __init__(self, terms: Terms, klass: int, model: LinearModel) -> None:
+    def __init__(self, terms: VictimTerms, klass: int, model: LinearModel) -> None:
         now, most = terms.now[klass], terms.most[klass]
         loose_shares = terms.without[klass] > now[terms.site]
         loose = np.bincount(terms.site[loose_shares], minlength=len(terms.sites)) > 0

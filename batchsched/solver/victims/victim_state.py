@@ -21,7 +21,7 @@ ABUNDANT = 2**40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Terms:
+class VictimTerms:
     """What stays the same about a problem while units come and go.
 
     Args:
@@ -51,7 +51,7 @@ class Terms:
     plain: bool
 
     @classmethod
-    def of(cls, problem: VictimProblem) -> "Terms":
+    def of(cls, problem: VictimProblem) -> "VictimTerms":
         """Work the terms out."""
         wanted = problem.wanted
         gone = np.zeros_like(problem.free)
@@ -110,10 +110,10 @@ def _one_domain(wanted: Problem, sites: IntArray) -> bool:
     return level < 0 or len(np.unique(wanted.levels[level][sites])) <= 1
 
 
-class Ground:
+class VictimState:
     """Units that have left, and what is free without them."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: VictimTerms) -> None:
         self.terms = terms
         self.problem = problem = terms.problem
         self.gone = np.zeros(problem.units, np.bool_)

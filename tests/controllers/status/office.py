@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from batchsched.controllers.status.observed import Observed
+from batchsched.controllers.status.observed import ObservedState
 from batchsched.errors import BatchschedError
 from batchsched.kube.resources import Resource
 from tests.state.objects import told
@@ -52,9 +52,9 @@ class Desk:
         return [body for _, where, body in self.sent if path in where]
 
 
-def observed(*parts: Iterable[Any]) -> Observed:
+def observed(*parts: Iterable[Any]) -> ObservedState:
     """A cache with these objects, each with a uid."""
-    cache = Observed(["batchsched"])
+    cache = ObservedState(["batchsched"])
     for part in parts:
         for one in part:
             cache.put(known(one))

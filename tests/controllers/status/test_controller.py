@@ -7,10 +7,10 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
 from batchsched.controllers.status.controller import MOST, OVERVIEW, StatusController
-from batchsched.controllers.status.event_recorder import Recorder
-from batchsched.controllers.status.observed import Observed
-from batchsched.controllers.status.refusal_history import Verdicts
-from batchsched.controllers.status.write_throttle import Courtesy
+from batchsched.controllers.status.event_recorder import EventRecorder
+from batchsched.controllers.status.observed import ObservedState
+from batchsched.controllers.status.refusal_history import RefusalHistory
+from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.errors import ApiError, NotLeading, Unreachable
 from tests.controllers.status.office import Desk, known, observed
 from tests.kube.virtual import Skewed, run
@@ -27,17 +27,17 @@ class Office:
       cache: what is known of the cluster.
     """
 
-    def __init__(self, cache: Observed) -> None:
+    def __init__(self, cache: ObservedState) -> None:
         self.cache = cache
         self.desk = Desk()
         self.clock = Skewed()
-        self.verdicts = Verdicts()
+        self.verdicts = RefusalHistory()
         self.controller = self.made()
 
     def made(self) -> StatusController:
         server: Any = self.desk
-        courtesy = Courtesy(self.clock, lambda: False)
-        self.recorder = Recorder(server, self.clock, courtesy, "batchsched")
+        courtesy = WriteThrottle(self.clock, lambda: False)
+        self.recorder = EventRecorder(server, self.clock, courtesy, "batchsched")
         return StatusController(self.cache, self.verdicts, server, self.recorder, courtesy, self.clock)
 
     def refuse(self, *gangs: str, message: str = "2 cpu short") -> None:

@@ -9,75 +9,86 @@ from batchsched.api.core.pod import PodStatus
 from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.api.crd.queue import QueueStatus
 from batchsched.api.decision import REASONS, Refusal, Waiting
-from batchsched.api.gang_phase import State
+from batchsched.api.gang_phase import GangPhase
 from batchsched.controllers.status.desired_status import (
-    Held,
-    Numbers,
+    PodCounts,
+    QueueAllocation,
     of_group,
     of_pod,
     of_queue,
     of_upstream,
     phase,
 )
-from batchsched.controllers.status.refusal_history import Verdict
+from batchsched.controllers.status.refusal_history import LastRefusal
 from tests.session.scenario import GPU, NOW, group, pod, queue
 
 BERT = group("bert", 3)
-NOTHING = Verdict()
-REFUSED = Verdict(
+NOTHING = LastRefusal()
+REFUSED = LastRefusal(
     refusal=Refusal(
         pod_group="team/bert", reason="QueueLimit", message="2 over the limit.", relaxation="a limit of 8"
     )
 )
-HELD = Verdict(waiting=Waiting(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z"))
+HELD = LastRefusal(waiting=Waiting(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z"))
 
 
 @pytest.mark.parametrize(
     "numbers, verdict, expected",
     [
-        pytest.param(Numbers(waiting=3), Verdict(), State.PENDING, id="waiting"),
-        pytest.param(Numbers(waiting=3), HELD, State.HELD, id="held"),
-        pytest.param(Numbers(placed=3), Verdict(), State.SCHEDULED, id="placed"),
-        pytest.param(Numbers(placed=3, bound=2), REFUSED, State.SCHEDULED, id="half bound"),
-        pytest.param(Numbers(placed=3, bound=3), Verdict(), State.RUNNING, id="bound"),
-        pytest.param(Numbers(placed=3, bound=3, waiting=2), REFUSED, State.RUNNING, id="bound with surplus"),
+        pytest.param(PodCounts(waiting=3), LastRefusal(), GangPhase.PENDING, id="waiting"),
+        pytest.param(PodCounts(waiting=3), HELD, GangPhase.HELD, id="held"),
+        pytest.param(PodCounts(placed=3), LastRefusal(), GangPhase.SCHEDULED, id="placed"),
+        pytest.param(PodCounts(placed=3, bound=2), REFUSED, GangPhase.SCHEDULED, id="half bound"),
+        pytest.param(PodCounts(placed=3, bound=3), LastRefusal(), GangPhase.RUNNING, id="bound"),
         pytest.param(
-            Numbers(placed=1, bound=1, succeeded=2), Verdict(), State.RUNNING, id="two of three ended"
+            PodCounts(placed=3, bound=3, waiting=2), REFUSED, GangPhase.RUNNING, id="bound with surplus"
         ),
-        pytest.param(Numbers(succeeded=3), Verdict(), State.SUCCEEDED, id="ended well"),
-        pytest.param(Numbers(succeeded=3, failed=1), Verdict(), State.SUCCEEDED, id="one too many failed"),
-        pytest.param(Numbers(succeeded=2, failed=1), Verdict(), State.FAILED, id="failed"),
-        pytest.param(Numbers(placed=1, bound=1, waiting=2), Verdict(), State.PENDING, id="fell short"),
-        pytest.param(Numbers(), Verdict(), State.PENDING, id="empty"),
+        pytest.param(
+            PodCounts(placed=1, bound=1, succeeded=2),
+            LastRefusal(),
+            GangPhase.RUNNING,
+            id="two of three ended",
+        ),
+        pytest.param(PodCounts(succeeded=3), LastRefusal(), GangPhase.SUCCEEDED, id="ended well"),
+        pytest.param(
+            PodCounts(succeeded=3, failed=1), LastRefusal(), GangPhase.SUCCEEDED, id="one too many failed"
+        ),
+        pytest.param(PodCounts(succeeded=2, failed=1), LastRefusal(), GangPhase.FAILED, id="failed"),
+        pytest.param(
+            PodCounts(placed=1, bound=1, waiting=2), LastRefusal(), GangPhase.PENDING, id="fell short"
+        ),
+        pytest.param(PodCounts(), LastRefusal(), GangPhase.PENDING, id="empty"),
     ],
 )
 def test_phase(numbers, verdict, expected):
     assert phase(3, numbers, verdict) is expected
 
 
-def condition(numbers: Numbers, verdict: Verdict = NOTHING, before=()):
+def condition(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
     return of_group(BERT, numbers, verdict, before, NOW)["conditions"][-1]
 
 
 def test_refused_gang_says_why_what_is_missing_and_what_would_help():
-    found = condition(Numbers(waiting=3), REFUSED)
+    found = condition(PodCounts(waiting=3), REFUSED)
     assert (found["status"], found["reason"]) == ("False", "QueueLimit")
     assert found["message"] == "2 over the limit; would help: a limit of 8"
 
 
 def test_gang_whose_pods_do_not_all_exist_counts_them():
-    found = condition(Numbers(waiting=1, placed=1), REFUSED)
+    found = condition(PodCounts(waiting=1, placed=1), REFUSED)
     assert (found["reason"], found["message"]) == ("NotEnoughPods", "2 of the 3 pods that it needs exist")
 
 
 def test_held_gang_names_who_holds_it():
-    found = condition(Numbers(waiting=3), HELD)
+    found = condition(PodCounts(waiting=3), HELD)
     assert found["reason"] == "Held"
     assert "Quota" in found["message"]
 
 
 def test_gang_that_runs_is_scheduled_and_has_no_place_in_the_line():
-    found = of_group(BERT, Numbers(placed=3, bound=3, running=1, position=4), Verdict(start="2026"), (), NOW)
+    found = of_group(
+        BERT, PodCounts(placed=3, bound=3, running=1, position=4), LastRefusal(start="2026"), (), NOW
+    )
     assert found["conditions"][0]["status"] == "True"
     assert found["queuePosition"] is None
     assert found["estimatedStartTime"] is None
@@ -86,30 +97,30 @@ def test_gang_that_runs_is_scheduled_and_has_no_place_in_the_line():
 
 def test_gang_that_waits_has_its_place_in_the_line_and_its_start():
     start = "2026-01-01T00:00:00Z"
-    found = of_group(BERT, Numbers(waiting=3, position=4), Verdict(start=start), (), NOW)
+    found = of_group(BERT, PodCounts(waiting=3, position=4), LastRefusal(start=start), (), NOW)
     assert (found["queuePosition"], found["estimatedStartTime"]) == (4, start)
 
 
 def test_time_of_a_condition_is_that_of_its_last_turn_and_those_of_others_stay():
     theirs = {"type": "Other", "status": "True"}
     since = {"type": "Scheduled", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}
-    found = of_group(BERT, Numbers(waiting=3), REFUSED, (since, theirs), NOW)["conditions"]
+    found = of_group(BERT, PodCounts(waiting=3), REFUSED, (since, theirs), NOW)["conditions"]
     assert found[0] == theirs
     assert found[1]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
-    assert condition(Numbers(placed=3), before=(since,))["lastTransitionTime"] == "2023-11-14T22:13:20Z"
+    assert condition(PodCounts(placed=3), before=(since,))["lastTransitionTime"] == "2023-11-14T22:13:20Z"
 
 
 counts = st.integers(0, 5)
 
 
 @given(
-    st.builds(Numbers, counts, counts, counts, counts, counts, counts, st.none() | counts),
+    st.builds(PodCounts, counts, counts, counts, counts, counts, counts, st.none() | counts),
     st.sampled_from(
         [
-            Verdict(),
+            LastRefusal(),
             REFUSED,
             HELD,
-            *(Verdict(refusal=Refusal(pod_group="team/bert", reason=one, message="")) for one in REASONS),
+            *(LastRefusal(refusal=Refusal(pod_group="team/bert", reason=one, message="")) for one in REASONS),
         ]
     ),
 )
@@ -122,14 +133,14 @@ def test_whatever_is_written_the_api_takes(numbers, verdict):
 
 
 def test_queue_says_what_it_holds_in_quantities():
-    found = of_queue(queue("ml"), Held({"cpu": 1500, GPU: 3, "memory": 0}, 2), (), NOW)
+    found = of_queue(queue("ml"), QueueAllocation({"cpu": 1500, GPU: 3, "memory": 0}, 2), (), NOW)
     assert (found["allocated"], found["pending"]) == ({"cpu": "1500m", GPU: "3"}, 2)
     assert found["conditions"][0]["type"] == "Active"
     QueueStatus.model_validate(found)
 
 
 def test_queue_without_a_place_says_why():
-    found = of_queue(queue("ml"), Held({}, 0, "no queue is named 'x'"), (), NOW)["conditions"][0]
+    found = of_queue(queue("ml"), QueueAllocation({}, 0, "no queue is named 'x'"), (), NOW)["conditions"][0]
     assert (found["status"], found["reason"], found["message"]) == (
         "False",
         "Misplaced",
@@ -145,31 +156,31 @@ def test_condition_of_a_pod_keeps_its_time_while_it_stays_false():
     assert "lastTransitionTime" not in of_pod(again, "no room", NOW)["conditions"][0]
 
 
-def upstream(numbers: Numbers, verdict: Verdict = NOTHING, before=()):
+def upstream(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
     return of_upstream(BERT, "PodGroupScheduled", numbers, verdict, before, NOW)
 
 
 def test_pod_group_of_kubernetes_that_nobody_tried_says_nothing():
-    assert upstream(Numbers(waiting=3)) is None
-    assert upstream(Numbers(waiting=1)) is None
-    assert upstream(Numbers(waiting=3), HELD) is None
+    assert upstream(PodCounts(waiting=3)) is None
+    assert upstream(PodCounts(waiting=1)) is None
+    assert upstream(PodCounts(waiting=3), HELD) is None
 
 
 def test_pod_group_of_kubernetes_is_unschedulable_and_then_scheduled_in_the_words_of_kube_scheduler():
-    refused = upstream(Numbers(waiting=3), REFUSED)
+    refused = upstream(PodCounts(waiting=3), REFUSED)
     assert (refused["status"], refused["reason"]) == ("False", "Unschedulable")
     assert refused["message"] == "2 over the limit; would help: a limit of 8"
-    assert upstream(Numbers(waiting=3), REFUSED, [refused]) is None
-    placed = upstream(Numbers(placed=3), NOTHING, [refused])
+    assert upstream(PodCounts(waiting=3), REFUSED, [refused]) is None
+    placed = upstream(PodCounts(placed=3), NOTHING, [refused])
     assert (placed["type"], placed["status"], placed["reason"]) == ("PodGroupScheduled", "True", "Scheduled")
-    assert upstream(Numbers(placed=3, bound=3), NOTHING, [placed]) is None
+    assert upstream(PodCounts(placed=3, bound=3), NOTHING, [placed]) is None
 
 
 def test_pod_group_of_kubernetes_stays_scheduled_whatever_comes_later():
-    placed = upstream(Numbers(placed=3))
-    assert upstream(Numbers(placed=1, waiting=2), REFUSED, [placed]) is None
+    placed = upstream(PodCounts(placed=3))
+    assert upstream(PodCounts(placed=1, waiting=2), REFUSED, [placed]) is None
 
 
 def test_plugin_that_broke_is_an_error_of_the_scheduler():
-    broke = Verdict(refusal=Refusal(pod_group="team/bert", reason="PluginFailed", message="x"))
-    assert upstream(Numbers(waiting=3), broke)["reason"] == "SchedulerError"
+    broke = LastRefusal(refusal=Refusal(pod_group="team/bert", reason="PluginFailed", message="x"))
+    assert upstream(PodCounts(waiting=3), broke)["reason"] == "SchedulerError"

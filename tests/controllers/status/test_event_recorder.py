@@ -10,12 +10,12 @@ from batchsched.controllers.status.event_recorder import (
     AT_ONCE,
     ENDS,
     REFRESH,
-    Fact,
-    Recorder,
+    EventRecorder,
+    PendingEvent,
     Reference,
     reference,
 )
-from batchsched.controllers.status.write_throttle import Courtesy
+from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.resources import PODS
 from tests.controllers.status.office import Desk
@@ -24,12 +24,12 @@ from tests.kube.virtual import Skewed, run
 BERT = reference(PODS, "team", "bert-0", "u0")
 
 
-def fact(note: str = "0/1 nodes are available: no room.", about: Reference = BERT) -> Fact:
-    return Fact(about, "FailedScheduling", "Scheduling", note, warning=True)
+def fact(note: str = "0/1 nodes are available: no room.", about: Reference = BERT) -> PendingEvent:
+    return PendingEvent(about, "FailedScheduling", "Scheduling", note, warning=True)
 
 
 def played(
-    story: Callable[[Recorder, Desk], Awaitable[None]], desk: Desk | None = None, busy: bool = False
+    story: Callable[[EventRecorder, Desk], Awaitable[None]], desk: Desk | None = None, busy: bool = False
 ) -> Desk:
     """Run a story while a recorder writes."""
     desk = desk or Desk()
@@ -37,7 +37,9 @@ def played(
     async def play() -> None:
         clock = Skewed()
         server: Any = desk
-        one = Recorder(server, clock, Courtesy(clock, lambda: busy), "batchsched", "batchsched-here")
+        one = EventRecorder(
+            server, clock, WriteThrottle(clock, lambda: busy), "batchsched", "batchsched-here"
+        )
         running = asyncio.create_task(one.run())
         await story(one, desk)
         running.cancel()
@@ -48,8 +50,8 @@ def played(
 
 
 def test_event_has_the_form_of_kube_schedulers():
-    async def story(one: Recorder, _: Desk) -> None:
-        one.once(Fact(BERT, "Scheduled", "Binding", "Successfully assigned team/bert-0 to n0"))
+    async def story(one: EventRecorder, _: Desk) -> None:
+        one.once(PendingEvent(BERT, "Scheduled", "Binding", "Successfully assigned team/bert-0 to n0"))
         await one.drain()
 
     ((method, path, body),) = played(story).sent
@@ -72,7 +74,7 @@ def test_event_has_the_form_of_kube_schedulers():
 
 
 def test_repeats_are_one_series_that_is_written_now_and_then():
-    async def story(one: Recorder, desk: Desk) -> None:
+    async def story(one: EventRecorder, desk: Desk) -> None:
         one.note(fact())
         await asyncio.sleep(1)
         for _ in range(500):
@@ -90,7 +92,7 @@ def test_repeats_are_one_series_that_is_written_now_and_then():
 
 
 def test_another_sentence_is_another_event_and_a_series_ends():
-    async def story(one: Recorder, _: Desk) -> None:
+    async def story(one: EventRecorder, _: Desk) -> None:
         one.note(fact())
         one.note(fact("0/1 nodes are available: other."))
         await asyncio.sleep(ENDS + REFRESH)
@@ -101,7 +103,7 @@ def test_another_sentence_is_another_event_and_a_series_ends():
 
 
 def test_events_wait_for_binds_but_not_for_ever_and_few_go_at_once():
-    async def story(one: Recorder, desk: Desk) -> None:
+    async def story(one: EventRecorder, desk: Desk) -> None:
         for at in range(40):
             one.once(fact(f"{at}"))
         await asyncio.sleep(0.5)
@@ -114,7 +116,7 @@ def test_events_wait_for_binds_but_not_for_ever_and_few_go_at_once():
 
 
 def test_none_is_lost_when_the_server_is_away_for_a_moment():
-    async def story(one: Recorder, desk: Desk) -> None:
+    async def story(one: EventRecorder, desk: Desk) -> None:
         desk.fail(Unreachable("no answer"), Unreachable("no answer"))
         one.once(fact())
         await one.drain()
@@ -124,7 +126,7 @@ def test_none_is_lost_when_the_server_is_away_for_a_moment():
 
 
 def test_event_that_is_there_already_was_written_by_us():
-    async def story(one: Recorder, desk: Desk) -> None:
+    async def story(one: EventRecorder, desk: Desk) -> None:
         desk.fail(Unreachable("no answer"), ApiError(409, "AlreadyExists", "it is there"))
         one.once(fact())
         await one.drain()
@@ -134,7 +136,7 @@ def test_event_that_is_there_already_was_written_by_us():
 
 
 def test_event_that_the_server_does_not_take_is_dropped_and_counted():
-    async def story(one: Recorder, desk: Desk) -> None:
+    async def story(one: EventRecorder, desk: Desk) -> None:
         desk.fail(ApiError(403, "Forbidden", "the namespace is being deleted"))
         one.once(fact())
         await one.drain()
@@ -144,7 +146,7 @@ def test_event_that_the_server_does_not_take_is_dropped_and_counted():
 
 
 def test_series_whose_event_is_gone_begins_anew():
-    async def story(one: Recorder, desk: Desk) -> None:
+    async def story(one: EventRecorder, desk: Desk) -> None:
         one.note(fact())
         await asyncio.sleep(1)
         one.note(fact())
@@ -157,7 +159,7 @@ def test_series_whose_event_is_gone_begins_anew():
 def test_full_queue_drops_and_counts(monkeypatch):
     monkeypatch.setattr(recording, "MOST", 3)
 
-    async def story(one: Recorder, _: Desk) -> None:
+    async def story(one: EventRecorder, _: Desk) -> None:
         for at in range(5):
             one.note(fact(f"{at}"))
         assert (one.waiting, one.dropped) == (3, 2)
@@ -167,7 +169,7 @@ def test_full_queue_drops_and_counts(monkeypatch):
 
 
 def test_long_notes_are_cut_and_what_has_no_namespace_is_told_in_default():
-    async def story(one: Recorder, _: Desk) -> None:
+    async def story(one: EventRecorder, _: Desk) -> None:
         one.once(fact("ä" * 2000, about=reference(OUR_QUEUES, "", "ml", "u1")))
         await one.drain()
 

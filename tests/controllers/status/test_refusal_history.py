@@ -10,7 +10,7 @@ from batchsched.controllers.status.refusal_history import (
     AGAIN,
     ARRIVING,
     LONGEST,
-    Verdicts,
+    RefusalHistory,
     failed_scheduling,
 )
 
@@ -22,7 +22,7 @@ def refusal(message: str = "2 cpu short", reason: str = "InsufficientResources",
 
 
 def hear(
-    verdicts: Verdicts, *refusals: Refusal, now: float = 0.0, surplus: bool = False, **more: Any
+    verdicts: RefusalHistory, *refusals: Refusal, now: float = 0.0, surplus: bool = False, **more: Any
 ) -> set[str]:
     return verdicts.heard(
         Decision(refusals=refusals, **more), "batchsched", {GANG}, {GANG} if surplus else (), 3, now
@@ -30,20 +30,20 @@ def hear(
 
 
 def test_first_refusal_is_told_at_once():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     assert hear(verdicts, refusal()) == {GANG}
     assert verdicts.get(GANG).message == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
 
 
 def test_same_refusal_is_no_news():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     hear(verdicts, refusal())
     assert hear(verdicts, refusal(), now=1000.0) == set()
 
 
 @pytest.mark.parametrize("reason", ["NotEnoughPods", "PodGroupNotFound"])
 def test_gang_that_is_being_made_is_told_of_only_when_nothing_comes(reason):
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     assert hear(verdicts, refusal("1 of 3", reason)) == set()
     assert hear(verdicts, refusal("2 of 3", reason), now=1.0) == set()
     assert verdicts.ripe(3, ARRIVING) == {GANG}
@@ -51,13 +51,13 @@ def test_gang_that_is_being_made_is_told_of_only_when_nothing_comes(reason):
 
 
 def test_first_word_on_a_gang_that_came_whole_meanwhile_is_told_at_once():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     hear(verdicts, refusal("1 of 3", "NotEnoughPods"))
     assert hear(verdicts, refusal(), now=1.0) == {GANG}
 
 
 def test_another_count_waits_and_comes_through_in_the_end():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("1 cpu short"), now=1.0) == set()
     assert "2 cpu" in verdicts.get(GANG).message
@@ -66,7 +66,7 @@ def test_another_count_waits_and_comes_through_in_the_end():
 
 
 def test_sentence_that_changes_all_the_time_is_told_less_and_less_often():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     told = [second for second in range(3600) if hear(verdicts, refusal(f"{second} short"), now=float(second))]
     assert len(told) < 20
     pauses = [after - before for before, after in pairwise(told)]
@@ -75,13 +75,13 @@ def test_sentence_that_changes_all_the_time_is_told_less_and_less_often():
 
 
 def test_another_reason_is_told_soon():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("limit reached", "QueueLimit"), now=AGAIN / 10) == {GANG}
 
 
 def test_two_reasons_by_turns_are_not_told_every_time():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     told = 0
     for second in range(600):
         reason = ("QueueLimit", "InsufficientResources")[second % 2]
@@ -90,7 +90,7 @@ def test_two_reasons_by_turns_are_not_told_every_time():
 
 
 def test_gang_that_took_part_and_was_not_refused_is_acquitted():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     hear(verdicts, refusal(), reservations=(Reservation(pod_group=GANG, start="2026-01-01T00:00:00Z"),))
     assert verdicts.get(GANG).start
     assert hear(verdicts) == {GANG}
@@ -99,13 +99,13 @@ def test_gang_that_took_part_and_was_not_refused_is_acquitted():
 
 
 def test_pods_beyond_the_minimum_are_told_that_there_is_no_room():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     hear(verdicts, surplus=True)
     assert "no room for more" in verdicts.get(GANG).message
 
 
 def test_held_gang_is_free_when_its_own_profile_says_so():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     waiting = Waiting(pod_group=GANG, plugin="Quota", until="2026-01-01T00:00:00Z")
     assert hear(verdicts, waiting=(waiting,)) == {GANG}
     assert verdicts.heard(Decision(), "other", (), (), 3, 0.0) == set()
@@ -115,7 +115,7 @@ def test_held_gang_is_free_when_its_own_profile_says_so():
 
 
 def test_start_that_is_kept_for_a_gang_is_told():
-    verdicts = Verdicts()
+    verdicts = RefusalHistory()
     hear(verdicts, refusal())
     kept = (Reservation(pod_group=GANG, start="2026-01-01T00:00:00Z"),)
     assert hear(verdicts, refusal(), now=1.0, reservations=kept) == {GANG}

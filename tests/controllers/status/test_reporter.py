@@ -8,12 +8,12 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import SchedulingGate
 from batchsched.api.snapshot import Snapshot
-from batchsched.controllers.status.observed import Observed
+from batchsched.controllers.status.observed import ObservedState
 from batchsched.controllers.status.page import EVENTS
 from batchsched.controllers.status.refusal_history import ARRIVING
-from batchsched.controllers.status.reporter import REST, Teller
+from batchsched.controllers.status.reporter import REST, Reporter
 from batchsched.errors import BindFailed
-from batchsched.state.cluster_state import Cache
+from batchsched.state.cluster_state import ClusterState
 from tests.controllers.status.office import Desk, known
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod
@@ -29,7 +29,7 @@ class Reported(Town):
         self.desk = Desk()
         server: Any = self.desk
         cache: Any = self.cache
-        self.teller = Teller(cache, (server, server), self.clock, settings, lambda: False)
+        self.teller = Reporter(cache, (server, server), self.clock, settings, lambda: False)
         super().lead(settings)
         heard = self.loop._heard
         self.loop._heard = (*heard, self.teller.heard)
@@ -64,8 +64,8 @@ class Reported(Town):
 def watching(monkeypatch):
     """Towns remember what reports read."""
 
-    def made(ttl_seconds: float = 0.0, journal_length: int = 0) -> Cache:
-        return Observed(["batchsched"], ttl_seconds)
+    def made(ttl_seconds: float = 0.0, journal_length: int = 0) -> ClusterState:
+        return ObservedState(["batchsched"], ttl_seconds)
 
     monkeypatch.setattr("tests.service.town.Cache", made)
 

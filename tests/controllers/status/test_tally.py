@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from batchsched.controllers.status.observed import Observed
+from batchsched.controllers.status.observed import ObservedState
 from batchsched.controllers.status.tally import Tally
 from tests.controllers.status.office import known
 from tests.session.scenario import group, queue
@@ -32,7 +32,7 @@ def numbers(tally: Tally) -> Any:
     )
 
 
-def fresh(cache: Observed) -> Tally:
+def fresh(cache: ObservedState) -> Tally:
     tally = Tally(cache)
     tally.sync()
     return tally
@@ -42,7 +42,7 @@ class Story:
     """Things that happen to a cache."""
 
     def __init__(self) -> None:
-        self.cache = Observed(["batchsched"])
+        self.cache = ObservedState(["batchsched"])
         self.cache.put(node("n0"))
         self.version = 0
 
@@ -101,7 +101,7 @@ def test_counted_from_change_to_change_it_is_what_a_fresh_count_says(happens, ev
 
 
 def test_gang_is_counted_where_its_pod_group_says():
-    cache = Observed(["batchsched"])
+    cache = ObservedState(["batchsched"])
     cache.put(node("n0"))
     for at in range(3):
         cache.put(pod(f"bert-{at}", group="bert", on="n0" if at < 2 else "", uid=f"u{at}"))
@@ -119,7 +119,7 @@ def test_gang_is_counted_where_its_pod_group_says():
 
 
 def test_pods_of_others_count_against_no_queue():
-    cache = Observed(["batchsched"])
+    cache = ObservedState(["batchsched"])
     cache.put(node("n0"))
     theirs = pod("theirs", on="n0")
     cache.put(replace(theirs, spec=replace(theirs.spec, scheduler_name="default-scheduler")))
@@ -127,6 +127,6 @@ def test_pods_of_others_count_against_no_queue():
 
 
 def test_queues_without_a_place_in_the_tree_are_known():
-    cache = Observed(["batchsched"])
+    cache = ObservedState(["batchsched"])
     cache.put(known(queue("lost", parent="absent")))
     assert set(fresh(cache).queues) == {"lost"}

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from batchsched.controllers.status.write_throttle import LONGEST, Courtesy
+from batchsched.controllers.status.write_throttle import LONGEST, WriteThrottle
 from tests.kube.virtual import Skewed, run
 
 
@@ -10,7 +10,7 @@ def test_turn_comes_when_nobody_is_bound_any_more():
     async def story() -> None:
         ends = asyncio.get_running_loop().time() + 0.5
         loop = asyncio.get_running_loop()
-        await Courtesy(Skewed(), lambda: loop.time() < ends).turn()
+        await WriteThrottle(Skewed(), lambda: loop.time() < ends).turn()
         assert 0.5 <= loop.time() < 0.6
 
     run(story())
@@ -19,7 +19,7 @@ def test_turn_comes_when_nobody_is_bound_any_more():
 def test_turn_comes_in_any_case_and_at_once_in_a_hurry():
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        courtesy = Courtesy(Skewed(), lambda: True)
+        courtesy = WriteThrottle(Skewed(), lambda: True)
         await courtesy.turn()
         assert LONGEST <= loop.time() < LONGEST + 0.1
         courtesy.hurry = True

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.framework.nodes.change_log import NOBODY, SHORT, Moves
+from batchsched.framework.nodes.change_log import NOBODY, SHORT, NodeChangeLog
 
 
 def test_nodes_that_moved_are_told_once_and_in_order():
-    moves = Moves(4)
+    moves = NodeChangeLog(4)
     for node in (2, 0):
         moves.note(node)
     between = moves.generation
@@ -19,7 +19,7 @@ def test_nodes_that_moved_are_told_once_and_in_order():
 
 @given(data=st.data())
 def test_no_move_is_missed_however_long_ago_it_was(data):
-    moves = Moves(3)
+    moves = NodeChangeLog(3)
     noted = [step % 7 % 3 for step in range(4 * SHORT)]
     for node in noted:
         moves.note(node)
@@ -31,7 +31,7 @@ def test_no_move_is_missed_however_long_ago_it_was(data):
 
 
 def test_moves_are_told_under_new_numbers_and_those_of_nodes_that_are_gone_no_more():
-    moves = Moves(3)
+    moves = NodeChangeLog(3)
     for node in (0, 1, NOBODY):
         moves.note(node)
     moves.renumber([2, NOBODY, 1, NOBODY], 3)

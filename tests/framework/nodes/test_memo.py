@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchsched.framework.nodes.change_log import Moves
+from batchsched.framework.nodes.change_log import NodeChangeLog
 from batchsched.framework.nodes.memo import Memo, placed
 
 
@@ -20,7 +20,7 @@ class Squares:
 
 
 def test_array_is_asked_again_of_nodes_that_changed_and_what_was_returned_stays():
-    changes, squares = Moves(3), Squares([1, 2, 3])
+    changes, squares = NodeChangeLog(3), Squares([1, 2, 3])
     memo = Memo(changes, 3)
     before = memo.array("squares", squares)
     squares.numbers[1] = 5
@@ -32,7 +32,7 @@ def test_array_is_asked_again_of_nodes_that_changed_and_what_was_returned_stays(
 
 
 def test_array_follows_nodes_to_their_new_places():
-    changes, squares = Moves(2), Squares([1, 2])
+    changes, squares = NodeChangeLog(2), Squares([1, 2])
     memo = Memo(changes, 2)
     memo.array("squares", squares)
     squares.numbers = [3, 2]
@@ -44,7 +44,7 @@ def test_array_follows_nodes_to_their_new_places():
 
 
 def test_value_is_amended_with_the_nodes_that_changed():
-    changes = Moves(3)
+    changes = NodeChangeLog(3)
     memo = Memo(changes, 3)
     seen = [
         memo.value("v", lambda: "a", lambda value, changed: f"{value}{changed.tolist()}") for _ in range(2)
@@ -55,7 +55,7 @@ def test_value_is_amended_with_the_nodes_that_changed():
 
 
 def test_what_was_not_asked_for_in_the_longest_time_is_forgotten():
-    memo, squares = Memo(Moves(3), 3, most=0), Squares([1, 2, 3])
+    memo, squares = Memo(NodeChangeLog(3), 3, most=0), Squares([1, 2, 3])
     for key in (*range(64), 0, 64, 0, 1):
         memo.array(key, squares)
     assert len(squares.asked) == 66

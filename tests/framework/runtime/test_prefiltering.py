@@ -5,7 +5,7 @@ import pytest
 from batchsched.framework.cycle_state import StateKey
 from batchsched.framework.interface import Reach
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.result_cache import Standing
+from batchsched.framework.runtime.result_cache import ClassResults
 from batchsched.framework.status import SKIP, SUCCESS, Code, PreFilterAnswer, Status, Verdict
 from tests.plugins.cluster import class_of, land, node, pod, table
 
@@ -59,7 +59,7 @@ class Silent:
 
 def asked_twice(plugin):
     """How often a plugin is asked by two scans, a pod landing in between; the second tells what a fresh one would."""
-    made, pipeline, standing = table([node("n0"), node("n1")]), Pipeline([plugin]), Standing()
+    made, pipeline, standing = table([node("n0"), node("n1")]), Pipeline([plugin]), ClassResults()
     wish = class_of(made, pod())
     pipeline.scan(wish, made, standing)
     land(made, pod("p"), "n1")

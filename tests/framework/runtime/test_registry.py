@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from pydantic import Field
 
-from batchsched.api.crd.base import Part
+from batchsched.api.crd.base import SpecPart
 from batchsched.config.defaults import DEFAULT_PLUGINS
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, PluginError
@@ -20,7 +20,7 @@ class First:
     name = "First"
 
 
-class Sized(Part):
+class Sized(SpecPart):
     size: int = Field(default=1, ge=1)
 
 

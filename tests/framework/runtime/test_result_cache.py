@@ -16,7 +16,7 @@ from batchsched.framework.interface import Reach
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline, reach
 from batchsched.framework.runtime.registry import standard
-from batchsched.framework.runtime.result_cache import Judged, Standing, Standings
+from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults, ResultCache
 from batchsched.framework.status import SUCCESS, PreFilterAnswer, Verdict
 from tests.plugins.cluster import class_of, land, node, pod, table
 from tests.plugins.neighbours import near, preferred, required
@@ -64,7 +64,7 @@ def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any
         scan.fit_error(),
         scan.plugins,
     ]
-    feasible = (standing or Standing()).fitting(scan.fits & chosen)
+    feasible = (standing or ClassResults()).fitting(scan.fits & chosen)
     if len(feasible):
         found.append(pipeline.score(wish, feasible, made, scan.state, standing).tolist())
     return found
@@ -97,8 +97,8 @@ MOODY = Pipeline([Moody()])
 @given(made=clusters(), wishes=st.lists(sociable_pods(), min_size=1, max_size=2), data=st.data())
 def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(made, wishes, data):
     classes = [class_of(made, one) for one in wishes]
-    standings = [Standing() for _ in classes]
-    moods, there = Standing(), list[Any]()
+    standings = [ClassResults() for _ in classes]
+    moods, there = ClassResults(), list[Any]()
     for step in range(data.draw(st.integers(1, 8))):
         for wish, standing in zip(classes, standings, strict=True):
             chosen = np.asarray([data.draw(st.sampled_from([True, True, False])) for _ in made.nodes])
@@ -126,7 +126,7 @@ def afresh(made: NodeTable) -> NodeTable:
 @given(made=clusters(), wishes=st.lists(sociable_pods(), min_size=1, max_size=2), data=st.data())
 def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_would_say(made, wishes, data):
     classes = [class_of(made, one) for one in wishes]
-    standings = Standings(made)
+    standings = ResultCache(made)
     for step in range(data.draw(st.integers(1, 6))):
         other = afresh(made)
         everyone = np.ones(len(made.nodes), np.bool_)
@@ -138,7 +138,7 @@ def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_wou
             land(made, data.draw(sociable_pods(f"landed-{step}")), data.draw(st.sampled_from(made.names)))
 
 
-def change_nodes(made: NodeTable, standings: Standings, data: Any) -> None:
+def change_nodes(made: NodeTable, standings: ResultCache, data: Any) -> None:
     """Let a node change, join or leave; its pods go with it."""
     there = {one.name: one for one in made.nodes}
     number = data.draw(st.integers(0, 4))
@@ -210,7 +210,7 @@ def look(pipeline, made, wish, standing):
     ],
 )
 def test_a_plugin_is_asked_again_as_far_as_its_reach_goes(kind, asked):
-    made, plugin, standing = table([node(f"n{at}") for at in range(16)]), kind(), Standing()
+    made, plugin, standing = table([node(f"n{at}") for at in range(16)]), kind(), ClassResults()
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
     land(made, pod("a"), "n3")
@@ -230,7 +230,7 @@ def test_a_plugin_is_asked_again_as_far_as_its_reach_goes(kind, asked):
 )
 def test_a_plugin_is_asked_again_about_nodes_that_changed_as_far_as_its_reach_goes(kind, asked):
     there = [node(f"n{at}") for at in range(16)]
-    made, plugin, standing = table(there), kind(), Standing()
+    made, plugin, standing = table(there), kind(), ClassResults()
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
     there[3] = node("n3", labels={"disk": "ssd"})
@@ -245,7 +245,7 @@ def test_a_plugin_that_does_not_say_what_it_reads_of_a_pod_is_asked_each_time():
     unsigned = type(
         "Unsigned", (), {"reach": Reach.NODE, "filter": lambda _, *asked: plugin.filter(*asked)}
     )()
-    made, standing = table([node("n0"), node("n1")]), Standing()
+    made, standing = table([node("n0"), node("n1")]), ClassResults()
     for _ in range(2):
         Pipeline([unsigned]).scan(class_of(made, pod()), made, standing)
     assert reach(unsigned) is Reach.NODE
@@ -253,7 +253,7 @@ def test_a_plugin_that_does_not_say_what_it_reads_of_a_pod_is_asked_each_time():
 
 
 def test_a_reason_that_is_new_on_a_node_that_moved_is_told_with_the_others():
-    made, standing = table([node(f"n{at}", {"cpu": "1"}) for at in range(16)]), Standing()
+    made, standing = table([node(f"n{at}", {"cpu": "1"}) for at in range(16)]), ClassResults()
     wish = class_of(made, pod(requests={"cpu": "1"}))
     assert DEFAULT.scan(wish, made, standing).fits.all()
     before = DEFAULT.scan(wish, made, standing)
@@ -267,7 +267,7 @@ def test_a_reason_that_is_new_on_a_node_that_moved_is_told_with_the_others():
 def test_a_scan_goes_on_showing_what_was_true_when_it_was_made():
     made, standing = (
         table([node(f"n{at}", {"cpu": "2"}) for at in range(16)], {"n0": [pod("b", {"cpu": "2"})]}),
-        Standing(),
+        ClassResults(),
     )
     wish = class_of(made, pod(requests={"cpu": "1"}))
     before = DEFAULT.scan(wish, made, standing)
@@ -298,7 +298,7 @@ class Breaking(Moody):
 
 @pytest.mark.parametrize("point, count", [("score", 1), ("normalize", 1), ("normalize", 2)])
 def test_what_a_plugin_could_not_say_is_asked_for_again(point, count):
-    made, plugin, standing = table([node(f"n{at}") for at in range(8)]), Breaking(), Standing()
+    made, plugin, standing = table([node(f"n{at}") for at in range(8)]), Breaking(), ClassResults()
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
     for at in range(count):
@@ -307,19 +307,19 @@ def test_what_a_plugin_could_not_say_is_asked_for_again(point, count):
     with pytest.raises(PluginError):
         look(pipeline, made, wish, standing)
     plugin.breaks = ""
-    assert look(pipeline, made, wish, standing) == look(pipeline, made, wish, Standing())
+    assert look(pipeline, made, wish, standing) == look(pipeline, made, wish, ClassResults())
 
 
 def test_reasons_in_another_order_cannot_be_pieced_together():
     one, two = np.asarray([[True, False], [True, False]]), np.asarray([False, True])
-    judged = Judged.of(Verdict(("a", "b"), one, two), 1)
+    judged = CachedVerdict.of(Verdict(("a", "b"), one, two), 1)
     part = Verdict(("b", "a"), np.ones((2, 1), np.bool_), np.ones(1, np.bool_))
     assert judged.amended(np.asarray([1], np.int32), part, 2) is None
 
 
 def test_classes_that_were_not_asked_for_in_the_longest_time_are_forgotten():
     made = table([node("n0")])
-    standings = Standings(made, most=200)
+    standings = ResultCache(made, most=200)
     first, second, third = (class_of(made, pod()) for _ in range(3))
     kept, lost = standings.of(first), standings.of(second)
     assert standings.of(first) is kept

@@ -6,7 +6,7 @@ import pytest
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.interface import Reach
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.result_cache import Standing
+from batchsched.framework.runtime.result_cache import ClassResults
 from batchsched.framework.status import SKIP, SUCCESS
 from tests.plugins.cluster import class_of, node, pod, table
 
@@ -36,7 +36,7 @@ class Counting:
 
 
 def totals(plugin, *feasible):
-    made, pipeline, standing = table([node(f"n{at}") for at in range(4)]), Pipeline([plugin]), Standing()
+    made, pipeline, standing = table([node(f"n{at}") for at in range(4)]), Pipeline([plugin]), ClassResults()
     wish = class_of(made, pod())
     return [
         pipeline.score(

@@ -6,7 +6,7 @@ import pytest
 from typing_extensions import override
 
 from batchsched.errors import PluginError
-from batchsched.framework.runtime.timing import Timings
+from batchsched.framework.runtime.timing import PluginTimings
 from batchsched.ports.telemetry import Silence
 from batchsched.session.decide import decide
 from tests.session.scenario import NOW, alone, cluster, nodes, profile
@@ -29,7 +29,7 @@ class Plugin:
 
 def cycles_told(seed, count=2000):
     noting = Noting()
-    timings = Timings(noting, seed)
+    timings = PluginTimings(noting, seed)
     for at in range(count):
         timings.cycle()
         assert timings.ask(Plugin(), str(at), int, at) == at
@@ -49,7 +49,7 @@ def test_the_seed_says_which_cycles():
 
 
 def test_plugin_that_breaks_is_named_whether_or_not_it_is_timed():
-    for timings in (Timings(), Timings(Noting(), 0)):
+    for timings in (PluginTimings(), PluginTimings(Noting(), 0)):
         for _ in range(50):
             timings.cycle()
             with pytest.raises(PluginError, match="plugin Mine failed in Score: ZeroDivisionError"):

@@ -64,7 +64,7 @@ def test_nodes_are_together_by_the_levels_of_each_topology():
     assert [one.name for one in narrow.domains] == ["b0 / r0", "b0 / r1", "b1 / r2", "b1 / r3"]
     first, second = wide.domains
     gpus = seen(snapshot).resources.index("nvidia.com/gpu")
-    assert (first.nodes, first.pods, first.shares[gpus]) == (2, 1, view.Share("4", "16", 0.25))
+    assert (first.nodes, first.pods, first.shares[gpus]) == (2, 1, view.QueueShare("4", "16", 0.25))
     assert second.shares[gpus].fraction == 0
 
 
@@ -75,7 +75,7 @@ def test_without_a_topology_all_nodes_are_one_row():
 
 def test_rows_that_are_left_out_are_counted():
     waits = {
-        f"team/g{at:04d}": view.Waiting(
+        f"team/g{at:04d}": view.PendingRow(
             f"team/g{at:04d}", "Unschedulable", "", 1, "", Refusal("", "NoNodes", "")
         )
         for at in range(view.MOST_GANGS + 5)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from batchsched.queues.gang_order.headroom import Headroom, HeadroomArgs
-from batchsched.queues.gang_order.policy import RoomPolicy, order
+from batchsched.queues.gang_order.policy import HorizonPolicy, order
 from tests.queues.columns import DAY, GANGS, columns
 
 NOW = 20 * DAY
@@ -72,7 +72,7 @@ def test_short_gangs_need_no_room_and_an_hour_is_still_short():
 
 def test_it_wants_room_that_is_free_within_its_horizon():
     policy = Headroom(HeadroomArgs(horizon_seconds=60))
-    assert isinstance(policy, RoomPolicy)
+    assert isinstance(policy, HorizonPolicy)
     assert policy.horizon == 60
 
 

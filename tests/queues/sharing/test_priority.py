@@ -3,7 +3,7 @@
 import numpy as np
 
 from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.sharing.priority import Priority
+from batchsched.queues.sharing.priority import PrioritySharing
 from tests.queues.sharing.trees import cluster, divided, queue, shares_of
 
 
@@ -23,7 +23,7 @@ def test_equals_share_by_weight():
 def test_next_is_the_highest_priority_then_who_borrowed_least():
     queues = (queue("a"), queue("b"), queue("c", priority=1))
     shares = shares_of(queues, cluster(cpu=9000), {"a": [2000], "b": [1000], "c": [5000]})
-    siblings = siblings_of(shares, entitlements(shares, [Priority()] * len(shares)), 0)
-    keys = Priority().key(siblings, np.zeros_like(siblings.usage))
+    siblings = siblings_of(shares, entitlements(shares, [PrioritySharing()] * len(shares)), 0)
+    keys = PrioritySharing().key(siblings, np.zeros_like(siblings.usage))
     order = [siblings.names[at] for at in np.lexsort(keys.T[::-1]).tolist()]
     assert order == ["c", "default", "b", "a"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.reclaim_rules import Reclaim, may_reclaim
+from batchsched.queues.reclaim_rules import ReclaimRules, may_reclaim
 from batchsched.queues.sharing.registry import make
 from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of
 
@@ -37,7 +37,7 @@ def test_surplus_is_never_reclaimed_and_a_guarantee_is(name):
     a, b, c = (shares.home(one) for one in "abc")
 
     def allowed(reclaimer: int, gains: int) -> bool:
-        wish = Reclaim(reclaimer, b, np.array([gains]), np.array([5000]))
+        wish = ReclaimRules(reclaimer, b, np.array([gains]), np.array([5000]))
         return may_reclaim(shares, found.entitled, found.policies, wish)
 
     assert allowed(a, 2000)

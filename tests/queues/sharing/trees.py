@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.queue import Queue
 from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.queue_table import Entitlements, Shares
+from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
 from batchsched.queues.sharing.registry import make
-from batchsched.queues.sharing.sibling_queues import UNLIMITED, Siblings
-from batchsched.queues.table_builder import Capacity, Load, lay_out
+from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues
+from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out
 from batchsched.queues.tree import QueueTree
 
 GPU = "nvidia.com/gpu"
@@ -24,29 +24,29 @@ def queue(name: str, **spec: Any) -> Queue:
     return Queue.model_validate({"metadata": CustomMeta(name=name), "spec": spec})
 
 
-def cluster(**amounts: int) -> Capacity:
+def cluster(**amounts: int) -> TotalCapacity:
     """`gpu` is nvidia.com/gpu; amounts in base units."""
     names = tuple(GPU if name == "gpu" else name for name in amounts)
-    return Capacity(names, np.array(list(amounts.values()), np.int64), np.ones(len(names), np.bool_))
+    return TotalCapacity(names, np.array(list(amounts.values()), np.int64), np.ones(len(names), np.bool_))
 
 
 def shares_of(
     queues: Sequence[Queue],
-    capacity: Capacity,
+    capacity: TotalCapacity,
     usage: Mapping[str, Any] | None = None,
     waits: Mapping[str, Any] | None = None,
     history: Mapping[str, Any] | None = None,
-) -> Shares:
+) -> QueueTable:
     """The tree as arrays; `waits` comes on top of `usage`."""
     zero = np.zeros(len(capacity.resources), np.int64)
     runs = {name: np.array(amount, np.int64) for name, amount in (usage or {}).items()}
     wants = {name: np.array(amount, np.int64) for name, amount in (waits or {}).items()}
     request = {name: runs.get(name, zero) + wants.get(name, zero) for name in {**runs, **wants}}
     past = {name: np.array(amount, np.float64) for name, amount in (history or {}).items()}
-    return lay_out(QueueTree(queues), capacity, Load(runs, request, past))
+    return lay_out(QueueTree(queues), capacity, QueueDemand(runs, request, past))
 
 
-def divided(shares: Shares, policy: str | FairnessPolicy = "drf", **args: Any) -> dict[str, list[int]]:
+def divided(shares: QueueTable, policy: str | FairnessPolicy = "drf", **args: Any) -> dict[str, list[int]]:
     """Fair shares by queue when one policy rules the whole tree."""
     made = make(policy, args) if isinstance(policy, str) else policy
     fair = entitlements(shares, [made] * len(shares)).fair
@@ -57,18 +57,18 @@ def divided(shares: Shares, policy: str | FairnessPolicy = "drf", **args: Any) -
 class Case:
     """A random tree with what it entitles to under one policy."""
 
-    shares: Shares
+    shares: QueueTable
     policies: tuple[FairnessPolicy, ...]
     entitled: Entitlements
 
-    def siblings(self, parent: int) -> Siblings:
+    def siblings(self, parent: int) -> SiblingQueues:
         return siblings_of(self.shares, self.entitled, parent)
 
     def parents(self) -> list[int]:
         return [row for row, (begin, end) in enumerate(self.shares.spans().tolist()) if begin < end]
 
 
-def random_shares(seed: int, count: int, width: int) -> Shares:
+def random_shares(seed: int, count: int, width: int) -> QueueTable:
     """A tree in no particular state: guarantees overcommitted, limits below use, queues without a request."""
     chance = np.random.default_rng(seed)
     rows = np.arange(count)
@@ -90,7 +90,7 @@ def random_shares(seed: int, count: int, width: int) -> Shares:
         history[parent[row]] += history[row]
         request[parent[row]] += np.minimum(request[row], limit[row])
         guarantee[parent[row]] = np.maximum(guarantee[parent[row]], guarantee[row])
-    return Shares(
+    return QueueTable(
         names=tuple(f"q{row}" for row in range(count)),
         parent=parent,
         guarantee=guarantee,
@@ -107,11 +107,11 @@ def random_shares(seed: int, count: int, width: int) -> Shares:
     )
 
 
-def trees() -> st.SearchStrategy[Shares]:
+def trees() -> st.SearchStrategy[QueueTable]:
     """Trees of 2 to 14 rows and 1 to 3 resources."""
     return st.builds(random_shares, st.integers(0, 2**32), st.integers(2, 14), st.integers(1, 3))
 
 
-def case(shares: Shares, policy: FairnessPolicy) -> Case:
+def case(shares: QueueTable, policy: FairnessPolicy) -> Case:
     policies = (policy,) * len(shares)
     return Case(shares, policies, entitlements(shares, policies))

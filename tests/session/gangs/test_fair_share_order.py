@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from batchsched.queues.entitlements import siblings_of
 from batchsched.session.gangs import fair_share_order as turns
 from batchsched.session.gangs import order as entitled
-from batchsched.session.gangs.fair_share_order import Orders, Round, Standing, asked_by, total_of
-from batchsched.session.tables.gang import Gang
+from batchsched.session.gangs.fair_share_order import (
+    FairShareOrder,
+    Orders,
+    QueueStanding,
+    asked_by,
+    total_of,
+)
+from batchsched.session.tables.gang import PendingGang
 from tests.session.scenario import cluster, gang, nodes, profile, queue, schedule
 
 POLICIES = ["drf", "fifo", "strict-fifo", "dominant-share", "priority", "time-based", "armada"]
@@ -38,17 +44,17 @@ def crowds(draw: st.DrawFn) -> Any:
     return cluster(nodes(2, gpu=5), *gangs, queues=tuple(queues))
 
 
-def asked_anew(standing: Standing, gangs: list[Gang], orders: Orders) -> list[str]:
+def asked_anew(standing: QueueStanding, gangs: list[PendingGang], orders: Orders) -> list[str]:
     """The definition: at every turn, from the root down, the first child by share, priority, key and gang."""
     shares, usage = standing.shares, standing.shares.usage.copy()
-    lines: dict[int, list[tuple[float, Gang]]] = {}
+    lines: dict[int, list[tuple[float, PendingGang]]] = {}
     for at, one in enumerate(gangs):
         row = shares.home(one.queue)
         place = float(orders.places(standing.policies[row].gangs)[at])
         lines[row] = sorted([*lines.get(row, []), (place, one)], key=lambda pair: pair[0])
     spans = shares.spans().tolist()
 
-    def following(row: int) -> tuple[float, Gang, int] | None:
+    def following(row: int) -> tuple[float, PendingGang, int] | None:
         begin, end = spans[row]
         if begin == end:
             return (*lines[row][0], row) if lines.get(row) else None
@@ -89,14 +95,14 @@ def asked_anew(standing: Standing, gangs: list[Gang], orders: Orders) -> list[st
 def test_turns_are_those_of_asking_all_siblings_at_every_turn(at_once, snapshot):
     seen: list[tuple[list[str], list[str]]] = []
 
-    def both(standing: Standing, gangs: list[Gang], orders: Orders) -> Round:
-        order = [one.key for one in Round(standing, gangs, orders)]
+    def both(standing: QueueStanding, gangs: list[PendingGang], orders: Orders) -> FairShareOrder:
+        order = [one.key for one in FairShareOrder(standing, gangs, orders)]
         seen.append((order, asked_anew(standing, list(gangs), orders)))
-        return Round(standing, gangs, orders)
+        return FairShareOrder(standing, gangs, orders)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turns, "_AT_ONCE", at_once)
-        patch.setattr(entitled, "Round", both)
+        patch.setattr(entitled, "FairShareOrder", both)
         schedule(snapshot, profile(selection="ordered"))
     assert seen
     for order, expected in seen:

@@ -8,8 +8,8 @@ import pytest
 
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.gangs.queue_limits import Quotas, quotas, spend
-from batchsched.session.placement.statement import Placed, Walked
+from batchsched.session.gangs.queue_limits import QueueLimits, quotas, spend
+from batchsched.session.placement.statement import GangPlacement, PlacedPod
 from batchsched.solver.problem import UNLIMITED
 from tests.session.clusters import on
 from tests.session.scenario import GPU, cluster, gang, group, nodes, pod, queue, schedule
@@ -27,7 +27,7 @@ def running(count: int, queue: str) -> Snapshot:
     return Snapshot(pods=pods, pod_groups=(group("run", count, queue=queue),))
 
 
-def left(found: Quotas, there: Inside, name: str) -> tuple[int, int, int]:
+def left(found: QueueLimits, there: Inside, name: str) -> tuple[int, int, int]:
     """GPUs, milli-CPU and PodGroups that a queue has left."""
     at = next(at for at, limit in enumerate(found.limits) if limit.name == name)
     column = there.scene.frame.table.column
@@ -68,7 +68,7 @@ def test_placed_gang_is_spent_once_and_counts_as_running_only_if_it_is_fresh():
     there = inside(snapshot)
     fresh = there.gang("team/new")
     (part,) = fresh.parts
-    walked = Walked(fresh, [Placed(one, 0, part.pod_class, None) for one in part.pods])  # type: ignore[arg-type]
+    walked = GangPlacement(fresh, [PlacedPod(one, 0, part.pod_class, None) for one in part.pods])  # type: ignore[arg-type]
     after = spend(there.scene.quotas, there.scene.frame, walked)
     assert left(after, there, "org") == (2, UNLIMITED, 1)
     assert left(after, there, "team") == (6, 1500, UNLIMITED)

@@ -4,7 +4,7 @@ from typing import Any
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard
-from batchsched.session.preemption.candidates import Tenants
+from batchsched.session.preemption.candidates import VictimCandidates
 from batchsched.session.tables.frame import Frame
 from tests.session.preemption.running import lone, running
 from tests.session.scenario import NOW, cluster, nodes, profile
@@ -18,7 +18,7 @@ def tenants(*parts: Snapshot, **more: Any) -> dict[str, list[tuple[int, int, boo
     frame.refresh()
     return {
         one.members.key: [(len(unit.pods), unit.cost, unit.ends) for unit in one.units]
-        for one in Tenants(frame, NOW, "batchsched").all
+        for one in VictimCandidates(frame, NOW, "batchsched").all
     }
 
 

@@ -5,8 +5,8 @@ import numpy as np
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.framework.runtime.registry import standard
-from batchsched.session.preemption.candidates import Tenants
-from batchsched.session.preemption.constraints import Cause, Limits
+from batchsched.session.preemption.candidates import VictimCandidates
+from batchsched.session.preemption.constraints import EvictionConstraints, EvictionLimit
 from batchsched.session.tables.frame import Frame
 from tests.session.preemption.running import running
 from tests.session.scenario import NOW, cluster, nodes, profile
@@ -17,7 +17,11 @@ def test_budget_counts_the_pods_of_each_unit_that_it_protects():
     made = running("g", ["n0", "n1"], requests={"gpu": 1})
     frame = Frame(cluster(nodes(2, gpu=8), made), standard().pipeline(profile()))
     frame.refresh()
-    causes = [Cause(unit, "Preempted") for one in Tenants(frame, NOW, "batchsched").all for unit in one.units]
+    causes = [
+        EvictionLimit(unit, "Preempted")
+        for one in VictimCandidates(frame, NOW, "batchsched").all
+        for unit in one.units
+    ]
     selector = {"matchLabels": dict(made.pods[0].labels)}
     budget = msgspec.convert(
         {
@@ -27,8 +31,10 @@ def test_budget_counts_the_pods_of_each_unit_that_it_protects():
         },
         PodDisruptionBudget,
     )
-    problem = Limits(causes, [budget]).on(victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [8]})]))
+    problem = EvictionConstraints(causes, [budget]).on(
+        victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [8]})])
+    )
     assert problem.limit.tolist() == [1]
     assert problem.limit_amount.tolist() == [2]
-    assert Limits(causes, []).on(problem).limit.tolist() == []
+    assert EvictionConstraints(causes, []).on(problem).limit.tolist() == []
     assert problem.limit_unit.dtype == np.int32

@@ -7,7 +7,7 @@ import msgspec
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard
-from batchsched.session.preemption.nominated import Kept
+from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.tables.frame import Frame
 from tests.session.preemption.running import wanting
 from tests.session.scenario import cluster, nodes, profile
@@ -38,7 +38,7 @@ def used(frame: Frame) -> list[int]:
 
 def test_who_takes_no_part_keeps_its_room_from_the_start_and_the_table_is_as_it_was_afterwards():
     frame = frame_of(nominated("g", "n1"))
-    with Kept(frame, frozenset({"team/g"})) as kept:
+    with NominatedCapacity(frame, frozenset({"team/g"})) as kept:
         assert used(frame) == [0, 1]
         assert [(pod.name, node) for pod, node in kept.standing] == [("g-0", 1)]
     assert used(frame) == [0, 0]
@@ -48,7 +48,7 @@ def test_who_takes_part_keeps_it_from_its_own_tier_on_until_it_is_looked_at_agai
     frame = frame_of(
         nominated("g", "n1"), wanting("low", 1, priority=1, **ONE), wanting("top", 1, priority=99, **ONE)
     )
-    kept = Kept(frame, frozenset())
+    kept = NominatedCapacity(frame, frozenset())
     parts = [[gang.key for gang in part] for part in kept.parts(gangs(frame))]
     assert parts == [["team/top", "team/g"], ["team/low"]]
     mine = [gang for gang in gangs(frame) if kept.holds(gang)]
@@ -63,5 +63,5 @@ def test_who_takes_part_keeps_it_from_its_own_tier_on_until_it_is_looked_at_agai
 
 def test_nomination_for_a_node_that_is_gone_keeps_nothing():
     frame = frame_of(nominated("g", "n9"))
-    with Kept(frame, frozenset({"team/g"})) as kept:
+    with NominatedCapacity(frame, frozenset({"team/g"})) as kept:
         assert kept.standing == []

@@ -6,8 +6,8 @@ import msgspec
 
 from batchsched.api.decision import Reservation
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.reservation.head import Head
-from batchsched.session.reservation.sticky import Promises
+from batchsched.session.reservation.head import ReservedHead
+from batchsched.session.reservation.sticky import StickyReservations
 from tests.session.preemption.running import evicted, running, wanting
 from tests.session.reservation.test_reservation import running as one_by_one
 from tests.session.scenario import NOW, cluster, gang, node, nodes, placed, profile, reasons, schedule
@@ -67,7 +67,7 @@ def test_gang_that_fits_or_never_will_is_no_head():
     )
     there = inside(snapshot, EASY)
     gangs = [there.gang("team/fits"), there.gang("team/never")]
-    assert Head.among(there.scene, gangs, (), Promises(NOW)) is None
+    assert ReservedHead.among(there.scene, gangs, (), StickyReservations(NOW)) is None
 
 
 def test_head_whose_time_has_come_starts_whatever_the_others_weigh():

@@ -1,7 +1,7 @@
 """Where pods of a gang may still go when they are placed one by one."""
 
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.selection.domain_fence import Fence
+from batchsched.session.selection.domain_fence import DomainFence
 from tests.session.clusters import on
 from tests.session.scenario import cluster, gang, group, node, pod, topology
 from tests.session.scenes import inside
@@ -14,12 +14,12 @@ NODES = [
 ]
 
 
-def fence(*parts: Snapshot, key: str = "team/g") -> Fence:
+def fence(*parts: Snapshot, key: str = "team/g") -> DomainFence:
     there = inside(cluster(NODES, *parts, topologies=(topology("zone", "rack"),)))
-    return Fence.of(there.scene, there.gang(key))
+    return DomainFence.of(there.scene, there.gang(key))
 
 
-def allowed(one: Fence, subgroup: int = -1) -> list[int]:
+def allowed(one: DomainFence, subgroup: int = -1) -> list[int]:
     nodes = one.allows(subgroup)
     return [0, 1, 2, 3] if nodes is None else [at for at in range(4) if nodes[at]]
 

@@ -8,15 +8,15 @@ from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard
-from batchsched.session.tables.counts import Counts
+from batchsched.session.tables.counts import PlacedPodCounts
 from batchsched.session.tables.frame import Frame
-from batchsched.session.tables.gang import Members
+from batchsched.session.tables.gang import PodGroupState
 
 POD = Pod(metadata=ObjectMeta(name="one", namespace="team"), spec=PodSpec())
 
 
 def alone():
-    return Counts({"pod/team/one": Members("pod/team/one", None, {POD.key: POD})})
+    return PlacedPodCounts({"pod/team/one": PodGroupState("pod/team/one", None, {POD.key: POD})})
 
 
 def test_a_count_is_moved_until_its_gang_changes():

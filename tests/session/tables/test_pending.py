@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from batchsched.queues.gang_order.batch import Fcfs
 from batchsched.queues.gang_order.headroom import Headroom
-from batchsched.session.tables.gang import Gang, Members
-from batchsched.session.tables.pending import Backlog
+from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.pending import PendingGangs
 from tests.session.scenario import group, pod
 
 
-def gang(name: str, needs: int, created: float, members: Members | None = None) -> Gang:
-    return Gang(
-        members=members or Members(name, None),
+def gang(name: str, needs: int, created: float, members: PodGroupState | None = None) -> PendingGang:
+    return PendingGang(
+        members=members or PodGroupState(name, None),
         queue="default",
         priority=0,
         created=created,
@@ -27,15 +27,15 @@ def gang(name: str, needs: int, created: float, members: Members | None = None) 
     )
 
 
-def names(backlog: Backlog) -> list[str]:
+def names(backlog: PendingGangs) -> list[str]:
     return [one.identity for one in backlog.order(Fcfs(), 0.0).members]
 
 
 @given(seed=st.integers(0, 2**32 - 1))
 def test_holes_are_closed_and_nobody_is_lost_or_swapped(seed: int):
     rng = random.Random(seed)
-    backlog = Backlog(2)
-    there: dict[str, Gang] = {}
+    backlog = PendingGangs(2)
+    there: dict[str, PendingGang] = {}
     seen: set[int] = set()
     for arrival in rng.sample(range(400), 400):
         if there and rng.random() < (0.2 if len(seen) < 200 else 0.9):
@@ -56,7 +56,7 @@ def test_holes_are_closed_and_nobody_is_lost_or_swapped(seed: int):
 
 
 def test_gang_that_changed_keeps_its_slot_and_gets_new_columns():
-    backlog = Backlog(2)
+    backlog = PendingGangs(2)
     first, second = gang("a", 0, 10.0), gang("b", 1, 20.0)
     backlog.put(first)
     backlog.put(second)
@@ -66,7 +66,7 @@ def test_gang_that_changed_keeps_its_slot_and_gets_new_columns():
 
 
 def test_gangs_of_one_second_stand_by_name_whoever_was_heard_of_first():
-    backlog = Backlog(2)
+    backlog = PendingGangs(2)
     for at, name in enumerate(["team/b", "pod/team/c", "team/a"]):
         backlog.put(gang(name, at, 10.0))
     backlog.put(gang("team/z", 3, 9.0))
@@ -74,7 +74,7 @@ def test_gangs_of_one_second_stand_by_name_whoever_was_heard_of_first():
 
 
 def test_dropping_a_gang_twice_changes_nothing():
-    backlog = Backlog(2)
+    backlog = PendingGangs(2)
     one = gang("a", 0, 10.0)
     backlog.put(one)
     backlog.drop(one.members)
@@ -84,7 +84,7 @@ def test_dropping_a_gang_twice_changes_nothing():
 
 
 def test_line_of_some_gangs_is_in_the_order_of_all():
-    backlog = Backlog(2)
+    backlog = PendingGangs(2)
     made = [gang(name, at, float(at)) for at, name in enumerate("abc")]
     for one in reversed(made):
         backlog.put(one)
@@ -95,7 +95,7 @@ def test_line_of_some_gangs_is_in_the_order_of_all():
 
 
 def test_room_follows_the_order_of_a_policy_that_wants_it():
-    backlog = Backlog(2)
+    backlog = PendingGangs(2)
     for at, name in enumerate("ab"):
         backlog.put(gang(name, at, float(at)))
     policy = Headroom(Headroom.Args(long_seconds=0, share=0.5))
@@ -104,9 +104,9 @@ def test_room_follows_the_order_of_a_policy_that_wants_it():
 
 
 def test_gang_that_is_half_bound_comes_before_all_that_are_fresh():
-    backlog = Backlog(2)
+    backlog = PendingGangs(2)
     backlog.put(gang("first", 1, 10.0))
-    half = Members("half", group("half", 2))
+    half = PodGroupState("half", group("half", 2))
     half.bound["team/half-0"] = (pod("half-0", group="half", on="n0"), 0)
     backlog.put(gang("half", 1, 20.0, half))
     assert names(backlog) == ["half", "first"]

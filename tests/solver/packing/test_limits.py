@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.solver.greedy import greedy
-from batchsched.solver.packing.limits import Quotas
+from batchsched.solver.packing.limits import QuotaLedger
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import EVERY_NODE, Row, Sense
 from batchsched.solver.verify import verify
@@ -62,8 +62,8 @@ def test_a_quota_that_all_of_its_gangs_leave_room_in_is_not_counted():
         quota_free=np.array([[3], [2]]),
         quota_gangs=np.full(2, 9),
     )
-    assert Quotas(problem).binding.tolist() == [True, False]
-    assert Quotas(replace(problem, allowed=np.array([True, False]))).binding.tolist() == [False, False]
+    assert QuotaLedger(problem).binding.tolist() == [True, False]
+    assert QuotaLedger(replace(problem, allowed=np.array([True, False]))).binding.tolist() == [False, False]
 
 
 def test_a_quota_suffices_until_it_is_used_up():

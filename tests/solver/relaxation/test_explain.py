@@ -11,7 +11,7 @@ from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Budget, Problem, Row, Solution
 from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Rule, apply, half
 from batchsched.solver.relaxation.explain import Evidence, Explainer, explain
-from batchsched.solver.relaxation.search import Cause
+from batchsched.solver.relaxation.search import RefusalCause
 from tests.solver.instances import problem_of, problems
 
 BUDGET = Budget(deterministic=20.0)
@@ -63,7 +63,7 @@ def test_the_quick_relaxation_makes_room_beside_what_is_placed(problem: Problem)
 def test_two_more_nodes_are_named_when_two_pods_find_no_room():
     problem = problem_of([[8], [8]], [{"pods": 4, "demand": [8]}])
     found = evidence(problem, 0)
-    assert (found.cause, found.need, found.fits) == (Cause.CAPACITY, 4, 2)
+    assert (found.cause, found.need, found.fits) == (RefusalCause.CAPACITY, 4, 2)
     assert found.missing.tolist() == [16]
     assert found.relaxation == Nodes(2, like=0)
     assert not found.outbid
@@ -72,7 +72,7 @@ def test_two_more_nodes_are_named_when_two_pods_find_no_room():
 def test_enough_in_sum_but_in_pieces_too_small_is_called_fragmented():
     problem = problem_of([[4], [4], [4]], [{"pods": 2, "demand": [6]}])
     found = evidence(problem, 0)
-    assert found.cause == Cause.FRAGMENTED
+    assert found.cause == RefusalCause.FRAGMENTED
     assert found.missing.tolist() == [12]
     assert found.relaxation == Nodes(2, like=0)
 
@@ -86,7 +86,7 @@ def test_a_gang_that_fits_at_a_coarser_level_is_told_so():
     levels = [[0, 0, 0, 0, 1], [0, 0, 1, 1, 2], [0, 1, 2, 3, 4]]
     problem = problem_of([[8]] * 5, [{"pods": 3, "demand": [8], "required": 1}], levels=levels)
     found = evidence(problem, 0)
-    assert (found.cause, found.level, found.domain, found.fits) == (Cause.TOPOLOGY, 1, 0, 2)
+    assert (found.cause, found.level, found.domain, found.fits) == (RefusalCause.TOPOLOGY, 1, 0, 2)
     assert found.missing.tolist() == [8]
     assert found.relaxation == Level(0, 0)
 
@@ -114,7 +114,7 @@ def test_a_quota_names_the_amount_that_it_lacks():
         "quota_gangs": np.full(2, UNLIMITED),
     }
     found = evidence(problem_of([[8]], gangs, **quota), 0)
-    assert (found.cause, found.quota, found.missing.tolist()) == (Cause.QUOTA, 1, [3])
+    assert (found.cause, found.quota, found.missing.tolist()) == (RefusalCause.QUOTA, 1, [3])
     assert found.relaxation == Quota(1, (3,))
 
 
@@ -125,7 +125,7 @@ def test_a_quota_of_gangs_lacks_one_gang():
         "quota_gangs": np.zeros(1, np.int64),
     }
     found = evidence(problem_of([[8]], [{"pods": 1, "demand": [2]}], **quota), 0)
-    assert (found.cause, found.missing_gangs, found.relaxation) == (Cause.QUOTA, 1, Quota(0, (0,), 1))
+    assert (found.cause, found.missing_gangs, found.relaxation) == (RefusalCause.QUOTA, 1, Quota(0, (0,), 1))
 
 
 def test_a_rule_of_a_plugin_is_named_by_its_row():
@@ -133,30 +133,30 @@ def test_a_rule_of_a_plugin_is_named_by_its_row():
         EVERY_NODE, np.zeros(1, np.int32), np.ones(1, np.int64), np.ones(2, np.int64), plugin="NodePorts"
     )
     found = evidence(problem_of([[8], [8]], [{"pods": 4, "demand": [1]}], rows=(row,)), 0)
-    assert (found.cause, found.row, found.relaxation) == (Cause.ROW, 0, Rule(0, 1))
+    assert (found.cause, found.row, found.relaxation) == (RefusalCause.ROW, 0, Rule(0, 1))
 
 
 def test_a_pod_larger_than_any_node_asks_for_a_larger_node():
     found = evidence(problem_of([[8], [6]], [{"pods": 1, "demand": [11]}]), 0)
-    assert (found.cause, found.missing.tolist()) == (Cause.POD_TOO_LARGE, [3])
+    assert (found.cause, found.missing.tolist()) == (RefusalCause.POD_TOO_LARGE, [3])
     assert found.relaxation == Nodes(1, like=0, extra=(3,))
 
 
 def test_filters_that_leave_no_node_ask_for_a_node_that_passes():
     problem = problem_of([[8], [8]], [{"pods": 1, "demand": [1]}], mask=np.zeros((1, 2), np.bool_))
     found = evidence(problem, 0)
-    assert (found.cause, found.missing.tolist()) == (Cause.NO_NODE, [0])
+    assert (found.cause, found.missing.tolist()) == (RefusalCause.NO_NODE, [0])
     assert found.relaxation == Nodes(1, like=0, passing=0)
 
 
 def test_too_few_pods_ask_for_pods():
     found = evidence(problem_of([[8]], [{"pods": 2, "need": 5, "demand": [1]}]), 0)
-    assert (found.cause, found.relaxation) == (Cause.TOO_FEW_PODS, Pods(0, 3))
+    assert (found.cause, found.relaxation) == (RefusalCause.TOO_FEW_PODS, Pods(0, 3))
 
 
 def test_a_gang_that_was_refused_beforehand_gets_no_advice():
     found = evidence(problem_of([[8]], [{"pods": 1, "demand": [1], "allowed": False}]), 0)
-    assert (found.cause, found.relaxation) == (Cause.NOT_ALLOWED, None)
+    assert (found.cause, found.relaxation) == (RefusalCause.NOT_ALLOWED, None)
 
 
 def test_a_gang_that_lost_to_others_is_told_so():
@@ -188,4 +188,4 @@ def test_a_rule_that_bars_a_gang_wherever_others_are_is_loosened_with_the_nodes(
     row = Row(ALL_NODES, np.zeros(1, np.int32), ones, np.array([1]))
     found = evidence(problem_of([[2]], [{"pods": 3, "demand": [2]}], rows=(row,)), 0)
     assert found.relaxation is not None
-    assert found.cause == Cause.CAPACITY
+    assert found.cause == RefusalCause.CAPACITY

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Relaxation, Together, wider_levels
-from batchsched.solver.relaxation.search import Cause, Family, Probe, families, smallest
+from batchsched.solver.relaxation.search import Family, Probe, RefusalCause, families, smallest
 from tests.solver.instances import problem_of
 
 
@@ -21,12 +21,12 @@ def test_the_smallest_size_is_found_from_any_start(start: int, needed: int):
         asked.append(change)
         return isinstance(change, Nodes) and change.count >= needed
 
-    assert smallest(Family(Cause.CAPACITY, nodes, start, 64), Probe(admits, 100)) == nodes(needed)
+    assert smallest(Family(RefusalCause.CAPACITY, nodes, start, 64), Probe(admits, 100)) == nodes(needed)
     assert len(asked) == len(set(asked)) <= 14
 
 
 def test_what_never_admits_is_given_up_at_its_limit():
-    assert smallest(Family(Cause.CAPACITY, nodes, 1, 64), Probe(lambda change: False, 100)) is None
+    assert smallest(Family(RefusalCause.CAPACITY, nodes, 1, 64), Probe(lambda change: False, 100)) is None
 
 
 def test_questions_run_out():
@@ -38,7 +38,7 @@ def test_questions_run_out():
 
 def test_where_larger_does_not_admit_more_half_of_the_answer_still_does_not():
     good = {nodes(1), nodes(3), nodes(12)}
-    found = smallest(Family(Cause.CAPACITY, nodes, 12, 64), Probe(lambda change: change in good, 100))
+    found = smallest(Family(RefusalCause.CAPACITY, nodes, 12, 64), Probe(lambda change: change in good, 100))
     assert found in good
     assert isinstance(found, Nodes)
     assert nodes(found.count // 2) not in good
@@ -52,7 +52,7 @@ def test_parts_that_are_not_needed_are_left_out():
         parts = change.parts if isinstance(change, Together) else (change,)
         return Nodes(2, like=0) in parts and Level(0, 1) in parts
 
-    found = smallest(Family(Cause.CAPACITY, both, 2, 2), Probe(admits, 100))
+    found = smallest(Family(RefusalCause.CAPACITY, both, 2, 2), Probe(admits, 100))
     assert found == Together((Level(0, 1), Nodes(2, like=0)))
 
 
@@ -60,5 +60,5 @@ def test_the_gentlest_kinds_of_change_come_first():
     levels = [[0, 0], [0, 1]]
     problem = problem_of([[1], [1]], [{"pods": 2, "need": 3, "demand": [1], "required": 1}], levels=levels)
     kinds = [f.cause for f in families(problem, (np.arange(2),), lambda level: wider_levels(problem, level))]
-    assert kinds[:3] == [Cause.TOO_FEW_PODS, Cause.TOPOLOGY, Cause.TOPOLOGY]
-    assert kinds[-1] == Cause.CAPACITY
+    assert kinds[:3] == [RefusalCause.TOO_FEW_PODS, RefusalCause.TOPOLOGY, RefusalCause.TOPOLOGY]
+    assert kinds[-1] == RefusalCause.CAPACITY

@@ -3,7 +3,7 @@
 import numpy as np
 
 from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row
-from batchsched.solver.tiered.tier_solve import Climber, Spending
+from batchsched.solver.tiered.tier_solve import TierBudget, TierSolver
 from tests.solver.instances import problem_of
 from tests.solver.tiered.test_transport import model, violated
 
@@ -11,7 +11,9 @@ from tests.solver.tiered.test_transport import model, violated
 def best(problem: Problem) -> list[int]:
     """Pods of every class at the model's peak."""
     aggregate = model(problem)
-    peak = Climber(aggregate, Spending(Budget(), 0)).climb(np.zeros(aggregate.model.variables, np.int64), [])
+    peak = TierSolver(aggregate, TierBudget(Budget(), 0)).climb(
+        np.zeros(aggregate.model.variables, np.int64), []
+    )
     assert peak is not None
     assert violated(aggregate, peak.values) == []
     return [int(pods) for pods in aggregate.pods(peak.values)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from batchsched.solver.outcome import to_solution
 from batchsched.solver.problem import Budget, Problem
 from batchsched.solver.tiered.rounding import realise
-from batchsched.solver.tiered.tier_solve import Climber, Spending
+from batchsched.solver.tiered.tier_solve import TierBudget, TierSolver
 from batchsched.solver.verify import verify
 from tests.solver.instances import problem_of, problems
 from tests.solver.tiered.test_transport import model
@@ -18,7 +18,7 @@ from tests.solver.tiered.test_transport import model
 def test_whatever_the_model_chooses_is_realised_legally(problem: Problem):
     aggregate = model(problem)
     start = np.zeros(aggregate.model.variables, np.int64)
-    peak = Climber(aggregate, Spending(Budget(), 0)).climb(start, [])
+    peak = TierSolver(aggregate, TierBudget(Budget(), 0)).climb(start, [])
     assert peak is not None
     for prefer in (False, True):
         realised = realise(aggregate, peak.values, peak.split.pods, prefer)

@@ -10,7 +10,7 @@ from batchsched.solver.objective import preferred_cost
 from batchsched.solver.outcome import compare, placed_per_class
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.tiered.rounds import Floors, Rounds
-from batchsched.solver.tiered.tier_solve import Spending
+from batchsched.solver.tiered.tier_solve import TierBudget
 from batchsched.solver.verify import verify
 from bench.solver.instances import generate
 from bench.solver.problems import to_problem
@@ -20,7 +20,7 @@ from tests.solver.instances import problem_of
 def run(problem: Problem, budget: Budget) -> Solution:
     floor = greedy(problem)
     placed = placed_per_class(problem, floor.classes, floor.counts)
-    return Rounds(problem, problem, Spending(budget, 0), Floors(floor, (placed,)), Silence()).run()
+    return Rounds(problem, problem, TierBudget(budget, 0), Floors(floor, (placed,)), Silence()).run()
 
 
 def test_even_a_budget_of_nothing_falls_behind_no_floor_and_reports_bounds():

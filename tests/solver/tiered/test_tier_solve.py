@@ -9,16 +9,16 @@ from batchsched.solver.objective import higher
 from batchsched.solver.outcome import placed_per_class
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Budget, Problem
-from batchsched.solver.tiered.model import Aggregate
+from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import divide
-from batchsched.solver.tiered.tier_solve import Climber, Spending
+from batchsched.solver.tiered.tier_solve import TierBudget, TierSolver
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 from tests.solver.tiered.test_transport import model
 
 
-def climber(problem: Problem, *, relaxed: bool = True) -> Climber:
-    return Climber(model(problem, relaxed=relaxed), Spending(Budget(), 0))
+def climber(problem: Problem, *, relaxed: bool = True) -> TierSolver:
+    return TierSolver(model(problem, relaxed=relaxed), TierBudget(Budget(), 0))
 
 
 @pytest.mark.properties
@@ -38,7 +38,7 @@ def test_the_loose_peak_is_no_lower_than_the_optimum(problem: Problem):
 @given(problems(extras=False))
 def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
     packing = Packing(problem)
-    complete = Climber(Aggregate(packing, divide(packing), None, complete=True), Spending(Budget(), 0))
+    complete = TierSolver(TieredModel(packing, divide(packing), None, complete=True), TierBudget(Budget(), 0))
     best = brute(problem)
     placed = np.zeros(len(problem.count), np.int64)
     for (klass, _), pods in best.counts.items():

@@ -7,18 +7,18 @@ from hypothesis import given
 from batchsched.solver.greedy import greedy
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem
-from batchsched.solver.tiered.model import Aggregate
+from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import divide
 from batchsched.solver.tiered.transport import Transport
 from tests.solver.instances import problem_of, problems
 
 
-def model(problem: Problem, *, relaxed: bool = False) -> Aggregate:
+def model(problem: Problem, *, relaxed: bool = False) -> TieredModel:
     packing = Packing(problem)
-    return Aggregate(packing, divide(packing), None if relaxed else greedy(problem), relaxed)
+    return TieredModel(packing, divide(packing), None if relaxed else greedy(problem), relaxed)
 
 
-def violated(aggregate: Aggregate, values: np.ndarray) -> list[int]:
+def violated(aggregate: TieredModel, values: np.ndarray) -> list[int]:
     starts, columns, coefficients = aggregate.model.matrix()
     lower, upper, _ = aggregate.model.sides()
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))

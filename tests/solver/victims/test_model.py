@@ -7,7 +7,7 @@ from hypothesis import given
 from batchsched.solver.engine.cpsat import Effort
 from batchsched.solver.victims.choose import cases
 from batchsched.solver.victims.model import VictimModel
-from batchsched.solver.victims.victim_state import Ground
+from batchsched.solver.victims.victim_state import VictimState
 from tests.solver.victims.instances import cheapest, victim_problems, victims_of
 
 EFFORT = Effort(4.0, 30.0)
@@ -26,7 +26,7 @@ def test_nothing_cheaper_than_the_cheapest_is_infeasible_and_a_cut_asks_for_some
     problem = victims_of([[0]] * 2, {"pods": 1, "demand": [8]}, [(1, {0: [8]}), (2, {1: [8]})])
     terms = next(cases(problem))
     model = VictimModel(terms)
-    assert model.solve(Ground(terms), 1, EFFORT).infeasible
+    assert model.solve(VictimState(terms), 1, EFFORT).infeasible
     model.cut(np.array([True, False]))
     answer = model.solve(None, 4, EFFORT)
     assert answer.values is not None

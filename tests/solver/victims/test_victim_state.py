@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.victims.choose import cases
-from batchsched.solver.victims.victim_state import Ground, Terms
+from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 from tests.solver.victims.instances import allowed_sets, fits_without, victim_problems, victims_of
 
 
 @pytest.mark.properties
 @given(victim_problems(plain=True))
 def test_counting_says_that_there_is_room_exactly_when_a_placement_is_found(problem):
-    terms = Terms.of(problem)
+    terms = VictimTerms.of(problem)
     for chosen in allowed_sets(problem):
-        ground = Ground(terms)
+        ground = VictimState(terms)
         assert ground.leave(chosen)
         assert ground.enough() == fits_without(problem, chosen)
 
@@ -23,7 +23,7 @@ def test_counting_says_that_there_is_room_exactly_when_a_placement_is_found(prob
 @given(victim_problems())
 def test_units_that_come_back_leave_everything_as_it_was(problem):
     for terms in cases(problem):
-        ground = Ground(terms)
+        ground = VictimState(terms)
         before = ground.fit.copy()
         left = ground.leave(range(problem.units))
         while left and ground.gone.any():
@@ -42,7 +42,7 @@ def test_a_limit_that_forbids_one_of_them_keeps_all_of_them():
         limit_unit=np.array([0, 1], np.int32),
         limit_amount=np.ones(2, np.int64),
     )
-    ground = Ground(Terms.of(problem))
+    ground = VictimState(VictimTerms.of(problem))
     assert not ground.leave([0, 1])
     assert not ground.gone.any()
     assert ground.leave([1])
