@@ -8,6 +8,7 @@ import sys
 
 from batchsched.manifests.write import to_json as manifests_of
 from batchsched.model.decision import to_json
+
 from tests.guards import cases, digests
 from tests.guards.test_decisions import RECORDED
 

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from batchsched.model.decision import Decision
 from batchsched.model.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
-from batchsched.session.decide import decide
 from batchsched.settings.schema import Profile
+from tests.session.victims.running import asked_to_leave, gone, queued_again, started_now
+
+from batchsched.session.decide import decide
 from bench.pipeline.clusters import WORKLOADS
 from bench.pipeline.clusters import snapshot as pipeline_snapshot
 from bench.queues import snapshot as queues_snapshot
@@ -18,7 +20,6 @@ from bench.solver.manifests import items
 from tests.guards.manifests import NOW, ClusterDraw, snapshot_of
 from tests.session import clusters
 from tests.session.test_permit import Recorder, decide_with, refuse, wait
-from tests.session.victims.running import asked_to_leave, gone, queued_again, started_now
 
 Settings = dict[str, Any]
 

@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 
 from batchsched.model.decision import Decision, to_json
+
 from tests.guards.cases import Case
 
 DIGITS: Final = 12
