@@ -6,9 +6,8 @@ Record again only for a change that is meant, and say in the commit which cases 
 import json
 import sys
 
-from batchsched.manifests.write import to_json as manifests_of
-from batchsched.model.decision import to_json
-
+from batchsched.api.decision import to_json
+from batchsched.manifests.writer import to_json as manifests_of
 from tests.guards import cases, digests
 from tests.guards.test_decisions import RECORDED
 

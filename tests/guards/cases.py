@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from batchsched.model.decision import Decision
-from batchsched.model.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
-from batchsched.settings.schema import Profile
-from tests.session.victims.running import asked_to_leave, gone, queued_again, started_now
-
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
+from batchsched.config.schema import Profile
 from batchsched.session.decide import decide
 from bench.pipeline.clusters import WORKLOADS
 from bench.pipeline.clusters import snapshot as pipeline_snapshot
@@ -19,6 +17,7 @@ from bench.solver.instances import generate
 from bench.solver.manifests import items
 from tests.guards.manifests import NOW, ClusterDraw, snapshot_of
 from tests.session import clusters
+from tests.session.preemption.running import asked_to_leave, gone, queued_again, started_now
 from tests.session.test_permit import Recorder, decide_with, refuse, wait
 
 Settings = dict[str, Any]

@@ -5,8 +5,7 @@ import json
 import re
 from typing import Any, Final
 
-from batchsched.model.decision import Decision, to_json
-
+from batchsched.api.decision import Decision, to_json
 from tests.guards.cases import Case
 
 DIGITS: Final = 12

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from batchsched.manifests.reading import read
-from batchsched.model.snapshot import Snapshot
+from batchsched.api.snapshot import Snapshot
+from batchsched.manifests.reader import read
 
 Manifest = dict[str, Any]
 
