@@ -1,14 +1,14 @@
-"""Breakage, as one hierarchy. A refusal is a value; what stands here is raised.
+"""The exceptions of batchsched, in one hierarchy. A refusal of a gang is a value and never one of them.
 
-Every error carries its evidence as attributes and says in its message what was wrong, what was expected and
-what to do. Errors know no other part of batchsched.
+Every exception carries its evidence as attributes. Its message states what was wrong, what was expected and what
+to do. This module imports no other part of batchsched.
 """
 
 from typing_extensions import override
 
 
 class BatchschedError(Exception):
-    """The root: whatever batchsched raises on purpose."""
+    """The base class of all exceptions that batchsched raises on purpose."""
 
 
 class InvalidInput(BatchschedError):
@@ -16,7 +16,7 @@ class InvalidInput(BatchschedError):
 
     Args:
       message: what was wrong, what was expected, what to do.
-      file: where it stands, "" when it came from no file.
+      file: the file that contains the object, "" if it came from no file.
       object: kind and name, such as "PodGroup team-a/bert", or "".
       field: the path inside the object, such as "spec.minMember", or "".
     """
@@ -36,7 +36,7 @@ class InvalidInput(BatchschedError):
 
 
 class InvalidQuantity(InvalidInput):
-    """A text that is no Kubernetes quantity, or one out of range."""
+    """A text that is not a Kubernetes quantity, or a quantity out of range."""
 
     def __init__(self, text: str, problem: str) -> None:
         super().__init__(f"{text!r} is not a usable quantity: {problem}")
@@ -44,15 +44,21 @@ class InvalidQuantity(InvalidInput):
 
 
 class InvalidSelector(InvalidInput):
-    """A label or node selector with an operator or value that means nothing."""
+    """A label selector or node selector with an unknown operator or an invalid value."""
 
 
 class UnusableInput(BatchschedError):
-    """Nothing in the input can be used: exit code 1."""
+    """No object of the input can be used. Commands then exit with code 1."""
 
 
 class PluginError(BatchschedError):
-    """A plugin broke: it raised, or answered nonsense. Its pod fails, nothing else does."""
+    """A plugin raised an exception or returned an invalid answer. Only the pod that it was called for fails.
+
+    Args:
+      plugin: the name of the plugin.
+      point: the extension point.
+      problem: the exception, or what is wrong with the answer.
+    """
 
     kind = "plugin"
 
@@ -64,25 +70,25 @@ class PluginError(BatchschedError):
 
 
 class PluginOverdue(PluginError):
-    """A plugin did not answer in time. Its pod fails, and it is asked no more."""
+    """A call of a plugin exceeded its deadline. Its pod fails, and the plugin is not called again."""
 
 
 class ExtenderError(PluginError):
-    """An extender that may not be ignored gave no answer, or one that makes no sense. Its pod fails."""
+    """An extender that is not `ignorable` returned no answer or an invalid one. Its pod fails."""
 
     kind = "extender"
 
 
 class IllegalMove(BatchschedError):
-    """A move that the state table of a gang does not have; nothing was changed."""
+    """A move that is not in the table of states. The object keeps its state."""
 
 
 class RecordTampered(BatchschedError):
-    """A session file whose content does not match its own digest."""
+    """A session file with content that does not match the digest in the file."""
 
 
 class SolverFault(BatchschedError):
-    """A model that the solver does not accept: a defect of the formulation, never of the input."""
+    """A model that the solver rejects. The cause is a defect of the formulation, never the input."""
 
 
 class ApiError(BatchschedError):
@@ -90,9 +96,9 @@ class ApiError(BatchschedError):
 
     Args:
       status: the HTTP status.
-      reason: the reason of the Status object, such as `Conflict`; "" where there is none.
-      message: what it said.
-      retry_after: seconds that it asks us to wait, 0 for none.
+      reason: the reason of the Status object, such as `Conflict`; "" if the answer has none.
+      message: the message of the Status object.
+      retry_after: seconds of the header Retry-After, 0 without one.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
@@ -104,15 +110,15 @@ class ApiError(BatchschedError):
 
 
 class Unreachable(BatchschedError):
-    """A request without an answer: no connection, a deadline that passed, an answer cut short.
+    """A request without a complete answer: no connection, an expired deadline, or a connection that broke.
 
-    The server may have carried it out.
+    The server may have executed the request.
     """
 
 
 class BindFailed(BatchschedError):
-    """A pod that is not bound to the node it was to go to, and why."""
+    """A pod was not bound to its node. The message states the reason."""
 
 
 class NotLeading(BatchschedError):
-    """A write that was not sent: somebody else may be the leader by now."""
+    """A write was not sent, because this replica may have lost the Lease."""
