@@ -3,10 +3,12 @@
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.framework.cycle_state import CycleState
@@ -37,7 +39,7 @@ from batchsched.scheduling_queue.hints import QueueingHints
 from batchsched.scheduling_queue.in_flight import InFlightEvent
 from tests.plugins import neighbours as nb
 from tests.plugins.cluster import class_of, node, pod, with_ports
-from tests.plugins.storage import claim, claiming, volume
+from tests.plugins.storage import claim, claiming, csi_node, volume
 from tests.plugins.upheaval import Upheaval
 from tests.scheduling_queue.entities import standard_pipeline
 
@@ -226,6 +228,43 @@ HOPELESS: dict[str, tuple[Any, Pod, Any]] = {
 @pytest.mark.parametrize("plugin, one, change", HOPELESS.values(), ids=HOPELESS)
 def test_what_cannot_help_brings_nobody_back(plugin, one, change):
     assert not helped(plugin, one, [change])
+
+
+AFAR = nb.required(together=[nb.near(nb.ZONE, app="a") | {"namespaceSelector": {"matchLabels": {"t": "1"}}}])
+
+
+def namespace(name: str, **labels: str) -> Namespace:
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Namespace)
+
+
+# name: plugin, the pod, what changed; each may open a node.
+HOPEFUL: dict[str, tuple[Any, Pod, Any]] = {
+    "labels of its own namespace": (
+        InterPodAffinity(),
+        LABELLED,
+        (Resource.NAMESPACE, namespace("default"), namespace("default", t="1")),
+    ),
+    "labels of a namespace that its terms may select": (
+        InterPodAffinity(),
+        nb.pod("p", {"app": "a"}, affinity=AFAR),
+        (Resource.NAMESPACE, namespace("other"), namespace("other", t="1")),
+    ),
+    "a driver that takes over a kind of volume": (
+        VolumeBinding(),
+        claiming("p", "c"),
+        (Resource.CSI_NODE, csi_node("n"), csi_node("n", migrated="kubernetes.io/gce-pd")),
+    ),
+    "a kind of volume that is not migrated any more": (
+        VolumeBinding(),
+        claiming("p", "c"),
+        (Resource.CSI_NODE, csi_node("n", migrated="kubernetes.io/gce-pd"), csi_node("n")),
+    ),
+}
+
+
+@pytest.mark.parametrize("plugin, one, change", HOPEFUL.values(), ids=HOPEFUL)
+def test_what_may_help_brings_the_pod_back(plugin, one, change):
+    assert helped(plugin, one, [change])
 
 
 def test_a_member_and_a_minimum_bring_back_whom_gang_scheduling_refused():

@@ -117,3 +117,26 @@ def test_own_pod_groups_of_a_queue_with_children_share_with_them():
     assert divided(shares) == {"default": [0], "org": [10_000], "a": [5000], "org/": [5000]}
     assert shares.home("org") == 4
     assert shares.home("a") == 3
+
+
+def reaches(*queues, cpu):
+    """What the children of each queue can reach together, in milli-CPU."""
+    shares = shares_of(queues, cluster(cpu=cpu))
+    lendable = entitlements(shares, [make("drf", {})] * len(shares)).lendable
+    return {name: lendable[row].tolist() for row, name in enumerate(shares.names)}
+
+
+def test_children_reach_what_their_parent_does_not_lend_and_all_that_others_lend():
+    org = queue("org", guarantee={"cpu": "6"}, lendingLimit={"cpu": "2"})
+    team = queue("team", parent="org", guarantee={"cpu": "1"})
+    found = reaches(org, team, queue("peer", guarantee={"cpu": "3"}), cpu=10_000)
+    # 4 of its 6 CPUs are for org alone; of the 6 that all may reach, its own 2 are a part.
+    assert (found[""], found["org"], found["peer"]) == ([6000], [10_000], [6000])
+    assert found["team"] == found["org"]
+
+
+def test_borrowing_limit_and_limit_of_a_parent_bound_what_its_children_reach():
+    peer = queue("peer", guarantee={"cpu": "3"})
+    for settings, reach in (({"borrowingLimit": {"cpu": "1"}}, 7000), ({"limit": {"cpu": "8"}}, 8000)):
+        org = queue("org", guarantee={"cpu": "6"}, **settings)
+        assert reaches(org, queue("team", parent="org"), peer, cpu=10_000)["org"] == [reach]

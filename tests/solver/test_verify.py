@@ -252,6 +252,18 @@ def node_that_is_not_there(problem: Problem, solution: Solution) -> Planted:
     return problem, replace(solution, nodes=solution.nodes + len(problem.free))
 
 
+def node_below_the_first(problem: Problem, solution: Solution) -> Planted:
+    nodes = solution.nodes.copy()
+    nodes[0] = -1
+    return problem, replace(solution, nodes=nodes)
+
+
+def class_below_the_first(problem: Problem, solution: Solution) -> Planted:
+    classes = solution.classes.copy()
+    classes[0] = -1
+    return problem, replace(solution, classes=classes)
+
+
 def lengths_that_differ(problem: Problem, solution: Solution) -> Planted:
     return problem, replace(solution, counts=solution.counts[:-1])
 
@@ -282,6 +294,8 @@ FAULTS: dict[Callable[[Problem, Solution], Planted | None], str] = {
     triple_named_twice: "named twice",
     count_of_zero: "not positive",
     node_that_is_not_there: "outside",
+    node_below_the_first: "a node outside",
+    class_below_the_first: "a class outside",
     lengths_that_differ: "different lengths",
 }
 

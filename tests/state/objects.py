@@ -72,6 +72,7 @@ class Ledger:
     def bind_pods(self, pods: Sequence[Pod]) -> None:
         for one in pods:
             assert not self.pods[one.key].node
+            assert one.metadata.uid == self.pods[one.key].metadata.uid
             assert one.node in self.nodes
             self.pods[one.key] = one
 

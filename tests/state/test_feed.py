@@ -124,12 +124,13 @@ def test_pods_and_groups_are_followed_one_by_one():
     assert len(watcher.made) == 1
 
 
-def test_pod_that_changes_its_gang_or_only_its_name_is_the_same_leaves_and_joins():
-    watcher = Watcher(node("n0"), pod("a", 1, "elder"))
+@pytest.mark.parametrize("uids", [("elder", "younger"), ("younger", "elder")])
+def test_pod_that_changes_its_gang_or_only_its_name_is_the_same_leaves_and_joins(uids):
+    watcher = Watcher(node("n0"), pod("a", 1, uids[0]))
     watcher.follow()
-    watcher.put(pod("a", 2, "younger", on="n0"))
+    watcher.put(pod("a", 2, uids[1], on="n0"))
     watcher.follow()
-    watcher.put(pod("a", 3, "younger", on="n0", group="g"))
+    watcher.put(pod("a", 3, uids[1], on="n0", group="g"))
     watcher.follow()
     assert len(watcher.made) == 1
 

@@ -86,6 +86,13 @@ def test_permit_is_signed_by_its_plugin():
     assert (answer.status.plugin, answer.timeout_seconds) == ("Odd", 3)
 
 
+@pytest.mark.parametrize("shapes", [((1, 2), 3), ((1, 3), 2), ((1, 3), 4), ((2, 3), 3), ((3,), 3)])
+def test_a_verdict_judges_every_node_once_with_a_row_for_each_reason(shapes):
+    refused, unresolvable = (np.zeros(shape, np.bool_) for shape in shapes)
+    with pytest.raises(PluginError, match="expected a Verdict over 3 nodes"):
+        answers.verdict(ODD, Verdict(("too small",), refused, unresolvable), 3)
+
+
 @pytest.mark.parametrize("answer", [None, 1, np.array([True, False])])
 def test_truth_is_true_or_false(answer):
     with pytest.raises(PluginError, match="expected True or False"):

@@ -70,6 +70,18 @@ def test_all_terms_must_match_one_and_the_same_pod():
     assert nb.fits(PLUGIN, nb.table_of(NODES, whole), one) == ["n0"]
 
 
+@pytest.mark.parametrize("names", [("other", "default"), ("default", "other"), ("other", None)])
+def test_a_pod_in_the_namespace_of_one_term_alone_does_not_match_all_terms(names):
+    terms = [
+        nb.near(key, app="b") | ({"namespaces": [name]} if name else {})
+        for key, name in zip((nb.ZONE, nb.HOST), names, strict=True)
+    ]
+    waiting = nb.pod("w", affinity=nb.required(together=terms))
+    for namespace in ("default", "other"):
+        friend = nb.pod("e", {"app": "b"}, namespace=namespace)
+        assert nb.fits(PLUGIN, nb.table_of(NODES, [(friend, 0)]), waiting) == []
+
+
 def test_the_first_of_a_series_may_go_wherever_the_label_is():
     assert nb.fits(PLUGIN, nb.table_of(NODES), together("a", "a")) == ["n0", "n1", "n2"]
     assert nb.fits(PLUGIN, nb.table_of(NODES), together("a", "b")) == []

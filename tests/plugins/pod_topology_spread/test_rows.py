@@ -100,6 +100,23 @@ def test_nodes_without_a_key_are_closed():
     assert not admitted(world, [[0, 1]])
 
 
+def test_a_constraint_that_is_stated_twice_counts_each_pod_once():
+    twice = [nb.spread(nb.ZONE, "a", skew=2), nb.spread(nb.ZONE, "a", skew=2)]
+    gang = nb.Gang(((nb.pod("w", {"app": "a"}, topologySpreadConstraints=twice), 2),), rigid=False)
+    assert admitted(world_of(zones(1, 1), gang), [[2, 0]])
+
+
+def test_a_row_of_a_single_gang_binds_only_when_the_gang_is_taken():
+    gang = nb.Gang(((spreading(nb.ZONE), 3),), rigid=False)
+    world = world_of(zones(2, 1), gang)
+    table = world.table()
+    batch = nb.batch_of(world, table)
+    (row,) = PLUGIN.constrain(batch, table.all())
+    assert nb.broken(row, batch, np.asarray([[1, 1, 1]]), np.ones(1, np.int64)) == []
+    assert nb.broken(row, batch, np.asarray([[2, 1, 0]]), np.ones(1, np.int64)) == [0]
+    assert nb.broken(row, batch, np.asarray([[0, 0, 1]]), np.zeros(1, np.int64)) == [1]
+
+
 def test_empty_and_soft_constraints_make_no_rows():
     empty = nb.pod("w", {"app": "a"}, topologySpreadConstraints=[nb.spread(nb.ZONE, "a", labelSelector={})])
     soft = spreading(nb.ZONE, whenUnsatisfiable="ScheduleAnyway")

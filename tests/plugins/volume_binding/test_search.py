@@ -154,6 +154,17 @@ def test_a_claim_with_a_node_is_made_there_and_nowhere_else():
     assert reasons(claiming("x", "c"), gone, storage_class()) == [(BIND_CONFLICT,), (BIND_CONFLICT,)]
 
 
+def test_the_node_that_was_selected_for_a_claim_must_still_be_able_to_make_its_volume():
+    there = claim("c", metadata={"annotations": {"volume.kubernetes.io/selected-node": "b"}})
+    zones = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
+    elsewhere = storage_class(allowedTopologies=zones)
+    assert reasons(claiming("x", "c"), there, elsewhere) == [(BIND_CONFLICT,), (BIND_CONFLICT,)]
+    driver = msgspec.convert({"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}, CSIDriver)
+    objects = there, storage_class(), driver
+    assert reasons(claiming("x", "c"), *objects) == [(BIND_CONFLICT,), (NOT_ENOUGH_SPACE,)]
+    assert reasons(claiming("x", "c"), *objects, room("r", "b", capacity="1Gi")) == [(BIND_CONFLICT,), ()]
+
+
 def test_a_driver_that_counts_its_room_must_have_it():
     driver = msgspec.convert({"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}, CSIDriver)
     late, wish = storage_class(), claim("c", size="2Gi")

@@ -112,6 +112,7 @@ def test_changes_come_together(problem: Problem):
         (Quota(0, (5, 1), 1), Quota(0, (2, 0), 0)),
         (Quota(0, (1, 0), 1), None),
         (Rule(0, 3), Rule(0, 1)),
+        (Rule(0, 2), Rule(0, 1)),
         (Rule(0, 1), None),
         (Pods(0, 2), Pods(0, 1)),
         (Pods(0, 1), None),

@@ -62,3 +62,20 @@ def test_the_gentlest_kinds_of_change_come_first():
     kinds = [f.cause for f in families(problem, (np.arange(2),), lambda level: wider_levels(problem, level))]
     assert kinds[:3] == [RefusalCause.TOO_FEW_PODS, RefusalCause.TOPOLOGY, RefusalCause.TOPOLOGY]
     assert kinds[-1] == RefusalCause.CAPACITY
+
+
+def test_the_levels_of_subgroups_are_tried_although_the_gang_itself_states_none():
+    problem = problem_of(
+        [[1], [1]],
+        [{"pods": 1, "demand": [1]}],
+        levels=[[0, 0], [0, 1]],
+        subgroup=np.array([0], np.int32),
+        sub_gang=np.array([0], np.int32),
+        sub_need=np.array([1], np.int32),
+        sub_required=np.array([1], np.int32),
+        sub_preferred=np.array([-1], np.int32),
+        sub_pinned=np.array([-1], np.int32),
+    )
+    kinds = families(problem, (np.arange(2),), lambda level: wider_levels(problem, level))
+    tried = [family.make(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
+    assert tried == [Level(0, 0, subgroup=0), Level(0, -1, subgroup=0)]
