@@ -89,6 +89,13 @@ def test_no_file_is_longer_than_one_concept_needs():
     assert {name: length for name, length in lengths.items() if length > MAX_FILE_LINES} == {}
 
 
+def test_session_consists_of_packages_of_at_most_12_files():
+    """Without `__init__.py`. The folder itself has only `decide` and what the packages share."""
+    packages = [PACKAGE / "session", *(path.parent for path in (PACKAGE / "session").glob("*/__init__.py"))]
+    sizes = {named(path): len(list(path.glob("*.py"))) - 1 for path in packages}
+    assert {name: size for name, size in sizes.items() if size > 12} == {}
+
+
 @pytest.mark.parametrize("ratchet_name", ratchet.RATCHETS)
 def test_no_ratchet_rises(ratchet_name):
     """`python -m tests.ratchet --list` prints every finding, and `--write` records lower counts."""

@@ -1,8 +1,8 @@
-"""Floor 2: what the core asks of the world, as Protocols.
+"""Floor 2: Protocols for what the core needs from its environment.
 
-The cluster that pods are bound in, the clock that says when it is, the telemetry that wants to know. The
-core names the question here and a shell above brings the answer, a real one or a simulated one; so what
-an adapter must promise is written in one place.
+A Protocol states one need: to bind pods, to tell the time, to call extenders, to report durations. A package above the
+core implements it, for a real cluster or for a simulated one. The obligations of an implementation are documented
+here and nowhere else.
 
-May import: ``errors``, ``model``. Holds no implementation.
+May import: ``errors``, ``api``. Holds no implementation except defaults that do nothing.
 """

@@ -1,6 +1,6 @@
-"""What the binding cycle asks of the world: the few writes that make a decision true, and to wait for them.
+"""The writes of a binding cycle: pods to nodes, volumes to claims.
 
-A write that fails raises; what is raised ends the pod's binding cycle, and the pod is unreserved at every plugin.
+A failed write raises an exception. It ends the binding cycle of the pod, and Unreserve of every plugin is called.
 """
 
 from collections.abc import Sequence
@@ -10,20 +10,25 @@ from batchsched.api.binding import Binding, NodeSelection, VolumeBinding
 
 
 class Binder(Protocol):
-    """Writes what binds a pod. All writes are idempotent: what stands already is a success."""
+    """Writes bindings. All writes are idempotent: a value that is already set is a success."""
 
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to its node."""
         ...
 
     async def bind_volume(self, binding: VolumeBinding) -> None:
-        """Give a volume to a claim."""
+        """Bind a PersistentVolume to its claim."""
         ...
 
     async def select_node(self, selection: NodeSelection) -> None:
-        """Say from which node a claim's volume is to be reached."""
+        """Write the selected node of a claim, so that its volume is provisioned within reach of that node."""
         ...
 
     async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until all claims, `namespace/name`, have their volumes; False when that takes too long."""
+        """Wait until all claims are bound. Return False if the timeout expires first.
+
+        Args:
+          claims: the claims by `namespace/name`.
+          timeout_seconds: the longest time to wait.
+        """
         ...

@@ -1,23 +1,23 @@
-"""What the shell asks of time: when it is, how long something took, to wait, and not all at once."""
+"""The clock: current time, durations, waiting, and jitter."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """A clock that tests can turn."""
+    """A clock. Tests and the simulator use one with virtual time."""
 
     def now(self) -> float:
-        """Return the seconds since 1970."""
+        """Return the time in seconds since 1970-01-01 UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never jump: for deadlines and leases."""
+        """Return a time in seconds that never jumps, for deadlines and Leases."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for a number of seconds."""
         ...
 
     def jitter(self) -> float:
-        """Return a number in [0, 1), so that many who wait do not come back together."""
+        """Return a random number in [0, 1) that spreads the retries of many clients."""
         ...

@@ -1,7 +1,7 @@
-"""What the core asks of extenders: one answer to one question, or the reason why none came.
+"""Calls of extenders: a request body out, a response body or the reason of the failure back.
 
-The core writes the question and reads the answer; what stands between, a network or a recorded session, is the
-shell's. So whatever an extender does, time-outs and garbage included, is data that a session file can hold.
+The core writes the request and parses the response. An implementation of `Extenders` carries them, over a network or
+from a recorded session. Timeouts and malformed responses are data too, so that a session file can record them.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How TLS is spoken; files are paths, data is PEM in base64."""
+    """The TLS settings of a connection. Fields `*_file` are paths; fields `*_data` are PEM in base64."""
 
     insecure: bool = False
     server_name: str = ""
@@ -26,13 +26,13 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where an extender is.
+    """The address of an extender.
 
     Args:
-      url: what stands before each verb.
-      timeout_seconds: how long an answer may take, from the first byte that is sent to the last that comes.
-      https: TLS is spoken, and a certificate is checked only where authorities are stated.
-      tls: used where the url is one of https.
+      url: the prefix of the URL; the verb follows it.
+      timeout_seconds: the longest time from the first byte of the request to the last byte of the response.
+      https: use TLS. The certificate is checked only if the settings state certificate authorities.
+      tls: the settings for a URL of the scheme https.
     """
 
     url: str
@@ -42,11 +42,11 @@ class Endpoint:
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of a question.
+    """The result of a call.
 
     Args:
-      body: the answer as it came, "" where none did.
-      fault: why there is none, in words; "" where there is one.
+      body: the response body, "" without a response.
+      fault: why there is no response, as a sentence; "" with a response.
     """
 
     body: str = ""
@@ -54,26 +54,26 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Extenders(Protocol):
-    """Reaches extenders. It never raises: what goes wrong is a fault in the reply."""
+    """Calls extenders. Implementations never raise: a failure is the `fault` of the reply."""
 
     def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
-        """Put a question, JSON, to one verb of an extender, and wait for the answer."""
+        """Send a request in JSON to one verb of an extender and block until the response arrives."""
         ...
 
     async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
-        """As `ask`, while others go on: for what is asked once a decision is carried out."""
+        """Send a request without blocking the event loop. Binding cycles use it."""
         ...
 
 
 class OutOfReach:
-    """The shell that reaches no extender: the default below the shell."""
+    """The default implementation, which calls no extender."""
 
     def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
-        """Say that nobody is asked."""
+        """Return a fault without a call."""
         return Reply(fault=NOT_ASKED)
 
     async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
-        """Say that nobody is asked."""
+        """Return a fault without a call."""
         return Reply(fault=NOT_ASKED)
 
 

@@ -1,4 +1,4 @@
-"""What a session may ask of the world while it decides; a session file holds the answers."""
+"""The calls that a session may make to the outside while it decides. A session file records their answers."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ class ExternalCalls:
 
     Args:
       extenders: reaches extenders.
-      watchdog: minds plugins of other packages; None: nobody does, and they are asked directly.
+      watchdog: calls plugins of other packages with a deadline. None: they are called without a deadline.
     """
 
     extenders: Extenders = field(default_factory=OutOfReach)
@@ -20,4 +20,4 @@ class ExternalCalls:
 
 
 NOBODY = ExternalCalls()
-"""No extender is reached, and nobody minds the time."""
+"""No extender is called, and plugins have no deadline."""

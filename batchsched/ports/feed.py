@@ -1,4 +1,4 @@
-"""Who wants to know what becomes of the objects of a collection."""
+"""The receiver of the watch events of one kind of object."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -7,16 +7,16 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Sink(Protocol[T_contra]):
-    """Takes what a reflector sees, as the API wrote it, or as it was read. It never raises for an object."""
+    """Receives the objects of a reflector, as JSON of the API or decoded. An invalid object must not raise."""
 
     def replaced(self, objects: Sequence[T_contra]) -> None:
-        """Take all objects there are: whoever is not among them is gone."""
+        """Replace all objects. An object that is not in the list was deleted."""
         ...
 
-    def changed(self, found: T_contra) -> None:
-        """Take an object that is new or has changed."""
+    def changed(self, item: T_contra) -> None:
+        """Add or update an object."""
         ...
 
-    def gone(self, found: T_contra) -> None:
-        """Take the last state of an object that is gone."""
+    def gone(self, item: T_contra) -> None:
+        """Remove an object; its last known state is the argument."""
         ...

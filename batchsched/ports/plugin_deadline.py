@@ -1,8 +1,8 @@
-"""Who minds the time of plugins: nobody below the shell has a clock.
+"""Deadlines for calls of plugins. The core has no clock, so a package above it measures the time.
 
-A plugin that hangs cannot be killed in process. The shell that finds a call overdue gives the session up and decides
-it again with that call known to be overdue; so does a replay. Decisions repeat, so the same call comes again, and this
-time it is not made: its pod is refused, and the plugin is asked nothing more.
+A hanging plugin cannot be killed inside the process. If a call exceeds its deadline, the session is abandoned and
+decided again, with that call marked as overdue. Decisions repeat, so the same call occurs again. This time it is not
+made: its pod is refused, and the plugin is not called again. A replay repeats the same steps.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class DeadlineExceeded(msgspec.Struct, frozen=True):
-    """A call that took longer than the profile allows.
+    """A call that took longer than `pluginDeadlineSeconds` of the profile.
 
     Args:
-      plugin: its name.
+      plugin: the name of the plugin.
       point: the extension point.
-      call: which of the session's calls of watched plugins it is, from 1; 0: it was in an earlier session.
-      seconds: the deadline that passed.
+      call: the number of the call among all calls with a deadline in the session, from 1; 0: an earlier session.
+      seconds: the deadline.
     """
 
     plugin: str
@@ -30,21 +30,21 @@ class DeadlineExceeded(msgspec.Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """What is told of it."""
+        """The problem as a refusal states it."""
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
 
 class PluginDeadline(Protocol):
-    """Minds calls of plugins that come from other packages."""
+    """Calls plugins of other packages and enforces their deadline."""
 
     def overdue(self, plugin: str) -> DeadlineExceeded | None:
-        """Return why a plugin is not to be asked at all, None when it is."""
+        """Return the exceeded deadline because of which a plugin must not be called, or None."""
         ...
 
     def watch(self, plugin: str, point: str, call: Callable[[], T]) -> T:
-        """Make a call, and know that it goes on.
+        """Make a call and measure its time.
 
         Raises:
-          PluginOverdue: the call is overdue; nothing of it is used, and the plugin is asked no more.
+          PluginOverdue: the call exceeded its deadline. Its result is discarded, and the plugin is not called again.
         """
         ...

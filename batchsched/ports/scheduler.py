@@ -1,4 +1,4 @@
-"""What a simulator asks of a scheduler: to follow a cluster event by event, and to decide when it is told to."""
+"""The scheduler as a simulator drives it: it follows a cluster event by event and decides on request."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -11,55 +11,55 @@ from batchsched.api.snapshot import HeldGang, Snapshot
 
 
 class Scheduler(Protocol):
-    """A scheduler that follows one cluster. It was made from a snapshot and is told what changes since.
+    """A scheduler that follows one cluster, from a snapshot on.
 
-    Where it cannot be told, as of a new queue, whoever drives it makes a new one.
+    For a change without a method here, such as a new queue, the caller makes a new scheduler.
     """
 
     def add_group(self, group: PodGroup) -> None:
-        """Take in a PodGroup, or a new version of it."""
+        """Add or update a PodGroup."""
         ...
 
     def remove_group(self, key: str) -> None:
-        """Forget the PodGroup `namespace/name`."""
+        """Remove the PodGroup `namespace/name`."""
         ...
 
     def add_pods(self, pods: Sequence[Pod]) -> None:
-        """Take in pods, bound or waiting, in the order in which they were made."""
+        """Add pods, bound or pending, in the order of their creation."""
         ...
 
     def bind_pods(self, pods: Sequence[Pod]) -> None:
-        """Take in the bound versions of pods that waited."""
+        """Replace pending pods by their bound versions."""
         ...
 
     def remove_pods(self, pods: Sequence[Pod]) -> None:
-        """Forget pods that are gone or have finished."""
+        """Remove pods that were deleted or have finished."""
         ...
 
     def hold(self, held: tuple[HeldGang, ...]) -> None:
-        """Take in which gangs wait at Permit from now on; those that are left out do so no more."""
+        """Set the gangs that wait at Permit. Gangs that are not in the list no longer wait."""
         ...
 
     def decide(self, now: float, seed: int) -> Decision:
-        """Decide the next session; nothing is bound until `bind_pods` says so.
+        """Decide the next session. The caller reports the pods that it binds with `bind_pods`.
 
         Args:
-          now: seconds since 1970.
-          seed: of everything that is drawn.
+          now: seconds since 1970-01-01 UTC.
+          seed: the seed of all random choices.
         """
         ...
 
 
 class NodeScheduler(Scheduler, Protocol):
-    """A scheduler that follows nodes as well."""
+    """A scheduler that also follows nodes."""
 
     def lay_out(self, nodes: Sequence[Node]) -> None:
-        """Take in the nodes as they are now, in the order in which a fresh snapshot has them.
+        """Replace all nodes, in the order of a new snapshot.
 
-        Nothing is offered that neither a node offered nor a pod asked for when the scheduler was made.
+        They must not offer a resource that no node offered and no pod requested when the scheduler was made.
         """
         ...
 
 
 SchedulerFactory = Callable[[Snapshot], Scheduler]
-"""Makes a scheduler that follows a cluster from a snapshot on."""
+"""Returns a scheduler that follows a cluster from a snapshot on."""

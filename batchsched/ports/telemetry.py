@@ -1,4 +1,4 @@
-"""What the core tells of its own running: where the time goes. It never reads anything back."""
+"""Telemetry of a session: where the time is spent. The core writes it and never reads it."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -6,23 +6,23 @@ from typing import Protocol
 
 
 class Telemetry(Protocol):
-    """A listener that the shell hands to the core; whatever it does, the decision stays the same."""
+    """Receives durations and progress. An implementation cannot change the decision."""
 
     def stage(self, name: str) -> AbstractContextManager[None]:
-        """Time one stage of a session; stages of one name add up, and stages may nest."""
+        """Measure one stage of a session. Durations of equal names are added up; stages may nest."""
         ...
 
     def progress(self, done: int, total: int, what: str) -> None:
-        """Tell how far a long stage has come."""
+        """Report the progress of a long stage."""
         ...
 
     def call(self, plugin: str, point: str) -> AbstractContextManager[None]:
-        """Time one call of a plugin; only a sample of all calls is told of."""
+        """Measure one call of a plugin. Only a sample of all calls is measured."""
         ...
 
 
 class Silence:
-    """The listener that hears nothing: the default below the shell."""
+    """The default implementation, which records nothing."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -30,7 +30,7 @@ class Silence:
         yield
 
     def progress(self, done: int, total: int, what: str) -> None:
-        """Do nothing with a step."""
+        """Do nothing with the progress."""
 
     @contextmanager
     def call(self, plugin: str, point: str) -> Iterator[None]:
