@@ -89,14 +89,14 @@ bench: $(READY) ## run the benches (BENCH=solver for one, ARGS for its arguments
 	@$(BIN)/python -m bench $(BENCH) $(ARGS)
 
 docs: $(READY) ## build the site into site/, strictly; fails when a generated page is stale
-	@$(BIN)/python docs/generate.py --check
+	@$(BIN)/python -m docs.generate --check
 	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
 
 docs-serve: $(READY) ## show the site and follow edits
 	@$(BIN)/mkdocs serve
 
 generate: $(READY) ## write the generated pages of docs/ anew
-	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m docs.generate
 
 pin: $(READY) ## write constraints.txt from the newest versions that fit pyproject.toml
 	@$(PIP) install --quiet --upgrade --upgrade-strategy eager hatchling editables

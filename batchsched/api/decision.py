@@ -138,20 +138,3 @@ def without_telemetry(decision: Decision) -> Decision:
 def to_json(decision: Decision) -> bytes:
     """Write a decision as `reference/api` has it, on one line."""
     return msgspec.json.encode(decision)
-
-
-def page() -> str:
-    """Return the documentation's page of the reasons for a refusal."""
-    rows = [f"| `{reason}` | {meaning} |" for reason, meaning in REASONS.items()]
-    return "\n".join(
-        [
-            "# Why a gang was refused",
-            "",
-            "Every refusal has one of these reasons. The list is closed: an addition is a changelog entry.",
-            "`missing` counts in base units: milli-CPU, bytes, devices.",
-            "",
-            "| reason | meaning |",
-            "|---|---|",
-            *rows,
-        ]
-    )

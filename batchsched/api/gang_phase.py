@@ -68,32 +68,3 @@ def after(state: GangPhase, move: PhaseChange) -> GangPhase:
         legal = ", ".join(one for at, one in MOVES if at is state) or "none"
         raise IllegalMove(f"a gang that is {state} cannot {move}; its moves are: {legal}")
     return following
-
-
-def diagram() -> str:
-    """Return the table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "    [*] --> Pending"]
-    lines += [f"    {start} --> {end}: {move}" for (start, move), end in MOVES.items()]
-    lines += [f"    {end} --> [*]" for end in (GangPhase.SUCCEEDED, GangPhase.FAILED)]
-    return "\n".join(lines)
-
-
-def page() -> str:
-    """Return the documentation's page of a gang's life."""
-    rows = [f"| {start} | {move} | {end} |" for (start, move), end in MOVES.items()]
-    return "\n".join(
-        [
-            "# The life of a gang",
-            "",
-            "A gang moves along this table and no other way: a move that is not in it raises, and changes nothing.",
-            "Reserved is a state inside a session; the others are the phases that a PodGroup shows.",
-            "",
-            "```mermaid",
-            diagram(),
-            "```",
-            "",
-            "| state | move | then |",
-            "|---|---|---|",
-            *rows,
-        ]
-    )

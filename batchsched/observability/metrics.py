@@ -7,7 +7,7 @@ Source: the names and buckets of kube-scheduler's pkg/scheduler/metrics, 1.36, a
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -258,26 +258,3 @@ class Metrics:
     def _declare(self, made: M) -> M:
         self.declared.append(made)
         return made
-
-
-def page() -> str:
-    """Return the documentation's page of the metrics."""
-    return "\n".join([_PAGE, *(_row(one) for one in Metrics().declared)])
-
-
-def _row(one: MetricWrapperBase) -> str:
-    (described,) = one.describe()
-    name = described.name + ("_total" if described.type == "counter" else "")
-    labels = ", ".join(f"`{label}`" for label in one._labelnames)
-    return f"| `{name}` | {described.type} | {labels} | {described.documentation} |"
-
-
-_PAGE: Final = """# Metrics
-
-`batchsched run` serves them under `/metrics` on its [secure port](configuration.md#serving), to users that the cluster
-lets read that path. Names that begin with `scheduler_`, `rest_client_` and `leader_election_` are kube-scheduler's, so
-that its dashboards and alerts go on working; `batchsched_` are ours. Beside them there are the usual `process_` and
-`python_info` ones. A replica that waits to lead counts what it follows, and decides nothing.
-
-| metric | type | labels | meaning |
-|---|---|---|---|"""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.api.gang_phase import MOVES, GangPhase, PhaseChange, after, diagram
+from batchsched.api.gang_phase import MOVES, GangPhase, PhaseChange, after
 from batchsched.errors import IllegalMove
 
 
@@ -24,8 +24,3 @@ def test_every_state_can_be_reached_and_every_unfinished_one_left():
 def test_whoever_holds_places_can_be_rolled_back():
     for state in (GangPhase.RESERVED, GangPhase.HELD, GangPhase.SCHEDULED):
         assert after(state, PhaseChange.ROLL_BACK) is GangPhase.PENDING
-
-
-def test_diagram_shows_every_move_of_the_table():
-    drawn = diagram()
-    assert all(f"{start} --> {end}: {move}" in drawn for (start, move), end in MOVES.items())

@@ -1,7 +1,6 @@
 """What operators see: sessions and bindings counted under kube-scheduler's names, and sessions kept that repeat."""
 
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.metrics import Metrics, page
 from batchsched.observability.observer import Observer
 from batchsched.record.file import read
 from batchsched.record.replay import differences
@@ -117,12 +116,3 @@ async def test_nothing_is_recorded_where_nothing_is_kept():
     await one.town.turns(1)
     assert one.value("batchsched_gangs_total", result="placed", profile=PROFILE) == 1
     assert not one.seen.sessions.summaries()
-
-
-def test_every_metric_is_on_the_page_with_its_labels():
-    rows = page()
-    for one in Metrics().registry.collect():
-        if one.name.startswith(("process_", "python_")):
-            continue
-        name = one.name + ("_total" if one.type == "counter" else "")
-        assert f"| `{name}` | {one.type} |" in rows

@@ -1,7 +1,7 @@
 import pytest
 
 from batchsched.errors import IllegalMove
-from batchsched.scheduling_queue.states import MOVES, QueueState, check, page
+from batchsched.scheduling_queue.states import MOVES, QueueState, check
 
 
 def test_every_place_can_be_reached_and_left():
@@ -13,9 +13,3 @@ def test_a_move_that_the_table_does_not_have_is_illegal():
     check(QueueState.ACTIVE, QueueState.IN_FLIGHT)
     with pytest.raises(IllegalMove, match="what is Gated in the scheduling queue cannot become In flight"):
         check(QueueState.GATED, QueueState.IN_FLIGHT)
-
-
-def test_the_page_draws_the_table():
-    text = page()
-    assert "    Backoff --> InFlight" in text
-    assert text.count("\n| ") == len(MOVES) + 1

@@ -9,11 +9,11 @@ from typing_extensions import override
 from batchsched.api.core.pod import SchedulingGate
 from batchsched.api.snapshot import Snapshot
 from batchsched.controllers.status.observed import ObservedState
-from batchsched.controllers.status.page import EVENTS
 from batchsched.controllers.status.refusal_history import ARRIVING
 from batchsched.controllers.status.reporter import REST, Reporter
 from batchsched.errors import BindFailed
 from batchsched.state.cluster_state import ClusterState
+from docs.generate.events import EVENTS
 from tests.controllers.status.office import Desk, known
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod

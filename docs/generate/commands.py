@@ -1,4 +1,4 @@
-"""The pages of docs/reference that the commands write: cli.md and the JSON Schemas."""
+"""The reference page of the commands, and the JSON Schemas."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -13,15 +13,15 @@ from batchsched.cli.schema import Subject, schema_text
 
 _INTRODUCTION: Final = """# Commands
 
-`batchsched --help` lists the commands, and `batchsched COMMAND --help` says what is here. Data goes to standard output;
-progress, warnings and what was set aside go to standard error. [Exit codes](exit-codes.md) are the same for every
-command. Files may be YAML of several documents, JSON, JSON Lines, lists such as `kubectl get -o json` prints, and any
-of these compressed with gzip; a directory stands for the manifests below it, and `-` for standard input. Nothing that
-a command reads is ever changed.
+`batchsched --help` lists the commands, and `batchsched COMMAND --help` prints what this page says. Data is written to
+standard output. Progress, warnings and objects that were set aside are written to standard error.
+[Exit codes](exit-codes.md) are the same for every command. Files may be YAML with several documents, JSON, JSON Lines, or
+lists as `kubectl get -o json` prints them, each optionally compressed with gzip. A directory means all manifests below
+it, and `-` means standard input. Commands never change the files that they read.
 """
 
 
-def page() -> str:
+def commands() -> str:
     """Return the page of the commands as Markdown."""
     return "\n".join([_INTRODUCTION, *_commands(app, "batchsched")])
 

@@ -1,4 +1,4 @@
-"""The documentation's pages of plugins and of the life of a pod, written from the plugins and the table of points."""
+"""The reference pages of plugins and of extension points, generated from the plugin classes and the table of points."""
 
 import inspect
 import json
@@ -21,30 +21,31 @@ from batchsched.framework.runtime.registry import found
 from batchsched.framework.runtime.result_validation import POINTS, Point
 
 LANDINGS: Final = {
-    Landing.STATIC: "pods that land change nothing",
-    Landing.NARROWS: "pods that land can only take nodes away",
-    Landing.COUNTED: "pods that land take capacity, which the solver counts itself",
-    Landing.SHIFTS: "pods that land may open nodes and close them",
+    Landing.STATIC: "placing a pod does not change it",
+    Landing.NARROWS: "placing a pod can only remove nodes",
+    Landing.COUNTED: "placing a pod uses capacity, which the solver counts itself",
+    Landing.SHIFTS: "placing a pod may add or remove nodes",
 }
 
 _PLUGINS: Final = """# Plugins
 
-Plugins keep the extension points and the meaning that kube-scheduler's plugins have. They are found through the
-entry-point group `batchsched.plugins`, ours in the same way as anybody's. A profile turns them off and on, weighs
-their scores (`profiles[].plugins`) and gives them arguments (`profiles[].pluginConfig`); an argument that is
-unknown or out of range is refused with its field. [Writing a plugin](../writing-a-plugin.md) says how to add one,
-[The life of a pod](pod-life.md) what each point is for.
+Plugins have the same extension points and the same meaning as the plugins of kube-scheduler. The entry-point group
+`batchsched.plugins` registers them, those of batchsched and those of other packages alike. A profile enables and
+disables plugins, sets the weights of their scores (`profiles[].plugins`) and their arguments
+(`profiles[].pluginConfig`). An unknown argument, or a value out of range, is rejected with the name of the field.
+[Writing a plugin](../writing-a-plugin.md) describes how to add one, and [The life of a pod](pod-life.md) describes each
+extension point.
 
-Those that are on by default stand first, in the order in which they are asked. In the events that may help, TargetPod
-is the very pod that was refused, UnscheduledPod another that waits, AssignedPod one that has a node."""
+The plugins that are enabled by default come first, in the order in which they are called. In the events that may help,
+TargetPod is the refused pod itself, UnscheduledPod is another pending pod, and AssignedPod is a pod that has a node."""
 
 _POD: Final = """# The life of a pod
 
-A pod meets the plugins of its profile at these points, in this order, and each answer has one meaning. Up to Permit
-a session decides; PreBind, Bind and PostBind run once for each pod when the decision is carried out. With the solver on
-the same plugins are asked: their Filters and Scores become the masks and scores of the solver's problem, once for
-each class of equal pods; Constrain tells the solver what pods do to each other; and each placement that the solver
-proposes is walked through PreFilter, Filter, Reserve and Permit pod by pod before it stands.
+The plugins of a profile are called for a pod at these points, in this order, and each answer has one meaning. The points
+up to Permit run within a session; PreBind, Bind and PostBind run once for each pod when the decision is carried out.
+With the solver enabled, the same plugins are called. Filter and Score run once for each class of equal pods and become
+the masks and scores of the solver's problem. Constrain adds rows for the effects that pods have on each other. Each
+placement that the solver proposes then passes PreFilter, Filter, Reserve and Permit pod by pod before it is accepted.
 
 ```mermaid
 flowchart LR
@@ -58,32 +59,32 @@ flowchart LR
     Permit -- wait --> Permit
 ```
 
-A plugin that raises, or answers what its point does not know, fails the pods that it was asked about, and their gang:
-the refusal has the reason `PluginFailed` and names plugin, point and problem. Everything else is scheduled. Where a
-plugin breaks over no gang in particular (the labels of a whole snapshot, or rows over several gangs together) the
-session goes on without what it would have said, and the decision lists it under `setAside`. A pod that is bound stays
-bound whatever a PostBind raises. A plugin of another package that hangs fails its pods in the same way, and is
-[left out](../writing-a-plugin.md#what-goes-wrong) until the next start.
+If a plugin raises an exception or returns a value that its point does not allow, the pods of that call and their gang
+are refused with the reason `PluginFailed`; the message names plugin, point and problem. Everything else is scheduled.
+If the failing call concerns no single gang (label keys of the whole snapshot, or rows over several gangs), the session
+continues without the result, and the decision lists the plugin under `setAside`. A bound pod remains bound if a PostBind
+plugin raises. If a plugin of another package exceeds its deadline, its pods are refused in the same way, and the plugin is
+[disabled](../writing-a-plugin.md#what-goes-wrong) until the next start.
 
-[Extenders](../extenders.md) are asked after Filter, after Score, when victims were found, and in place of Bind."""
+[Extenders](../extenders.md) are called after Filter, after Score, after victims were selected, and instead of Bind."""
 
 _RANGES: Final = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
 def plugins() -> str:
-    """Return the page of plugins: what each looks at, where it is asked, its arguments."""
+    """Return the page of plugins: the description, extension points, events and arguments of each."""
     ours = {name_of(one): one for one in found() if is_ours(one)}
     order = [name for name in (*DEFAULT_PLUGINS, *sorted(ours)) if name in ours]
     return "\n\n".join([_PLUGINS, *(_plugin(name, ours[name]) for name in dict.fromkeys(order))])
 
 
 def pod_life() -> str:
-    """Return the page of a pod's life: every point, when it is asked, and what follows from each answer."""
+    """Return the page of extension points: when each is called, and the effect of each answer."""
     return "\n\n".join([_POD, *(_point(name, point) for name, point in POINTS.items())])
 
 
 def points_of(plugin: type) -> tuple[str, ...]:
-    """Name the points that a plugin class has, in call order."""
+    """Return the names of the extension points that a plugin class implements, in call order."""
     return tuple(name for name, point in POINTS.items() if callable(getattr(plugin, point.method, None)))
 
 
@@ -94,9 +95,9 @@ def _plugin(name: str, plugin: type) -> str:
         if name in DEFAULT_PLUGINS
         else "off"
     )
-    facts = [f"Asked at {points}.", f"By default it is {default}."]
+    facts = [f"Extension points: {points}.", f"Default: {default}."]
     if "Filter" in points_of(plugin):
-        facts.append(f"Its verdict: {LANDINGS[landing(plugin)]}.")
+        facts.append(f"Filter result: {LANDINGS[landing(plugin)]}.")
     facts += _events(plugin)
     model = getattr(plugin, "Args", None)
     parts = [f"## `{name}`", _docstring(plugin), " ".join(facts)]
@@ -104,7 +105,7 @@ def _plugin(name: str, plugin: type) -> str:
 
 
 def _events(plugin: type) -> Iterator[str]:
-    """What a plugin of ours, made without arguments, registers: by kind of object, in its order."""
+    """Yield the events that a plugin registers, by kind of object. Only for plugins that need no arguments."""
     if not callable(getattr(plugin, "events_to_register", None)):
         return
     made: EnqueueExtensionsPlugin = plugin()
@@ -114,7 +115,7 @@ def _events(plugin: type) -> Iterator[str]:
         actions[one.event.resource] = known | one.event.action
     told = [f"{resource} ({', '.join(_named(action))})" for resource, action in actions.items()]
     yield (
-        f"What [may help](scheduling-queue.md) a pod that it refused: {', '.join(told)}."
+        f"[Events](scheduling-queue.md) that may help a pod that it refused: {', '.join(told)}."
         if told
         else "No event helps a pod that it refused, since it refuses none."
     )
@@ -127,7 +128,7 @@ def _named(actions: Action) -> list[str]:
 
 
 def _docstring(plugin: type) -> str:
-    """The class's docstring without what only a caller in Python needs to know."""
+    """Return the docstring of a plugin class without its `Args` and `Raises` paragraphs."""
     paragraphs = (inspect.getdoc(plugin) or "").split("\n\n")
     return "\n\n".join(one for one in paragraphs if not one.startswith(("Args:", "Raises:")))
 
@@ -148,7 +149,7 @@ def _rows(model: type[BaseModel], place: str) -> Iterator[str]:
 
 
 def _model(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """The model inside an annotation, and whether there may be many."""
+    """Return the model inside an annotation, and whether the annotation is a collection of it."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
     inner = next((one for one, _ in map(_model, get_args(annotation)) if one is not None), None)
@@ -192,8 +193,8 @@ def _default(field: FieldInfo) -> str:
 
 
 def _point(name: str, point: Point) -> str:
-    head = f"## {name}\n\n`{point.method}` is asked {point.asked}."
+    head = f"## {name}\n\n`{point.method}` is called {point.asked}."
     if not point.then:
-        return f"{head}\n\nIt answers {point.answer}."
+        return f"{head}\n\nAnswer: {point.answer}."
     rows = [f"| {code} | {then} |" for code, then in point.then.items()]
-    return "\n".join([head, "", "| answer | what follows |", "|---|---|", *rows])
+    return "\n".join([head, "", "| answer | effect |", "|---|---|", *rows])

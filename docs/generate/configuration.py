@@ -1,4 +1,4 @@
-"""The page docs/reference/configuration.md, written from the schema."""
+"""The reference page of the configuration, generated from the schema."""
 
 import inspect
 from types import NoneType, UnionType
@@ -23,9 +23,9 @@ from batchsched.config.serving import ClientConnection, LeaderElection, Serving
 _NAMES: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 _INTRODUCTION: Final = f"""# Configuration
 
-`--config FILE` names a YAML or JSON file. Everything has a default; an unknown field is refused with the one that was
-probably meant, and a value out of range with the range. Without a file the defaults hold. The
-[JSON Schema](schemas/config.json) is what `batchsched schema config` prints.
+`--config FILE` names a YAML or JSON file. Every field has a default. An unknown field is rejected with the most similar
+known field, and a value out of range is rejected with the allowed range. Without a file, all defaults apply.
+`batchsched schema config` prints the [JSON Schema](schemas/config.json).
 
 ```yaml
 apiVersion: {CONFIG_API_VERSION}
@@ -41,12 +41,12 @@ profiles:
   blocking: true
 ```
 
-`plugins` and `pluginConfig` of a profile have the shape that they have in kube-scheduler's file, and
-[a whole file of kube-scheduler](#a-file-of-kube-scheduler) loads as it is.
+`plugins` and `pluginConfig` of a profile have the same form as in the configuration of kube-scheduler, and a complete
+[configuration file of kube-scheduler](#a-file-of-kube-scheduler) can be loaded unchanged.
 """
 _KUBE_SCHEDULER: Final = f"""## A file of kube-scheduler
 
-`--config` takes a `{KUBE_KIND}` (`{KUBE_API_VERSION}`) as well; `apiVersion` and `kind` say which of the two a file is.
+`--config` also accepts a `{KUBE_KIND}` (`{KUBE_API_VERSION}`). `apiVersion` and `kind` determine the type of the file.
 
 ```yaml
 apiVersion: {KUBE_API_VERSION}
@@ -65,21 +65,22 @@ profiles:
       scoringStrategy: {{type: MostAllocated, resources: [{{name: cpu, weight: 1}}]}}
 ```
 
-Each of its profiles becomes one of ours, for the pods of its scheduler name (`{DEFAULT_SCHEDULER}` where it has none);
-whatever a profile of kube-scheduler cannot say, such as `solver` and `policy`, has its default. To set these too, copy
-`schedulerName`, `plugins` and `pluginConfig` to a profile of a `{CONFIG_KIND}`;
-`solver: {{enabled: false}}` there places pod by pod, as kube-scheduler does.
+Each profile of the file becomes a batchsched profile for pods with its scheduler name (default: `{DEFAULT_SCHEDULER}`).
+Fields that a profile of kube-scheduler does not have, such as `solver` and `policy`, have their defaults. To set them,
+copy `schedulerName`, `plugins` and `pluginConfig` to a profile of a `{CONFIG_KIND}`. With
+`solver: {{enabled: false}}`, batchsched places pod by pod, as kube-scheduler does.
 
-A point beats `multiPoint`, and `multiPoint` beats the defaults. At a point, plugins that it enables and that
-`multiPoint` has there too stand first, the others of `multiPoint` next, and what the point alone enables last.
+The setting of an extension point overrides `multiPoint`, and `multiPoint` overrides the defaults. At an extension point,
+plugins that are enabled both there and in `multiPoint` come first, then the other plugins of `multiPoint`, then the plugins
+that only the extension point enables.
 
-What has no meaning here is checked, and said once as a warning on standard error where it differs from kube-scheduler's
-default; so are plugins of kube-scheduler that are not installed.
+Fields without effect in batchsched are validated. If such a field differs from the default of kube-scheduler, a warning is
+printed to standard error. The same applies to plugins of kube-scheduler that are not installed.
 """
 
 
-def page() -> str:
-    """Return the page as Markdown: a table for each part of the file, and what is known of kube-scheduler's."""
+def configuration() -> str:
+    """Return the page as Markdown: a table for each part of the file, and the part on kube-scheduler's file."""
     places = _places(Profile, "profiles[]", {})
     for part in (LeaderElection, ClientConnection, Serving):
         _places(part, to_camel(part.__name__), places)
@@ -90,7 +91,7 @@ def page() -> str:
 def _places(
     model: type[BaseModel], place: str, known: dict[type[BaseModel], list[str]]
 ) -> dict[type[BaseModel], list[str]]:
-    """Find every part below a model, and each of the places at which it stands."""
+    """Collect every model below a model, with the paths at which it occurs."""
     there = known.setdefault(model, [])
     if place not in there:
         there.append(place)
@@ -98,7 +99,7 @@ def _places(
         inner = _model(field.annotation)
         if inner is not None:
             many = get_origin(field.annotation) is tuple
-            # One section will do for all points.
+            # All extension points have the same fields: one section serves all.
             step = "POINT" if inner is PluginSet else f"{field.alias or name}{'[]' if many else ''}"
             _places(inner, f"{place}.{step}", known)
     return known
@@ -119,7 +120,7 @@ def _section(model: type[BaseModel], *places: str) -> list[str]:
     ]
     if len(places) > 1:
         others = ", ".join(f"`{place}`" for place in places[1:])
-        lines += [f"The same stands at {others}.", ""]
+        lines += [f"The same fields occur at {others}.", ""]
     lines += [
         "| field | value | default | what it does |",
         "|---|---|---|---|",

@@ -1,12 +1,12 @@
 from pydantic import BaseModel
 
-from batchsched.config.page import page
 from batchsched.config.plugins import Plugins, PluginSet
 from batchsched.config.schema import BatchSchedulerConfiguration, PolicySettings, Profile, SolverSettings
+from docs.generate.configuration import configuration
 
 
 def test_page_has_every_field_with_its_default():
-    text = page()
+    text = configuration()
     models: list[type[BaseModel]] = [
         BatchSchedulerConfiguration,
         Profile,

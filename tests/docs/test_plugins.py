@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from batchsched.config.defaults import DEFAULT_PLUGINS
-from batchsched.framework.page import _arguments, _docstring, plugins, pod_life, points_of
 from batchsched.framework.runtime.result_validation import POINTS
+from docs.generate.plugins import _arguments, _docstring, plugins, pod_life, points_of
 
 
 class Inner(BaseModel):
@@ -68,5 +68,8 @@ def test_arguments_are_listed_with_those_inside_them():
 
 def test_every_plugin_says_what_may_help_a_pod_that_it_refused():
     page = plugins()
-    assert "What [may help](scheduling-queue.md) a pod that it refused: Node (Add, UpdateNodeTaint), " in page
+    assert (
+        "[Events](scheduling-queue.md) that may help a pod that it refused: Node (Add, UpdateNodeTaint), "
+        in page
+    )
     assert "No event helps a pod that it refused, since it refuses none." in page

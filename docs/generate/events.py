@@ -1,0 +1,156 @@
+"""The reference page of Events, conditions and status fields."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.api.decision import REASONS
+from batchsched.controllers.status.controller import MOST, PERIOD
+from batchsched.controllers.status.desired_status import CONDITION_REASONS, QUEUE_REASONS
+from batchsched.controllers.status.event_recorder import ENDS, REFRESH
+from batchsched.controllers.status.refusal_history import AGAIN, ARRIVING, LONGEST
+
+
+@dataclass(frozen=True, slots=True)
+class EventDescription:
+    """The description of an Event reason.
+
+    Args:
+      about: the kind of the object that the Event regards.
+      type: Normal or Warning.
+      action: the `action` field of the Event.
+      meaning: when the Event is written.
+    """
+
+    about: str
+    type: str
+    action: str
+    meaning: str
+
+
+EVENTS: Final = {
+    "Scheduled": EventDescription(
+        "Pod", "Normal", "Binding", "the pod was bound: `Successfully assigned team-a/bert-0 to node-1`"
+    ),
+    "FailedScheduling": EventDescription(
+        "Pod",
+        "Warning",
+        "Scheduling",
+        "the pod is pending: `0/3 nodes are available: …`; or its binding was rejected",
+    ),
+    "Preempted": EventDescription(
+        "Pod",
+        "Normal",
+        "Preempting",
+        "the pod was evicted for a gang of higher priority; the message names the gang",
+    ),
+    "Reclaimed": EventDescription(
+        "Pod", "Normal", "Preempting", "the pod was evicted for a queue that is entitled to its resources"
+    ),
+    "Consolidated": EventDescription(
+        "Pod",
+        "Normal",
+        "Preempting",
+        "the pod was evicted to consolidate free capacity; another node has capacity for it",
+    ),
+    "RolledBack": EventDescription(
+        "Pod",
+        "Normal",
+        "Preempting",
+        "its gang was partially bound, and its `strandedPolicy` releases the bound pods",
+    ),
+    "GangScheduled": EventDescription(
+        "PodGroup", "Normal", "Scheduling", "minMember pods of the gang have nodes"
+    ),
+    "GangRefused": EventDescription(
+        "PodGroup",
+        "Warning",
+        "Scheduling",
+        "the gang is pending: the reason, the missing amounts, and a change that would help",
+    ),
+}
+"""Event descriptions by reason. The list is closed: a new reason comes with a changelog entry."""
+
+_INTRODUCTION: Final = f"""# Events and conditions
+
+A running scheduler reports on pods, PodGroups and Queues. Bindings have precedence: while pods are being bound, each
+write of an Event or a status is delayed by at most one second. At shutdown, the remaining Events are written after the
+Lease was released.
+
+```console
+$ kubectl describe pod bert-0 -n team-a
+$ kubectl events --for podgroup/bert -n team-a
+$ batchsched get podgroups -n team-a -o wide
+```
+
+## Events
+
+Events use the API `events.k8s.io/v1` and the wording of kube-scheduler. The reporting controller is the scheduler name of
+the first profile. Repetitions of a message are one Event with a `series`, whose count is updated every {REFRESH:g}
+seconds at most. The series ends after {ENDS / 60:g} minutes without a repetition.
+
+| reason | about | type | action | meaning |
+|---|---|---|---|---|
+"""
+_SENTENCES: Final = f"""
+The numbers in a message may change with every session ("12 cpu short", "11 cpu short"). A message about a gang is kept
+for {AGAIN:g} seconds before another message with the same reason replaces it. The time doubles with each change, up to
+{LONGEST:g} seconds; a message with another reason is delayed by a tenth of that time. The last message is always
+written. For the first {ARRIVING:g} seconds of a gang, missing pods or a missing PodGroup are not reported.
+
+## Conditions
+
+| object | condition | status and reasons |
+|---|---|---|
+| PodGroup | `Scheduled` | whether minMember of its pods have nodes |
+| Queue | `Active` | whether the queue takes part in sessions |
+| Pod | `PodScheduled` | `False` with reason `Unschedulable` while the pod is pending and was refused; Kubernetes sets `True` |
+
+Every {PERIOD:g} s, up to {MOST} objects are written, PodGroups and Queues before pods, so that ten thousand pending pods
+do not delay bindings. `lastTransitionTime` is the time of the last change between `True` and `False`. PodGroups of other
+projects (coscheduling, Kubernetes, Volcano, KAI) are read, but their status belongs to the controllers of these projects;
+the conditions of their pods state why they are pending.
+
+### `Scheduled`
+
+| status | reason | meaning |
+|---|---|---|
+"""
+_NUMBERS: Final = """
+## Status
+
+| field | of | meaning |
+|---|---|---|
+| `phase` | PodGroup | the [phase of the gang](gang-life.md) |
+| `placed` | PodGroup | pods that have a node and are not finished, including pods that are being bound |
+| `running`, `succeeded`, `failed` | PodGroup | pods by phase |
+| `queuePosition` | PodGroup | position while the PodGroup is pending: 1 is first in the order of the queue's policy; updated every 5 s |
+| `estimatedStartTime` | PodGroup | time at which the reserved capacity becomes free, while the PodGroup is pending and has a reservation |
+| `allocated`, `pending` | Queue | resources of its pods, and the number of pending gangs, including the queues below it |
+| `fairShare` | Queue | the current entitlement, given the current demand; absent for policies that depend on past usage |
+"""
+
+
+def events() -> str:
+    """Return the page as Markdown."""
+    rows = [
+        f"| `{reason}` | {one.about} | {one.type} | `{one.action}` | {one.meaning} |"
+        for reason, one in EVENTS.items()
+    ]
+    scheduled = [
+        f"| {said} | `{reason}` | {meaning} |" for reason, (said, meaning) in CONDITION_REASONS.items()
+    ]
+    refused = [f"| False | `{reason}` | {meaning} |" for reason, meaning in REASONS.items()]
+    queues = [f"| {said} | `{reason}` | {meaning} |" for reason, (said, meaning) in QUEUE_REASONS.items()]
+    active = "\n### `Active`\n\n| status | reason | meaning |\n|---|---|---|\n"
+    return (
+        _INTRODUCTION
+        + "\n".join(rows)
+        + "\n"
+        + _SENTENCES
+        + "\n".join(scheduled + refused)
+        + "\n"
+        + active
+        + "\n".join(queues)
+        + "\n"
+        + _NUMBERS
+    )
