@@ -1,23 +1,44 @@
-"""Records the guards' data, or shows one case: ``python -m tests.guards record | show NAME``.
+"""Records the guards' data, or shows one case: ``python -m tests.guards record [WHAT] | show NAME``.
+
+WHAT is decisions, surface or simulations; all of them where nothing is named.
 
 Record again only for a change that is meant, and say in the commit which cases differ and why.
 """
 
 import json
 import sys
+from collections.abc import Iterator
 
 from batchsched.api.decision import to_json
 from batchsched.manifests.writer import to_json as manifests_of
-from tests.guards import cases, digests
-from tests.guards.test_decisions import RECORDED
+from tests.guards import (
+    cases,
+    digests,
+    simulations,
+    surface,
+    test_decisions,
+    test_simulations,
+    test_surface,
+)
 
 
-def record() -> int:
-    """Write what is decided now."""
-    lines = []
+def decisions() -> Iterator[str]:
+    """Return a line for each decision, family by family."""
     for family, make in cases.families().items():
-        lines += [f"# {family}", *(digests.line(case, decision) for case, decision in make())]
-    RECORDED.write_text("\n".join(lines) + "\n")
+        yield f"# {family}"
+        yield from (digests.line(case, decision) for case, decision in make())
+
+
+def record(names: list[str]) -> int:
+    """Write what there is now."""
+    made = {
+        "decisions": (test_decisions.RECORDED, decisions),
+        "surface": (test_surface.RECORDED, lambda: surface.text().splitlines()),
+        "simulations": (test_simulations.RECORDED, simulations.lines),
+    }
+    for name in names or list(made):
+        path, lines = made[name]
+        path.write_text("\n".join(lines()) + "\n")
     return 0
 
 
@@ -40,8 +61,8 @@ def show(name: str) -> int:
 def main(arguments: list[str]) -> int:
     """Run what the arguments name."""
     match arguments:
-        case ["record"]:
-            return record()
+        case ["record", *names]:
+            return record(names)
         case ["show", name]:
             return show(name)
     print(__doc__, file=sys.stderr)
