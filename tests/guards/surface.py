@@ -20,6 +20,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import typer
 import yaml
 from annotated_types import BaseMetadata
+from batchsched.controllers.status.page import EVENTS
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
@@ -32,7 +33,6 @@ from batchsched.cli.app import app
 from batchsched.cli.exit import ExitCode
 from batchsched.cli.schema import Subject, schema_of
 from batchsched.controllers.status.desired_status import CONDITION_REASONS, QUEUE_REASONS
-from batchsched.controllers.status.page import EVENTS
 from batchsched.framework import interface, per_node
 from batchsched.framework.runtime.registry import found
 from batchsched.framework.runtime.result_validation import POINTS
