@@ -20,7 +20,6 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import typer
 import yaml
 from annotated_types import BaseMetadata
-from batchsched.controllers.status.page import EVENTS
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
@@ -41,6 +40,7 @@ from batchsched.observability.metrics import Metrics
 from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.sharing.registry import known
 from batchsched.session.decide import decide
+from docs.generate.events import EVENTS
 
 ROOT: Final = Path(__file__).parents[2]
 PROSE: Final = frozenset({"description", "title", "help", "messageExpression"})
