@@ -54,9 +54,9 @@ from batchsched.session.reservation.head import ReservedHead
 from batchsched.session.reservation.sticky import StickyReservations
 from batchsched.session.selection.in_order import InOrderSelection
 from batchsched.session.selection.pod_by_pod import PodByPodSelection
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
+from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import Levels
 
 
@@ -101,24 +101,24 @@ class Sessions:
         past: UsageHistory | None = None,
     ) -> None:
         self.profile = profile
-        self.frame = Frame(snapshot, pipeline or standard().pipeline(profile, outside))
+        self.tables = SessionTables(snapshot, pipeline or standard().pipeline(profile, outside))
         self.held: tuple[HeldGang, ...] = snapshot.held
         self.promised: tuple[Reservation, ...] = snapshot.reservations
         """What the session before told, for a profile that keeps it."""
         self._rest = frozenset(snapshot.resting)
         self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
-        self._turns = GangOrder(self.frame, self._policy, profile, past)
+        self._turns = GangOrder(self.tables, self._policy, profile, past)
         self._look_at_levels()
 
     def lay_out(self, nodes: Sequence[Node]) -> None:
         """Take in the nodes as they are now, in the order in which a fresh snapshot has them."""
-        self.frame.lay_out(nodes)
+        self.tables.lay_out(nodes)
         self._turns.look_at_nodes()
         self._look_at_levels()
 
     def _look_at_levels(self) -> None:
-        self._levels = Levels(self.frame.snapshot, self.frame.table)
-        self._admission = Admission.of(self.frame, self._levels, self.frame.snapshot)
+        self._levels = Levels(self.tables.snapshot, self.tables.node_table)
+        self._admission = Admission.of(self.tables, self._levels, self.tables.snapshot)
 
     def decide(
         self,
@@ -142,26 +142,26 @@ class Sessions:
         """
         listener = telemetry or Silence()
         draft = DecisionBuilder(brief)
-        self.frame.refresh()
-        self.frame.pipeline.extenders.begin()
-        self.frame.pipeline.timings = PluginTimings(telemetry, seed)
+        self.tables.refresh()
+        self.tables.pipeline.extenders.begin()
+        self.tables.pipeline.timings = PluginTimings(telemetry, seed)
         self._turns.usage(now)
-        with Statement(self.frame, now) as walk:
-            busy = self._revisit_held(walk, draft, now)
-            line = self.frame.backlog.order(self._policy, now, self._taking_part(among, busy))
+        with Statement(self.tables, now) as statement:
+            busy = self._revisit_held(statement, draft, now)
+            line = self.tables.pending_gangs.order(self._policy, now, self._taking_part(among, busy))
             waiting = line.members
-            if not self.frame.table.nodes:
+            if not self.tables.node_table.nodes:
                 draft.refusals += [no_nodes(one) for one in waiting]
             elif not self.profile.solver.enabled:
                 turns = self._turns.through(line, self._admission, now)
-                self._podwise(walk, draft, [line.members[at] for at in turns], now, seed)
+                self._podwise(statement, draft, [line.members[at] for at in turns], now, seed)
             elif self.profile.selection == "ordered":
-                self._ordered(walk, draft, line, now, brief)
+                self._ordered(statement, draft, line, now, brief)
             else:
-                kept = NominatedCapacity(self.frame, self._resting(among))
-                self._joint(walk, draft, waiting, kept, now, (seed, listener))
-            self._heed(walk, draft)
-            walk.keep()
+                kept = NominatedCapacity(self.tables, self._resting(among))
+                self._joint(statement, draft, waiting, kept, now, (seed, listener))
+            self._heed(statement, draft)
+            statement.commit()
             decision = self._decision(draft, brief)
         self._turns.remember(draft.walked)
         self.promised = decision.reservations
@@ -173,25 +173,25 @@ class Sessions:
 
     def _taking_part(self, among: Set[str] | None, busy: frozenset[str]) -> list[PodGroupState] | None:
         """Return who waits, neither rests nor is held; None for all that wait."""
-        frame, out = self.frame, self._rest | busy
+        tables, out = self.tables, self._rest | busy
         if among is None:
-            return [one for one in frame.backlog if one.identity not in out] if out else None
-        found = (frame.gangs.get(identity) for identity in among - busy)
+            return [one for one in tables.pending_gangs if one.identity not in out] if out else None
+        found = (tables.gangs.get(identity) for identity in among - busy)
         return [one for one in found if one is not None and one.slot >= 0]
 
     def _resting(self, among: Set[str] | None) -> frozenset[str]:
         """Return who rests, of those at least that hold something by nomination."""
-        return self._rest if among is None else frozenset(self.frame.nominated) - among
+        return self._rest if among is None else frozenset(self.tables.nominated) - among
 
-    def _heed(self, walk: Statement, draft: DecisionBuilder) -> None:
+    def _heed(self, statement: Statement, draft: DecisionBuilder) -> None:
         """Take gangs out that plugins sent back while they waited."""
-        walk.heed()
-        gone = {id(one) for one in walk.rejected}
+        statement.apply_permit_verdicts()
+        gone = {id(one) for one in statement.rejected}
         draft.walked = [one for one in draft.walked if id(one) not in gone]
-        draft.refusals += [permit_refusal(one, timed_out=False) for one in walk.rejected]
+        draft.refusals += [permit_refusal(one, timed_out=False) for one in statement.rejected]
 
-    def _revisit_held(self, walk: Statement, draft: DecisionBuilder, now: float) -> frozenset[str]:
-        walked = revisit(self.frame, walk, self.held, now)
+    def _revisit_held(self, statement: Statement, draft: DecisionBuilder, now: float) -> frozenset[str]:
+        walked = revisit(self.tables, statement, self.held, now)
         for one in walked:
             if one.refusal.ok:
                 draft.walked.append(one)
@@ -202,42 +202,48 @@ class Sessions:
     def _deadline(self, walked: GangPlacement) -> float:
         return next((one.until for one in self.held if one.pod_group == walked.gang.key), float("inf"))
 
-    def _scene(self, draft: DecisionBuilder) -> SessionContext:
+    def _context(self, draft: DecisionBuilder) -> SessionContext:
         """Lay out what stays the same in the session; held gangs count against their queues already."""
-        left = quotas(self.frame, self.profile.scheduler_name)
-        scene = SessionContext(self.frame, self.profile, self._levels, left, FeasibilityByClass(self.frame))
-        return self._spent(scene, draft.walked)
+        left = quotas(self.tables, self.profile.scheduler_name)
+        context = SessionContext(
+            self.tables, self.profile, self._levels, left, FeasibilityByClass(self.tables)
+        )
+        return self._spent(context, draft.walked)
 
     def _joint(
         self,
-        walk: Statement,
+        statement: Statement,
         draft: DecisionBuilder,
         waiting: Sequence[PodGroupState],
         kept: NominatedCapacity,
         now: float,
-        context: tuple[int, Telemetry],
+        seeded: tuple[int, Telemetry],
     ) -> None:
         """Select by weight: all gangs of a window at once, window after window."""
-        with context[1].stage("admit"):
+        with seeded[1].stage("admit"):
             gangs = self._turns.of(self._admitted(draft, waiting), now)
             gangs.sort(key=lambda gang: (gang.tier, gang.behind != "" or not kept.holds(gang)))
         known = {gang.members.identity: gang for gang in gangs}
         with kept:
-            scene = self._scene(draft)
+            context = self._context(draft)
             free = [gang for gang in gangs if not kept.holds(gang)]
             promises = StickyReservations.of(self.profile, self.promised, now)
-            draft.head = ReservedHead.among(scene, free, draft.walked, promises, kept.expected)
+            draft.head = ReservedHead.among(context, free, draft.walked, promises, kept.expected)
             for some in (part for batch in self._batches(gangs) for part in kept.parts(batch)):
-                scene = self._window(walk, draft, scene, self._in_time(draft, some, known), context)
-                scene = self._spent(scene, kept.keep(some, draft.walked))
+                context = self._window(statement, draft, context, self._in_time(draft, some, known), seeded)
+                context = self._spent(context, kept.keep(some, draft.walked))
             draft.nominated += kept.standing
             kept.release()
-            self._make_room(walk, draft, gangs, (now, context[0]))
+            self._make_room(statement, draft, gangs, (now, seeded[0]))
             draft.reserve()
         draft.close()
 
     def _make_room(
-        self, walk: Statement, draft: DecisionBuilder, gangs: Sequence[PendingGang], when: tuple[float, int]
+        self,
+        statement: Statement,
+        draft: DecisionBuilder,
+        gangs: Sequence[PendingGang],
+        when: tuple[float, int],
     ) -> None:
         """Let others leave for gangs that found no room, where a PostFilter may make room at all."""
         placed = {one.gang.members.identity for one in draft.walked} | {""}
@@ -246,9 +252,9 @@ class Sessions:
             for one in gangs
             if one.need and not one.follows and one.members.identity not in placed and one.behind in placed
         ]
-        if refused and self.frame.pipeline.postfilters:
-            claims = EvictionEligibility(self.frame, self._turns.latest, when[0], draft.walked)
-            with VictimSelection(self._scene(draft), walk, claims, *when, draft.head) as clearing:
+        if refused and self.tables.pipeline.postfilters:
+            claims = EvictionEligibility(self.tables, self._turns.latest, when[0], draft.walked)
+            with VictimSelection(self._context(draft), statement, claims, *when, draft.head) as clearing:
                 clearing.make_room(refused)
             draft.cleared(clearing)
 
@@ -279,34 +285,36 @@ class Sessions:
 
     def _window(
         self,
-        walk: Statement,
+        statement: Statement,
         draft: DecisionBuilder,
-        scene: SessionContext,
+        context: SessionContext,
         gangs: Sequence[PendingGang],
-        context: tuple[int, Telemetry],
+        seeded: tuple[int, Telemetry],
     ) -> SessionContext:
         """Select among the gangs of one window; returns the scene for the next."""
-        seed, telemetry = context
+        seed, telemetry = seeded
         with telemetry.stage("pipeline"):
-            scene.survey.all(part.pod_class for gang in gangs for part in gang.parts)
+            context.feasibility.all(part.pod_class for gang in gangs for part in gang.parts)
         with telemetry.stage("formulate"):
-            formulation = formulate(scene, gangs, self.frame.backlog.youngest())
+            formulation = formulate(context, gangs, self.tables.pending_gangs.youngest())
             if draft.head is not None:
                 formulation = draft.head.on(formulation)
-        outcome = JointProposer(formulation, self.profile.solver, seed, telemetry).select(walk)
+        outcome = JointProposer(formulation, self.profile.solver, seed, telemetry).select(statement)
         with telemetry.stage("walk"):
-            outcome = self._rescued(walk, scene, formulation, outcome, draft.head)
+            outcome = self._rescued(statement, context, formulation, outcome, draft.head)
         draft.started(outcome.walked)
         if not draft.brief:
             with telemetry.stage("explain"):
-                draft.refusals += Diagnosis(scene, formulation, outcome, self.profile.solver, seed).refusals()
+                draft.refusals += Diagnosis(
+                    context, formulation, outcome, self.profile.solver, seed
+                ).refusals()
         draft.account(formulation, outcome)
-        return replace(self._spent(scene, outcome.walked), survey=FeasibilityByClass(self.frame))
+        return replace(self._spent(context, outcome.walked), feasibility=FeasibilityByClass(self.tables))
 
     def _rescued(
         self,
-        walk: Statement,
-        scene: SessionContext,
+        statement: Statement,
+        context: SessionContext,
         formulation: Formulation,
         outcome: JointSelection,
         head: ReservedHead | None,
@@ -314,7 +322,7 @@ class Sessions:
         """Try gangs that the walk refused once more, pod by pod: the pipeline may know a way that rows cannot say."""
         if not outcome.rejected:
             return outcome
-        podwise = PodByPodSelection(self._spent(scene, outcome.walked), self._admission, walk)
+        podwise = PodByPodSelection(self._spent(context, outcome.walked), self._admission, statement)
         standing = {one.gang.members.identity for one in outcome.walked}
         for number, refused in sorted(outcome.rejected.items()):
             gang = formulation.gangs[number]
@@ -326,8 +334,8 @@ class Sessions:
                 outcome = with_gang(formulation, outcome, number, podwise.walked[-1])
         return outcome
 
-    def _spent(self, scene: SessionContext, walked: Iterable[GangPlacement]) -> SessionContext:
-        return replace(scene, quotas=spend(scene.quotas, self.frame, *walked))
+    def _spent(self, context: SessionContext, walked: Iterable[GangPlacement]) -> SessionContext:
+        return replace(context, quotas=spend(context.quotas, self.tables, *walked))
 
     def _admitted(self, draft: DecisionBuilder, waiting: Sequence[PodGroupState]) -> list[PendingGang]:
         """Admit gangs, in the policy's order."""
@@ -341,7 +349,7 @@ class Sessions:
         return gangs
 
     def _ordered(
-        self, walk: Statement, draft: DecisionBuilder, line: OrderedGangs, now: float, brief: bool
+        self, statement: Statement, draft: DecisionBuilder, line: OrderedGangs, now: float, brief: bool
     ) -> None:
         promises, window = (
             StickyReservations.of(self.profile, self.promised, now),
@@ -349,8 +357,8 @@ class Sessions:
         )
         turns = self._turns.through(line, self._admission, now)
         shared = self._turns.policies is not None
-        line, turns = promises.in_front(line, turns, self.frame, shared=shared)
-        ordered = InOrderSelection(self._scene(draft), self._admission, walk, promises, brief=brief)
+        line, turns = promises.in_front(line, turns, self.tables, shared=shared)
+        ordered = InOrderSelection(self._context(draft), self._admission, statement, promises, brief=brief)
         horizon = self._policy.horizon if isinstance(self._policy, HorizonPolicy) else 0.0
         ordered.select(line, islice(turns, window), horizon)
         if not brief:
@@ -360,11 +368,16 @@ class Sessions:
         draft.reservations += ordered.reservations
 
     def _podwise(
-        self, walk: Statement, draft: DecisionBuilder, waiting: Sequence[PodGroupState], now: float, seed: int
+        self,
+        statement: Statement,
+        draft: DecisionBuilder,
+        waiting: Sequence[PodGroupState],
+        now: float,
+        seed: int,
     ) -> None:
-        preemption = PodPreemption(self.frame, now)
+        preemption = PodPreemption(self.tables, now)
         podwise = PodByPodSelection(
-            self._scene(draft), self._admission, walk, preemption, self._sampling(seed)
+            self._context(draft), self._admission, statement, preemption, self._sampling(seed)
         )
         podwise.select(waiting)
         draft.walked += podwise.walked
@@ -374,16 +387,16 @@ class Sessions:
 
     def _sampling(self, seed: int) -> Sampling | None:
         """Return the search that the profile asks for, None where it looks at all nodes."""
-        percentage, frame = self.profile.percentage_of_nodes_to_score, self.frame
+        percentage, tables = self.profile.percentage_of_nodes_to_score, self.tables
         if percentage is None:
             return None
-        nobody_ranks = not frame.pipeline.scores and not frame.pipeline.extenders
-        return Sampling(frame.table, percentage, seed, any_will_do=nobody_ranks)
+        nobody_ranks = not tables.pipeline.scores and not tables.pipeline.extenders
+        return Sampling(tables.node_table, percentage, seed, any_will_do=nobody_ranks)
 
     def _decision(self, draft: DecisionBuilder, brief: bool) -> Decision:
         if not brief:
-            draft.refusals += [without_pods(one) for one in self.frame.short.values()]
-        names = self.frame.table.names
+            draft.refusals += [without_pods(one) for one in self.tables.incomplete.values()]
+        names = self.tables.node_table.names
         bound = [one for one in draft.walked if not one.held_by]
         held = [one for one in draft.walked if one.held_by]
         return Decision(
@@ -403,10 +416,10 @@ class Sessions:
             refusals=tuple(sorted(draft.refusals, key=lambda one: one.pod_group)),
             reservations=tuple(draft.reservations),
             set_aside=(
-                *self.frame.snapshot.set_aside,
+                *self.tables.snapshot.set_aside,
                 *self._turns.set_aside,
-                *self.frame.broken.values(),
-                *_gone_without(self.frame.pipeline),
+                *self.tables.plugin_failures.values(),
+                *_gone_without(self.tables.pipeline),
             ),
             solver=SolverAccount(tiers=draft.tiers, gap=draft.gap, guard=draft.guard),
         )

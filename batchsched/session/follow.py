@@ -41,7 +41,7 @@ class Follower:
     ) -> None:
         self._sessions = Sessions(snapshot, profile, pipeline, past=past)
         self._brief = brief
-        self._frame = self._sessions.frame
+        self._tables = self._sessions.tables
 
     def lay_out(self, nodes: Sequence[Node]) -> None:
         """Take in the nodes as they are now."""
@@ -49,26 +49,26 @@ class Follower:
 
     def add_group(self, group: PodGroup) -> None:
         """Take in a PodGroup, or a new version of it."""
-        self._frame.add_group(group)
+        self._tables.add_group(group)
 
     def remove_group(self, key: str) -> None:
         """Forget the PodGroup `namespace/name`."""
-        self._frame.remove_group(key)
+        self._tables.remove_group(key)
 
     def add_pods(self, pods: Sequence[Pod]) -> None:
         """Take in pods, bound or waiting."""
         for pod in pods:
-            self._frame.add_pod(pod)
+            self._tables.add_pod(pod)
 
     def bind_pods(self, pods: Sequence[Pod]) -> None:
         """Take in the bound versions of pods that waited."""
         for pod in pods:
-            self._frame.bind_pod(pod)
+            self._tables.bind_pod(pod)
 
     def remove_pods(self, pods: Sequence[Pod]) -> None:
         """Forget pods that are gone or have finished."""
         for pod in pods:
-            self._frame.remove_pod(pod)
+            self._tables.remove_pod(pod)
 
     def hold(self, held: tuple[HeldGang, ...]) -> None:
         """Take in which gangs wait at Permit."""
@@ -87,4 +87,4 @@ class Follower:
     @property
     def table(self) -> NodeTable:
         """The nodes as the last session found them."""
-        return self._frame.table
+        return self._tables.node_table

@@ -22,8 +22,8 @@ from batchsched.queues.usage_history import UsageHistory, by_queue
 from batchsched.session.gangs.fair_share_order import FairShareOrder, Orders, total_of
 from batchsched.session.gangs.order import QueuePolicies, standing_of
 from batchsched.session.gangs.queue_limits import is_ours
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.session_tables import SessionTables
 
 Amounts = dict[str, int]
 """By resource, in base units; resources of which there is nothing are left out."""
@@ -120,25 +120,25 @@ class _Tree:
 
     def __init__(self, snapshot: Snapshot, profile: Profile, now: float) -> None:
         self._now = now
-        self._frame = frame = Frame(snapshot, standard().pipeline(profile))
-        frame.refresh()
-        self._gangs = [gang for gang in map(frame.gang, self._waiting()) if gang.parts]
-        chosen = QueuePolicies(frame.queues, profile.queue_policy)
+        self._tables = tables = SessionTables(snapshot, standard().pipeline(profile))
+        tables.refresh()
+        self._gangs = [gang for gang in map(tables.pending_gang, self._waiting()) if gang.parts]
+        chosen = QueuePolicies(tables.queues, profile.queue_policy)
         past = UsageHistory(by_queue(snapshot.usage), profile.usage_half_life_seconds)
-        self._standing = standing_of(frame, chosen, self._gangs, profile.scheduler_name, past.usage)
+        self._standing = standing_of(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
         order = policies.make(profile.policy.name, profile.policy.args, POLICIES)
         turns = list(FairShareOrder(self._standing, self._gangs, Orders.of(self._gangs, order, now)))
         self._turns = [gang for gang in turns if not gang.follows]
-        self._entitles = frame.queues.entitles or profile.queue_policy is not None
+        self._entitles = tables.queues.entitles or profile.queue_policy is not None
         self._running = Counter(
             members.queue
-            for members in frame.running.values()
+            for members in tables.running.values()
             if any(is_ours(pod, profile.scheduler_name) for pod, _ in members.bound.values())
         )
 
     def _waiting(self) -> Iterable[PodGroupState]:
-        queues = self._frame.queues
-        return (one for one in self._frame.gangs.values() if one.pending and one.queue in queues)
+        queues = self._tables.queues
+        return (one for one in self._tables.gangs.values() if one.pending and one.queue in queues)
 
     def view(self) -> QueuesReport:
         shares = self._standing.shares
@@ -152,7 +152,7 @@ class _Tree:
                     queue=gang.queue,
                     share=gang.entitled.share if self._entitles else "all",
                     waited=self._since(gang.created),
-                    wanted=self._amounts(total_of(self._frame.gang(gang.members))),
+                    wanted=self._amounts(total_of(self._tables.pending_gang(gang.members))),
                 )
                 for gang in self._turns
             ),
@@ -167,7 +167,7 @@ class _Tree:
         name, usage = shares.names[row], shares.usage[row]
         chain = shares.chain(row)
         guarantee = entitled.guarantee[row]
-        waiting = [gang for gang in self._gangs if name in self._frame.queues.ancestry(gang.queue)]
+        waiting = [gang for gang in self._gangs if name in self._tables.queues.ancestry(gang.queue)]
         pending = sum((total_of(gang) for gang in waiting), np.zeros_like(usage))
         return QueueReport(
             name=name,
@@ -183,7 +183,7 @@ class _Tree:
             borrowed=self._amounts(np.maximum(0, usage - guarantee)),
             pending=self._amounts(pending),
             running=sum(
-                count for queue, count in self._running.items() if name in self._frame.queues.ancestry(queue)
+                count for queue, count in self._running.items() if name in self._tables.queues.ancestry(queue)
             ),
             waiting=len(waiting),
             longest_wait=max((self._since(gang.created) for gang in waiting), default=0.0),
@@ -195,5 +195,5 @@ class _Tree:
 
     def _amounts(self, row: IntArray) -> Amounts:
         stated = np.flatnonzero((row > 0) & (row < UNLIMITED)).tolist()
-        names = self._frame.table.resources
+        names = self._tables.node_table.resources
         return {names[at]: int(row[at]) for at in stated if names[at] != PODS}

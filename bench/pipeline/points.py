@@ -9,7 +9,7 @@ import numpy as np
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ClassResults
-from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.session_tables import SessionTables
 
 POINTS = {
     "prefilter": "PreFilter",
@@ -58,18 +58,18 @@ def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds
     The first meets tables on which nothing was asked yet, the others what the first left standing.
     """
     clocks = Clocks(pipeline)
-    frame = Frame(snapshot, pipeline)
-    frame.refresh()
+    tables = SessionTables(snapshot, pipeline)
+    tables.refresh()
     waiting = [pod for pod in snapshot.pods if not pod.node][: pods + 1]
-    pod_class = frame.class_of(waiting[0], 0)
+    pod_class = tables.class_of(waiting[0], 0)
     standing = ClassResults()
     cold: Seconds = {}
     start = time.process_time()
     for at, pod in enumerate(waiting):
-        scan = pipeline.scan(pod_class, frame.table, standing)
+        scan = pipeline.scan(pod_class, tables.node_table, standing)
         feasible = np.flatnonzero(scan.fits).astype(np.int32)
-        total = pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
-        frame.table.add(pod, int(feasible[total.argmax()]), *frame.vectors(pod))
+        total = pipeline.score(pod_class, feasible, tables.node_table, scan.state, standing)
+        tables.node_table.add(pod, int(feasible[total.argmax()]), *tables.request_vectors(pod))
         if not at:
             clocks.seconds[WHOLE] = time.process_time() - start
             cold = clocks.take(1)

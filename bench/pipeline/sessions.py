@@ -39,8 +39,8 @@ def session(cluster: Snapshot, *, forgetful: bool = False) -> Session:
     """Decide pod by pod over tables that nobody has asked yet; laying them out is not counted."""
     sessions = Sessions(cluster, PODWISE)
     if forgetful:
-        sessions.frame.standings = Forgetful(sessions.frame.table)
-    sessions.frame.refresh()
+        sessions.tables.result_cache = Forgetful(sessions.tables.node_table)
+    sessions.tables.refresh()
     start = time.process_time()
     decision = sessions.decide(NOW, 0)
     return Session(time.process_time() - start, decision)
@@ -50,7 +50,7 @@ def second_session(cluster: Snapshot, *, forgetful: bool = False) -> float:
     """CPU seconds of a session over a frame that has seen one before; forgetful: as for a class that is new."""
     sessions = Sessions(cluster, PODWISE)
     if forgetful:
-        sessions.frame.standings = Forgetful(sessions.frame.table)
+        sessions.tables.result_cache = Forgetful(sessions.tables.node_table)
     sessions.decide(NOW, 0)
     start = time.process_time()
     sessions.decide(NOW, 0)
@@ -61,13 +61,13 @@ def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
     """CPU seconds until masks and scores of a class with so many pods are known, over tables that were asked before."""
     cluster = snapshot(workload, nodes, pods, seed)
     sessions = Sessions(cluster, PODWISE)
-    frame = sessions.frame
-    frame.refresh()
-    FeasibilityByClass(frame).of(frame.class_of(next(pod for pod in cluster.pods if not pod.node), -1))
-    waiting = [members for members in frame.gangs.values() if members.pending]
+    tables = sessions.tables
+    tables.refresh()
+    FeasibilityByClass(tables).of(tables.class_of(next(pod for pod in cluster.pods if not pod.node), -1))
+    waiting = [members for members in tables.gangs.values() if members.pending]
     start = time.process_time()
-    survey = FeasibilityByClass(frame)
-    survey.all(part.pod_class for members in waiting for part in frame.gang(members).parts)
+    feasibility = FeasibilityByClass(tables)
+    feasibility.all(part.pod_class for members in waiting for part in tables.pending_gang(members).parts)
     return time.process_time() - start
 
 

@@ -23,7 +23,7 @@ from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status, Verdict
 from batchsched.plugins.node_unschedulable import NodeUnschedulable
 from batchsched.plugins.taint_toleration import TaintToleration
-from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.session_tables import SessionTables
 from tests.plugins.cluster import class_of
 from tests.plugins.worlds import clusters, pods, put, table_of, take
 
@@ -210,16 +210,16 @@ def relatives(draw: Any) -> list[Pod]:
 @THOROUGH
 @given(snapshot=clusters(), members=relatives(), asked=ANY)
 def test_a_class_hears_what_each_of_its_pods_would_hear_alone(snapshot, members, asked):
-    frame = Frame(replace(snapshot, pods=(*snapshot.pods, *members)), asked)
+    tables = SessionTables(replace(snapshot, pods=(*snapshot.pods, *members)), asked)
     for one in members:
-        shared = frame.class_of(one, frame.priority_of(one))
-        vector, nonzero = frame.vectors(one)
+        shared = tables.class_of(one, tables.priority_of(one))
+        vector, nonzero = tables.request_vectors(one)
         own = (int(nonzero[0]), int(nonzero[1]))
-        alone = PodClass.of(one, vector, own, frame.priority_of(one))
+        alone = PodClass.of(one, vector, own, tables.priority_of(one))
         for plugin in asked.plugins:
-            assert everything(plugin, shared, frame.table) == everything(plugin, alone, frame.table), (
-                plugin.name
-            )
+            assert everything(plugin, shared, tables.node_table) == everything(
+                plugin, alone, tables.node_table
+            ), plugin.name
 
 
 @THOROUGH

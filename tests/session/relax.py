@@ -17,16 +17,16 @@ from tests.session.clusters import HOST
 
 
 def relaxed(
-    cluster: Snapshot, change: Relaxation, scene: SessionContext, formulation: Formulation
+    cluster: Snapshot, change: Relaxation, context: SessionContext, formulation: Formulation
 ) -> Snapshot:
     """The cluster after the change."""
     match change:
         case Level():
-            return _level(cluster, change, scene, formulation)
+            return _level(cluster, change, context, formulation)
         case Nodes():
-            return _nodes(cluster, change, scene, formulation)
+            return _nodes(cluster, change, context, formulation)
         case Quota():
-            return _quota(cluster, change, scene)
+            return _quota(cluster, change, context)
         case Pods(pod_class, count):
             (first, *_) = formulation.parts[pod_class][1].pods
             more = (
@@ -37,13 +37,13 @@ def relaxed(
             )
             return replace(cluster, pods=(*cluster.pods, *more))
         case Together(parts):
-            return reduce(lambda one, part: relaxed(one, part, scene, formulation), parts, cluster)
+            return reduce(lambda one, part: relaxed(one, part, context, formulation), parts, cluster)
     raise AssertionError(f"nobody can carry out {change}")
 
 
-def _level(cluster: Snapshot, change: Level, scene: SessionContext, formulation: Formulation) -> Snapshot:
+def _level(cluster: Snapshot, change: Level, context: SessionContext, formulation: Formulation) -> Snapshot:
     key = formulation.gangs[change.gang].key
-    name = None if change.level == NONE else scene.levels.names[change.level][1]
+    name = None if change.level == NONE else context.levels.names[change.level][1]
 
     def changed(group: PodGroup) -> PodGroup:
         if group.key != key:
@@ -59,8 +59,8 @@ def _level(cluster: Snapshot, change: Level, scene: SessionContext, formulation:
     return replace(cluster, pod_groups=tuple(changed(group) for group in cluster.pod_groups))
 
 
-def _nodes(cluster: Snapshot, change: Nodes, scene: SessionContext, formulation: Formulation) -> Snapshot:
-    table, levels = scene.frame.table, scene.levels
+def _nodes(cluster: Snapshot, change: Nodes, context: SessionContext, formulation: Formulation) -> Snapshot:
+    table, levels = context.tables.node_table, context.levels
     like = cluster.nodes[change.like]
     labels = dict(like.labels)
     if change.level != NONE and levels.domains[change.level][change.like] != change.domain:
@@ -95,16 +95,16 @@ def _nodes(cluster: Snapshot, change: Nodes, scene: SessionContext, formulation:
     return replace(cluster, nodes=(*cluster.nodes, *made))
 
 
-def _quota(cluster: Snapshot, change: Quota, scene: SessionContext) -> Snapshot:
+def _quota(cluster: Snapshot, change: Quota, context: SessionContext) -> Snapshot:
     """Raise the limit by what is named, beginning at what is used where that is above it."""
-    limit, quotas = scene.quotas.limits[change.quota], scene.quotas
+    limit, quotas = context.quotas.limits[change.quota], context.quotas
 
     def changed(queue: Queue) -> Queue:
         if queue.name != limit.name:
             return queue
         stated = queue.model_dump(by_alias=True, exclude_unset=True, mode="json")
         for at, amount in enumerate(change.amounts):
-            resource = scene.frame.table.resources[at]
+            resource = context.tables.node_table.resources[at]
             if amount and resource in limit.resources:
                 total = limit.resources[resource] + amount + int(quotas.over[change.quota, at])
                 stated["spec"]["limit"][resource] = f"{total}m" if resource == "cpu" else str(total)

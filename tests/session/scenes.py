@@ -17,27 +17,27 @@ class Inside:
     """A session that has not begun."""
 
     sessions: Sessions
-    scene: SessionContext
+    context: SessionContext
     admission: Admission
 
     def gang(self, key: str) -> PendingGang:
         """The admitted gang of this name, or pod alone."""
-        gangs = self.sessions.frame.gangs
+        gangs = self.sessions.tables.gangs
         admitted = self.admission.gang(gangs.get(key) or gangs[f"pod/{key}"])
         assert isinstance(admitted, PendingGang), admitted
         return admitted
 
     def formulation(self, *names: str) -> Formulation:
-        return formulate(self.scene, [self.gang(name) for name in names], 0.0)
+        return formulate(self.context, [self.gang(name) for name in names], 0.0)
 
     def joint(self) -> Formulation:
         """What a joint session states of all gangs that are admitted."""
-        line = self.sessions.frame.backlog.order(self.sessions._policy, NOW)
+        line = self.sessions.tables.pending_gangs.order(self.sessions._policy, NOW)
         gangs = self.sessions._admitted(DecisionBuilder(), line.members)
-        return formulate(self.scene, gangs, self.sessions.frame.backlog.youngest())
+        return formulate(self.context, gangs, self.sessions.tables.pending_gangs.youngest())
 
 
 def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:
     sessions = Sessions(snapshot, settings or Profile())
-    sessions.frame.refresh()
-    return Inside(sessions, sessions._scene(DecisionBuilder()), sessions._admission)
+    sessions.tables.refresh()
+    return Inside(sessions, sessions._context(DecisionBuilder()), sessions._admission)

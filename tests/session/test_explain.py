@@ -30,20 +30,20 @@ ORDERED = profile(selection="ordered")
 def explained(cluster: Snapshot, settings: Profile) -> tuple[SessionContext, Formulation, list[Evidence]]:
     """The evidence behind a joint session's refusals."""
     there = inside(cluster, settings)
-    scene, formulation = there.scene, there.joint()
-    with Statement(scene.frame, NOW) as walk:
-        outcome = JointProposer(formulation, settings.solver, 0, Silence()).select(walk)
-        diagnosis = Diagnosis(scene, formulation, outcome, settings.solver, 0)
+    context, formulation = there.context, there.joint()
+    with Statement(context.tables, NOW) as statement:
+        outcome = JointProposer(formulation, settings.solver, 0, Silence()).select(statement)
+        diagnosis = Diagnosis(context, formulation, outcome, settings.solver, 0)
         placed = {one.gang.key for one in outcome.walked}
         explainer = Explainer(
-            formulation.problem, diagnosis._standing(), resolve=diagnosis._resolve, wider=scene.levels.wider
+            formulation.problem, diagnosis._standing(), resolve=diagnosis._resolve, wider=context.levels.wider
         )
         found = [
             explainer.gang(number)
             for number, gang in enumerate(formulation.gangs)
             if gang.key not in placed and gang.need > 0
         ]
-    return scene, formulation, found
+    return context, formulation, found
 
 
 def runs(decision: Decision, cluster: Snapshot, key: str) -> bool:
@@ -55,16 +55,16 @@ def runs(decision: Decision, cluster: Snapshot, key: str) -> bool:
 
 @given(cluster=clusters(EXPLAINED))
 def test_relaxation_admits_the_gang_and_half_of_it_does_not(cluster: Snapshot):
-    scene, formulation, found = explained(cluster, JOINT)
+    context, formulation, found = explained(cluster, JOINT)
     for evidence in found:
         key = formulation.gangs[evidence.gang].key
         change = evidence.relaxation
         assert change is not None
-        after = relaxed(cluster, change, scene, formulation)
+        after = relaxed(cluster, change, context, formulation)
         assert runs(schedule(after, JOINT), after, key)
         less = half(change)
         if less is not None:
-            before = relaxed(cluster, less, scene, formulation)
+            before = relaxed(cluster, less, context, formulation)
             assert not runs(schedule(before, JOINT), before, key)
 
 
@@ -79,14 +79,14 @@ def test_in_strict_order_the_relaxation_admits_the_gang_where_the_others_stay(cl
         alone = replace(standing, pods=tuple(mine))
         there = inside(alone, ORDERED)
         gang = there.gang(refusal.pod_group)
-        scene, formulation = there.scene, formulate(there.scene, [gang], gang.created)
+        context, formulation = there.context, formulate(there.context, [gang], gang.created)
         problem = formulation.problem
-        explainer = Explainer(problem, greedy(problem), resolve=greedy, wider=scene.levels.wider)
+        explainer = Explainer(problem, greedy(problem), resolve=greedy, wider=context.levels.wider)
         change = explainer.gang(0).relaxation
         assert change is not None
-        after = relaxed(alone, change, scene, formulation)
+        after = relaxed(alone, change, context, formulation)
         assert runs(schedule(after, ORDERED), after, gang.key)
         less = half(change)
         if less is not None:
-            before = relaxed(alone, less, scene, formulation)
+            before = relaxed(alone, less, context, formulation)
             assert not runs(schedule(before, ORDERED), before, gang.key)

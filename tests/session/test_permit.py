@@ -122,7 +122,7 @@ def test_members_reserve_one_by_one_and_are_released_together(settings):
     assert len(placed(decision)) == 3
     assert recorder.saw("Reserve") == recorder.saw("Permit")
     assert decision.waiting == ()
-    assert sessions.frame.table.waiting.released("team/bert")
+    assert sessions.tables.node_table.waiting.released("team/bert")
 
 
 @pytest.mark.parametrize("settings", WAYS)
@@ -138,8 +138,8 @@ def test_refused_member_unreserves_the_gang_in_reverse_and_nothing_stays(setting
     reserved = [pod for point, pod in mine if point == "Reserve"]
     unreserved = [pod for point, pod in mine if point == "Unreserve"]
     assert unreserved == list(reversed(reserved))
-    assert not sessions.frame.table.requested.any()
-    assert sessions.frame.gangs["team/bert"].count().placed == 0
+    assert not sessions.tables.node_table.requested.any()
+    assert sessions.tables.gangs["team/bert"].count().placed == 0
 
 
 def test_gang_that_a_plugin_makes_wait_is_held_on_its_nodes():
@@ -182,7 +182,7 @@ def test_held_gang_past_its_time_is_unreserved_in_reverse_and_nothing_stays():
     assert reasons(decision) == {"team/bert": "PermitTimeout"}
     assert decision.waiting == ()
     assert recorder.saw("Unreserve") == list(reversed(recorder.saw("Reserve")))
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()
 
 
 class Gate:
@@ -297,7 +297,7 @@ def test_refused_member_is_taken_back_with_those_that_were_assumed_together_with
     assert set(placed(decision)) == {"solo-0"}
     assert reasons(decision) == {"team/bert": "PermitRejected"}
     assert plugin.unreserved[-len(back) :] == back
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()
 
 
 class Minding(Recorder):
@@ -325,7 +325,7 @@ def test_pods_that_wait_can_be_let_go_by_whom_they_wait_for(settings):
     decision, sessions = minded(lambda waiting: [one.allow("Recorder") for one in waiting], **settings)
     assert len(placed(decision)) == 4
     assert decision.waiting == ()
-    assert not list(sessions.frame.table.waiting)
+    assert not list(sessions.tables.node_table.waiting)
 
 
 @pytest.mark.parametrize("settings", WAYS)
@@ -340,7 +340,7 @@ def test_a_pod_that_is_rejected_while_it_waits_takes_its_gang_with_it(settings):
     assert reasons(decision) == {"team/first": "PermitRejected"}
     assert decision.refusals[0].message == "plugin Quota: too late; the gang was rolled back"
     assert (decision.waiting, decision.nominations) == ((), ())
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()
 
 
 @pytest.mark.parametrize("point", ["prefilter", "filter", "score", "reserve", "permit"])
@@ -360,4 +360,4 @@ def test_plugin_that_breaks_fails_its_gang_and_is_named(point):
     assert reasons(decision) == {"team/bert": "PluginFailed"}
     assert "plugin Broken" in decision.refusals[0].message
     assert "out of cheese" in decision.refusals[0].message
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()

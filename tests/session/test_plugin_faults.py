@@ -258,8 +258,8 @@ def assert_that_one_gang_failed(decision: Decision, sessions: Sessions) -> None:
     assert reasons(decision) == {"team/bert": "PluginFailed"}
     assert "plugin Faulty failed in " in decision.refusals[0].message
     assert decision.waiting == ()
-    assert not sessions.frame.table.requested.any()
-    assert not sessions.frame.gangs["team/bert"].count().placed
+    assert not sessions.tables.node_table.requested.any()
+    assert not sessions.tables.gangs["team/bert"].count().placed
 
 
 def cases(faults: list[tuple[str, Fault]]) -> list[Any]:
@@ -290,7 +290,7 @@ def test_gang_that_breaks_a_plugin_as_it_is_taken_back_is_not_tried_in_another_o
     decision, sessions = decide_with(plugin, snapshot_of(order_matters), **settings)
     assert placed(decision) == {}
     assert reasons(decision) == {f"team/{BAD}": "PluginFailed"}
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()
 
 
 @pytest.mark.parametrize("settings", WAYS[:2])

@@ -21,7 +21,7 @@ from batchsched.queues.gang_order.policy import GangColumns, Policy, make, order
 from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.order import QueuePolicies
-from batchsched.session.tables.frame import weighed
+from batchsched.session.tables.session_tables import share_resources
 from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.feed import GROUPS
 
@@ -124,7 +124,7 @@ def _share(tally: Tally, pod: Pod | None) -> float:
     asked = requests(pod) if pod is not None else {}
     counted = (
         amount / tally.capacity[resource]
-        for (resource, amount), weighs in zip(asked.items(), weighed(asked), strict=True)
+        for (resource, amount), weighs in zip(asked.items(), share_resources(asked), strict=True)
         if weighs and tally.capacity[resource] > 0
     )
     return max(counted, default=0.0)
@@ -171,7 +171,7 @@ def _fair_shares(
     asked = {name: row(amounts) for name, amounts in tally.wanted.items()}
     nothing = row({})
     request = {name: used.get(name, nothing) + asked.get(name, nothing) for name in {*used, *asked}}
-    capacity = TotalCapacity(resources, row(tally.capacity), weighed(resources))
+    capacity = TotalCapacity(resources, row(tally.capacity), share_resources(resources))
     shares = lay_out(tree, capacity, QueueDemand(used, request))
     fair = entitlements(shares, policies.of(shares)).fair
     return {

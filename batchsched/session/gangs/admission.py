@@ -18,8 +18,8 @@ from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import ask
 from batchsched.framework.status import SUCCESS, Status
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
+from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import Levels, UnknownLevel
 
 
@@ -30,22 +30,22 @@ class Admission:
     Its mark stands for it where an answer is kept, which is with the tables.
     """
 
-    frame: Frame
+    tables: SessionTables
     levels: Levels
     set_aside: frozenset[str]
     mark: object = field(default_factory=object)
 
     @classmethod
-    def of(cls, frame: Frame, levels: Levels, snapshot: Snapshot) -> "Admission":
+    def of(cls, tables: SessionTables, levels: Levels, snapshot: Snapshot) -> "Admission":
         """Prepare admission for a session."""
-        return cls(frame, levels, frozenset(one.object for one in snapshot.set_aside))
+        return cls(tables, levels, frozenset(one.object for one in snapshot.set_aside))
 
     def gang(self, members: PodGroupState) -> PendingGang | Refusal:
         """Return the gang as the solver may have it, its pods in queue order and without gated ones, or a refusal."""
         known = members.admitted
         if known is not None and known[0] is self.mark and known[1] is members.gang:
             return known[2]
-        gang = self.frame.gang(members)
+        gang = self.tables.pending_gang(members)
         try:
             answer = self._references(members) or self._queued(gang)
         except PluginError as error:
@@ -62,7 +62,7 @@ class Admission:
                 reason="PodGroupNotFound",
                 message=f"no PodGroup {key} exists{aside}; create it, or correct the pods' pod-group label",
             )
-        if members.queue not in self.frame.queues:
+        if members.queue not in self.tables.queues:
             aside = " (it was set aside)" if f"Queue {members.queue}" in self.set_aside else ""
             return Refusal(
                 pod_group=key,
@@ -80,7 +80,7 @@ class Admission:
         failure = self._failure(gang)
         if failure is not None:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(failure))
-        by_spec = all(getattr(one, "by_spec", False) for one in self.frame.pipeline.preenqueues)
+        by_spec = all(getattr(one, "by_spec", False) for one in self.tables.pipeline.preenqueues)
         gated: Status = SUCCESS
         parts = []
         left_out = 0
@@ -89,7 +89,7 @@ class Admission:
             before: Pod | None = None
             for pod in self._in_queue_order(part.pods, gang.priority):
                 if before is None or not by_spec or pod.spec is not before.spec:
-                    status, before = self.frame.pipeline.preenqueue(pod), pod
+                    status, before = self.tables.pipeline.preenqueue(pod), pod
                 if status.ok:
                     pods.append(pod)
                 else:
@@ -100,7 +100,7 @@ class Admission:
                 parts.append(part if as_they_were else GangPart(part.pod_class, part.subgroup, tuple(pods)))
         if gang.members.alone and not gang.parts:  # the pod is being deleted
             return gang
-        count = self.frame.counts.of(next(iter(gang.members.pending.values())))
+        count = self.tables.counts.of(next(iter(gang.members.pending.values())))
         if not count.possible:
             return Refusal(pod_group=gang.key, reason="NotEnoughPods", message=_not_enough(gang.members))
         if left_out and not _enough(gang, parts):
@@ -114,14 +114,14 @@ class Admission:
 
     def _failure(self, gang: PendingGang) -> PluginError | None:
         """What broke as the gang's pods came in: nobody knows which pods they are equal to."""
-        specs = self.frame.specs
+        specs = self.tables.specs
         if not specs.failing:
             return None
         facts = (specs.of(pod) for part in gang.parts for pod in part.pods)
         return next((one.failure for one in facts if one.failure is not None), None)
 
     def _in_queue_order(self, pods: Sequence[Pod], priority: int) -> Iterable[Pod]:
-        sorts = self.frame.pipeline.queue_sorts
+        sorts = self.tables.pipeline.queue_sorts
         if not sorts:
             return pods
         sort = sorts[0]

@@ -28,9 +28,9 @@ from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.fair_share_order import FairShareOrder, Orders, QueueStanding, total_of
 from batchsched.session.gangs.queue_limits import held_by, is_ours
 from batchsched.session.placement.statement import GangPlacement
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.pending import OrderedGangs
+from batchsched.session.tables.session_tables import SessionTables
 
 
 class QueuePolicies:
@@ -89,41 +89,47 @@ class QueuePolicies:
 
 
 def standing_of(
-    frame: Frame, policies: QueuePolicies, gangs: Sequence[PendingGang], scheduler_name: str, past: Usage
+    tables: SessionTables,
+    policies: QueuePolicies,
+    gangs: Sequence[PendingGang],
+    scheduler_name: str,
+    past: Usage,
 ) -> QueueStanding:
     """Measure what queues have and want, and what that entitles them to.
 
     Args:
-      frame: the tables; held gangs have their places on them already.
+      tables: the tables; held gangs have their places on them already.
       policies: of the queues.
       gangs: who waits.
       scheduler_name: ours; only pods that are ours count against queues.
       past: decayed usage by queue.
     """
-    usage = usage_by_queue(frame, scheduler_name)
+    usage = usage_by_queue(tables, scheduler_name)
     asked: dict[str, list[IntArray]] = {name: [amount] for name, amount in usage.items()}
     for gang in gangs:
         asked.setdefault(gang.queue, []).append(total_of(gang))
     request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in asked.items()}
-    capacity = TotalCapacity(frame.table.resources, frame.table.allocatable.sum(axis=0), frame.weighed)
-    shares = lay_out(frame.queues, capacity, QueueDemand(usage, request, _as_arrays(frame, past)))
+    capacity = TotalCapacity(
+        tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
+    )
+    shares = lay_out(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
     chosen = policies.of(shares)
     return QueueStanding(shares, entitlements(shares, chosen), chosen)
 
 
-def usage_by_queue(frame: Frame, scheduler_name: str) -> dict[str, IntArray]:
+def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
     """By queue, [R] what its own pods hold on nodes."""
     there: dict[str, list[Pod]] = {}
-    for members in frame.running.values():
+    for members in tables.running.values():
         ours = [pod for pod, node in members.bound.values() if node >= 0 and is_ours(pod, scheduler_name)]
         if ours:
             there.setdefault(members.queue, []).extend(ours)
-    return {queue: held_by(frame, pods) for queue, pods in there.items()}
+    return {queue: held_by(tables, pods) for queue, pods in there.items()}
 
 
-def _as_arrays(frame: Frame, past: Usage) -> dict[str, FloatArray]:
+def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
     """By queue, [R] decayed usage; what no node offers any more is left out."""
-    column = frame.table.column
+    column = tables.node_table.column
     found: dict[str, FloatArray] = {}
     for queue, amounts in past.items():
         found[queue] = np.zeros(len(column))
@@ -137,28 +143,28 @@ class GangOrder:
     """Who is next among the gangs that wait; while no queue is entitled to anything, that is left as it is.
 
     Args:
-      frame: the tables, of which the queues stay.
+      tables: the tables, of which the queues stay.
       policy: the profile's, for queues that state no order of their own.
       profile: how to schedule.
       past: what queues used until now, None for what the frame's snapshot says.
     """
 
     def __init__(
-        self, frame: Frame, policy: Policy, profile: Profile, past: UsageHistory | None = None
+        self, tables: SessionTables, policy: Policy, profile: Profile, past: UsageHistory | None = None
     ) -> None:
-        self._frame = frame
+        self._tables = tables
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
-        self.policies = QueuePolicies.between(frame.queues, profile)
+        self.policies = QueuePolicies.between(tables.queues, profile)
         self.look_at_nodes()
-        self._past = past or UsageHistory(by_queue(frame.snapshot.usage), profile.usage_half_life_seconds)
+        self._past = past or UsageHistory(by_queue(tables.snapshot.usage), profile.usage_half_life_seconds)
         self._remembers = self.policies is not None and self.policies.remember
         self.latest: QueueStanding | None = None
         """What queues were entitled to as `of` was asked last: whoever waited then, with what ran then."""
 
     def look_at_nodes(self) -> None:
         """Find what queues state that nodes as they are now do not offer."""
-        queues, nodes = self._frame.queues, self._frame.table.nodes
+        queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.offered}
         self._misfits = misfits(queues, offered)
 
@@ -177,11 +183,11 @@ class GangOrder:
             self._past.hold(self._held(walked))
 
     def _held(self, walked: Iterable[GangPlacement]) -> dict[str, dict[str, int]]:
-        held = usage_by_queue(self._frame, self._scheduler_name)
+        held = usage_by_queue(self._tables, self._scheduler_name)
         for one in walked:
-            mine = held.setdefault(one.gang.queue, np.zeros(len(self._frame.table.resources), np.int64))
+            mine = held.setdefault(one.gang.queue, np.zeros(len(self._tables.node_table.resources), np.int64))
             mine += one.total(len(mine))
-        names = self._frame.table.resources
+        names = self._tables.node_table.resources
         return {
             queue: {names[at]: int(amounts[at]) for at in np.flatnonzero(amounts)}
             for queue, amounts in held.items()
@@ -191,7 +197,7 @@ class GangOrder:
         """Return what queues are entitled to while these gangs wait, None when to nothing in particular."""
         if self.policies is None:
             return None
-        return standing_of(self._frame, self.policies, gangs, self._scheduler_name, self._past.usage)
+        return standing_of(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)
 
     def of(self, gangs: Sequence[PendingGang], now: float) -> list[PendingGang]:
         """Return gangs in the order of their queues' turns, each with what it is entitled to; half bound ones first."""
@@ -212,7 +218,7 @@ class GangOrder:
         admitted = (admission.gang(members) for members in line.members)
         gangs = {at: one for at, one in enumerate(admitted) if isinstance(one, PendingGang) and one.parts}
         some, places = list(gangs.values()), list(gangs)
-        standing = standing_of(self._frame, self.policies, some, self._scheduler_name, self._past.usage)
+        standing = standing_of(self._tables, self.policies, some, self._scheduler_name, self._past.usage)
         orders = Orders(line.columns.at(places), line.stranded[places], self._policy, now)
         turns: Iterable[PendingGang] = FairShareOrder(standing, some, orders)
         if line.stranded.any():

@@ -6,32 +6,34 @@ from batchsched.api.gang_identity import SINGLE_POD_PREFIX
 from batchsched.api.snapshot import HeldGang
 from batchsched.framework.status import Code, Status
 from batchsched.session.placement.statement import GangPlacement, PlannedPods, Statement
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PendingGang
+from batchsched.session.tables.session_tables import SessionTables
 
 TIMED_OUT = "the gang waited at Permit longer than scheduleTimeoutSeconds"
 
 
-def revisit(frame: Frame, walk: Statement, held: Iterable[HeldGang], now: float) -> tuple[GangPlacement, ...]:
+def revisit(
+    tables: SessionTables, statement: Statement, held: Iterable[HeldGang], now: float
+) -> tuple[GangPlacement, ...]:
     """Walk held gangs over the nodes where they hold their places.
 
     Returns: for each, what became of it: let go, held on until its first deadline, or refused. One whose time is
     over is unreserved, the last pod first.
     """
-    return tuple(walked for one in held if (walked := _revisit(frame, walk, one, now)) is not None)
+    return tuple(walked for one in held if (walked := _revisit(tables, statement, one, now)) is not None)
 
 
-def _revisit(frame: Frame, walk: Statement, held: HeldGang, now: float) -> GangPlacement | None:
-    members = frame.gangs.get(held.pod_group) or frame.gangs.get(SINGLE_POD_PREFIX + held.pod_group)
+def _revisit(tables: SessionTables, statement: Statement, held: HeldGang, now: float) -> GangPlacement | None:
+    members = tables.gangs.get(held.pod_group) or tables.gangs.get(SINGLE_POD_PREFIX + held.pod_group)
     if members is None or not members.pending:
         return None
-    gang = frame.gang(members)
-    mark = walk.mark()
-    walked = walk.gang(gang, _shares(frame, gang, held))
+    gang = tables.pending_gang(members)
+    mark = statement.checkpoint()
+    walked = statement.place_gang(gang, _shares(tables, gang, held))
     if walked.refusal.ok and not walked.placed:  # its nodes are gone: it queues again like any other
         return None
     if now >= held.until and walked.held_by:
-        walk.undo(mark)
+        statement.roll_back_to(mark)
         walked.refusal = Status(Code.UNSCHEDULABLE, (TIMED_OUT,), held.plugin)
         walked.held_by = ""
     elif walked.held_by:
@@ -39,8 +41,8 @@ def _revisit(frame: Frame, walk: Statement, held: HeldGang, now: float) -> GangP
     return walked
 
 
-def _shares(frame: Frame, gang: PendingGang, held: HeldGang) -> list[PlannedPods]:
-    places = {one.pod: frame.table.index.get(one.node, -1) for one in held.pods}
+def _shares(tables: SessionTables, gang: PendingGang, held: HeldGang) -> list[PlannedPods]:
+    places = {one.pod: tables.node_table.index.get(one.node, -1) for one in held.pods}
     shares = []
     for part in gang.parts:
         pods = tuple(pod for pod in part.pods if places.get(pod.key, -1) >= 0)

@@ -9,7 +9,7 @@ import numpy as np
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.placement.statement import GangPlacement
-from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED, IntArray
 
 Owner = tuple[str, str]
@@ -37,42 +37,42 @@ class QueueLimits:
     over_gangs: IntArray
     finder: "Finder"
 
-    def members(self, frame: Frame, owners: Sequence[Owner]) -> BoolArray:
+    def members(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
         """[Q, G] which gangs each limit is about, by the (queue, user) of the gangs."""
-        about = {owner: self.finder.rows(frame, owner) for owner in set(owners)}
+        about = {owner: self.finder.rows(tables, owner) for owner in set(owners)}
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
         for at, owner in enumerate(owners):
             member[about[owner], at] = True
         return member
 
-    def lacking(self, frame: Frame, owner: Owner, requests: IntArray, gangs: int) -> str:
+    def lacking(self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int) -> str:
         """Return the name of a queue that does not allow an owner more requests [R] and gangs, "" when all do."""
         if not self.limits:
             return ""
-        about = self.finder.rows(frame, owner)
+        about = self.finder.rows(tables, owner)
         over = ((requests > self.free[about]) & (requests > 0)).any(axis=1) | (gangs > self.gangs[about])
         return next((self.limits[about[at]].name for at in np.flatnonzero(over)), "")
 
 
-def quotas(frame: Frame, scheduler_name: str) -> QueueLimits:
+def quotas(tables: SessionTables, scheduler_name: str) -> QueueLimits:
     """Measure what every limit still allows; only pods that are ours count against queues."""
-    limits = frame.queues.limits(members.owner for members in frame.gangs.values())
-    free = np.full((len(limits), len(frame.table.resources)), UNLIMITED, np.int64)
+    limits = tables.queues.limits(members.owner for members in tables.gangs.values())
+    free = np.full((len(limits), len(tables.node_table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
     finder = Finder(limits)
     if not limits:
         return QueueLimits(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs), finder)
     for at, limit in enumerate(limits):
         for resource, amount in limit.resources.items():
-            if resource in frame.table.column:
-                free[at, frame.table.column[resource]] = amount
+            if resource in tables.node_table.column:
+                free[at, tables.node_table.column[resource]] = amount
         if limit.pod_groups is not None:
             gangs[at] = limit.pod_groups
-    used, running = _used(frame, finder, scheduler_name)
+    used, running = _used(tables, finder, scheduler_name)
     left = np.where(free < UNLIMITED, free - used, free)
     kept = [at for at, limit in enumerate(limits) if limit.kept]
     if kept:
-        left[kept] = _beside(frame, limits, left, kept)
+        left[kept] = _beside(tables, limits, left, kept)
     left_gangs = np.where(gangs < UNLIMITED, gangs - running, gangs)
     return QueueLimits(
         limits,
@@ -84,34 +84,36 @@ def quotas(frame: Frame, scheduler_name: str) -> QueueLimits:
     )
 
 
-def _used(frame: Frame, finder: "Finder", scheduler_name: str) -> tuple[IntArray, IntArray]:
+def _used(tables: SessionTables, finder: "Finder", scheduler_name: str) -> tuple[IntArray, IntArray]:
     """[Q, R] what pods in the subtrees hold, and [Q] how many gangs they are."""
-    used = np.zeros((len(finder.limits), len(frame.table.resources)), np.int64)
+    used = np.zeros((len(finder.limits), len(tables.node_table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
     there: dict[Owner, list[Pod]] = {}
     gangs: Counter[Owner] = Counter()
-    for members in frame.running.values():
+    for members in tables.running.values():
         ours = [pod for pod, _ in members.bound.values() if is_ours(pod, scheduler_name)]
         if ours:
             there.setdefault(members.owner, []).extend(ours)
             gangs[members.owner] += 1
     for owner, pods in there.items():
-        above = finder.inside(frame, owner)
+        above = finder.inside(tables, owner)
         running[above] += gangs[owner]
-        used[above] += held_by(frame, pods)
+        used[above] += held_by(tables, pods)
     return used, running
 
 
-def _beside(frame: Frame, limits: Sequence[QueueLimit], left: IntArray, kept: Sequence[int]) -> IntArray:
+def _beside(
+    tables: SessionTables, limits: Sequence[QueueLimit], left: IntArray, kept: Sequence[int]
+) -> IntArray:
     """[K, R] what everybody else may still use beside what queues keep for themselves.
 
     Args:
-      frame: the tables.
+      tables: the tables.
       limits: Q limits.
       left: [Q, R] of what queues keep, what they do not use yet.
       kept: the K limits that keep something.
     """
-    there = np.maximum(0, frame.free()).sum(axis=0)
+    there = np.maximum(0, tables.free_resources()).sum(axis=0)
     unused = {limits[at].name: np.where(left[at] < UNLIMITED, np.maximum(0, left[at]), 0) for at in kept}
     beside = [there - sum(unused[name] for name in limits[at].kept) for at in kept]
     stated = left[kept] < UNLIMITED
@@ -134,18 +136,18 @@ class Finder:
             if not limit.kept:
                 self._plain.setdefault(limit.name, []).append(at)
 
-    def rows(self, frame: Frame, owner: Owner) -> list[int]:
+    def rows(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the numbers of the limits that gangs of an owner count against."""
         known = self._found.get(owner)
         if known is None:
-            chain = frame.queues.ancestry(owner[0])
+            chain = tables.queues.ancestry(owner[0])
             kept = [at for at in self._kept if set(self.limits[at].kept).isdisjoint(chain)]
             known = self._found[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
         return known
 
-    def inside(self, frame: Frame, owner: Owner) -> list[int]:
+    def inside(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the numbers of the limits that measure what gangs of an owner hold, kept guarantees included."""
-        chain = frame.queues.ancestry(owner[0])
+        chain = tables.queues.ancestry(owner[0])
         kept = [at for at in self._kept if not set(self.limits[at].kept).isdisjoint(chain)]
         return self._of_queues(chain, owner[1]) + kept
 
@@ -155,11 +157,11 @@ class Finder:
         ]
 
 
-def spend(quotas: QueueLimits, frame: Frame, *walked: GangPlacement) -> QueueLimits:
+def spend(quotas: QueueLimits, tables: SessionTables, *walked: GangPlacement) -> QueueLimits:
     """Return what queues still allow after gangs were placed, one after the other."""
     if not quotas.limits or not walked:
         return quotas
-    about = [quotas.finder.rows(frame, one.gang.members.owner) for one in walked]
+    about = [quotas.finder.rows(tables, one.gang.members.owner) for one in walked]
     times = [len(rows) for rows in about]
     rows = [at for found in about for at in found]
     used, started = np.zeros_like(quotas.free), np.zeros_like(quotas.gangs)
@@ -170,11 +172,11 @@ def spend(quotas: QueueLimits, frame: Frame, *walked: GangPlacement) -> QueueLim
     return replace(quotas, free=free, gangs=gangs)
 
 
-def held_by(frame: Frame, pods: Iterable[Pod]) -> IntArray:
+def held_by(tables: SessionTables, pods: Iterable[Pod]) -> IntArray:
     """[R] what pods ask for together."""
-    found = [frame.vectors(pod)[0] for pod in pods]
+    found = [tables.request_vectors(pod)[0] for pod in pods]
     vectors = {id(vector): vector for vector in found}
-    total = np.zeros(len(frame.table.resources), np.int64)
+    total = np.zeros(len(tables.node_table.resources), np.int64)
     for vector, count in Counter(map(id, found)).items():  # most are one and the same array
         total += vectors[vector] * count
     return total

@@ -13,8 +13,8 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.plugin_rows import rows_of
 from batchsched.session.placement.class_feasibility import FeasibilityByClass
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import EntitlementClass, GangPart, PendingGang, PodGroupState
+from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import LevelChoice, Levels
 from batchsched.solver.problem import ALL_NODES, NONE, IndexArray, Problem, Row
 
@@ -50,11 +50,11 @@ class Formulation:
 class SessionContext:
     """What stays the same while a session's gangs are formulated: tables, levels, what queues allow."""
 
-    frame: Frame
+    tables: SessionTables
     profile: Profile
     levels: Levels
     quotas: QueueLimits
-    survey: FeasibilityByClass
+    feasibility: FeasibilityByClass
 
 
 def age_bonus(created: float, youngest: float) -> float:
@@ -66,27 +66,27 @@ def age_bonus(created: float, youngest: float) -> float:
 
 
 def formulate(
-    scene: SessionContext, gangs: Sequence[PendingGang], youngest: float, *, lasting: bool = False
+    context: SessionContext, gangs: Sequence[PendingGang], youngest: float, *, lasting: bool = False
 ) -> Formulation:
     """Make the problem of one session.
 
     Args:
-      scene: tables, levels, quotas and surveys.
+      context: tables, levels, quotas and surveys.
       gangs: in the policy's order.
       youngest: seconds since 1970 at which the youngest pending gang was submitted.
       lasting: take masks that stay true when running pods end, for questions about later.
     """
-    frame = scene.frame
+    tables = context.tables
     parts = tuple((number, part) for number, gang in enumerate(gangs) for part in gang.parts)
-    kinds = _Kinds(scene.survey)
+    kinds = _Kinds(context.feasibility)
     tiers = sorted({gang.tier for gang in gangs})
     tier_of = {one: number for number, one in enumerate(tiers)}
-    subs = _Subgroups(scene, gangs)
-    choices = [scene.levels.of(gang.members.group) for gang in gangs]
+    subs = _Subgroups(context, gangs)
+    choices = [context.levels.of(gang.members.group) for gang in gangs]
     bonus = [age_bonus(gang.created, youngest) for gang in gangs]
-    used = _used_domains(scene, gangs, choices)
+    used = _used_domains(context, gangs, choices)
     kind = [kinds.number(part.pod_class) for _, part in parts]
-    mask, score = kinds.arrays(len(frame.table.nodes), lasting)
+    mask, score = kinds.arrays(len(tables.node_table.nodes), lasting)
     batch = Batch(
         [
             Candidate(
@@ -100,25 +100,28 @@ def formulate(
             for at, (number, part) in enumerate(parts)
         ]
     )
-    rows, failures = rows_of(frame, batch)
+    rows, failures = rows_of(tables, batch)
     rows += _precedence(gangs)
     gathered: dict[int, str] = {}
     for number, key in batch.gathered.items():
         if choices[number].required == NONE and gangs[number].fresh:
             gathered[number] = key
-            choices[number] = replace(choices[number], required=scene.levels.of_label(key, frame.table))
+            choices[number] = replace(
+                choices[number], required=context.levels.of_label(key, tables.node_table)
+            )
     problem = Problem(
-        free=np.maximum(0, frame.free()),
-        capacity=frame.capacity(),
+        free=np.maximum(0, tables.free_resources()),
+        capacity=tables.capacity(),
         mask=mask,
         score=score,
-        demand=_stack([part.pod_class.requests for _, part in parts], len(frame.table.resources)),
+        demand=_stack([part.pod_class.requests for _, part in parts], len(tables.node_table.resources)),
         kind=_ints(kind),
         gang=_ints([number for number, _ in parts]),
         subgroup=_ints([subs.number(number, part.subgroup) for number, part in parts]),
         count=_ints([len(part.pods) for _, part in parts]),
         weight=np.array(
-            [frame.share(part.pod_class.requests) * bonus[number] for number, part in parts], np.float64
+            [tables.dominant_share(part.pod_class.requests) * bonus[number] for number, part in parts],
+            np.float64,
         ),
         need=_ints([gang.need for gang in gangs]),
         tier=_ints([tier_of[gang.tier] for gang in gangs]),
@@ -127,13 +130,13 @@ def formulate(
         preferred=_ints([choice.preferred for choice in choices]),
         pinned=_ints(
             [
-                pinned(scene, gang.members, choice.required, "")
+                pinned(context, gang.members, choice.required, "")
                 for gang, choice in zip(gangs, choices, strict=True)
             ]
         ),
         fresh=np.array([gang.fresh for gang in gangs], np.bool_),
         allowed=np.array([number not in failures for number in range(len(gangs))], np.bool_),
-        levels=scene.levels.domains,
+        levels=context.levels.domains,
         sub_gang=_ints(subs.gang),
         sub_need=_ints(subs.need),
         sub_required=_ints([choice.required for choice in subs.choices]),
@@ -143,17 +146,17 @@ def formulate(
         used_sub=_ints([one[1] for one in used + subs.used]),
         used_level=_ints([one[2] for one in used + subs.used]),
         used_domain=_ints([one[3] for one in used + subs.used]),
-        quota_member=scene.quotas.members(frame, [gang.members.owner for gang in gangs]),
-        quota_free=scene.quotas.free,
-        quota_gangs=scene.quotas.gangs,
+        quota_member=context.quotas.members(tables, [gang.members.owner for gang in gangs]),
+        quota_free=context.quotas.free,
+        quota_gangs=context.quotas.gangs,
         partitions=tuple(batch.partitions),
         rows=rows,
         pods=0,
-        ordered=scene.profile.selection == "ordered",
-        spread=scene.profile.placement == "spread",
+        ordered=context.profile.selection == "ordered",
+        spread=context.profile.placement == "spread",
     )
     named = tuple((share, -least) for _, share, least in tiers)
-    return Formulation(problem, tuple(gangs), parts, named, scene.quotas, failures, gathered)
+    return Formulation(problem, tuple(gangs), parts, named, context.quotas, failures, gathered)
 
 
 def _precedence(gangs: Sequence[PendingGang]) -> tuple[Row, ...]:
@@ -175,18 +178,20 @@ def _precedence(gangs: Sequence[PendingGang]) -> tuple[Row, ...]:
     )
 
 
-def lasting_problem(scene: SessionContext, gang: PendingGang) -> Problem:
+def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
     """Return the problem of a gang by itself that stays true when running gangs end; `free` is not to be used.
 
     It is kept with the gang where nothing in it follows from what others do.
     """
     members = gang.members
-    if members.lasting is not None and members.lasting[0] is members.gang and not scene.quotas.limits:
+    if members.lasting is not None and members.lasting[0] is members.gang and not context.quotas.limits:
         return members.lasting[1]
-    formulation = formulate(scene, [gang], gang.created, lasting=True)
+    formulation = formulate(context, [gang], gang.created, lasting=True)
     problem = formulation.problem
-    steady = not formulation.failures and all(scene.survey.of(part.pod_class).steady for part in gang.parts)
-    if steady and members.gang is not None and not problem.rows and not scene.quotas.limits:
+    steady = not formulation.failures and all(
+        context.feasibility.of(part.pod_class).steady for part in gang.parts
+    )
+    if steady and members.gang is not None and not problem.rows and not context.quotas.limits:
         members.lasting = (members.gang, problem)
     return problem
 
@@ -194,8 +199,8 @@ def lasting_problem(scene: SessionContext, gang: PendingGang) -> Problem:
 class _Kinds:
     """Distinct classes, numbered as they come; those that differ in priority alone have one number."""
 
-    def __init__(self, survey: FeasibilityByClass) -> None:
-        self._survey = survey
+    def __init__(self, feasibility: FeasibilityByClass) -> None:
+        self._feasibility = feasibility
         self._numbers: dict[int, int] = {}
         self._classes: list[PodClass] = []
 
@@ -208,7 +213,7 @@ class _Kinds:
         return known
 
     def arrays(self, nodes: int, lasting: bool) -> "tuple[np.ndarray, np.ndarray]":
-        looked = [self._survey.of(pod_class) for pod_class in self._classes]
+        looked = [self._feasibility.of(pod_class) for pod_class in self._classes]
         if not looked:
             return np.zeros((0, nodes), np.bool_), np.zeros((0, nodes), np.int64)
         return np.stack([one.lasting if lasting else one.mask for one in looked]), np.stack(
@@ -219,7 +224,7 @@ class _Kinds:
 class _Subgroups:
     """The subGroups of all gangs, numbered through."""
 
-    def __init__(self, scene: SessionContext, gangs: Sequence[PendingGang]) -> None:
+    def __init__(self, context: SessionContext, gangs: Sequence[PendingGang]) -> None:
         self.gang: list[int] = []
         self.need: list[int] = []
         self.choices: list[LevelChoice] = []
@@ -231,23 +236,23 @@ class _Subgroups:
             group = gang.members.group
             if group is None or not group.spec.sub_groups:
                 continue
-            for sub, choice in zip(group.spec.sub_groups, scene.levels.of_subgroups(group), strict=True):
+            for sub, choice in zip(group.spec.sub_groups, context.levels.of_subgroups(group), strict=True):
                 bound = sum(
                     pod.labels.get(SUB_GROUP_LABEL) == sub.name for pod, _ in gang.members.bound.values()
                 )
-                self.used += _used(scene, gang.members, choice.preferred, number, len(self.gang), sub.name)
+                self.used += _used(context, gang.members, choice.preferred, number, len(self.gang), sub.name)
                 self.gang.append(number)
                 self.need.append(max(0, sub.min_member - bound))
                 self.choices.append(choice)
-                self.pinned.append(pinned(scene, gang.members, choice.required, sub.name))
+                self.pinned.append(pinned(context, gang.members, choice.required, sub.name))
 
     def number(self, gang: int, subgroup: int) -> int:
         return self._first[gang] + subgroup if subgroup >= 0 else NONE
 
 
-def _domains_of(scene: SessionContext, members: PodGroupState, level: int, subgroup: str) -> Counter[int]:
+def _domains_of(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> Counter[int]:
     """Count the bound members by domain of a level; of one subGroup, or of all for ""."""
-    domains = scene.levels.domains[level]
+    domains = context.levels.domains[level]
     return Counter(
         int(domains[node])
         for pod, node in members.bound.values()
@@ -255,37 +260,37 @@ def _domains_of(scene: SessionContext, members: PodGroupState, level: int, subgr
     )
 
 
-def pinned(scene: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
+def pinned(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
     """Return the domain where members run already; where they run in several, that of most of them.
 
     Args:
-      scene: the levels.
+      context: the levels.
       members: of the gang.
       level: the required level, NONE for none.
       subgroup: the subGroup whose members count, "" for all.
     """
     if level == NONE or not members.bound:
         return NONE
-    domains = _domains_of(scene, members, level, subgroup)
+    domains = _domains_of(context, members, level, subgroup)
     domains.pop(NONE, None)
     return min(domains, key=lambda domain: (-domains[domain], domain), default=NONE)
 
 
 def _used_domains(
-    scene: SessionContext, gangs: Sequence[PendingGang], choices: Sequence[LevelChoice]
+    context: SessionContext, gangs: Sequence[PendingGang], choices: Sequence[LevelChoice]
 ) -> list[tuple[int, int, int, int]]:
     used = []
     for number, (gang, choice) in enumerate(zip(gangs, choices, strict=True)):
-        used += _used(scene, gang.members, choice.preferred, number, NONE, "")
+        used += _used(context, gang.members, choice.preferred, number, NONE, "")
     return used
 
 
 def _used(
-    scene: SessionContext, members: PodGroupState, level: int, gang: int, sub: int, subgroup: str
+    context: SessionContext, members: PodGroupState, level: int, gang: int, sub: int, subgroup: str
 ) -> list[tuple[int, int, int, int]]:
     if level == NONE or not members.bound:
         return []
-    return [(gang, sub, level, domain) for domain in sorted(_domains_of(scene, members, level, subgroup))]
+    return [(gang, sub, level, domain) for domain in sorted(_domains_of(context, members, level, subgroup))]
 
 
 def _ints(values: Sequence[int]) -> IndexArray:

@@ -2,10 +2,10 @@
 
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import Batch, Row
-from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.session_tables import SessionTables
 
 
-def rows_of(frame: Frame, batch: Batch) -> tuple[tuple[Row, ...], dict[int, str]]:
+def rows_of(tables: SessionTables, batch: Batch) -> tuple[tuple[Row, ...], dict[int, str]]:
     """Collect the rows of every plugin over a batch.
 
     When a plugin breaks, it is asked about each gang by itself: those over which it breaks are left out. One that
@@ -14,24 +14,24 @@ def rows_of(frame: Frame, batch: Batch) -> tuple[tuple[Row, ...], dict[int, str]
     Returns: the rows, and what broke by gang number.
     """
     try:
-        return frame.pipeline.constrain(batch, frame.table), {}
+        return tables.pipeline.constrain(batch, tables.node_table), {}
     except PluginError:
-        failures = _alone(frame, batch)
+        failures = _alone(tables, batch)
     rest = batch.of({one.gang for one in batch.candidates} - failures.keys())
     broken: set[str] = set()
     while True:
         try:
-            return frame.pipeline.constrain(rest, frame.table, frozenset(broken)), failures
+            return tables.pipeline.constrain(rest, tables.node_table, frozenset(broken)), failures
         except PluginError as error:
-            frame.note(error)
+            tables.record_failure(error)
             broken.add(error.plugin)
 
 
-def _alone(frame: Frame, batch: Batch) -> dict[int, str]:
+def _alone(tables: SessionTables, batch: Batch) -> dict[int, str]:
     failures: dict[int, str] = {}
     for gang in sorted({one.gang for one in batch.candidates}):
         try:
-            frame.pipeline.constrain(batch.of({gang}), frame.table)
+            tables.pipeline.constrain(batch.of({gang}), tables.node_table)
         except PluginError as error:
             failures[gang] = str(error)
     return failures

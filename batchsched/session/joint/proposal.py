@@ -61,17 +61,17 @@ class JointProposer:
         self._seed = seed
         self._telemetry = telemetry
 
-    def select(self, walk: Statement) -> JointSelection:
+    def select(self, statement: Statement) -> JointSelection:
         """Return the best outcome of the rounds; its gangs are walked, and not yet kept."""
         problem = self._formulation.problem
         best: JointSelection | None = None
-        start = walk.mark()
+        start = statement.checkpoint()
         for _ in range(self._rounds + 1):
             solution = solve(problem, self._budget, self._seed, self._telemetry)
             with self._telemetry.stage("walk"):
-                outcome = self._walk(walk, solution, best)
+                outcome = self._place_solution(statement, solution, best)
                 if outcome.walked:
-                    outcome = self._turned(walk, start, outcome, best)
+                    outcome = self._turned(statement, start, outcome, best)
             if best is None or _better(outcome, best):
                 best, stands = outcome, True
             else:
@@ -79,25 +79,25 @@ class JointProposer:
             if not outcome.rejected:
                 break
             problem = self._cut(problem, outcome)
-            walk.undo(start)
+            statement.roll_back_to(start)
             stands = False
         assert best is not None  # the loop runs at least once
         if not stands:
-            walk.undo(start)
+            statement.roll_back_to(start)
             with self._telemetry.stage("walk"):
-                again = self._walk(walk, best.solution, best, first=best.first)
+                again = self._place_solution(statement, best.solution, best, first=best.first)
                 best = replace(again, rejected=best.rejected)
         return best
 
-    def _walk(
+    def _place_solution(
         self,
-        walk: Statement,
+        statement: Statement,
         solution: Solution,
         before: JointSelection | None,
         first: frozenset[int] = frozenset(),
     ) -> JointSelection:
         formulation = self._formulation
-        walked = self._walk_in_order(walk, shares_of(formulation, solution), first)
+        walked = self._place_in_order(statement, shares_of(formulation, solution), first)
         objective = np.zeros(len(formulation.tiers))
         weights = _weight_by_class(formulation)
         for number, one in walked.items():
@@ -113,22 +113,22 @@ class JointProposer:
         )
 
     def _turned(
-        self, walk: Statement, start: int, outcome: JointSelection, before: JointSelection | None
+        self, statement: Statement, start: int, outcome: JointSelection, before: JointSelection | None
     ) -> JointSelection:
         """Walk once more, whoever was refused first: it may have come too late to begin a series of its own."""
         late = frozenset(number for number, one in outcome.rejected.items() if not one.final)
         if not late:
             return outcome
-        walk.undo(start)
-        other = self._walk(walk, outcome.solution, before, first=late)
+        statement.roll_back_to(start)
+        other = self._place_solution(statement, outcome.solution, before, first=late)
         if _better(other, outcome):
             return other
-        walk.undo(start)
-        again = self._walk(walk, outcome.solution, before)
+        statement.roll_back_to(start)
+        again = self._place_solution(statement, outcome.solution, before)
         return replace(again, rejected=outcome.rejected)
 
-    def _walk_in_order(
-        self, walk: Statement, shares: Mapping[int, Sequence[PlannedPods]], first: frozenset[int]
+    def _place_in_order(
+        self, statement: Statement, shares: Mapping[int, Sequence[PlannedPods]], first: frozenset[int]
     ) -> dict[int, GangPlacement]:
         """Walk gang after gang; one that needs another's pods near it is asked again once they are there."""
         problem = self._formulation.problem
@@ -136,7 +136,7 @@ class JointProposer:
         left = sorted(shares, key=lambda g: (g not in first, int(problem.tier[g]), int(problem.rank[g])))
         while left:
             wanted = ((self._formulation.gangs[number], shares[number]) for number in left)
-            walked.update(zip(left, walk.gangs(wanted), strict=True))
+            walked.update(zip(left, statement.place_gangs(wanted), strict=True))
             again = [number for number in left if not walked[number].placed and not walked[number].final]
             if len(again) == len(left):
                 break

@@ -12,7 +12,7 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import landing
 from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.session_tables import SessionTables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,13 +43,13 @@ class ClassFeasibility:
 class FeasibilityByClass:
     """The surveys of a session's classes, made when they are first asked for."""
 
-    def __init__(self, frame: Frame, *, scores: bool = True) -> None:
-        self._frame = frame
+    def __init__(self, tables: SessionTables, *, scores: bool = True) -> None:
+        self._tables = tables
         self._scores = scores
-        self._steady = frozenset(name_of(one) for one in frame.pipeline.steady)
-        self._static = self._steady - {name_of(one) for one in frame.pipeline.moving}
+        self._steady = frozenset(name_of(one) for one in tables.pipeline.steady)
+        self._static = self._steady - {name_of(one) for one in tables.pipeline.moving}
         self._shrinking = frozenset(
-            name_of(one) for one in frame.pipeline.filters if landing(one) is not Landing.SHIFTS
+            name_of(one) for one in tables.pipeline.filters if landing(one) is not Landing.SHIFTS
         )
         self._known: dict[int, tuple[PodClass, ClassFeasibility]] = {}
 
@@ -67,13 +67,13 @@ class FeasibilityByClass:
             self.of(pod_class)
 
     def _look(self, pod_class: PodClass) -> ClassFeasibility:
-        frame = self._frame
-        count = len(frame.table.nodes)
+        tables = self._tables
+        count = len(tables.node_table.nodes)
         nothing = np.zeros(count, np.bool_)
         no_score = np.zeros(count, np.int64)
         try:
-            standing = frame.standings.of(pod_class)
-            scan = frame.pipeline.scan(pod_class, frame.table, standing)
+            standing = tables.result_cache.of(pod_class)
+            scan = tables.pipeline.scan(pod_class, tables.node_table, standing)
             if not scan.status.ok:
                 return ClassFeasibility(scan, nothing, nothing, no_score)
             mask = np.ones(count, np.bool_) if scan.outside is None else ~scan.outside
@@ -83,18 +83,20 @@ class FeasibilityByClass:
                     lasting &= verdict.fits
                 if plugin in self._steady:
                     mask &= verdict.fits
-            asked = frame.pipeline.extenders.interested(pod_class.pod)
+            asked = tables.pipeline.extenders.interested(pod_class.pod)
             steady = self._static.issuperset(scan.narrowed_by) and not asked
             shrinking = self._shrinking.issuperset(scan.plugins)
             # An extender is asked once for the class, so about all nodes that a pod of it may come to.
-            for url, verdict in frame.pipeline.extenders.filter(pod_class.pod, mask, frame.table):
+            for url, verdict in tables.pipeline.extenders.filter(pod_class.pod, mask, tables.node_table):
                 scan = scan.refusing(((url, verdict),))
                 mask &= verdict.fits
                 lasting &= ~verdict.unresolvable
             score = no_score
             if self._scores and mask.any():
                 feasible = standing.fitting(mask)
-                score[feasible] = frame.pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
+                score[feasible] = tables.pipeline.score(
+                    pod_class, feasible, tables.node_table, scan.state, standing
+                )
             return ClassFeasibility(
                 scan,
                 mask,

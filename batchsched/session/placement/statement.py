@@ -22,8 +22,8 @@ from batchsched.framework.gang_counts import WaitingPod
 from batchsched.framework.interface import ReservePlugin
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, Code, IntArray, Status
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import GangPart, PendingGang
+from batchsched.session.tables.session_tables import SessionTables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,16 +88,16 @@ class Statement:
     it was before; what was kept lives on in the decision.
     """
 
-    def __init__(self, frame: Frame, now: float) -> None:
-        self._frame = frame
+    def __init__(self, tables: SessionTables, now: float) -> None:
+        self._tables = tables
         self._now = now
         self._done: list[GangPlacement] = []
         self._kept = 0
         self._broken: dict[str, GangPlacement] = {}
         self._keepers: dict[PodClass, tuple[ReservePlugin, ...]] = {}
-        self._together = {*map(id, frame.pipeline.permits)} <= {*map(id, frame.pipeline.reserves)}
+        self._together = {*map(id, tables.pipeline.permits)} <= {*map(id, tables.pipeline.reserves)}
         """Nobody is at Permit alone: once Reserve keeps nothing, nobody does."""
-        self._by_gang = all(getattr(one, "by_gang", False) for one in frame.pipeline.permits)
+        self._by_gang = all(getattr(one, "by_gang", False) for one in tables.pipeline.permits)
         self.rejected: list[GangPlacement] = []
         """Gangs that waited, and of which a plugin rejected a pod since."""
 
@@ -109,37 +109,37 @@ class Statement:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the table as it was found: undo what was not kept, then lift what was kept off the nodes."""
-        self.undo(self._kept)
-        frame = self._frame
-        frame.table.remove_all([placed.pod for walked in self._done for placed in walked.placed])
+        self.roll_back_to(self._kept)
+        tables = self._tables
+        tables.node_table.remove_all([placed.pod for walked in self._done for placed in walked.placed])
         for walked in self._done:
             identity = walked.gang.members.identity
-            frame.counts.forget(identity)
-            frame.table.waiting.drop(identity)
+            tables.counts.forget(identity)
+            tables.node_table.waiting.drop(identity)
 
-    def mark(self) -> int:
+    def checkpoint(self) -> int:
         """Where the walk stands now."""
         return len(self._done)
 
-    def undo(self, mark: int) -> None:
+    def roll_back_to(self, mark: int) -> None:
         """Roll back every gang since the mark, the last one first."""
         for walked in reversed(self._done[mark:]):
             self._roll_back(walked)
         del self._done[mark:]
 
-    def keep(self) -> tuple[GangPlacement, ...]:
+    def commit(self) -> tuple[GangPlacement, ...]:
         """Keep every gang that was walked so far, and return them: their plugins stay reserved."""
         self._kept = len(self._done)
         return tuple(self._done)
 
-    def gangs(self, wanted: Iterable[tuple[PendingGang, Sequence[PlannedPods]]]) -> list[GangPlacement]:
+    def place_gangs(self, wanted: Iterable[tuple[PendingGang, Sequence[PlannedPods]]]) -> list[GangPlacement]:
         """Walk gang after gang; where pods alone of one class follow each other, the filters are asked once."""
         found: list[GangPlacement] = []
         for pod_class, run in groupby(wanted, key=_class_alone):
             some, state = list(run), None
             if pod_class is not None and len(some) > 1:
                 state = self._all_together(pod_class, [share.nodes[0] for _, (share,) in some])
-            found += [self.gang(gang, shares, state) for gang, shares in some]
+            found += [self.place_gang(gang, shares, state) for gang, shares in some]
         return found
 
     def _all_together(self, pod_class: PodClass, nodes: Sequence[int]) -> CycleState | None:
@@ -150,7 +150,7 @@ class Statement:
         except PluginError:
             return None  # it breaks again for whom it does
 
-    def gang(
+    def place_gang(
         self, gang: PendingGang, shares: Sequence[PlannedPods], state: CycleState | None = None
     ) -> GangPlacement:
         """Walk one gang. When a member is refused and the minimum is not reached, nothing of it stays.
@@ -168,7 +168,7 @@ class Statement:
         walked = GangPlacement(gang)
         try:
             if state is not None:
-                self.add(walked, shares[0], state)
+                self.reserve_pods(walked, shares[0], state)
             else:
                 walked.refusal = self._place_in_some_order(walked, shares)
         except PluginError as error:
@@ -177,10 +177,10 @@ class Statement:
             self._broken[gang.members.identity] = walked
             self._roll_back(walked)
             return walked
-        self.close(walked)
+        self.finish_gang(walked)
         return walked
 
-    def add(self, walked: GangPlacement, share: PlannedPods, state: CycleState) -> None:
+    def reserve_pods(self, walked: GangPlacement, share: PlannedPods, state: CycleState) -> None:
         """Reserve and permit pods of a gang that were filtered already; `close` ends the gang.
 
         Raises:
@@ -191,9 +191,9 @@ class Statement:
         if not status.ok:
             walked.refusal = status
 
-    def close(self, walked: GangPlacement) -> bool:
+    def finish_gang(self, walked: GangPlacement) -> bool:
         """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
-        rejection = self._frame.table.waiting.rejection(walked.gang.members.identity)
+        rejection = self._tables.node_table.waiting.rejection(walked.gang.members.identity)
         if not rejection.ok:
             walked.refusal, walked.final = rejection, True
         elif walked.placed and self._complete(walked):
@@ -205,7 +205,7 @@ class Statement:
 
     def _settle(self, walked: GangPlacement) -> None:
         """Say who still holds the gang, if anyone does."""
-        waiting = self._frame.table.waiting
+        waiting = self._tables.node_table.waiting
         key = walked.gang.members.identity
         holders = [(until, plugin) for one in waiting.of(key) for plugin, until in one.until.items()]
         if holders:
@@ -214,9 +214,9 @@ class Statement:
         if not holders:
             waiting.drop(key)
 
-    def heed(self) -> None:
+    def apply_permit_verdicts(self) -> None:
         """Do what plugins have said since of gangs that wait: let them go, or send them back."""
-        waiting = self._frame.table.waiting
+        waiting = self._tables.node_table.waiting
         for walked in [one for one in self._done if one.held_by]:
             key = walked.gang.members.identity
             rejection = waiting.rejection(key)
@@ -230,7 +230,7 @@ class Statement:
                 waiting.drop(key)
 
     def _complete(self, walked: GangPlacement) -> bool:
-        return self._frame.counts.of_members(walked.gang.members).complete
+        return self._tables.counts.of_members(walked.gang.members).complete
 
     def _place_in_some_order(self, walked: GangPlacement, shares: Sequence[PlannedPods]) -> Status:
         """Place a gang; where a share gets stuck behind the others, begin anew with that one first, once for each.
@@ -286,18 +286,18 @@ class Statement:
         self, walked: GangPlacement, pod_class: PodClass, wanted: _Wanted, state: CycleState
     ) -> tuple[Status, _Wanted]:
         """Place pod after pod, each on the first of the nodes left that still takes it."""
-        frame = self._frame
+        tables = self._tables
         nodes = deque(node for _, node in wanted)
         pods = [pod for pod, _ in wanted]
         at, refused, status = 0, 0, SUCCESS
         while nodes and refused < len(nodes):
             node = nodes.popleft()
             seen = pod_class
-            if frame.pipeline.reads_all:  # some plugin may look at the pod itself: nothing is shared
+            if tables.pipeline.reads_all:  # some plugin may look at the pod itself: nothing is shared
                 seen = pod_class.showing(pods[at])
-                state, status = frame.pipeline.prepare(seen, frame.table)
+                state, status = tables.pipeline.prepare(seen, tables.node_table)
             if status.ok:
-                status = frame.pipeline.refusal_at(seen, node, frame.table, state)
+                status = tables.pipeline.refusal_at(seen, node, tables.node_table, state)
             if not status.ok:
                 nodes.append(node)
                 refused += 1
@@ -307,19 +307,19 @@ class Statement:
             if not status.ok:
                 nodes.appendleft(node)
                 break
-            frame.pipeline.landed(seen, pods[at], node, frame.table, state)
+            tables.pipeline.landed(seen, pods[at], node, tables.node_table, state)
             at, refused = at + 1, 0
         return status, list(zip(pods[at:], nodes, strict=True))
 
     def _prepared(self, pod_class: PodClass) -> tuple[CycleState, Status]:
-        frame = self._frame
-        return frame.pipeline.prepare(pod_class, frame.table, frame.standings.of(pod_class))
+        tables = self._tables
+        return tables.pipeline.prepare(pod_class, tables.node_table, tables.result_cache.of(pod_class))
 
     def _admitted(self, pod_class: PodClass, wanted: Sequence[int], state: CycleState) -> bool:
         """Tell whether pods of a class may be on all these nodes at once, one pod each time a node is named."""
         counted = sorted(Counter(wanted).items())  # a few nodes: faster than by arrays
         nodes, counts = np.array(counted, np.int32).T
-        return bool(self._frame.pipeline.admits(pod_class, self._frame.table, nodes, counts, state))
+        return bool(self._tables.pipeline.admits(pod_class, self._tables.node_table, nodes, counts, state))
 
     def _reserve(
         self, walked: GangPlacement, wanted: _Wanted, pod_class: PodClass, state: CycleState
@@ -328,9 +328,11 @@ class Statement:
 
         Each goes all the way before the next, save where nobody on it keeps anything: then all are assumed first.
         """
-        frame, keeping = self._frame, self._keeping(pod_class)
+        tables, keeping = self._tables, self._keeping(pod_class)
         for some in [wanted] if self._together and not keeping else [[one] for one in wanted]:
-            status = frame.pipeline.reserve(*some[0], frame.table, state, keeping) if keeping else SUCCESS
+            status = (
+                tables.pipeline.reserve(*some[0], tables.node_table, state, keeping) if keeping else SUCCESS
+            )
             if status.ok:
                 self._assume(walked, some, pod_class, state)
                 status = self._permit(walked, len(some))
@@ -341,10 +343,10 @@ class Statement:
 
     def _assume(self, walked: GangPlacement, wanted: _Wanted, pod_class: PodClass, state: CycleState) -> None:
         """Let pods that passed Reserve count on their nodes and in their gang."""
-        frame, count = self._frame, self._frame.counts.of_members(walked.gang.members)
+        tables, count = self._tables, self._tables.counts.of_members(walked.gang.members)
         for _, some in groupby(wanted, key=lambda one: id(one[0].spec)):
             alike = list(some)
-            frame.table.add_alike(alike, *frame.vectors(alike[0][0]))
+            tables.node_table.add_alike(alike, *tables.request_vectors(alike[0][0]))
         for pod, node in wanted:
             count.count(pod, 1)
             walked.placed.append(PlacedPod(pod, node, pod_class, state))
@@ -352,33 +354,33 @@ class Statement:
 
     def _permit(self, walked: GangPlacement, count: int) -> Status:
         """Permit the last pods that were assumed; the first that is refused is taken back, and those behind it."""
-        frame, identity = self._frame, walked.gang.members.identity
+        tables, identity = self._tables, walked.gang.members.identity
         for at, one in enumerate(walked.placed[-count:]):
             if at == 0 or not self._by_gang:
-                answers = frame.pipeline.permit(one.pod, one.node, frame.table, one.state)
+                answers = tables.pipeline.permit(one.pod, one.node, tables.node_table, one.state)
             if answers and answers[0].status.code is not Code.WAIT:
                 for _ in range(at, count):
                     self._take_back(walked.placed.pop())
                 return answers[0].status
             if answers:
                 until = {said.status.plugin: self._now + said.timeout_seconds for said in answers}
-                frame.table.waiting.add(WaitingPod(one.pod, one.node, identity, until))
+                tables.node_table.waiting.add(WaitingPod(one.pod, one.node, identity, until))
         return SUCCESS
 
     def _keeping(self, pod_class: PodClass) -> tuple[ReservePlugin, ...]:
         """Return the plugins that keep something for pods of a class; asked once."""
         if pod_class not in self._keepers:
-            self._keepers[pod_class] = self._frame.pipeline.keeping(pod_class)
+            self._keepers[pod_class] = self._tables.pipeline.keeping(pod_class)
         return self._keepers[pod_class]
 
     def _take_back(self, placed: PlacedPod) -> None:
         """Unreserve one pod and take it off the table, whatever a plugin raises."""
-        frame = self._frame
+        tables = self._tables
         try:
-            frame.pipeline.unreserve(placed.pod, placed.node, frame.table, placed.state)
+            tables.pipeline.unreserve(placed.pod, placed.node, tables.node_table, placed.state)
         finally:
-            frame.table.remove(placed.pod, *frame.vectors(placed.pod))
-            frame.counts.of(placed.pod).count(placed.pod, -1)
+            tables.node_table.remove(placed.pod, *tables.request_vectors(placed.pod))
+            tables.counts.of(placed.pod).count(placed.pod, -1)
 
     def _roll_back(self, walked: GangPlacement) -> None:
         """Unreserve the gang's pods, the last one first, and take them off the table."""
@@ -390,7 +392,7 @@ class Statement:
                 self._take_back(walked.placed.pop())
             except PluginError as error:
                 broken = broken or error
-        self._frame.table.waiting.drop(walked.gang.members.identity)
+        self._tables.node_table.waiting.drop(walked.gang.members.identity)
         if broken is not None and walked.refusal.ok:
             walked.refusal = Status(Code.UNSCHEDULABLE, (str(broken),), broken.plugin)
             walked.failure = True

@@ -17,8 +17,8 @@ from batchsched.api.core.pod import LAST_CHECKPOINT, Pod
 from batchsched.framework.status import IntArray
 from batchsched.session.gangs.queue_limits import is_ours
 from batchsched.session.preemption.pod_preemption import started
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.session_tables import SessionTables
 
 POD: Final = 1000
 """What it costs that a pod leaves."""
@@ -71,21 +71,21 @@ class VictimCandidates:
     """All gangs that run, as those who may leave.
 
     Args:
-      frame: the tables.
+      tables: the tables.
       now: seconds since 1970.
       scheduler_name: ours.
     """
 
-    def __init__(self, frame: Frame, now: float, scheduler_name: str) -> None:
-        self._frame = frame
+    def __init__(self, tables: SessionTables, now: float, scheduler_name: str) -> None:
+        self._tables = tables
         self._now = now
         self._scheduler_name = scheduler_name
-        largest = frame.table.allocatable.max(axis=0, initial=0)
-        self._weighed = frame.weighed & (largest > 0)
+        largest = tables.node_table.allocatable.max(axis=0, initial=0)
+        self._weighed = tables.share_resources & (largest > 0)
         self._largest = np.maximum(1, largest)
         self.leaving = [
             self._unit(one, going, 0, not any(self._stands(*there) for there in one.bound.values()))
-            for _, one in sorted(frame.running.items())
+            for _, one in sorted(tables.running.items())
             if (going := [it for _, it in sorted(one.bound.items()) if it[0].terminating and it[1] >= 0])
         ]
         """What leaves already."""
@@ -93,9 +93,9 @@ class VictimCandidates:
     @cached_property
     def all(self) -> list[VictimCandidate]:
         """Who may leave; looked at for the first gang that wants it."""
-        frame = self._frame
-        running = [one for _, one in sorted(frame.running.items()) if self._may_leave(one)]
-        priorities = {one.identity: frame.priority_among(one, _bound(one)) for one in running}
+        tables = self._tables
+        running = [one for _, one in sorted(tables.running.items()) if self._may_leave(one)]
+        priorities = {one.identity: tables.gang_priority(one, _bound(one)) for one in running}
         ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities.values())))}
         return [
             VictimCandidate(
@@ -163,10 +163,10 @@ class VictimCandidates:
         self, members: PodGroupState, pods: Iterable[tuple[Pod, int]], factor: int, ends: bool
     ) -> EvictionUnit:
         placed = tuple(pods)
-        total = np.zeros(len(self._frame.table.resources), np.int64)
+        total = np.zeros(len(self._tables.node_table.resources), np.int64)
         for pod, _ in placed:
             if is_ours(pod, self._scheduler_name):
-                total += self._frame.vectors(pod)[0]
+                total += self._tables.request_vectors(pod)[0]
         cost = sum(self._cost(members, pod) for pod, _ in placed) * factor
         return EvictionUnit(members, placed, max(1, cost), ends, total)
 
@@ -178,7 +178,7 @@ class VictimCandidates:
             saved.append(members.group.metadata.annotations)
         points = [seconds((one or {}).get(LAST_CHECKPOINT), -math.inf) for one in saved]
         lost = min(LONGEST, max(0.0, self._now - max(began, *points)) / 3600)
-        requests, _ = self._frame.vectors(pod)
+        requests, _ = self._tables.request_vectors(pod)
         share = float((requests / self._largest)[self._weighed].max(initial=0.0))
         return POD + int(HOUR * lost * min(1.0, share))
 

@@ -29,10 +29,10 @@ def movable(gang: PendingGang, tenants: Iterable[VictimCandidate]) -> list[Evict
     ]
 
 
-def all_find_a_place(scene: SessionContext, units: Sequence[EvictionUnit]) -> bool:
+def all_find_a_place(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
     """Tell whether gangs that left all fit again, as things stand without them."""
-    gangs = [scene.frame.gang(_waiting(unit)) for unit in units]
-    formulation = formulate(scene, gangs, min(gang.created for gang in gangs))
+    gangs = [context.tables.pending_gang(_waiting(unit)) for unit in units]
+    formulation = formulate(context, gangs, min(gang.created for gang in gangs))
     solution = greedy(formulation.problem)
     placed = int(solution.counts.sum())
     return not formulation.failures and placed == sum(gang.size for gang in gangs)

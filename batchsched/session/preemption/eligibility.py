@@ -11,8 +11,8 @@ from batchsched.session.gangs.fair_share_order import QueueStanding
 from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate
 from batchsched.session.preemption.pod_preemption import NEVER, PREEMPTED
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import EntitlementClass, PendingGang
+from batchsched.session.tables.session_tables import SessionTables
 
 RECLAIMED: Final = "Reclaimed"
 """Why a pod is evicted for a gang of another queue."""
@@ -24,26 +24,30 @@ class EvictionEligibility:
     """Who may take from whom, while usage moves.
 
     Args:
-      frame: the queues and priority classes.
+      tables: the queues and priority classes.
       standing: what queues have and are entitled to, None where they are entitled to nothing in particular.
       now: seconds since 1970.
       walked: who was placed since `standing` was measured.
     """
 
     def __init__(
-        self, frame: Frame, standing: QueueStanding | None, now: float, walked: Iterable[GangPlacement] = ()
+        self,
+        tables: SessionTables,
+        standing: QueueStanding | None,
+        now: float,
+        walked: Iterable[GangPlacement] = (),
     ) -> None:
-        self._frame = frame
+        self._tables = tables
         self._standing = standing
         self._now = now
         self._usage = standing.shares.usage.copy() if standing is not None else np.zeros((0, 0), np.int64)
         self._never = {
-            one.metadata.name for one in frame.snapshot.priority_classes if one.preemption_policy == NEVER
+            one.metadata.name for one in tables.snapshot.priority_classes if one.preemption_policy == NEVER
         }
         self._patience: dict[str, int] = {}
         for one in walked:
             if one.placed:
-                self.count(one.gang.queue, one.total(len(frame.table.resources)))
+                self.count(one.gang.queue, one.total(len(tables.node_table.resources)))
 
     def count(self, queue: str, amount: IntArray) -> None:
         """Count what a queue's gang gains [R], or with a minus loses."""
@@ -130,7 +134,7 @@ class EvictionEligibility:
         """Seconds before which nobody takes a queue's gangs away: the longest that it, or one above it, states."""
         known = self._patience.get(queue)
         if known is None:
-            tree = self._frame.queues
+            tree = self._tables.queues
             above = [tree.queues[name] for name in tree.ancestry(queue) if name in tree.queues]
             known = max((one.spec.reclaim_min_runtime_seconds for one in above), default=0)
             self._patience[queue] = known

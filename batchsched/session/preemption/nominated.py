@@ -11,31 +11,31 @@ from typing import Self
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
 from batchsched.session.placement.statement import GangPlacement, PlacedPod
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PendingGang
+from batchsched.session.tables.session_tables import SessionTables
 
 
 class NominatedCapacity:
     """Nominated pods on their nodes, as long as one is inside; the table is then as it was.
 
     Args:
-      frame: the tables; held gangs have their places on them already.
+      tables: the tables; held gangs have their places on them already.
       resting: identities of gangs that take no part in the session: what they hold is kept from all.
     """
 
-    def __init__(self, frame: Frame, resting: Set[str]) -> None:
-        self._frame = frame
+    def __init__(self, tables: SessionTables, resting: Set[str]) -> None:
+        self._tables = tables
         self._resting = resting
         self._nominated: dict[str, list[tuple[Pod, int]]] = {}
         named = [
             (identity, key, pod)
-            for identity, members in frame.nominated.items()
+            for identity, members in tables.nominated.items()
             for key, pod in members.pending.items()
             if pod.status.nominated_node_name
         ]
         for identity, key, pod in sorted(named, key=lambda one: one[:2]):
-            node = frame.table.index.get(pod.status.nominated_node_name)
-            if node is not None and not pod.terminating and key not in frame.table.pods:
+            node = tables.node_table.index.get(pod.status.nominated_node_name)
+            if node is not None and not pod.terminating and key not in tables.node_table.pods:
                 self._nominated.setdefault(identity, []).append((pod, node))
         self._on: dict[str, list[tuple[Pod, int]]] = {}
 
@@ -117,8 +117,8 @@ class NominatedCapacity:
     def _put(self, identity: str) -> None:
         self._on[identity] = self._nominated[identity]
         for pod, node in self._on[identity]:
-            self._frame.table.add(pod, node, *self._frame.vectors(pod))
+            self._tables.node_table.add(pod, node, *self._tables.request_vectors(pod))
 
     def _lift(self, identity: str) -> None:
         for pod, _ in reversed(self._on.pop(identity)):
-            self._frame.table.remove(pod, *self._frame.vectors(pod))
+            self._tables.node_table.remove(pod, *self._tables.request_vectors(pod))

@@ -21,8 +21,8 @@ from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.preemption.post_filter import Disruption, Handle, Nominations, make_room
 from batchsched.framework.status import BoolArray, PostFilterAnswer
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.session_tables import SessionTables
 
 PREEMPTED = "Preempted"
 """Why a pod is evicted, as kube-scheduler's event has it."""
@@ -33,19 +33,19 @@ class PodPreemption:
     """The nominations and evictions of one session without the solver.
 
     Args:
-      frame: the tables; held gangs have their places on them already.
+      tables: the tables; held gangs have their places on them already.
       now: seconds since 1970.
     """
 
-    def __init__(self, frame: Frame, now: float) -> None:
-        self._frame = frame
+    def __init__(self, tables: SessionTables, now: float) -> None:
+        self._tables = tables
         self._now = now
         self._priorities: dict[str, int] = {}
-        self._budgets: tuple[PodDisruptionBudget, ...] = frame.snapshot.pod_disruption_budgets
+        self._budgets: tuple[PodDisruptionBudget, ...] = tables.snapshot.pod_disruption_budgets
         self._never = {
-            one.metadata.name for one in frame.snapshot.priority_classes if one.preemption_policy == NEVER
+            one.metadata.name for one in tables.snapshot.priority_classes if one.preemption_policy == NEVER
         }
-        self._nominated = {pod.key: (pod, node) for pod, node in _nominated(frame)}
+        self._nominated = {pod.key: (pod, node) for pod, node in _nominated(tables)}
         self._nominations: Nominations | None = None
         self.evictions: dict[str, Eviction] = {}
         """By namespace/name of the pod."""
@@ -62,7 +62,7 @@ class PodPreemption:
 
     def standing(self) -> list[tuple[Pod, int]]:
         """Return the pods that hold a node by nomination now, without those that got a place."""
-        there = self._frame.table.pods
+        there = self._tables.node_table.pods
         return [one for key, one in sorted(self._nominated.items()) if key not in there]
 
     def priority_of(self, pod: Pod) -> int:
@@ -70,11 +70,11 @@ class PodPreemption:
         identity = identity_of(pod)
         known = self._priorities.get(identity)
         if known is None:
-            members = self._frame.gangs.get(identity)
+            members = self._tables.gangs.get(identity)
             known = (
-                self._frame.priority_of(pod)
+                self._tables.priority_of(pod)
                 if members is None
-                else self._frame.priority_among(members, _all_pods(members))
+                else self._tables.gang_priority(members, _all_pods(members))
             )
             self._priorities[identity] = known
         return known
@@ -85,7 +85,7 @@ class PodPreemption:
 
     def _with_nomination(self, pod: Pod) -> Pod:
         _, node = self._nominated.get(pod.key, (pod, -1))
-        name = self._frame.table.names[node] if node >= 0 else ""
+        name = self._tables.node_table.names[node] if node >= 0 else ""
         if name == pod.status.nominated_node_name:
             return pod
         return msgspec.structs.replace(
@@ -107,12 +107,12 @@ class PodPreemption:
         Raises:
           PluginError: a PostFilter broke.
         """
-        frame = self._frame
+        tables = self._tables
         shown = self._with_policy(gang, self._with_nomination(pod))
         handle = Handle(
-            frame.pipeline,
+            tables.pipeline,
             pod_class.showing(shown),
-            frame.table,
+            tables.node_table,
             scan if allowed is None else scan.only(allowed),
             self.nominations,
             Disruption(self._spared, self._budgets),
@@ -148,7 +148,7 @@ class PodPreemption:
         self._drop(pod.key)
         if not name:
             return
-        node = self._frame.table.index[name]
+        node = self._tables.node_table.index[name]
         outdone = [
             key
             for key, (other, at) in self._nominated.items()
@@ -165,11 +165,11 @@ class PodPreemption:
 
     def _spared(self, pod: Pod) -> bool:
         """Tell whether a pod must stay: it has just got its place, or its PodGroup says so."""
-        members = self._frame.gangs.get(identity_of(pod))
+        members = self._tables.gangs.get(identity_of(pod))
         if members is None:
             return False
         if pod.key in members.pending:
-            return self._frame.table.waiting.get(pod.key) is None
+            return self._tables.node_table.waiting.get(pod.key) is None
         group = members.group
         if group is None:
             return False
@@ -180,10 +180,13 @@ class PodPreemption:
         """Evict victims that run, and reject those that wait."""
         if not answer.node:
             return
-        there = {pod.key: pod for pod in self._frame.table.pods.on(self._frame.table.index[answer.node])}
+        there = {
+            pod.key: pod
+            for pod in self._tables.node_table.pods.on(self._tables.node_table.index[answer.node])
+        }
         victims = [there[key] for key in answer.victims]
         for pod in self._with_their_gangs(victims):
-            waiting = self._frame.table.waiting.get(pod.key)
+            waiting = self._tables.node_table.waiting.get(pod.key)
             if waiting is not None:
                 waiting.reject(answer.status.plugin, "preempted")
             elif not pod.terminating and pod.key not in self.evictions:
@@ -193,7 +196,7 @@ class PodPreemption:
         """Return victims, and with them the pods of gangs that go as one, or that fall short of their minimum."""
         leaving = {pod.key: pod for pod in victims}
         for identity in dict.fromkeys(identity_of(pod) for pod in leaving.values()):
-            members = self._frame.gangs.get(identity)
+            members = self._tables.gangs.get(identity)
             if members is None or members.group is None:
                 continue
             bound = [pod for pod, _ in members.bound.values()]
@@ -202,7 +205,7 @@ class PodPreemption:
         return list(leaving.values())
 
     def _evict(self, pod: Pod, gang: PendingGang) -> None:
-        members = self._frame.gangs.get(identity_of(pod))
+        members = self._tables.gangs.get(identity_of(pod))
         name = members.key.partition("/")[2] if members is not None else pod.name
         self.evictions[pod.key] = Eviction(
             namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=PREEMPTED
@@ -210,12 +213,12 @@ class PodPreemption:
         self._budgets = tuple(budget.without(pod) for budget in self._budgets)
 
 
-def _nominated(frame: Frame) -> Iterable[tuple[Pod, int]]:
+def _nominated(tables: SessionTables) -> Iterable[tuple[Pod, int]]:
     """Name the pods that wait and were nominated for a node that exists; held ones have their place."""
-    for members in frame.gangs.values():
+    for members in tables.gangs.values():
         for pod in members.pending.values():
-            node = frame.table.index.get(pod.status.nominated_node_name)
-            if node is not None and pod.key not in frame.table.pods:
+            node = tables.node_table.index.get(pod.status.nominated_node_name)
+            if node is not None and pod.key not in tables.node_table.pods:
                 yield pod, node
 
 

@@ -47,8 +47,8 @@ class VictimSelection:
     """Room made for gangs: who has to leave, and what is kept. Inside, the table is without those who leave.
 
     Args:
-      scene: tables, levels, and what queues allow after everybody was placed.
-      walk: the session's; what is walked here is undone on leaving.
+      context: tables, levels, and what queues allow after everybody was placed.
+      statement: the session's; what is walked here is undone on leaving.
       claims: who may take from whom, after everybody was placed.
       now: seconds since 1970.
       seed: CP-SAT's.
@@ -57,23 +57,23 @@ class VictimSelection:
 
     def __init__(
         self,
-        scene: SessionContext,
-        walk: Statement,
+        context: SessionContext,
+        statement: Statement,
         claims: EvictionEligibility,
         now: float,
         seed: int,
         head: ReservedHead | None = None,
     ) -> None:
         self._head = head
-        self._scene = scene
-        self._frame = scene.frame
-        self._walk = walk
+        self._context = context
+        self._tables = context.tables
+        self._statement = statement
         self._claims = claims
-        self._tenants = VictimCandidates(scene.frame, now, scene.profile.scheduler_name)
+        self._tenants = VictimCandidates(context.tables, now, context.profile.scheduler_name)
         self._now = now
         self._seed = seed
-        self._budgets: tuple[PodDisruptionBudget, ...] = scene.frame.snapshot.pod_disruption_budgets
-        settings = scene.profile.solver
+        self._budgets: tuple[PodDisruptionBudget, ...] = context.tables.snapshot.pod_disruption_budgets
+        settings = context.profile.solver
         self._budget = VictimBudget(
             deterministic=settings.deterministic_budget, guard_seconds=settings.guard_seconds
         )
@@ -87,20 +87,20 @@ class VictimSelection:
 
     def __enter__(self) -> Self:
         """Take whoever leaves already off the table."""
-        self._mark = self._walk.mark()
+        self._mark = self._statement.checkpoint()
         leaving = [unit for unit in self._tenants.leaving if self._in_time(unit)]
         for unit in leaving:
             for pod, node in unit.pods:
                 self._take_off(pod, node)
             self._claims.count(unit.members.queue, -unit.total)
-        self._scene = replace(self._scene, quotas=self._relieved(leaving))
+        self._context = replace(self._context, quotas=self._relieved(leaving))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Put everything back."""
-        self._walk.undo(self._mark)
+        self._statement.roll_back_to(self._mark)
         for key in list(reversed(self._off)):
             self._put_back(key)
 
@@ -114,7 +114,7 @@ class VictimSelection:
             causes = self._causes(gang)
             if (causes or self._off) and self._clear(gang, causes):
                 continue
-            if self._scene.profile.consolidate and self._enough_in_all(gang):
+            if self._context.profile.consolidate and self._enough_in_all(gang):
                 self._clear(gang, self._staying(movable(gang, self._tenants.all)), moving=True)
 
     def _in_time(self, unit: EvictionUnit) -> bool:
@@ -123,16 +123,16 @@ class VictimSelection:
         )
 
     def _take_off(self, pod: Pod, node: int) -> None:
-        self._frame.table.remove(pod, *self._frame.vectors(pod))
+        self._tables.node_table.remove(pod, *self._tables.request_vectors(pod))
         self._off[pod.key] = (pod, node)
 
     def _put_back(self, key: str) -> None:
         pod, node = self._off.pop(key)
-        self._frame.table.add(pod, node, *self._frame.vectors(pod))
+        self._tables.node_table.add(pod, node, *self._tables.request_vectors(pod))
 
     def _still_kept(self, gang: PendingGang) -> GangPlacement | None:
         """Walk a gang over the nodes for which it is nominated; None where that no longer does."""
-        index = self._frame.table.index
+        index = self._tables.node_table.index
         shares = []
         for part in gang.parts:
             places = [(pod, index.get(pod.status.nominated_node_name or "", -1)) for pod in part.pods]
@@ -142,9 +142,9 @@ class VictimSelection:
                 shares.append(PlannedPods(replace(part, pods=pods), nodes, (1,) * len(nodes)))
         if sum(len(share.nodes) for share in shares) < gang.need:
             return None
-        if self._scene.quotas.lacking(self._frame, gang.members.owner, gang.needs, int(gang.fresh)):
+        if self._context.quotas.lacking(self._tables, gang.members.owner, gang.needs, int(gang.fresh)):
             return None
-        walked = self._walk.gang(gang, shares)
+        walked = self._statement.place_gang(gang, shares)
         return walked if walked.refusal.ok else None
 
     def _causes(self, gang: PendingGang) -> list[EvictionLimit]:
@@ -169,12 +169,12 @@ class VictimSelection:
 
     def _enough_in_all(self, gang: PendingGang) -> bool:
         """Whether the nodes have what a gang asks for, if not in one place: otherwise moving helps nobody."""
-        there = np.maximum(0, self._frame.free()).sum(axis=0)
+        there = np.maximum(0, self._tables.free_resources()).sum(axis=0)
         return bool((there >= gang.needs).all())
 
     def _clear(self, gang: PendingGang, causes: list[EvictionLimit], *, moving: bool = False) -> bool:
         """Choose who leaves for a gang, and keep its places; False, and nothing changes, where no set is found."""
-        formulation = formulate(self._scene, [gang], gang.created, lasting=True)
+        formulation = formulate(self._context, [gang], gang.created, lasting=True)
         if formulation.failures:
             return False
         limits = EvictionConstraints(causes, self._budgets)
@@ -190,14 +190,14 @@ class VictimSelection:
             if not moving and not self._claims.fair(gang, units):
                 limits.tighten(self._claims, gang, units)
                 continue
-            mark = self._walk.mark()
+            mark = self._statement.checkpoint()
             walked = self._without(gang, formulation, answer, chosen)
             if walked is not None and moving and units and not self._all_move(walked, units):
-                self._walk.undo(mark)
+                self._statement.roll_back_to(mark)
                 self._return(units)
                 walked = None
             if walked is not None and not self._in_time_for_head(walked, units):
-                self._walk.undo(mark)
+                self._statement.roll_back_to(mark)
                 self._return(units)
                 if not units:
                     return False  # there is room, and it is the head's
@@ -217,9 +217,10 @@ class VictimSelection:
         return head.spares(walked, [one for unit in lasting for one in unit.pods])
 
     def _all_move(self, walked: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
-        quotas = spend(self._relieved(units), self._frame, walked)
+        quotas = spend(self._relieved(units), self._tables, walked)
         return all_find_a_place(
-            replace(self._scene, quotas=quotas, survey=FeasibilityByClass(self._frame, scores=False)), units
+            replace(self._context, quotas=quotas, feasibility=FeasibilityByClass(self._tables, scores=False)),
+            units,
         )
 
     def _return(self, units: Iterable[EvictionUnit]) -> None:
@@ -229,14 +230,14 @@ class VictimSelection:
                 self._put_back(pod.key)
 
     def _problem(self, formulation: Formulation, causes: Sequence[EvictionLimit]) -> VictimProblem:
-        frame, quotas = self._frame, self._scene.quotas
-        resources = len(frame.table.resources)
+        tables, quotas = self._tables, self._context.quotas
+        resources = len(tables.node_table.resources)
         held: dict[tuple[int, int], np.ndarray] = {}
         bonds = []
         surplus: dict[str, list[int]] = {}
         for at, cause in enumerate(causes):
             for pod, node in cause.unit.pods:
-                vector = frame.vectors(pod)[0]
+                vector = tables.request_vectors(pod)[0]
                 held[at, node] = held[at, node] + vector if (at, node) in held else vector
             of_gang = surplus.setdefault(cause.unit.members.identity, [])
             if cause.unit.ends:
@@ -247,7 +248,7 @@ class VictimSelection:
         with_it = np.array(bonds, np.int32).reshape(-1, 2)
         return VictimProblem(
             wanted=formulation.problem,
-            free=frame.free(),
+            free=tables.free_resources(),
             cost=np.array([cause.unit.cost for cause in causes], np.int64),
             unit=pairs[:, 0],
             node=pairs[:, 1],
@@ -256,7 +257,7 @@ class VictimSelection:
             bond_with=with_it[:, 1],
             quota_left=np.where(quotas.free < UNLIMITED, quotas.free - quotas.over, UNLIMITED),
             gangs_left=np.where(quotas.gangs < UNLIMITED, quotas.gangs - quotas.over_gangs, UNLIMITED),
-            quota_unit=quotas.members(frame, [cause.unit.members.owner for cause in causes]) & counted,
+            quota_unit=quotas.members(tables, [cause.unit.members.owner for cause in causes]) & counted,
             ends=np.array([cause.unit.ends for cause in causes], np.bool_),
         )
 
@@ -267,16 +268,18 @@ class VictimSelection:
         pods = [one for cause in chosen for one in cause.unit.pods]
         for pod, node in pods:
             self._take_off(pod, node)
-        walked = self._walk.gang(gang, _shares(formulation, answer))
+        walked = self._statement.place_gang(gang, _shares(formulation, answer))
         if walked.refusal.ok and walked.placed:
             return walked
         relieved = replace(
-            self._scene,
+            self._context,
             quotas=self._relieved(cause.unit for cause in chosen),
-            survey=FeasibilityByClass(self._frame, scores=False),
+            feasibility=FeasibilityByClass(self._tables, scores=False),
         )
         again = formulate(relieved, [gang], gang.created)
-        outcome = JointProposer(again, self._scene.profile.solver, self._seed, Silence()).select(self._walk)
+        outcome = JointProposer(again, self._context.profile.solver, self._seed, Silence()).select(
+            self._statement
+        )
         if outcome.walked:
             return outcome.walked[0]
         self._return(cause.unit for cause in chosen)
@@ -284,10 +287,10 @@ class VictimSelection:
 
     def _relieved(self, units: Iterable[EvictionUnit]) -> QueueLimits:
         """What queues allow once units have left."""
-        quotas = self._scene.quotas
+        quotas = self._context.quotas
         for unit in units if quotas.limits else ():
             if unit.total.any():
-                mine = quotas.members(self._frame, [unit.members.owner])[:, 0]
+                mine = quotas.members(self._tables, [unit.members.owner])[:, 0]
                 bounded = (quotas.free < UNLIMITED) & mine[:, np.newaxis]
                 left = np.where(bounded, quotas.free - quotas.over + unit.total, quotas.free)
                 over = np.where(bounded, np.maximum(0, -left), quotas.over)
@@ -315,10 +318,10 @@ class VictimSelection:
 
     def _keep(self, gang: PendingGang, walked: GangPlacement, chosen: Sequence[EvictionLimit]) -> None:
         """Evict the chosen, and nominate the gang's pods for their nodes."""
-        self._scene = replace(
-            self._scene,
-            quotas=spend(self._relieved(cause.unit for cause in chosen), self._frame, walked),
-            survey=FeasibilityByClass(self._frame, scores=False),
+        self._context = replace(
+            self._context,
+            quotas=spend(self._relieved(cause.unit for cause in chosen), self._tables, walked),
+            feasibility=FeasibilityByClass(self._tables, scores=False),
         )
         for cause in chosen:
             unit = cause.unit
@@ -334,7 +337,7 @@ class VictimSelection:
                     )
                 )
                 self._budgets = tuple(budget.without(pod) for budget in self._budgets)
-        requests = [self._frame.vectors(one.pod)[0] for one in walked.placed]
+        requests = [self._tables.request_vectors(one.pod)[0] for one in walked.placed]
         self._claims.count(gang.queue, np.sum(requests, axis=0))
         self.nominated += [(one.pod, one.node) for one in walked.placed]
         self.evicted[gang.key] = sum(len(cause.unit.pods) for cause in chosen)

@@ -76,16 +76,16 @@ def out_of_turn(members: PodGroupState, head: str) -> Refusal:
     return Refusal(pod_group=members.key, reason="OutOfTurn", message=message)
 
 
-def lone(scene: SessionContext, gang: PendingGang) -> Refusal:
+def lone(context: SessionContext, gang: PendingGang) -> Refusal:
     """Say why one gang is refused, the others where they are."""
-    formulation = formulate(scene, [gang], gang.created)
-    return by_itself(scene, formulation, greedy(formulation.problem))
+    formulation = formulate(context, [gang], gang.created)
+    return by_itself(context, formulation, greedy(formulation.problem))
 
 
-def by_itself(scene: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
+def by_itself(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
     """Say why the only gang of a formulation is refused; changes are tried by the placing that refused it."""
-    explainer = Explainer(formulation.problem, solution, resolve=greedy, wider=scene.levels.wider)
-    return _refusal(scene, formulation, explainer, 0)
+    explainer = Explainer(formulation.problem, solution, resolve=greedy, wider=context.levels.wider)
+    return _refusal(context, formulation, explainer, 0)
 
 
 class Diagnosis:
@@ -97,13 +97,13 @@ class Diagnosis:
 
     def __init__(
         self,
-        scene: SessionContext,
+        context: SessionContext,
         formulation: Formulation,
         outcome: JointSelection,
         settings: SolverSettings,
         seed: int,
     ) -> None:
-        self._scene = scene
+        self._context = context
         self._formulation = formulation
         self._outcome = outcome
         self._settings = settings
@@ -121,7 +121,7 @@ class Diagnosis:
             self._formulation.problem,
             self._standing(),
             resolve=self._resolve if self._small(len(numbers)) else None,
-            wider=self._scene.levels.wider,
+            wider=self._context.levels.wider,
         )
         return [self._refusal(explainer, number) for number in numbers]
 
@@ -129,7 +129,7 @@ class Diagnosis:
         rejected = self._outcome.rejected.get(number)
         if rejected is not None:
             return permit_refusal(rejected, timed_out=False)
-        return _refusal(self._scene, self._formulation, explainer, number)
+        return _refusal(self._context, self._formulation, explainer, number)
 
     def _small(self, refused: int) -> bool:
         problem = self._formulation.problem
@@ -156,12 +156,12 @@ class Diagnosis:
         )
 
 
-def _refusal(scene: SessionContext, formulation: Formulation, explainer: Explainer, number: int) -> Refusal:
+def _refusal(context: SessionContext, formulation: Formulation, explainer: Explainer, number: int) -> Refusal:
     gang = formulation.gangs[number]
     if number in formulation.failures:
         return Refusal(pod_group=gang.key, reason="PluginFailed", message=formulation.failures[number])
     for part in gang.parts:
-        surveyed = scene.survey.of(part.pod_class)
+        surveyed = context.feasibility.of(part.pod_class)
         if surveyed.failure:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
         if surveyed.scan is not None and not surveyed.scan.status.ok:
@@ -170,7 +170,7 @@ def _refusal(scene: SessionContext, formulation: Formulation, explainer: Explain
     row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
     if row is not None and row.plugin == RESERVATION:
         return out_of_turn(gang.members, row.reason)
-    wording = RefusalMessages(scene, formulation)
+    wording = RefusalMessages(context, formulation)
     if number in formulation.gathered and evidence.cause in ROOM and explainer.fits_freely(number):
         return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathered(evidence))
     return Refusal(

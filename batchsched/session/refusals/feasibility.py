@@ -16,8 +16,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import IndexArray, IntArray
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
+from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import Levels
 
 DEFAULT_TOPOLOGY = "default"
@@ -103,17 +103,17 @@ def outlook(snapshot: Snapshot, decision: Decision, profile: Profile, key: str) 
       InvalidInput: the profile names a plugin that does not exist.
       PluginError: a plugin broke.
     """
-    frame = Frame(_afterwards(snapshot, decision, key), standard().pipeline(profile))
-    members = frame.gangs.get(key) or frame.gangs.get(SINGLE_POD_PREFIX + key)
+    tables = SessionTables(_afterwards(snapshot, decision, key), standard().pipeline(profile))
+    members = tables.gangs.get(key) or tables.gangs.get(SINGLE_POD_PREFIX + key)
     if members is None:
         return None
-    gang = frame.gang(members)
+    gang = tables.pending_gang(members)
     return GangFeasibility(
         pod_group=key,
         min_member=members.minimum,
         bound=len(members.bound),
         pending=len(members.pending),
-        parts=tuple(_part(frame, gang, part) for part in gang.parts),
+        parts=tuple(_part(tables, gang, part) for part in gang.parts),
     )
 
 
@@ -133,9 +133,9 @@ def _afterwards(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
     return replace(snapshot, pods=tuple(pods))
 
 
-def _part(frame: Frame, gang: PendingGang, part: GangPart) -> PartFeasibility:
-    table, requests = frame.table, part.pod_class.requests
-    scan = frame.pipeline.scan(part.pod_class, table)
+def _part(tables: SessionTables, gang: PendingGang, part: GangPart) -> PartFeasibility:
+    table, requests = tables.node_table, part.pod_class.requests
+    scan = tables.pipeline.scan(part.pod_class, table)
     free = table.allocatable - table.requested
     asked = np.flatnonzero(requests > 0)
     room = np.clip((free[:, asked] // requests[asked]).min(axis=1, initial=np.iinfo(np.int64).max), 0, None)
@@ -149,7 +149,7 @@ def _part(frame: Frame, gang: PendingGang, part: GangPart) -> PartFeasibility:
         open_nodes=int((room > 0).sum()),
         room=int(room.sum()),
         reasons=reasons or dict(sorted(scan.reason_counts().items())),
-        levels=_levels(frame, gang.members, room),
+        levels=_levels(tables, gang.members, room),
     )
 
 
@@ -157,10 +157,10 @@ def _sub_group(members: PodGroupState, number: int) -> str:
     return members.group.spec.sub_groups[number].name if members.group and number >= 0 else ""
 
 
-def _levels(frame: Frame, members: PodGroupState, room: IntArray) -> tuple[LevelFeasibility, ...]:
+def _levels(tables: SessionTables, members: PodGroupState, room: IntArray) -> tuple[LevelFeasibility, ...]:
     topology = members.group.spec.topology if members.group else None
     wanted = topology.name if topology else DEFAULT_TOPOLOGY
-    levels = Levels(frame.snapshot, frame.table)
+    levels = Levels(tables.snapshot, tables.node_table)
     return tuple(
         LevelFeasibility(level=level, domains=_domains(levels.domains[number], levels.values[number], room))
         for number, (name, level) in enumerate(levels.names)

@@ -25,10 +25,10 @@ REASON_OF: Mapping[RefusalCause, str] = {
 class RefusalMessages:
     """Says in words what the evidence of one formulation means."""
 
-    def __init__(self, scene: SessionContext, formulation: Formulation) -> None:
-        self._scene = scene
+    def __init__(self, context: SessionContext, formulation: Formulation) -> None:
+        self._context = context
         self._formulation = formulation
-        self._table = scene.frame.table
+        self._table = context.tables.node_table
 
     def message(self, evidence: Evidence) -> str:
         """Return one sentence: what binds, and how far it is from enough."""
@@ -74,20 +74,20 @@ class RefusalMessages:
     def _topology(self, evidence: Evidence, fit: str, missing: str) -> str:
         if evidence.level == NONE or evidence.domain == NONE:
             return f"{fit} in any domain; missing in the best: {missing}"
-        if evidence.domain >= len(self._scene.levels.values[evidence.level]):
-            return f"no node lies in any {self._scene.levels.names[evidence.level][1]}: none has the level's label"
+        if evidence.domain >= len(self._context.levels.values[evidence.level]):
+            return f"no node lies in any {self._context.levels.names[evidence.level][1]}: none has the level's label"
         domain = self._named_domain(evidence.level, evidence.domain)
         return f"{fit} in {domain}, the best of its level; missing there: {missing}"
 
     def _named_domain(self, level: int, domain: int) -> str:
         """Name a domain; one beyond those that nodes lie in is one to be made."""
-        _, name = self._scene.levels.names[level]
-        values = self._scene.levels.values[level]
+        _, name = self._context.levels.names[level]
+        values = self._context.levels.values[level]
         return f"{name} {values[domain]}" if domain < len(values) else f"a new {name}"
 
     def _filters(self, evidence: Evidence) -> str:
         for part in self._formulation.gangs[evidence.gang].parts:
-            surveyed = self._scene.survey.of(part.pod_class)
+            surveyed = self._context.feasibility.of(part.pod_class)
             if surveyed.scan is not None and not surveyed.mask.any():
                 return surveyed.scan.fit_error()
         return "no node is left for some of them"
@@ -115,7 +115,7 @@ class RefusalMessages:
                 part = f" for its subGroup {self._subgroup(change)}" if subgroup != NONE else ""
                 if level == NONE:
                     return f"fits without a required level{part}"
-                return f"fits at level {self._scene.levels.names[level][1]}{part}"
+                return f"fits at level {self._context.levels.names[level][1]}{part}"
             case Nodes():
                 return self._nodes(change)
             case Quota(quota, amounts, gangs):

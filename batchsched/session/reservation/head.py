@@ -42,14 +42,14 @@ class ReservedHead:
 
     Args:
       gang: whose.
-      scene: the tables of the session.
+      context: the tables of the session.
       shadow: when it can start, and what is free then.
       now: seconds since 1970.
       held: pods that wait for their nodes by nomination: they never end.
     """
 
     gang: PendingGang
-    scene: SessionContext
+    context: SessionContext
     shadow: HeadReservation
     now: float
     held: Sequence[tuple[Pod, int]] = ()
@@ -57,7 +57,7 @@ class ReservedHead:
     @classmethod
     def among(
         cls,
-        scene: SessionContext,
+        context: SessionContext,
         gangs: Iterable[PendingGang],
         started: Sequence[GangPlacement],
         promises: StickyReservations,
@@ -68,31 +68,31 @@ class ReservedHead:
         None where no end is known that helps, or the profile wants none.
 
         Args:
-          scene: the tables of the session.
+          context: the tables of the session.
           gangs: in the order of tiers.
           started: gangs that have a place already in this session.
           promises: who stands in front of its tier, and for whom it is early yet.
           held: pods that wait for their nodes by nomination.
         """
-        frame, now = scene.frame, promises.now
-        ends = (frame.run(members).end for members in frame.running.values())
-        if scene.profile.backfill == "none" or not (promises.before or any(map(math.isfinite, ends))):
+        tables, now = context.tables, promises.now
+        ends = (tables.running_gang(members).end for members in tables.running.values())
+        if context.profile.backfill == "none" or not (promises.before or any(map(math.isfinite, ends))):
             return None
-        left = free_beside(frame, held)
+        left = free_beside(tables, held)
         free = np.maximum(0, left)
         there, asked = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows and promises.due(gang)]
         for gang in sorted(waiting, key=lambda one: (one.tier, not promises.given(one.members))):
-            if (gang.needs <= there).all() and fits(problem := lasting_problem(scene, gang), free):
+            if (gang.needs <= there).all() and fits(problem := lasting_problem(context, gang), free):
                 if gang.key in promises.before:  # its time has come: nobody is to weigh more than its promise
-                    return cls(gang, scene, HeadReservation(now, left, problem, gang.needs), now, held)
+                    return cls(gang, context, HeadReservation(now, left, problem, gang.needs), now, held)
                 continue
             if asked == ASKED:
                 break
             asked += 1
-            shadow = shadow_of(scene, gang, started, now, held) if hopeful(scene, gang) else None
+            shadow = shadow_of(context, gang, started, now, held) if hopeful(context, gang) else None
             if shadow is not None:
-                return cls(gang, scene, shadow, now, held)
+                return cls(gang, context, shadow, now, held)
         return None
 
     def bounds(self, gang: PendingGang) -> bool:
@@ -150,21 +150,21 @@ class ReservedHead:
 
     def outlasts(self, identity: str) -> bool:
         """Tell whether a running gang is expected to go on beyond the reserved start."""
-        frame = self.scene.frame
-        return not frame.run(frame.gangs[identity]).end <= self.shadow.start
+        tables = self.context.tables
+        return not tables.running_gang(tables.gangs[identity]).end <= self.shadow.start
 
     def reservation(self, started: Iterable[GangPlacement]) -> Reservation | None:
         """Return the start as it is after a session's gangs were started."""
-        shadow = shadow_of(self.scene, self.gang, started, self.now, self.held)
+        shadow = shadow_of(self.context, self.gang, started, self.now, self.held)
         return None if shadow is None else reservation(self.gang, shadow)
 
     def _end(self, gang: PendingGang) -> float:
         """When a gang ends that starts now, or runs and gets more pods; NaN where nobody knows."""
-        return self.now + gang.estimate if gang.fresh else self.scene.frame.run(gang.members).end
+        return self.now + gang.estimate if gang.fresh else self.context.tables.running_gang(gang.members).end
 
     def _places(self, pods: Iterable[tuple[Pod, int]]) -> tuple[IntArray, IntArray]:
         """([P], [P, R]) the nodes and requests of some pods."""
         there = list(pods)
-        rows = [self.scene.frame.vectors(pod)[0] for pod, _ in there]
-        width = len(self.scene.frame.table.resources)
+        rows = [self.context.tables.request_vectors(pod)[0] for pod, _ in there]
+        width = len(self.context.tables.node_table.resources)
         return np.array([node for _, node in there], np.int64), np.array(rows, np.int64).reshape(-1, width)

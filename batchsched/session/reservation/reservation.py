@@ -17,8 +17,8 @@ from batchsched.api.decision import Reservation
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.session.joint.formulation import SessionContext, lasting_problem
 from batchsched.session.placement.statement import GangPlacement
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PendingGang, Run
+from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Problem
 
@@ -76,26 +76,26 @@ def reservation(gang: PendingGang, shadow: HeadReservation) -> Reservation:
     return Reservation(pod_group=gang.key, start=timestamp(math.ceil(shadow.start)))
 
 
-def hopeful(scene: SessionContext, gang: PendingGang) -> bool:
+def hopeful(context: SessionContext, gang: PendingGang) -> bool:
     """Tell whether an empty cluster would take a gang: only then does it wait for running gangs to end."""
     known = gang.members.hope
     if known is None or known[0] is not gang.members.gang:
-        problem = lasting_problem(scene, gang)
+        problem = lasting_problem(context, gang)
         there = len(greedy(replace(problem, free=problem.capacity)).counts) > 0
         known = gang.members.hope = (gang.members.gang, there)
     return known[1]
 
 
-def free_beside(frame: Frame, held: Iterable[tuple[Pod, int]]) -> IntArray:
+def free_beside(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
     """[N, R] what is free, less what is kept on nodes for pods that are not there yet."""
-    free = frame.free()
+    free = tables.free_resources()
     for pod, node in held:
-        free[node] -= frame.vectors(pod)[0]
+        free[node] -= tables.request_vectors(pod)[0]
     return free
 
 
 def shadow_of(
-    scene: SessionContext,
+    context: SessionContext,
     gang: PendingGang,
     started: Iterable[GangPlacement],
     now: float,
@@ -104,19 +104,19 @@ def shadow_of(
     """Return the reservation of a gang that does not fit now; None when no running gang's end lets it in.
 
     Args:
-      scene: the tables of the session.
+      context: the tables of the session.
       gang: the head.
       started: gangs that this session has started so far: they will end, too.
       now: seconds since 1970.
       held: pods that are not on the nodes that are kept for them, and come before the head.
     """
-    frame = scene.frame
-    runs = [frame.run(members) for members in frame.running.values()]
-    runs += [_run_of(frame, walked, now) for walked in started]
+    tables = context.tables
+    runs = [tables.running_gang(members) for members in tables.running.values()]
+    runs += [_run_of(tables, walked, now) for walked in started]
     runs.sort(key=lambda run: run.end)
     runs = [run for run in runs if math.isfinite(run.end)]
-    free = free_beside(frame, held)
-    problem = lasting_problem(scene, gang)
+    free = free_beside(tables, held)
+    problem = lasting_problem(context, gang)
     first = _first_fit(problem, free, runs, gang)
     if first is None:
         return None
@@ -126,15 +126,15 @@ def shadow_of(
     return HeadReservation(start, _released(free, runs[: first + 1]), problem, gang.needs)
 
 
-def _run_of(frame: Frame, walked: GangPlacement, now: float) -> Run:
+def _run_of(tables: SessionTables, walked: GangPlacement, now: float) -> Run:
     """What a gang that this session started holds; it counts from now on."""
     gang = walked.gang
     end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
     return Run.of(
-        end if gang.fresh else frame.run(gang.members).end,
+        end if gang.fresh else tables.running_gang(gang.members).end,
         [placed.node for placed in walked.placed],
-        [frame.vectors(placed.pod)[0] for placed in walked.placed],
-        len(frame.table.resources),
+        [tables.request_vectors(placed.pod)[0] for placed in walked.placed],
+        len(tables.node_table.resources),
     )
 
 

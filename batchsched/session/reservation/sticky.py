@@ -15,9 +15,9 @@ from batchsched.api.decision import Reservation
 from batchsched.config.schema import Profile
 from batchsched.queues.gang_order.batch import DEFAULT_ESTIMATE
 from batchsched.queues.gang_order.headroom import BOUND
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
+from batchsched.session.tables.session_tables import SessionTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ class StickyReservations:
         return self.slowdown is not None and members.key in self.before
 
     def in_front(
-        self, line: OrderedGangs, turns: Iterator[int], frame: Frame, *, shared: bool
+        self, line: OrderedGangs, turns: Iterator[int], tables: SessionTables, *, shared: bool
     ) -> tuple[OrderedGangs, Iterator[int]]:
         """Return a line and its turns with promised gangs before all of their tier, held back by no policy.
 
         Args:
           line: who waits.
           turns: the places in the line in the order of turns.
-          frame: says what tiers gangs are of.
+          tables: says what tiers gangs are of.
           shared: queues take turns by what they are entitled to: a promise holds inside its queue alone.
         """
         given = {at for at, members in enumerate(line.members) if self.given(members)}
@@ -67,13 +67,13 @@ class StickyReservations:
         places = list(turns)
         for at in [place for place in places if place in given]:
             mine = line.members[at]
-            tier = frame.gang(mine).tier
+            tier = tables.pending_gang(mine).tier
             ahead = (line.members[place] for place in places[: places.index(at)])
             passed = (
                 to
                 for to, other in enumerate(ahead)
                 if not self.given(other)
-                and frame.gang(other).tier >= tier
+                and tables.pending_gang(other).tier >= tier
                 and not (shared and other.queue != mine.queue)
             )
             places.insert(next(passed, places.index(at)), places.pop(places.index(at)))

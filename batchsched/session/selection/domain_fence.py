@@ -22,16 +22,16 @@ class DomainFence:
         self._pins = dict(pins)
 
     @classmethod
-    def of(cls, scene: SessionContext, gang: PendingGang) -> "DomainFence":
+    def of(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
         """Return the fence of a gang: open, but where members run already."""
         group = gang.members.group
         if group is None:  # a pod alone keeps to no level
-            return cls(scene.levels.domains, {}, {})
-        choices = {-1: scene.levels.of(group)} | dict(enumerate(scene.levels.of_subgroups(group)))
+            return cls(context.levels.domains, {}, {})
+        choices = {-1: context.levels.of(group)} | dict(enumerate(context.levels.of_subgroups(group)))
         names = {-1: ""} | {at: sub.name for at, sub in enumerate(group.spec.sub_groups)}
         levels = {at: choice.required for at, choice in choices.items() if choice.required != NONE}
-        pins = {at: pinned(scene, gang.members, level, names[at]) for at, level in levels.items()}
-        return cls(scene.levels.domains, levels, pins)
+        pins = {at: pinned(context, gang.members, level, names[at]) for at, level in levels.items()}
+        return cls(context.levels.domains, levels, pins)
 
     def allows(self, subgroup: int) -> BoolArray | None:
         """[N] nodes that pods of a subGroup (-1: none) may go to; None for all."""

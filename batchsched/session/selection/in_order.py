@@ -46,26 +46,26 @@ class InOrderSelection:
     """One session in the policy's order.
 
     Args:
-      scene: tables, levels, quotas and surveys of the session.
+      context: tables, levels, quotas and surveys of the session.
       admission: says which gangs may be tried.
-      walk: the session's statement.
+      statement: the session's statement.
       promises: whose reservation is told.
       brief: leave out what only says that gangs have to wait; who asks thousands of times reads none of it.
     """
 
     def __init__(
         self,
-        scene: SessionContext,
+        context: SessionContext,
         admission: Admission,
-        walk: Statement,
+        statement: Statement,
         promises: StickyReservations,
         *,
         brief: bool = False,
     ) -> None:
-        self._scene = scene
-        self._table = scene.frame.table
+        self._context = context
+        self._table = context.tables.node_table
         self._admission = admission
-        self._walk = walk
+        self._statement = statement
         self._now = promises.now
         self._promises = promises
         self._brief = brief
@@ -86,7 +86,7 @@ class InOrderSelection:
           turns: places in the line in order, as many as the window has; asked for as far as it matters.
           horizon: seconds within which a running gang's end counts as room, where the policy wants room.
         """
-        profile = self._scene.profile
+        profile = self._context.profile
         self._soon = self._ending(horizon) if line.room.any() else self._soon
         held, could = self._held_back(line), self._could_fit(line)
         if self._brief and self._promises.slowdown is None and not could.any():
@@ -105,7 +105,7 @@ class InOrderSelection:
                 held, could = self._held_back(line), self._could_fit(line)
                 continue
             if attempt is PlacementAttempt.FULL and profile.backfill != "none":
-                shadow = shadow_of(self._scene, gang, self.walked, self._now)
+                shadow = shadow_of(self._context, gang, self.walked, self._now)
                 if shadow is not None:
                     if self._promises.due(gang):
                         self.reservations.append(reservation(gang, shadow))
@@ -117,20 +117,20 @@ class InOrderSelection:
 
     def _ending(self, horizon: float) -> IntArray:
         """[R] what gangs hold that are expected to end within the horizon, as the session begins."""
-        frame = self._scene.frame
-        runs = (frame.run(members) for members in frame.running.values())
+        tables = self._context.tables
+        runs = (tables.running_gang(members) for members in tables.running.values())
         soon = [run.total for run in runs if run.end <= self._now + horizon]
         return np.sum(soon, axis=0) if soon else self._soon
 
     def _held_back(self, line: OrderedGangs) -> BoolArray:
         """[W] gangs that the policy holds back: their needs and the room are not free, now or soon."""
         room = line.room
-        if not room.any() or not (self._scene.frame.running or self.walked):
+        if not room.any() or not (self._context.tables.running or self.walked):
             return np.zeros(len(room), np.bool_)
         table = self._table
-        there = np.maximum(0, self._scene.frame.free()).sum(axis=0) + self._soon
+        there = np.maximum(0, self._context.tables.free_resources()).sum(axis=0) + self._soon
         wanted = line.needs + room[:, np.newaxis] * table.allocatable.sum(axis=0)
-        short = (wanted > there) & (line.needs > 0) & self._scene.frame.weighed
+        short = (wanted > there) & (line.needs > 0) & self._context.tables.share_resources
         return np.asarray((room > 0) & short.any(axis=1))
 
     def _backfill(
@@ -175,7 +175,7 @@ class InOrderSelection:
 
     def _could_fit(self, line: OrderedGangs) -> BoolArray:
         """[W] gangs whose needs are free in sum: the others need not be tried."""
-        free: IntArray = np.maximum(0, self._scene.frame.free()).sum(axis=0)
+        free: IntArray = np.maximum(0, self._context.tables.free_resources()).sum(axis=0)
         return np.asarray((line.needs <= free).all(axis=1))
 
     def _admitted(self, members: PodGroupState) -> PendingGang | None:
@@ -192,7 +192,7 @@ class InOrderSelection:
             return self._full_or_stuck(gang)
         if shadow is not None and alike in self._in_the_way:
             return PlacementAttempt.IN_THE_WAY
-        formulation = formulate(self._scene, [gang], gang.created)
+        formulation = formulate(self._context, [gang], gang.created)
         solution = greedy(formulation.problem)
         if not len(solution.counts):
             if self._only_shrinks(gang, formulation):
@@ -205,14 +205,14 @@ class InOrderSelection:
                     self._in_the_way.add(alike)
                 return PlacementAttempt.IN_THE_WAY
         self._in_the_way.clear()
-        walked = self._walk.gang(gang, shares_of(formulation, solution)[0])
+        walked = self._statement.place_gang(gang, shares_of(formulation, solution)[0])
         if not walked.placed:
             self.refusals.append(permit_refusal(walked, timed_out=False))
             return PlacementAttempt.STUCK
         self.walked.append(walked)
-        frame = self._scene.frame  # what plugins say of later gangs, they say with this one in place
-        quotas = spend(self._scene.quotas, frame, walked)
-        self._scene = replace(self._scene, quotas=quotas, survey=FeasibilityByClass(frame))
+        tables = self._context.tables  # what plugins say of later gangs, they say with this one in place
+        quotas = spend(self._context.quotas, tables, walked)
+        self._context = replace(self._context, quotas=quotas, feasibility=FeasibilityByClass(tables))
         return PlacementAttempt.STARTED
 
     def _only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:
@@ -225,9 +225,11 @@ class InOrderSelection:
             and gang.fresh
         )
         unlevelled = not len(problem.sub_gang) and bool((problem.required < 0).all())
-        survey = self._scene.survey
+        feasibility = self._context.feasibility
         return (
-            free_of_others and unlevelled and all(survey.of(part.pod_class).shrinking for part in gang.parts)
+            free_of_others
+            and unlevelled
+            and all(feasibility.of(part.pod_class).shrinking for part in gang.parts)
         )
 
     def _beside(self, formulation: Formulation, solution: Solution, shadow: HeadReservation) -> Solution:
@@ -248,17 +250,17 @@ class InOrderSelection:
         if gang.need == 0:  # it runs, and its surplus waits for room without being in anybody's way
             return PlacementAttempt.STUCK
         if not self._brief:
-            self.refusals.append(by_itself(self._scene, formulation, solution))
+            self.refusals.append(by_itself(self._context, formulation, solution))
         return self._full_or_stuck(gang)
 
     def _too_large(self, gang: PendingGang) -> PlacementAttempt:
         if not self._brief:
-            self.refusals.append(lone(self._scene, gang))
+            self.refusals.append(lone(self._context, gang))
         return self._full_or_stuck(gang)
 
     def _full_or_stuck(self, gang: PendingGang) -> PlacementAttempt:
         """Tell whether an empty cluster would take the gang: only then does it wait for running gangs to end."""
-        return PlacementAttempt.FULL if hopeful(self._scene, gang) else PlacementAttempt.STUCK
+        return PlacementAttempt.FULL if hopeful(self._context, gang) else PlacementAttempt.STUCK
 
     def _leave_out(self, members: Iterable[PodGroupState], head: PendingGang | None) -> None:
         if not self._brief:

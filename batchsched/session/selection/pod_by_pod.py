@@ -71,28 +71,28 @@ class PodByPodSelection:
     """One session without the solver.
 
     Args:
-      scene: tables, levels and quotas of the session.
+      context: tables, levels and quotas of the session.
       admission: says which gangs may be tried.
-      walk: the session's statement.
+      statement: the session's statement.
       preemption: who holds nodes by nomination; None where nobody does, and nobody is to be evicted.
       sampling: how many of the nodes are looked at; None for all.
     """
 
     def __init__(
         self,
-        scene: SessionContext,
+        context: SessionContext,
         admission: Admission,
-        walk: Statement,
+        statement: Statement,
         preemption: PodPreemption | None = None,
         sampling: Sampling | None = None,
     ) -> None:
-        self._scene = scene
-        self._frame = scene.frame
+        self._context = context
+        self._tables = context.tables
         self._admission = admission
-        self._walk = walk
+        self._statement = statement
         self._preemption = preemption
         self._sampling = sampling
-        self._quotas: QueueLimits = scene.quotas
+        self._quotas: QueueLimits = context.quotas
         self.walked: list[GangPlacement] = []
         self.refusals: list[Refusal] = []
 
@@ -112,9 +112,9 @@ class PodByPodSelection:
         first: PodTrial | None = None
         for fence in self._fences(gang):
             trial = self._try(gang, fence)
-            if self._walk.close(trial.walked):
+            if self._statement.finish_gang(trial.walked):
                 self.walked.append(trial.walked)
-                self._quotas = spend(self._quotas, self._frame, trial.walked)
+                self._quotas = spend(self._quotas, self._tables, trial.walked)
                 return None
             first = first or trial
             if trial.failure or trial.walked.final or trial.queue:
@@ -138,21 +138,23 @@ class PodByPodSelection:
 
     def _make_room(self, preemption: PodPreemption, gang: PendingGang, stuck: Stuck) -> str:
         """Have room made for a pod; returns what is to be added to the sentence that says why it fits nowhere."""
-        pod_class, table = stuck.part.pod_class, self._frame.table
+        pod_class, table = stuck.part.pod_class, self._tables.node_table
         answer = preemption.make_room(gang, pod_class, stuck.pod, stuck.scan, stuck.allowed)
-        self._walk.heed()
+        self._statement.apply_permit_verdicts()
         if answer.node:
             # What it will hold counts against its queues now: the next must not be promised the same.
             placed = PlacedPod(stuck.pod, table.index[answer.node], pod_class, stuck.scan.state)
-            self._quotas = spend(self._quotas, self._frame, GangPlacement(gang, [placed]))
+            self._quotas = spend(self._quotas, self._tables, GangPlacement(gang, [placed]))
         return message(answer.status)
 
     def _fences(self, gang: PendingGang) -> Iterator[DomainFence]:
-        yield DomainFence.of(self._scene, gang)
-        yield from DomainFence.of(self._scene, gang).each()
+        yield DomainFence.of(self._context, gang)
+        yield from DomainFence.of(self._context, gang).each()
 
     def _try(self, gang: PendingGang, fence: DomainFence) -> PodTrial:
-        trial = PodTrial(GangPlacement(gang), fence, np.zeros(len(self._frame.table.resources), np.int64))
+        trial = PodTrial(
+            GangPlacement(gang), fence, np.zeros(len(self._tables.node_table.resources), np.int64)
+        )
         trial.queue = self._over(gang, trial.used, int(gang.fresh))
         if trial.queue:
             return trial
@@ -170,20 +172,22 @@ class PodByPodSelection:
         """Name a queue that does not allow a gang so much [R], "" when all do."""
         if not self._quotas.limits:
             return ""
-        return self._quotas.lacking(self._frame, gang.members.owner, used, gangs)
+        return self._quotas.lacking(self._tables, gang.members.owner, used, gangs)
 
     def _pod(self, trial: PodTrial, part: GangPart, pod: Pod) -> bool:
         """Place one pod on the node of the highest score, the first of them; tell whether it has one."""
-        frame = self._frame
+        tables = self._tables
         used = trial.used + part.pod_class.requests
         over = self._over(trial.walked.gang, used, 0)
         if over:
             trial.queue = over
             return False
-        pod_class = part.pod_class.showing(pod) if frame.pipeline.looks_at(pod) else part.pod_class
-        standing = frame.standings.of(part.pod_class)
+        pod_class = part.pod_class.showing(pod) if tables.pipeline.looks_at(pod) else part.pod_class
+        standing = tables.result_cache.of(part.pod_class)
         allowed = trial.fence.allows(part.subgroup)
-        scan = self._scan(frame.pipeline.scan(pod_class, frame.table, standing), pod_class, pod, allowed)
+        scan = self._scan(
+            tables.pipeline.scan(pod_class, tables.node_table, standing), pod_class, pod, allowed
+        )
         feasible = standing.fitting(scan.fits if allowed is None else scan.fits & allowed)
         if not len(feasible):
             if scan.fits.any():
@@ -192,10 +196,10 @@ class PodByPodSelection:
                 trial.scan = scan
                 trial.stuck = trial.stuck or Stuck(part, pod, scan, allowed)
             return False
-        total = frame.pipeline.score(pod_class, feasible, frame.table, scan.state, standing)
+        total = tables.pipeline.score(pod_class, feasible, tables.node_table, scan.state, standing)
         node = int(feasible[int(np.argmax(total))])
         share = PlannedPods(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
-        self._walk.add(trial.walked, share, scan.state)
+        self._statement.reserve_pods(trial.walked, share, scan.state)
         if not trial.walked.refusal.ok:
             return False
         trial.fence.enter(part.subgroup, node)
@@ -206,20 +210,20 @@ class PodByPodSelection:
         self, scan: FilterResult, pod_class: PodClass, pod: Pod, allowed: BoolArray | None
     ) -> FilterResult:
         """Return what is left of a scan beside nominated pods, of the nodes looked at, and after the extenders."""
-        frame = self._frame
+        tables = self._tables
         if self._preemption is not None and self._preemption.nominations.pods:
             shown = self._preemption.presented(pod_class, pod)
             nominations = self._preemption.nominations
-            scan = beside_nominated(Handle(frame.pipeline, shown, frame.table, scan, nominations))
-            own = on_own_node(scan, shown, frame.table)
+            scan = beside_nominated(Handle(tables.pipeline, shown, tables.node_table, scan, nominations))
+            own = on_own_node(scan, shown, tables.node_table)
             if own is not None:
                 # The search for a node begins where it ended before, also after this one.
-                own = frame.pipeline.extended(pod_class, own, frame.table)
+                own = tables.pipeline.extended(pod_class, own, tables.node_table)
                 if (own.fits if allowed is None else own.fits & allowed).any():
                     return own
         if self._sampling is not None:
             scan = self._sampling.narrowed(scan, allowed)
-        return frame.pipeline.extended(pod_class, scan, frame.table)
+        return tables.pipeline.extended(pod_class, scan, tables.node_table)
 
 
 def _refusal(gang: PendingGang, trial: PodTrial, said: str) -> Refusal:

@@ -28,7 +28,7 @@ def test_gang_whose_node_is_gone_queues_again_like_any_other():
     nowhere = held(cluster(nodes(1, gpu=1), gang("bert", 2)), "bert", ("bert-0", "n0"), ("bert-1", "n9"))
     decision, sessions = decide_with(Recorder(), nowhere)
     assert reasons(decision) == {"team/bert": "InsufficientResources"}
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()
 
 
 def test_pod_alone_is_held_under_its_own_name():

@@ -30,7 +30,7 @@ def running(count: int, queue: str) -> Snapshot:
 def left(found: QueueLimits, there: Inside, name: str) -> tuple[int, int, int]:
     """GPUs, milli-CPU and PodGroups that a queue has left."""
     at = next(at for at, limit in enumerate(found.limits) if limit.name == name)
-    column = there.scene.frame.table.column
+    column = there.context.tables.node_table.column
     return (
         int(found.free[at, column[GPU]]),
         int(found.free[at, column["cpu"]]),
@@ -40,16 +40,16 @@ def left(found: QueueLimits, there: Inside, name: str) -> tuple[int, int, int]:
 
 def test_what_runs_in_a_child_counts_at_every_ancestor_and_in_no_sibling():
     there = inside(cluster(nodes(4, gpu=4), running(3, queue="team"), queues=TREE))
-    assert left(there.scene.quotas, there, "org") == (1, UNLIMITED, 1)
-    assert left(there.scene.quotas, there, "team") == (5, 1500, UNLIMITED)
-    assert [limit.name for limit in there.scene.quotas.limits] == ["org", "team"]
+    assert left(there.context.quotas, there, "org") == (1, UNLIMITED, 1)
+    assert left(there.context.quotas, there, "team") == (5, 1500, UNLIMITED)
+    assert [limit.name for limit in there.context.quotas.limits] == ["org", "team"]
 
 
 def test_queue_over_its_limit_has_nothing_left_and_says_by_how_much_it_is_over():
     there = inside(cluster(nodes(6, gpu=4), running(6, queue="free"), queues=TREE))
-    found = there.scene.quotas
+    found = there.context.quotas
     assert left(found, there, "org") == (0, UNLIMITED, 1)
-    assert int(found.over[0, there.scene.frame.table.column[GPU]]) == 2
+    assert int(found.over[0, there.context.tables.node_table.column[GPU]]) == 2
 
 
 def test_pods_of_other_schedulers_count_against_nobody_unless_they_name_a_queue():
@@ -60,7 +60,7 @@ def test_pods_of_other_schedulers_count_against_nobody_unless_they_name_a_queue(
         strange, metadata=msgspec.structs.replace(strange.metadata, name="t", labels={QUEUE_LABEL: "team"})
     )
     there = inside(cluster(nodes(1, gpu=4), Snapshot(pods=(strange, named)), queues=TREE))
-    assert left(there.scene.quotas, there, "org")[0] == 3
+    assert left(there.context.quotas, there, "org")[0] == 3
 
 
 def test_placed_gang_is_spent_once_and_counts_as_running_only_if_it_is_fresh():
@@ -69,27 +69,29 @@ def test_placed_gang_is_spent_once_and_counts_as_running_only_if_it_is_fresh():
     fresh = there.gang("team/new")
     (part,) = fresh.parts
     walked = GangPlacement(fresh, [PlacedPod(one, 0, part.pod_class, None) for one in part.pods])  # type: ignore[arg-type]
-    after = spend(there.scene.quotas, there.scene.frame, walked)
+    after = spend(there.context.quotas, there.context.tables, walked)
     assert left(after, there, "org") == (2, UNLIMITED, 1)
     assert left(after, there, "team") == (6, 1500, UNLIMITED)
 
 
 def test_lacking_names_a_queue_that_is_in_the_way():
     there = inside(cluster(nodes(4, gpu=4), running(3, queue="team"), queues=TREE))
-    frame, found = there.scene.frame, there.scene.quotas
-    gpus = np.zeros(len(frame.table.resources), np.int64)
-    gpus[frame.table.column[GPU]] = 1
-    assert found.lacking(frame, ("free", ""), gpus, 1) == ""
-    assert found.lacking(frame, ("free", ""), 2 * gpus, 0) == "org"
-    assert found.lacking(frame, ("default", ""), 9 * gpus, 9) == ""
-    assert replace(found, gangs=np.zeros_like(found.gangs)).lacking(frame, ("team", ""), 0 * gpus, 1) == "org"
+    tables, found = there.context.tables, there.context.quotas
+    gpus = np.zeros(len(tables.node_table.resources), np.int64)
+    gpus[tables.node_table.column[GPU]] = 1
+    assert found.lacking(tables, ("free", ""), gpus, 1) == ""
+    assert found.lacking(tables, ("free", ""), 2 * gpus, 0) == "org"
+    assert found.lacking(tables, ("default", ""), 9 * gpus, 9) == ""
+    assert (
+        replace(found, gangs=np.zeros_like(found.gangs)).lacking(tables, ("team", ""), 0 * gpus, 1) == "org"
+    )
 
 
 def test_without_limits_nothing_is_measured():
     there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
-    found = quotas(there.scene.frame, "batchsched")
+    found = quotas(there.context.tables, "batchsched")
     assert found.limits == ()
-    assert found.lacking(there.scene.frame, ("default", ""), found.free.sum(axis=0), 1) == ""
+    assert found.lacking(there.context.tables, ("default", ""), found.free.sum(axis=0), 1) == ""
 
 
 def test_a_queue_borrows_no_more_than_its_borrowing_limit_above_its_guarantee():

@@ -61,7 +61,7 @@ def test_equal_pods_alone_are_asked_about_at_once():
 def test_equal_pods_alone_that_do_not_all_land_where_they_should_are_asked_about_one_by_one():
     decision, sessions = decide_with(Counting(most=1), cluster(nodes(3, cpu=4), alone(4, cpu=1)))
     assert sorted(placed(decision).values()) == ["n0", "n1", "n2"]
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()
 
 
 def test_what_only_the_pipeline_knows_is_cut_and_solved_again():
@@ -74,7 +74,7 @@ def test_gang_that_the_pipeline_never_takes_is_refused_and_the_others_keep_their
     assert {name.split("-")[0] for name in placed(decision)} == {"gpt"}
     assert reasons(decision) == {"team/bert": "PluginConstraint"}
     assert "already has company" in decision.refusals[0].message
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()
 
 
 def test_bound_counts_what_was_rejected_and_the_objective_what_was_placed():

@@ -5,7 +5,7 @@ from typing import Any
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard
 from batchsched.session.preemption.candidates import VictimCandidates
-from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.session_tables import SessionTables
 from tests.session.preemption.running import lone, running
 from tests.session.scenario import NOW, cluster, nodes, profile
 
@@ -14,11 +14,11 @@ HALF: dict[str, Any] = {"requests": {"gpu": 4}}
 
 def tenants(*parts: Snapshot, **more: Any) -> dict[str, list[tuple[int, int, bool]]]:
     """By gang: pods, cost and whether it ends, of each unit."""
-    frame = Frame(cluster(nodes(2, gpu=8), *parts, **more), standard().pipeline(profile()))
-    frame.refresh()
+    tables = SessionTables(cluster(nodes(2, gpu=8), *parts, **more), standard().pipeline(profile()))
+    tables.refresh()
     return {
         one.members.key: [(len(unit.pods), unit.cost, unit.ends) for unit in one.units]
-        for one in VictimCandidates(frame, NOW, "batchsched").all
+        for one in VictimCandidates(tables, NOW, "batchsched").all
     }
 
 

@@ -7,7 +7,7 @@ from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.framework.runtime.registry import standard
 from batchsched.session.preemption.candidates import VictimCandidates
 from batchsched.session.preemption.constraints import EvictionConstraints, EvictionLimit
-from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.session_tables import SessionTables
 from tests.session.preemption.running import running
 from tests.session.scenario import NOW, cluster, nodes, profile
 from tests.solver.victims.instances import victims_of
@@ -15,11 +15,11 @@ from tests.solver.victims.instances import victims_of
 
 def test_budget_counts_the_pods_of_each_unit_that_it_protects():
     made = running("g", ["n0", "n1"], requests={"gpu": 1})
-    frame = Frame(cluster(nodes(2, gpu=8), made), standard().pipeline(profile()))
-    frame.refresh()
+    tables = SessionTables(cluster(nodes(2, gpu=8), made), standard().pipeline(profile()))
+    tables.refresh()
     causes = [
         EvictionLimit(unit, "Preempted")
-        for one in VictimCandidates(frame, NOW, "batchsched").all
+        for one in VictimCandidates(tables, NOW, "batchsched").all
         for unit in one.units
     ]
     selector = {"matchLabels": dict(made.pods[0].labels)}

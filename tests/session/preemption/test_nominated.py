@@ -8,7 +8,7 @@ import msgspec
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard
 from batchsched.session.preemption.nominated import NominatedCapacity
-from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.session_tables import SessionTables
 from tests.session.preemption.running import wanting
 from tests.session.scenario import cluster, nodes, profile
 
@@ -21,47 +21,47 @@ def nominated(name: str, place: str, **more: Any) -> Snapshot:
     return replace(made, pods=(msgspec.structs.replace(made.pods[0], status=status),))
 
 
-def frame_of(*parts: Snapshot) -> Frame:
-    frame = Frame(cluster(nodes(2, gpu=8), *parts), standard().pipeline(profile()))
-    frame.refresh()
-    return frame
+def frame_of(*parts: Snapshot) -> SessionTables:
+    tables = SessionTables(cluster(nodes(2, gpu=8), *parts), standard().pipeline(profile()))
+    tables.refresh()
+    return tables
 
 
-def gangs(frame: Frame):
-    found = [frame.gang(one) for one in frame.gangs.values()]
+def gangs(tables: SessionTables):
+    found = [tables.pending_gang(one) for one in tables.gangs.values()]
     return sorted(found, key=lambda gang: (gang.tier, gang.key))
 
 
-def used(frame: Frame) -> list[int]:
-    return [int(amount) for amount in frame.table.requested[:, frame.table.column["pods"]]]
+def used(tables: SessionTables) -> list[int]:
+    return [int(amount) for amount in tables.node_table.requested[:, tables.node_table.column["pods"]]]
 
 
 def test_who_takes_no_part_keeps_its_room_from_the_start_and_the_table_is_as_it_was_afterwards():
-    frame = frame_of(nominated("g", "n1"))
-    with NominatedCapacity(frame, frozenset({"team/g"})) as kept:
-        assert used(frame) == [0, 1]
+    tables = frame_of(nominated("g", "n1"))
+    with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
+        assert used(tables) == [0, 1]
         assert [(pod.name, node) for pod, node in kept.standing] == [("g-0", 1)]
-    assert used(frame) == [0, 0]
+    assert used(tables) == [0, 0]
 
 
 def test_who_takes_part_keeps_it_from_its_own_tier_on_until_it_is_looked_at_again():
-    frame = frame_of(
+    tables = frame_of(
         nominated("g", "n1"), wanting("low", 1, priority=1, **ONE), wanting("top", 1, priority=99, **ONE)
     )
-    kept = NominatedCapacity(frame, frozenset())
-    parts = [[gang.key for gang in part] for part in kept.parts(gangs(frame))]
+    kept = NominatedCapacity(tables, frozenset())
+    parts = [[gang.key for gang in part] for part in kept.parts(gangs(tables))]
     assert parts == [["team/top", "team/g"], ["team/low"]]
-    mine = [gang for gang in gangs(frame) if kept.holds(gang)]
+    mine = [gang for gang in gangs(tables) if kept.holds(gang)]
     with kept:
-        assert used(frame) == [0, 0]
+        assert used(tables) == [0, 0]
         counted = kept.keep(mine, [])
         assert [len(one.placed) for one in counted] == [1]
-        assert used(frame) == [0, 1]
+        assert used(tables) == [0, 1]
         kept.release()
-        assert used(frame) == [0, 0]
+        assert used(tables) == [0, 0]
 
 
 def test_nomination_for_a_node_that_is_gone_keeps_nothing():
-    frame = frame_of(nominated("g", "n9"))
-    with NominatedCapacity(frame, frozenset({"team/g"})) as kept:
+    tables = frame_of(nominated("g", "n9"))
+    with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
         assert kept.standing == []

@@ -315,7 +315,7 @@ def test_a_victim_that_waits_at_permit_is_rejected_and_not_evicted():
     assert held_places(decision) == {"high": "n0"}
     assert reasons(decision) == {"team/low": "PermitRejected", "team/high": "NoFeasibleNode"}
     assert decision.refusals[1].message == "plugin DefaultPreemption: preempted; the gang was rolled back"
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()
 
 
 # Random clusters of resources and priorities

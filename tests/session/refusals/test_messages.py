@@ -75,7 +75,7 @@ def test_level_in_which_no_node_lies_is_named():
 
 def test_domain_that_is_yet_to_be_made_is_a_new_one():
     there = inside(cluster(RACKS, gang("g", 1), topologies=BOTH))
-    wording = RefusalMessages(there.scene, there.joint())
+    wording = RefusalMessages(there.context, there.joint())
     change = Nodes(2, like=0, level=1, domain=2, extra=(0, 1000, 0, 0, 0))
     assert wording.relaxation(change) == (
         "2 more nodes like n0 but larger (cpu 65, memory 256Gi, nvidia.com/gpu 2) in a new rack"
@@ -84,7 +84,7 @@ def test_domain_that_is_yet_to_be_made_is_a_new_one():
 
 def test_changes_of_several_parts_are_joined_and_parts_that_say_nothing_left_out():
     there = inside(cluster(nodes(1, gpu=2), gang("g", 1), queues=(queue("a", limit={GPU: "3"}),)))
-    wording = RefusalMessages(there.scene, there.joint())
+    wording = RefusalMessages(there.context, there.joint())
     nothing = Quota(0, (0, 0, 0, 0, 0), 3)
     both = Together((nothing, Pods(0, 2), Nodes(1, like=0)))
     assert wording.relaxation(both) == (

@@ -41,7 +41,7 @@ def running(name: str, seconds: int | None, *places: str) -> Snapshot:
 
 def shadow(snapshot: Snapshot, key: str):
     there = inside(snapshot, EASY)
-    return there, shadow_of(there.scene, there.gang(key), (), NOW)
+    return there, shadow_of(there.context, there.gang(key), (), NOW)
 
 
 def test_head_starts_at_the_first_end_that_lets_it_in():
@@ -74,7 +74,7 @@ def test_all_that_end_with_the_reserved_start_leave_their_room_to_others():
     snapshot = cluster(nodes(2, gpu=1), running("a", 100, "n0"), running("b", 100, "n1"), gang("head", 1))
     there, found = shadow(snapshot, "team/head")
     assert found is not None
-    assert found.free[:, there.scene.frame.table.column[GPU]].tolist() == [1, 1]
+    assert found.free[:, there.context.tables.node_table.column[GPU]].tolist() == [1, 1]
 
 
 def test_longer_gang_may_take_what_the_head_does_not_need_and_no_more():
@@ -156,7 +156,7 @@ def test_on_one_slot_nodes_the_start_is_that_of_easy(sizes: list[int], ends: lis
     if available >= head and start:
         assert found is not None
         assert found.start == BEGUN + start
-        column = there.scene.frame.table.column[GPU]
+        column = there.context.tables.node_table.column[GPU]
         assert int(np.maximum(0, found.free[:, column]).sum()) == available
 
 

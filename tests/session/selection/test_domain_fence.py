@@ -16,7 +16,7 @@ NODES = [
 
 def fence(*parts: Snapshot, key: str = "team/g") -> DomainFence:
     there = inside(cluster(NODES, *parts, topologies=(topology("zone", "rack"),)))
-    return DomainFence.of(there.scene, there.gang(key))
+    return DomainFence.of(there.context, there.gang(key))
 
 
 def allowed(one: DomainFence, subgroup: int = -1) -> list[int]:

@@ -118,7 +118,7 @@ def test_plugin_that_breaks_over_the_surplus_leaves_the_minimum_in_place():
     decision, sessions = decide_with(Fragile(), cluster(nodes(3, gpu=1), gang("g", 3, 2)), **OFF)
     assert set(placed(decision)) == {"g-0", "g-1"}
     assert reasons(decision) == {}
-    assert not sessions.frame.table.requested.any()
+    assert not sessions.tables.node_table.requested.any()
 
 
 def test_refusal_at_reserve_ends_the_gang():

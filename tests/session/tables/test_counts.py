@@ -9,8 +9,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard
 from batchsched.session.tables.counts import PlacedPodCounts
-from batchsched.session.tables.frame import Frame
 from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.session_tables import SessionTables
 
 POD = Pod(metadata=ObjectMeta(name="one", namespace="team"), spec=PodSpec())
 
@@ -34,10 +34,10 @@ def test_what_stands_for_pods_of_several_gangs_has_no_count():
 def test_a_frame_is_gone_as_soon_as_nobody_holds_it():
     gc.disable()
     try:
-        frame = Frame(Snapshot(pods=(POD,)), standard().pipeline(Profile()))
-        frame.refresh()
-        record = weakref.ref(frame.counts)
-        del frame
+        tables = SessionTables(Snapshot(pods=(POD,)), standard().pipeline(Profile()))
+        tables.refresh()
+        record = weakref.ref(tables.counts)
+        del tables
         assert record() is None
     finally:
         gc.enable()

@@ -17,7 +17,7 @@ BOTH = (topology("zone", "rack"), topology("zone", name="other"))
 
 
 def levels(*parts):
-    return inside(cluster(NODES, *parts, topologies=BOTH)).scene.levels
+    return inside(cluster(NODES, *parts, topologies=BOTH)).context.levels
 
 
 def test_domains_are_numbered_as_they_are_first_seen_and_a_missing_label_is_none():
@@ -63,6 +63,6 @@ def test_a_level_goes_by_its_node_label_as_well():
     named = TopologyLevel(name="row", node_label="rack")
     above = TopologyLevel(name="rack", node_label="zone")
     one = Topology(metadata={"name": "default"}, spec=TopologySpec(levels=(above, named)))
-    found = inside(cluster(NODES, topologies=(one,))).scene.levels
+    found = inside(cluster(NODES, topologies=(one,))).context.levels
     gang = group("g", topology={"required": "zone", "preferred": "rack"})
     assert found.of(gang) == LevelChoice(required=0, preferred=0)

@@ -41,12 +41,12 @@ ENDLESS = 2**40
 """More of a resource than is ever asked of one node, and little enough to be added up over all of them."""
 
 
-def weighed(resources: Iterable[str]) -> BoolArray:
+def share_resources(resources: Iterable[str]) -> BoolArray:
     """[R] tell the resources by which shares are measured."""
     return np.array([name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in resources], np.bool_)
 
 
-class Frame:
+class SessionTables:
     """The tables of one cluster: nodes with what is on them, gangs with who waits and who runs.
 
     Args:
@@ -59,19 +59,19 @@ class Frame:
         self.pipeline = pipeline
         self.specs = PodSpecIndex(pipeline)
         self.queues = QueueTree(snapshot.queues)
-        self.table = NodeTable(self.snapshot, self._columns(snapshot))
-        self.standings = ResultCache(self.table)
+        self.node_table = NodeTable(self.snapshot, self._columns(snapshot))
+        self.result_cache = ResultCache(self.node_table)
         self.gangs: dict[str, PodGroupState] = {}
         self.counts = PlacedPodCounts(self.gangs)
-        self.table.gang_of = self.counts.of_gang
-        self.backlog = PendingGangs(len(self.table.resources))
+        self.node_table.gang_of = self.counts.of_gang
+        self.pending_gangs = PendingGangs(len(self.node_table.resources))
         self.running: dict[str, PodGroupState] = {}
-        self.short: dict[str, PodGroupState] = {}
+        self.incomplete: dict[str, PodGroupState] = {}
         self.nominated: dict[str, PodGroupState] = {}
         """Gangs with bound members, PodGroups with too few pods of which none waits, and gangs of which somebody who
         waits is nominated, by identity."""
-        self.weighed = weighed(self.table.resources)
-        self._uncounted = np.array([pipeline.leaves_out(one) for one in self.table.resources], np.bool_)
+        self.share_resources = share_resources(self.node_table.resources)
+        self._uncounted = np.array([pipeline.leaves_out(one) for one in self.node_table.resources], np.bool_)
         self._add_up_nodes()
         self._priorities = {one.metadata.name: one.value for one in snapshot.priority_classes}
         self._default_priority = next(
@@ -80,13 +80,13 @@ class Frame:
         self._classes: dict[object, PodClass] = {}
         self._kin: dict[object, PodClass] = {}
         """Of classes that differ in priority alone, the first."""
-        self._vectors: dict[int, tuple[IntArray, IntArray]] = {}
+        self._request_vectors: dict[int, tuple[IntArray, IntArray]] = {}
         self._dirty: dict[str, None] = {}
         self._astray: dict[str, dict[str, Pod]] = {}
         """Pods bound to nodes that nobody knows, by node."""
         self._all_labels = False
         """Nobody knows which labels are read: pods that differ in any are no class."""
-        self.broken: dict[str, SetAside] = {}
+        self.plugin_failures: dict[str, SetAside] = {}
         """What broke over no pod in particular."""
         self._broken_before: dict[str, SetAside] = {}
         self._label_keys = self._snapshot_label_keys(snapshot)
@@ -101,13 +101,13 @@ class Frame:
             return self.pipeline.snapshot_label_keys(snapshot)
         except PluginError as error:
             self._all_labels = True
-            self.note(error)
-            self._broken_before = dict(self.broken)
+            self.record_failure(error)
+            self._broken_before = dict(self.plugin_failures)
             return frozenset()
 
-    def note(self, error: PluginError) -> None:
+    def record_failure(self, error: PluginError) -> None:
         """Keep for the decision that a plugin broke over no pod in particular."""
-        self.broken[str(error)] = SetAside("", f"plugin {error.plugin}", "", str(error))
+        self.plugin_failures[str(error)] = SetAside("", f"plugin {error.plugin}", "", str(error))
 
     def _columns(self, snapshot: Snapshot) -> tuple[str, ...]:
         """All resources that nodes offer or pods ask for, the common ones first."""
@@ -125,7 +125,7 @@ class Frame:
 
         What they offer, or pods ask for, must have a column already; the levels of topologies are the caller's.
         """
-        table = self.table
+        table = self.node_table
         names = {node.name for node in nodes}
         for at, name in enumerate(table.names):
             if name not in names:
@@ -133,18 +133,18 @@ class Frame:
                     self._lose(pod)
         source = table.lay_out(nodes)
         if source is not None:
-            self.standings.forget()
+            self.result_cache.forget()
             for members in self.gangs.values():
                 members.settle(table.index)
             for name in [name for name in self._astray if name in table.index]:
                 for pod in self._astray.pop(name).values():
-                    table.add(pod, table.index[name], *self.vectors(pod))
+                    table.add(pod, table.index[name], *self.request_vectors(pod))
         self.snapshot = table.snapshot
         self._weigh_anew()
 
     def _lose(self, pod: Pod) -> None:
         """Let a pod be on no node, since its node is gone."""
-        self.table.remove(pod, *self.vectors(pod))
+        self.node_table.remove(pod, *self.request_vectors(pod))
         self._astray.setdefault(pod.node, {})[pod.key] = pod
 
     def _weigh_anew(self) -> None:
@@ -152,15 +152,15 @@ class Frame:
         before = self._total
         self._add_up_nodes()
         heavier = not np.array_equal(before, self._total)
-        for members in self.backlog:
+        for members in self.pending_gangs:
             members.lasting = members.hope = None
             if heavier:
                 members.gang = None
                 self._dirty[members.identity] = None
 
     def _add_up_nodes(self) -> None:
-        self._total = self.table.allocatable.sum(axis=0)
-        self._measured = np.flatnonzero(self.weighed & (self._total > 0))
+        self._total = self.node_table.allocatable.sum(axis=0)
+        self._measured = np.flatnonzero(self.share_resources & (self._total > 0))
 
     def add_group(self, group: PodGroup) -> None:
         """Take in a PodGroup, or a new version of it."""
@@ -180,10 +180,10 @@ class Frame:
         key = pod.key
         members = self._members(identity_of(pod))
         if pod.node:
-            node = self.table.index.get(pod.node, -1)
+            node = self.node_table.index.get(pod.node, -1)
             members.bound[key] = (pod, node)
             if node >= 0:
-                self.table.add(pod, node, *self.vectors(pod))
+                self.node_table.add(pod, node, *self.request_vectors(pod))
             else:
                 self._astray.setdefault(pod.node, {})[key] = pod
         else:
@@ -195,9 +195,9 @@ class Frame:
         key = bound.key
         members = self.gangs[identity_of(bound)]
         del members.pending[key]
-        node = self.table.index[bound.node]
+        node = self.node_table.index[bound.node]
         members.bound[key] = (bound, node)
-        self.table.add(bound, node, *self.vectors(bound))
+        self.node_table.add(bound, node, *self.request_vectors(bound))
         self._touch(members)
 
     def remove_pod(self, pod: Pod) -> None:
@@ -213,7 +213,7 @@ class Frame:
     def _leave(self, pod: Pod, node: int) -> None:
         """Take a bound pod away from where it is."""
         if node >= 0:
-            self.table.remove(pod, *self.vectors(pod))
+            self.node_table.remove(pod, *self.request_vectors(pod))
             return
         there = self._astray[pod.node]
         del there[pod.key]
@@ -247,15 +247,15 @@ class Frame:
 
     def refresh(self) -> None:
         """Bring the backlog up to date with what came and went."""
-        self.broken = dict(self._broken_before)
+        self.plugin_failures = dict(self._broken_before)
         for identity in self._dirty:
             members = self.gangs[identity]
             if members.pending:
-                self.backlog.put(self.gang(members))
+                self.pending_gangs.put(self.pending_gang(members))
             else:
-                self.backlog.drop(members)
+                self.pending_gangs.drop(members)
             named = any(pod.status.nominated_node_name for pod in members.pending.values())
-            kinds = (self.running, members.bound), (self.short, members.short), (self.nominated, named)
+            kinds = (self.running, members.bound), (self.incomplete, members.short), (self.nominated, named)
             for kind, belongs in kinds:
                 if belongs:
                     kind[identity] = members
@@ -265,28 +265,28 @@ class Frame:
                 del self.gangs[identity]
         self._dirty.clear()
 
-    def vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
+    def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R] requests with the pod count, [2] requests for scoring) of a pod."""
-        known = self._vectors.get(id(pod.spec))
+        known = self._request_vectors.get(id(pod.spec))
         if known is not None and not resized(pod):
             return known
         facts = self.specs.of(pod)
-        vector = np.zeros(len(self.table.resources), np.int64)
+        vector = np.zeros(len(self.node_table.resources), np.int64)
         vector[0] = 1
         for resource, amount in self.specs.requests(pod).items():
-            vector[self.table.column[resource]] += amount
+            vector[self.node_table.column[resource]] += amount
         made = (vector, np.asarray(self.specs.nonzero(pod), np.int64))
         if not resized(pod):
-            self._vectors[id(facts.spec)] = made
+            self._request_vectors[id(facts.spec)] = made
         return made
 
     def capacity(self) -> IntArray:
         """[N, R] what the nodes offer; without end of what others look after."""
-        return self._endless(self.table.allocatable)
+        return self._endless(self.node_table.allocatable)
 
-    def free(self) -> IntArray:
+    def free_resources(self) -> IntArray:
         """[N, R] what is left on the nodes, less than nothing where they are overcommitted; without end as above."""
-        return self._endless(self.table.allocatable - self.table.requested)
+        return self._endless(self.node_table.allocatable - self.node_table.requested)
 
     def _endless(self, amounts: IntArray) -> IntArray:
         return np.where(self._uncounted, ENDLESS, amounts) if self._uncounted.any() else amounts
@@ -304,7 +304,7 @@ class Frame:
         identity = (pod.metadata.namespace, facts.signature, seen, priority, self._gang_matters(pod))
         known = self._classes.get(identity)
         if known is None:
-            requests, _ = self.vectors(pod)
+            requests, _ = self.request_vectors(pod)
             whole = identity[-1] or asked or self.pipeline.reads_all
             example = pod if whole else nobody(pod, seen)
             known = PodClass.of(example, requests, facts.nonzero, priority)
@@ -333,13 +333,13 @@ class Frame:
             return ""
         return members.identity
 
-    def gang(self, members: PodGroupState) -> PendingGang:
+    def pending_gang(self, members: PodGroupState) -> PendingGang:
         """Return a gang as the session sees it; made once for each change of its members."""
         if members.gang is not None:
             return members.gang
         group = members.group
         pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=seniority)
-        priority = self.priority_among(members, pods)
+        priority = self.gang_priority(members, pods)
         parts = self._parts(members, pods, priority)
         estimate = group.spec.expected_runtime_seconds if group is not None else None
         need = members.need
@@ -351,24 +351,24 @@ class Frame:
             estimate=math.nan if estimate is None else float(estimate),
             need=need,
             parts=parts,
-            share=sum(self.share(part.pod_class.requests) * len(part.pods) for part in parts),
-            needs=needs_of(parts, need, len(self.table.resources)),
+            share=sum(self.dominant_share(part.pod_class.requests) * len(part.pods) for part in parts),
+            needs=needs_of(parts, need, len(self.node_table.resources)),
         )
         return members.gang
 
-    def run(self, members: PodGroupState) -> Run:
+    def running_gang(self, members: PodGroupState) -> Run:
         """Return what a running gang holds, and until when it is expected to."""
         if members.run is None:
             placed = [(pod, node) for pod, node in members.bound.values() if node >= 0]
             members.run = Run.of(
                 members.end,
                 [node for _, node in placed],
-                [self.vectors(pod)[0] for pod, _ in placed],
-                len(self.table.resources),
+                [self.request_vectors(pod)[0] for pod, _ in placed],
+                len(self.node_table.resources),
             )
         return members.run
 
-    def priority_among(self, members: PodGroupState, pods: Iterable[Pod]) -> int:
+    def gang_priority(self, members: PodGroupState, pods: Iterable[Pod]) -> int:
         """Return the priority of some pods of a gang: the PodGroup's class's, or the highest of their own."""
         group = members.group
         if group is not None and group.spec.priority_class_name in self._priorities:
@@ -398,9 +398,9 @@ class Frame:
         made = [GangPart(classes[key], sub, tuple(some)) for (key, sub), some in groups.items()]
         if len(made) == 1:
             return (made[0],)
-        return tuple(sorted(made, key=lambda part: -self.share(part.pod_class.requests)))
+        return tuple(sorted(made, key=lambda part: -self.dominant_share(part.pod_class.requests)))
 
-    def share(self, requests: IntArray) -> float:
+    def dominant_share(self, requests: IntArray) -> float:
         """Return the dominant share of a request: the largest over cpu, memory and GPUs of request ÷ all nodes."""
         measured = self._measured
         return float((requests[measured] / self._total[measured]).max(initial=0.0))

@@ -17,7 +17,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard
 from batchsched.session.decide import Sessions, decide
-from batchsched.session.tables.frame import Frame
+from batchsched.session.tables.session_tables import SessionTables
 from tests.session.clusters import on, random_cluster
 from tests.session.scenario import NOW, alone, cluster, gang, group, node, nodes, pod, profile
 from tests.session.test_properties import WAYS
@@ -57,26 +57,26 @@ class History:
         )
 
     def step(self) -> None:
-        frame = self.sessions.frame
+        tables = self.sessions.tables
         move = self.rng.choice(["group", "pod", "bind", "remove", "forget", "node", "node", "decide"])
         missing = [one for one in self.full.pods if one.key not in self.pods]
         waiting = [one for one in self.pods.values() if not one.node]
         if move == "group" and self.full.pod_groups:
             one = self.rng.choice(self.full.pod_groups)
             self.groups[one.key] = one
-            frame.add_group(one)
+            tables.add_group(one)
         elif move == "pod" and missing:
             pod = self.rng.choice(missing)
             self.pods[pod.key] = pod
-            frame.add_pod(pod)
+            tables.add_pod(pod)
         elif move == "bind" and waiting:
             self.bind(self.rng.choice(waiting))
         elif move == "remove" and self.pods:
-            frame.remove_pod(self.pods.pop(self.rng.choice(sorted(self.pods))))
+            tables.remove_pod(self.pods.pop(self.rng.choice(sorted(self.pods))))
         elif move == "forget" and self.groups:
             key = self.rng.choice(sorted(self.groups))
             del self.groups[key]
-            frame.remove_group(key)
+            tables.remove_group(key)
         elif move == "node":
             self.change_nodes()
         elif move == "decide":
@@ -86,17 +86,17 @@ class History:
         bound = on(waiting, self.rng.choice(self.full.nodes).name)
         del self.pods[waiting.key]
         self.pods[waiting.key] = bound
-        frame = self.sessions.frame
-        if bound.node in frame.table.index:
-            frame.bind_pod(bound)
+        tables = self.sessions.tables
+        if bound.node in tables.node_table.index:
+            tables.bind_pod(bound)
         else:
-            frame.remove_pod(waiting)
-            frame.add_pod(bound)
+            tables.remove_pod(waiting)
+            tables.add_pod(bound)
 
     def change_nodes(self) -> None:
         """Let some nodes join, leave or change, all in one go."""
         others = {one.name: one for one in random_cluster(self.rng.getrandbits(32)).nodes}
-        there, known = {one.name for one in self.nodes}, set(self.sessions.frame.table.resources)
+        there, known = {one.name for one in self.nodes}, set(self.sessions.tables.node_table.resources)
         for one in self.full.nodes:
             chance = self.rng.random()
             if one.name not in there:
@@ -131,41 +131,43 @@ def test_gangs_that_are_not_among_those_that_take_part_rest_as_a_snapshot_says(w
     history = History(seed, WAYS[way])
     for _ in range(12):
         history.step()
-    gangs = sorted(history.sessions.frame.gangs)
+    gangs = sorted(history.sessions.tables.gangs)
     among = set(history.rng.sample(gangs, history.rng.randint(0, len(gangs))))
     followed = history.sessions.decide(NOW, 0, among=among)
     recorded = replace(history.listed, resting=tuple(one for one in gangs if one not in among))
     assert to_json(followed) == to_json(decide(recorded, WAYS[way], NOW, 0))
 
 
-def frame_of(snapshot: Snapshot) -> Frame:
-    frame = Frame(snapshot, standard().pipeline(profile()))
-    frame.refresh()
-    return frame
+def frame_of(snapshot: Snapshot) -> SessionTables:
+    tables = SessionTables(snapshot, standard().pipeline(profile()))
+    tables.refresh()
+    return tables
 
 
 def test_classes_are_shared_by_gangs_whose_pods_look_alike():
-    frame = frame_of(cluster(nodes(1, gpu=8), gang("one", 2), gang("two", 3)))
-    classes = {id(part.pod_class) for members in frame.gangs.values() for part in frame.gang(members).parts}
+    tables = frame_of(cluster(nodes(1, gpu=8), gang("one", 2), gang("two", 3)))
+    classes = {
+        id(part.pod_class) for members in tables.gangs.values() for part in tables.pending_gang(members).parts
+    }
     assert len(classes) == 1
 
 
 def test_classes_that_differ_in_priority_alone_are_one_to_plugins_that_do_not_look_at_it():
     pods = Snapshot(pods=(pod("low", cpu=1), pod("high", cpu=1), pod("other", cpu=2)))
-    frame = frame_of(cluster(nodes(1), pods))
-    low, high = (frame.class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True))
+    tables = frame_of(cluster(nodes(1), pods))
+    low, high = (tables.class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True))
     assert (low.priority, high.priority) == (0, 5)
     assert high.first is low.first
-    assert frame.class_of(pods.pods[2], 0).first is not low.first
-    assert frame.standings.of(high) is frame.standings.of(low)
+    assert tables.class_of(pods.pods[2], 0).first is not low.first
+    assert tables.result_cache.of(high) is tables.result_cache.of(low)
 
 
 def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
     pipeline = standard().pipeline(profile())
     pipeline.by_priority = True
     one = pod("one", cpu=1)
-    frame = Frame(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
-    assert frame.class_of(one, 0).first is not frame.class_of(one, 5).first
+    tables = SessionTables(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
+    assert tables.class_of(one, 0).first is not tables.class_of(one, 5).first
 
 
 @pytest.mark.properties
@@ -182,11 +184,11 @@ def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: s
 
 def test_label_that_a_selector_reads_tells_pods_apart_from_then_on():
     plain = [pod(f"p{at}", labels={"app": name}, cpu=1) for at, name in enumerate("ab")]
-    frame = frame_of(cluster(nodes(1), Snapshot(pods=tuple(plain))))
-    before = {id(frame.class_of(one, 0)) for one in plain}
-    frame.add_pod(pod("late", labels={"app": "a"}, spec=apart("app"), cpu=1))
-    frame.refresh()
-    after = {id(frame.class_of(one, 0)) for one in plain}
+    tables = frame_of(cluster(nodes(1), Snapshot(pods=tuple(plain))))
+    before = {id(tables.class_of(one, 0)) for one in plain}
+    tables.add_pod(pod("late", labels={"app": "a"}, spec=apart("app"), cpu=1))
+    tables.refresh()
+    after = {id(tables.class_of(one, 0)) for one in plain}
     assert (len(before), len(after)) == (1, 2)
 
 
@@ -198,18 +200,18 @@ def apart(label: str) -> dict[str, Any]:
 
 def test_waiting_gangs_are_in_the_backlog_and_bound_ones_among_those_that_run():
     snapshot = cluster(nodes(2, gpu=1), gang("bert", 2), alone(1, gpu=1))
-    frame = frame_of(snapshot)
-    assert (len(frame.backlog), set(frame.running)) == (2, set())
+    tables = frame_of(snapshot)
+    assert (len(tables.pending_gangs), set(tables.running)) == (2, set())
     for one in snapshot.pods[:2]:
-        frame.bind_pod(on(one, "n0"))
-    frame.refresh()
-    assert (len(frame.backlog), set(frame.running)) == (1, {"team/bert"})
+        tables.bind_pod(on(one, "n0"))
+    tables.refresh()
+    assert (len(tables.pending_gangs), set(tables.running)) == (1, {"team/bert"})
     for one in snapshot.pods:
-        frame.remove_pod(one)
-    frame.remove_group("team/bert")
-    frame.refresh()
-    assert (len(frame.backlog), frame.running, frame.gangs) == (0, {}, {})
-    assert not frame.table.requested.any()
+        tables.remove_pod(one)
+    tables.remove_group("team/bert")
+    tables.refresh()
+    assert (len(tables.pending_gangs), tables.running, tables.gangs) == (0, {}, {})
+    assert not tables.node_table.requested.any()
 
 
 def test_running_gang_ends_when_its_first_pod_has_run_for_the_expected_time():
@@ -217,44 +219,44 @@ def test_running_gang_ends_when_its_first_pod_has_run_for_the_expected_time():
     snapshot = cluster(
         nodes(2, gpu=1), Snapshot(pods=members, pod_groups=(group("run", 2, expectedRuntimeSeconds=100),))
     )
-    frame = frame_of(snapshot)
-    run = frame.run(frame.running["team/run"])
+    tables = frame_of(snapshot)
+    run = tables.running_gang(tables.running["team/run"])
     assert run.end == NOW - 60 + 100
     assert sorted(run.nodes.tolist()) == [0, 1]
-    assert run.requests[:, frame.table.column["nvidia.com/gpu"]].tolist() == [1, 1]
+    assert run.requests[:, tables.node_table.column["nvidia.com/gpu"]].tolist() == [1, 1]
 
 
 def test_running_gang_without_an_estimate_never_ends():
     snapshot = cluster(nodes(1, gpu=1), Snapshot(pods=(on(pod("r", gpu=1), "n0"),)))
-    frame = frame_of(snapshot)
-    assert frame.run(frame.running["pod/team/r"]).end == math.inf
+    tables = frame_of(snapshot)
+    assert tables.running_gang(tables.running["pod/team/r"]).end == math.inf
 
 
 def test_pod_bound_to_a_node_that_nobody_knows_counts_for_its_gang_and_for_no_node():
     snapshot = cluster(nodes(1, gpu=1), Snapshot(pods=(on(pod("r", gpu=1), "elsewhere"),)))
-    frame = frame_of(snapshot)
-    assert not frame.table.requested.any()
-    assert len(frame.gangs["pod/team/r"].bound) == 1
+    tables = frame_of(snapshot)
+    assert not tables.node_table.requested.any()
+    assert len(tables.gangs["pod/team/r"].bound) == 1
 
 
 def test_share_is_the_largest_over_cpu_memory_and_gpus_of_all_nodes():
     snapshot = cluster([node("n0", cpu=10, gpu=4), node("n1", cpu=10)], alone(1, gpu=1, cpu=4))
-    frame = frame_of(snapshot)
-    (gang_of_one,) = frame.gangs.values()
-    assert frame.gang(gang_of_one).share == 0.25
+    tables = frame_of(snapshot)
+    (gang_of_one,) = tables.gangs.values()
+    assert tables.pending_gang(gang_of_one).share == 0.25
 
 
 def test_needs_are_what_the_smallest_pods_up_to_the_minimum_ask_for():
     members = tuple(pod(f"p{at}", group="mixed", cpu=cpu) for at, cpu in enumerate([4, 1, 2]))
     snapshot = cluster(nodes(1), Snapshot(pods=members, pod_groups=(group("mixed", 2),)))
-    frame = frame_of(snapshot)
-    needs = frame.gang(frame.gangs["team/mixed"]).needs
-    assert needs[frame.table.column["cpu"]] == 3000
+    tables = frame_of(snapshot)
+    needs = tables.pending_gang(tables.gangs["team/mixed"]).needs
+    assert needs[tables.node_table.column["cpu"]] == 3000
 
 
 def test_gang_lacks_what_its_subgroups_lack_though_it_has_enough_members():
     members = (on(pod("a", group="g", sub="x", cpu=1), "n0"), pod("b", group="g", sub="y", cpu=1))
     subs = [{"name": "x", "minMember": 0}, {"name": "y", "minMember": 1}]
     snapshot = cluster(nodes(1), Snapshot(pods=members, pod_groups=(group("g", 1, subGroups=subs),)))
-    frame = frame_of(snapshot)
-    assert frame.gang(frame.gangs["team/g"]).need == 1
+    tables = frame_of(snapshot)
+    assert tables.pending_gang(tables.gangs["team/g"]).need == 1
