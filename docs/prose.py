@@ -1,7 +1,8 @@
 """Check the prose of the repository against ``docs/prose-words.txt``, the words that this project does not use.
 
 The check reads the pages of the site, README, CHANGELOG and CONTRIBUTING, and the comments, docstrings and messages
-of ``batchsched/``. Code in backquotes, code blocks and single words in quotation marks are exempt.
+of ``batchsched/`` and of the page generators. Code in backquotes, code blocks and single words in quotation marks
+are exempt.
 
 ``python docs/prose.py`` fails if there are more findings than ``docs/prose-baseline.txt`` records. ``--write`` lowers
 the record. ``--list [PATH ...]`` prints each finding as ``file:line: word (hint)``. ``--long [PATH ...]`` prints the
@@ -21,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 BASELINE = ROOT / "docs/prose-baseline.txt"
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.md")
+CODE_FILES = ("batchsched/**/*.py", "docs/generate/**/*.py")
 MAX_SENTENCE_WORDS = 35
 # A literal of at least three words counts as prose.
 LITERAL = re.compile(r"(?:\b[A-Za-z]{2,}\b[^A-Za-z]+){2}[A-Za-z]{2}", re.ASCII)
@@ -86,7 +88,7 @@ def long_sentences(path: Path) -> Iterator[tuple[int, str]]:
 
 def sources(selected: list[str]) -> list[Path]:
     """The files below the paths, or all that are checked."""
-    files = {path for pattern in PAGES for path in ROOT.glob(pattern)} | set(ROOT.glob("batchsched/**/*.py"))
+    files = {path for pattern in (*PAGES, *CODE_FILES) for path in ROOT.glob(pattern)}
     roots = [Path(name).resolve() for name in selected] or [ROOT]
     return sorted(path for path in files if any(path.is_relative_to(root) for root in roots))
 

@@ -73,7 +73,7 @@ def _stated(command: Callable[..., Any]) -> Iterator[tuple[str, Any, ArgumentInf
 def _names(field: str, kind: Any, info: ArgumentInfo | OptionInfo) -> str:
     if isinstance(info, ArgumentInfo):
         return f"`{info.metavar or field.upper()}`"
-    # Inside Annotated the first name stands where a default would.
+    # Inside Annotated, typer keeps the first name in the place of a default.
     stated = [one for one in (info.default, *(info.param_decls or ())) if isinstance(one, str)]
     names = ", ".join(f"`{name}`" for name in stated if name.startswith("-"))
     names = names or f"`--{field.replace('_', '-')}`"  # as typer derives it
