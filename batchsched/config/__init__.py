@@ -1,7 +1,7 @@
-"""Floor 2: the configuration a person writes: schema, loading, defaults.
+"""Floor 2: the configuration file: schema, loading and defaults.
 
-Everything has a default, an unknown field is refused by its name, and a value out of range is refused
-with the range. What comes out is frozen: a session never sees its profile change under it.
+Every field has a default. Unknown fields and values out of range are rejected; the message names the field and the
+allowed range. Configuration objects are frozen: a profile does not change during a session.
 
-May import: ``errors``, ``model``.
+May import: ``errors``, ``api``.
 """

@@ -1,6 +1,6 @@
-"""The plugins that are on unless a profile says otherwise, in the order in which they are asked.
+"""The plugins that are enabled by default, in call order, and their weights.
 
-Source: the default MultiPoint list and weights of kube-scheduler 1.36, with GangScheduling behind them.
+Source: the default MultiPoint list and weights of kube-scheduler 1.36, followed by GangScheduling.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Extenders: web services that take part in a decision, in kube-scheduler's words.
+"""Configuration of scheduler extenders, as in kube-scheduler.
 
 Source: Extender of k8s.io/kube-scheduler/config/v1, and ValidateKubeSchedulerConfiguration of kube-scheduler's
 apis/config/validation.
@@ -19,10 +19,10 @@ _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "
 
 
 def seconds_of(duration: str) -> float:
-    """Read a duration as Go writes it, such as `1m30s` or `100ms`, in seconds.
+    """Parse a duration in Go syntax, such as `1m30s` or `100ms`, and return seconds.
 
     Raises:
-      ValueError: the text is none.
+      ValueError: the text is not a duration.
     """
     if not _DURATION.fullmatch(duration):
         raise ValueError(f"expected a duration such as 15s or 1m30s, found {duration!r}")
@@ -40,90 +40,105 @@ Duration = Annotated[str, AfterValidator(_duration)]
 
 
 class TlsConfig(Lenient):
-    """How an extender is reached over TLS; none of it is written to session files."""
+    """TLS settings of an extender. They are never written to session files."""
 
-    insecure: bool = Field(default=False, description="Do not check the server's certificate.")
-    server_name: str = Field(default="", description="The name that the certificate must have.")
-    cert_file: str = Field(default="", description="File with our own certificate, PEM.")
-    key_file: str = Field(default="", description="File with its key, PEM.")
-    ca_file: str = Field(default="", description="File with the authorities that are trusted, PEM.")
-    cert_data: str = Field(default="", description="Our own certificate itself, PEM in base64.")
-    key_data: str = Field(default="", repr=False, description="Its key itself, PEM in base64.")
-    ca_data: str = Field(default="", description="The authorities themselves, PEM in base64.")
+    insecure: bool = Field(default=False, description="Do not verify the server certificate.")
+    server_name: str = Field(default="", description="Expected host name in the server certificate.")
+    cert_file: str = Field(default="", description="File with the client certificate, PEM.")
+    key_file: str = Field(default="", description="File with the key of the client certificate, PEM.")
+    ca_file: str = Field(default="", description="File with the trusted certificate authorities, PEM.")
+    cert_data: str = Field(default="", description="The client certificate, PEM in base64.")
+    key_data: str = Field(
+        default="", repr=False, description="The key of the client certificate, PEM in base64."
+    )
+    ca_data: str = Field(default="", description="The trusted certificate authorities, PEM in base64.")
 
 
 class ManagedResource(Lenient):
-    """A resource that an extender looks after."""
+    """A resource that an extender manages."""
 
-    name: str = Field(min_length=1, description="The resource, such as example.com/gpu-share.")
+    name: str = Field(min_length=1, description="Name of the resource, such as example.com/gpu-share.")
     ignored_by_scheduler: bool = Field(
-        default=False, description="NodeResourcesFit and the solver leave the resource to the extender."
+        default=False, description="NodeResourcesFit and the solver ignore the resource."
     )
 
 
 class Extender(Lenient):
-    """A web service that is asked after the plugins: which nodes it refuses, how it ranks them, and more."""
+    """A web service that filters nodes, scores nodes, selects victims or binds pods, after the plugins."""
 
-    url_prefix: str = Field(alias="urlPrefix", min_length=1, description="What stands before each verb.")
-    filter_verb: str = Field(default="", description="Asked which nodes fit; nothing: it is not.")
-    preempt_verb: str = Field(default="", description="Asked about victims of preemption.")
-    prioritize_verb: str = Field(default="", description="Asked for scores from 0 to 10.")
-    weight: int = Field(default=0, ge=0, le=LARGEST_WEIGHT, description="Weight of its scores.")
-    bind_verb: str = Field(default="", description="Binds the pod in our place; one extender may.")
+    url_prefix: str = Field(
+        alias="urlPrefix", min_length=1, description="URL prefix; the verbs are appended to it."
+    )
+    filter_verb: str = Field(default="", description="Verb of the filter call. Empty: no filter call.")
+    preempt_verb: str = Field(
+        default="", description="Verb of the preemption call. Empty: no preemption call."
+    )
+    prioritize_verb: str = Field(
+        default="",
+        description="Verb of the scoring call, which returns scores from 0 to 10. Empty: no scoring call.",
+    )
+    weight: int = Field(default=0, ge=0, le=LARGEST_WEIGHT, description="Weight of the extender's scores.")
+    bind_verb: str = Field(
+        default="",
+        description="Verb of the bind call, which replaces the Bind plugins. At most one extender may bind.",
+    )
     enable_https: bool = Field(
         alias="enableHTTPS",
         default=False,
-        description="The prefix is https; without authorities the certificate is not checked.",
+        description="Use HTTPS. Without certificate authorities, the certificate is not verified.",
     )
-    # A key is nobody's business but the extender's: no dump has it, so no session file does.
-    tls_config: TlsConfig = Field(default=TlsConfig(), exclude=True, description="How TLS is spoken.")
+    # Keys are secret: the field is excluded from every dump and so from session files.
+    tls_config: TlsConfig = Field(default=TlsConfig(), exclude=True, description="TLS settings.")
     http_timeout: Duration = Field(
-        alias="httpTimeout", default="5s", description="How long an answer may take; 0: 5s."
+        alias="httpTimeout", default="5s", description="Timeout of one call. 0: 5s."
     )
     node_cache_capable: bool = Field(
-        default=False, description="It knows the nodes itself: it is sent names, not objects."
+        default=False,
+        description="The extender caches nodes: calls contain node names instead of Node objects.",
     )
     managed_resources: tuple[ManagedResource, ...] = Field(
-        default=(), description="It is asked only about pods that request one of these; none: about all."
+        default=(),
+        description="The extender is called only for pods that request one of these resources. Empty: for all pods.",
     )
-    ignorable: bool = Field(default=False, description="Where it fails, go on without it.")
+    ignorable: bool = Field(default=False, description="If a call fails, continue without the extender.")
 
     @model_validator(mode="after")
-    def _what_it_does_hangs_together(self) -> Self:
+    def _check_fields_agree(self) -> Self:
         if self.prioritize_verb and not self.weight:
-            raise ValueError("weight: expected 1 or more beside prioritizeVerb, found 0")
-        names = [one.name for one in self.managed_resources]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"managedResources: {', '.join(twice)} is stated more than once")
+            raise ValueError("weight: expected 1 or more because prioritizeVerb is set, found 0")
+        names = [resource.name for resource in self.managed_resources]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"managedResources: {', '.join(repeated)} occurs more than once")
         if self.timeout_seconds <= 0:
             raise ValueError(f"httpTimeout: expected 0 or more, found {self.http_timeout}")
         return self
 
     @property
     def timeout_seconds(self) -> float:
-        """How long an answer may take."""
+        """Timeout of one call in seconds."""
         return seconds_of(self.http_timeout) or DEFAULT_TIMEOUT
 
 
 def check_one_binds(extenders: Sequence[Extender]) -> None:
-    """Refuse several extenders that bind.
+    """Check that at most one extender has a bind verb.
 
     Raises:
-      ValueError: there is more than one.
+      ValueError: more than one extender has a bind verb.
     """
-    binding = [at for at, one in enumerate(extenders) if one.bind_verb]
+    binding = [index for index, extender in enumerate(extenders) if extender.bind_verb]
     if len(binding) > 1:
         raise ValueError(
-            f"{path(('extenders', binding[1], 'bindVerb'))}: only one extender may bind; take it out of the others"
+            f"{path(('extenders', binding[1], 'bindVerb'))}: only one extender may bind; remove bindVerb from the "
+            f"others"
         )
 
 
 def ignored_resources(extenders: Sequence[Extender]) -> list[str]:
-    """Name the resources that are left to extenders altogether."""
+    """Return the names of the resources that only extenders manage."""
     return [
         resource.name
-        for one in extenders
-        for resource in one.managed_resources
+        for extender in extenders
+        for resource in extender.managed_resources
         if resource.ignored_by_scheduler
     ]

@@ -1,6 +1,7 @@
-"""kube-scheduler's own configuration, `KubeSchedulerConfiguration` v1, so that an existing file loads as it is.
+"""The configuration of kube-scheduler, `KubeSchedulerConfiguration` v1, so that an existing file loads unchanged.
 
-Its profiles become ours. What has no meaning in batchsched is checked as kube-scheduler does, and said once.
+Its profiles become batchsched profiles. Fields without effect in batchsched are validated as kube-scheduler validates
+them, and reported as warnings.
 
 Source: k8s.io/kube-scheduler/config/v1, and the validation of kube-scheduler's apis/config.
 """
@@ -19,20 +20,20 @@ KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KUBE_KIND: Final = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 WITHOUT_EFFECT: Final = {
-    "parallelism": "all nodes are judged at once",
-    "percentage_of_nodes_to_score": "all nodes are judged and scored while the solver is on",
-    "client_connection": "only its kubeconfig counts",
-    "pod_initial_backoff_seconds": "a session takes every pending pod",
-    "pod_max_backoff_seconds": "a session takes every pending pod",
+    "parallelism": "all nodes are filtered at once",
+    "percentage_of_nodes_to_score": "all nodes are filtered and scored while the solver is enabled",
+    "client_connection": "only kubeconfig is used",
+    "pod_initial_backoff_seconds": "a session considers every pending pod",
+    "pod_max_backoff_seconds": "a session considers every pending pod",
     "enable_profiling": "there is no profiling endpoint",
     "enable_contention_profiling": "there is no profiling endpoint",
     "delay_cache_until_active": "there is no cache to delay",
 }
-"""Fields that are read and checked and that change nothing, and why."""
+"""Fields that are validated but have no effect, with the reason."""
 
 
 class KubeClientConnection(ClientConnection):
-    """How kube-scheduler reaches the API server."""
+    """Connection of kube-scheduler to the API server."""
 
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
@@ -41,20 +42,23 @@ class KubeClientConnection(ClientConnection):
 
 
 class KubeLeaderElection(LeaderElection):
-    """How one of several kube-schedulers is elected."""
+    """Leader election of kube-scheduler."""
 
     resource_lock: str = "leases"
     resource_name: str = "kube-scheduler"
     resource_namespace: str = "kube-system"
 
-    def ours(self) -> LeaderElection:
-        """Return it as ours; a Lease that is not stated has our name: kube-scheduler may run beside us."""
-        stated = self.model_dump(include=self.model_fields_set & LeaderElection.model_fields.keys())
-        return LeaderElection(**stated)
+    def converted(self) -> LeaderElection:
+        """Return the settings for batchsched.
+
+        An unset Lease name becomes the default of batchsched, because kube-scheduler may run in the same cluster.
+        """
+        set_fields = self.model_dump(include=self.model_fields_set & LeaderElection.model_fields.keys())
+        return LeaderElection(**set_fields)
 
 
 class KubeProfile(Lenient):
-    """A profile as kube-scheduler has it."""
+    """A profile of kube-scheduler."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
@@ -62,7 +66,7 @@ class KubeProfile(Lenient):
     plugin_config: tuple[PluginConfig, ...] = ()
 
     @model_validator(mode="after")
-    def _only_what_kube_scheduler_has(self) -> Self:
+    def _check_fields_exist_upstream(self) -> Self:
         check_configured_once(self.plugin_config)
         for short in ("enabled", "disabled"):
             if short in self.plugins.model_fields_set:
@@ -100,56 +104,57 @@ class KubeSchedulerConfiguration(Lenient):
 
     def _check_scheduler_names(self) -> None:
         names: list[str] = []
-        for at, profile in enumerate(self.profiles):
-            place = path(("profiles", at, "schedulerName"))
+        for index, profile in enumerate(self.profiles):
+            place = path(("profiles", index, "schedulerName"))
             if not profile.scheduler_name and len(self.profiles) > 1:
-                raise ValueError(f"{place}: is required beside other profiles; add it")
+                raise ValueError(f"{place}: is required if there are several profiles; add it")
             if profile.scheduler_name in names:
                 raise ValueError(
-                    f"{place}: {profile.scheduler_name!r} is another profile's name; choose one of its own"
+                    f"{place}: {profile.scheduler_name!r} is the name of another profile; choose a different one"
                 )
             names.append(profile.scheduler_name)
 
-    def ours(self) -> BatchSchedulerConfiguration:
-        """Return it as our configuration: its profiles, with our defaults for what it does not know."""
+    def converted(self) -> BatchSchedulerConfiguration:
+        """Return the equivalent configuration of batchsched, with defaults for fields that kube-scheduler lacks."""
         profiles = tuple(
             Profile(
-                scheduler_name=one.scheduler_name or DEFAULT_SCHEDULER,
-                plugins=one.plugins,
+                scheduler_name=profile.scheduler_name or DEFAULT_SCHEDULER,
+                plugins=profile.plugins,
                 percentage_of_nodes_to_score=(
                     self.percentage_of_nodes_to_score
-                    if one.percentage_of_nodes_to_score is None
-                    else one.percentage_of_nodes_to_score
+                    if profile.percentage_of_nodes_to_score is None
+                    else profile.percentage_of_nodes_to_score
                 ),
-                plugin_config=one.plugin_config,
+                plugin_config=profile.plugin_config,
                 extenders=self.extenders,
             )
-            for one in self.profiles or (KubeProfile(),)
+            for profile in self.profiles or (KubeProfile(),)
         )
         return BatchSchedulerConfiguration(
             profiles=profiles,
-            leader_election=self.leader_election.ours(),
+            leader_election=self.leader_election.converted(),
             client_connection=ClientConnection(kubeconfig=self.client_connection.kubeconfig),
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """Say why a field that asks for something has no effect; what kube-scheduler does anyway asks nothing."""
+        """Return a warning for each field that differs from its default and has no effect."""
         fields = type(self).model_fields
-        stated = self.model_copy(
+        without_kubeconfig = self.model_copy(
             update={"client_connection": self.client_connection.model_copy(update={"kubeconfig": ""})}
         )
         lines = [
             f"{fields[name].alias}: has no effect; {why}"
             for name, why in WITHOUT_EFFECT.items()
-            if getattr(stated, name) not in (fields[name].default, *_ASKS_NOTHING.get(name, ()))
+            if getattr(without_kubeconfig, name)
+            not in (fields[name].default, *_VALUES_WITHOUT_WARNING.get(name, ()))
         ]
         shared = "percentage_of_nodes_to_score"
-        for at, profile in enumerate(self.profiles):
-            if profile.percentage_of_nodes_to_score not in _ASKS_NOTHING[shared]:
-                place = path(("profiles", at, "percentageOfNodesToScore"))
+        for index, profile in enumerate(self.profiles):
+            if profile.percentage_of_nodes_to_score not in _VALUES_WITHOUT_WARNING[shared]:
+                place = path(("profiles", index, "percentageOfNodesToScore"))
                 lines.append(f"{place}: has no effect; {WITHOUT_EFFECT[shared]}")
         return tuple(lines)
 
 
-_ASKS_NOTHING: Final = {"percentage_of_nodes_to_score": (None, 0, 100)}
-"""Values beside the default that need no word: 0 leaves the choice to the scheduler, and 100 is what it is."""
+_VALUES_WITHOUT_WARNING: Final = {"percentage_of_nodes_to_score": (None, 0, 100)}
+"""Values other than the default that cause no warning: 0 means automatic, and 100 is the actual behaviour."""

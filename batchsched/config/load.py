@@ -1,4 +1,4 @@
-"""Reading the configuration file: YAML or JSON, every mistake named by file and field."""
+"""Loads the configuration file, YAML or JSON. Errors name the file and the field."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def load(source: Path | str) -> BatchSchedulerConfiguration:
-    """Read a configuration, whatever is said about it.
+    """Load a configuration and ignore warnings.
 
     Raises:
       InvalidInput: as `load_with_warnings`.
@@ -24,16 +24,16 @@ def load(source: Path | str) -> BatchSchedulerConfiguration:
 
 
 def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration, tuple[str, ...]]:
-    """Read a configuration from a file (a `Path`) or from text: ours, or one of kube-scheduler.
+    """Load a configuration of batchsched or of kube-scheduler from a file or from text.
 
     Args:
-      source: the file, or YAML or JSON text. An empty one is the default configuration.
+      source: the path of the file, or YAML or JSON text. Empty text is the default configuration.
 
     Returns:
-      The configuration, and what in it has no effect, field by field.
+      The configuration, and one warning for each field without effect.
 
     Raises:
-      InvalidInput: the file cannot be read, is not YAML, or a field in it is unknown or out of range.
+      InvalidInput: the file cannot be read, is not YAML, or has a field that is unknown or out of range.
     """
     file = str(source) if isinstance(source, Path) else ""
     content = parsed(text_of(source) if isinstance(source, Path) else source, file)
@@ -42,9 +42,9 @@ def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration,
     if not isinstance(content, dict):
         raise InvalidInput(f"expected a mapping with kind: {CONFIG_KIND} or {KUBE_KIND}", file=file)
     if _of_kube_scheduler(content):
-        stated = _validated(content, KubeSchedulerConfiguration, file)
+        upstream = _validated(content, KubeSchedulerConfiguration, file)
         place = f"{file}: " if file else ""
-        return stated.ours(), tuple(f"{place}{line}" for line in stated.warnings())
+        return upstream.converted(), tuple(f"{place}{line}" for line in upstream.warnings())
     return _validated(content, BatchSchedulerConfiguration, file), ()
 
 
@@ -58,18 +58,18 @@ def _validated(content: dict[Any, Any], model: type[M], file: str) -> M:
         return model.model_validate(content)
     except ValidationError as error:
         kind = model.__name__
-        first, *others = complaints(error, model)
-        more = "".join(f"\n{file or kind}: {other.field}: {other.message}" for other in others)
+        first, *further = complaints(error, model)
+        more = "".join(f"\n{file or kind}: {other.field}: {other.message}" for other in further)
         raise InvalidInput(
             first.message + more, file=file, object="" if file else kind, field=first.field
         ) from error
 
 
 def text_of(file: Path) -> str:
-    """Read a file of YAML or JSON.
+    """Read a text file in UTF-8.
 
     Raises:
-      InvalidInput: it cannot be read, or is not text.
+      InvalidInput: the file cannot be read, or is not text.
     """
     try:
         return file.read_text(encoding="utf-8-sig")
@@ -80,10 +80,10 @@ def text_of(file: Path) -> str:
 
 
 def parsed(text: str, file: str) -> Any:
-    """Read one document of YAML or JSON.
+    """Parse one document of YAML or JSON.
 
     Raises:
-      InvalidInput: it is none, with the line.
+      InvalidInput: the text is not YAML; the message names the line.
     """
     try:
         return yaml.load(text, Loader=yaml.CSafeLoader)

@@ -1,6 +1,6 @@
-"""Which plugins take part at which point: the shape that kube-scheduler's users know, in its words.
+"""Configuration of plugins by extension point, in the format of kube-scheduler.
 
-How the parts of it add up to a pipeline stands in framework/enabling.py.
+`batchsched.framework.runtime.profile_plugins` derives the list of plugins at each extension point from it.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ ALL: Final = "*"
 LARGEST_WEIGHT: Final = 2**31 - 1
 KUBE_GROUP: Final = "kubescheduler.config.k8s.io/"
 
-PASSED_OVER: Final = frozenset(
+IGNORED_IF_UNKNOWN: Final = frozenset(
     {
         "AzureDiskLimits",
         "CinderLimits",
@@ -31,135 +31,150 @@ PASSED_OVER: Final = frozenset(
         "VolumeZone",
     }
 )
-"""Plugins that kube-scheduler's files may name: one that is not registered here is passed over with a warning."""
+"""Plugins that a file of kube-scheduler may name. If such a plugin is not registered, it is ignored with a warning."""
 
 
 class Lenient(SpecPart):
-    """A part in which null counts as not stated, as it does in Kubernetes."""
+    """A model that treats null like an absent field, as Kubernetes does."""
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_not_stated(cls, stated: Any) -> Any:
-        if isinstance(stated, dict):
-            return {name: value for name, value in stated.items() if value is not None}
-        return stated
+    def _drop_nulls(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {name: value for name, value in data.items() if value is not None}
+        return data
 
 
 class EnabledPlugin(Lenient):
-    """A plugin that takes part."""
+    """An enabled plugin."""
 
-    name: str = Field(min_length=1, description="The name under which the plugin is registered.")
+    name: str = Field(min_length=1, description="Registered name of the plugin.")
     weight: int | None = Field(
         default=None,
         ge=0,
         le=LARGEST_WEIGHT,
-        description="Weight of its scores. None beside plugins.enabled: the plugin's own. None at a point or at "
-        "multiPoint, and 0 anywhere: 1, as in kube-scheduler.",
+        description="Weight of the plugin's scores. If unset: the plugin's default weight in plugins.enabled, and "
+        "1 at an "
+        "extension point or in multiPoint. 0 means 1, as in kube-scheduler.",
     )
 
 
 class DisabledPlugin(Lenient):
-    """A plugin that is left out."""
+    """A disabled plugin."""
 
-    name: str = Field(min_length=1, description="The name under which the plugin is registered; * for all.")
-    weight: int | None = Field(
-        default=None, description="Accepted, and without effect, as in kube-scheduler."
-    )
+    name: str = Field(min_length=1, description="Registered name of the plugin; * for all plugins.")
+    weight: int | None = Field(default=None, description="Accepted without effect, as in kube-scheduler.")
 
 
 class PluginSet(Lenient):
-    """Plugins at one POINT, preEnqueue to postBind, or with multiPoint at every point that they have."""
+    """Plugins at one extension point (preEnqueue to postBind), or at all points of a plugin (multiPoint)."""
 
-    enabled: tuple[EnabledPlugin, ...] = Field(
-        default=(), description="Plugins that take part here, in this order."
-    )
+    enabled: tuple[EnabledPlugin, ...] = Field(default=(), description="Enabled plugins, in call order.")
     disabled: tuple[DisabledPlugin, ...] = Field(
-        default=(), description="Plugins that multiPoint enables, and that are left out here."
+        default=(), description="Plugins that multiPoint enables and this extension point disables."
     )
 
 
-NOTHING_STATED: Final = PluginSet()
+EMPTY_PLUGIN_SET: Final = PluginSet()
 
 
 class Plugins(Lenient):
-    """Changes to the default plugins. A point beats multiPoint, and multiPoint beats the defaults.
+    """Changes to the default plugins. An extension point overrides multiPoint, which overrides the defaults.
 
-    A default that multiPoint enables again keeps its place. What a point enables stands before what it has from
-    multiPoint where it is enabled there too, and behind it otherwise.
+    A default plugin that multiPoint enables again keeps its position. At an extension point, plugins that are enabled
+    both there and in multiPoint come before the other plugins of multiPoint; plugins enabled only there come last.
     """
 
     disabled: tuple[str, ...] = Field(
         default=(),
-        description="Default plugins to leave out everywhere; * for all of them. Shorter than multiPoint.",
+        description="Default plugins to disable at all extension points; * for all. Short form of multiPoint.",
     )
     enabled: tuple[EnabledPlugin, ...] = Field(
         default=(),
-        description="Plugins to add everywhere, or to weigh anew. Shorter than multiPoint, which comes on top.",
+        description="Plugins to enable at all extension points, or to give another weight. Short form of multiPoint, "
+        "which is applied afterwards.",
     )
-    pre_enqueue: PluginSet = Field(default=NOTHING_STATED, description="Who may keep a pod out of the queue.")
+    pre_enqueue: PluginSet = Field(
+        default=EMPTY_PLUGIN_SET, description="Plugins that may keep a pod out of the queue."
+    )
     queue_sort: PluginSet = Field(
-        default=NOTHING_STATED, description="Who orders pods; at most one may be left."
+        default=EMPTY_PLUGIN_SET, description="The plugin that orders pods; at most one may be enabled."
     )
-    pre_filter: PluginSet = Field(default=NOTHING_STATED, description="Who is asked once before Filter.")
-    filter: PluginSet = Field(default=NOTHING_STATED, description="Who judges nodes.")
-    post_filter: PluginSet = Field(default=NOTHING_STATED, description="Who is asked when no node fits.")
-    pre_score: PluginSet = Field(default=NOTHING_STATED, description="Who is asked once before Score.")
-    score: PluginSet = Field(default=NOTHING_STATED, description="Who ranks nodes.")
-    reserve: PluginSet = Field(default=NOTHING_STATED, description="Who keeps what a pod needs on its node.")
-    permit: PluginSet = Field(default=NOTHING_STATED, description="Who may make a pod wait.")
-    pre_bind: PluginSet = Field(default=NOTHING_STATED, description="Who prepares a binding.")
-    bind: PluginSet = Field(default=NOTHING_STATED, description="Who writes a binding.")
-    post_bind: PluginSet = Field(default=NOTHING_STATED, description="Who takes note of a binding.")
+    pre_filter: PluginSet = Field(
+        default=EMPTY_PLUGIN_SET, description="Plugins that are called once for a pod before Filter."
+    )
+    filter: PluginSet = Field(default=EMPTY_PLUGIN_SET, description="Plugins that reject nodes.")
+    post_filter: PluginSet = Field(
+        default=EMPTY_PLUGIN_SET, description="Plugins that are called if no node is feasible."
+    )
+    pre_score: PluginSet = Field(
+        default=EMPTY_PLUGIN_SET, description="Plugins that are called once for a pod before Score."
+    )
+    score: PluginSet = Field(default=EMPTY_PLUGIN_SET, description="Plugins that score nodes.")
+    reserve: PluginSet = Field(
+        default=EMPTY_PLUGIN_SET, description="Plugins that reserve resources of a pod on its node."
+    )
+    permit: PluginSet = Field(
+        default=EMPTY_PLUGIN_SET, description="Plugins that may let a pod wait before it is bound."
+    )
+    pre_bind: PluginSet = Field(
+        default=EMPTY_PLUGIN_SET, description="Plugins that prepare the binding of a pod."
+    )
+    bind: PluginSet = Field(default=EMPTY_PLUGIN_SET, description="Plugins that write the binding of a pod.")
+    post_bind: PluginSet = Field(
+        default=EMPTY_PLUGIN_SET, description="Plugins that are notified of a binding."
+    )
     multi_point: PluginSet = Field(
-        default=NOTHING_STATED,
-        description="Every point that the plugin has, unless the point says otherwise.",
+        default=EMPTY_PLUGIN_SET,
+        description="Plugins at all their extension points, unless an extension point overrides it.",
     )
 
     @model_validator(mode="after")
-    def _each_is_enabled_once(self) -> Self:
+    def _check_enabled_once(self) -> Self:
         for place, names in self.enabled_by_place():
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise ValueError(f"{place}: {', '.join(twice)} is stated more than once; keep one of them")
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            if repeated:
+                raise ValueError(f"{place}: {', '.join(repeated)} occurs more than once; keep one of them")
         return self
 
     def enabled_by_place(self) -> tuple[tuple[str, list[str]], ...]:
-        """Return the enabled names with the path below `plugins` under which they stand."""
-        places: list[tuple[str, list[str]]] = [("enabled", [one.name for one in self.enabled])]
+        """Return pairs of a path below `plugins` and the names that are enabled there."""
+        places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
-            stated = getattr(self, name)
-            if isinstance(stated, PluginSet):
-                places.append((f"{field.alias}.enabled", [one.name for one in stated.enabled]))
+            plugin_set = getattr(self, name)
+            if isinstance(plugin_set, PluginSet):
+                places.append((f"{field.alias}.enabled", [plugin.name for plugin in plugin_set.enabled]))
         return tuple(places)
 
     def names(self) -> tuple[tuple[str, str], ...]:
-        """Return every plugin that is named, enabled or disabled, with the path under which it stands."""
-        found = [(path(("disabled", at)), name) for at, name in enumerate(self.disabled)]
+        """Return pairs of a path and a plugin name for every plugin that is enabled or disabled."""
+        named = [(path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
         for place, names in self.enabled_by_place():
-            found += [(f"{place}[{at}].name", name) for at, name in enumerate(names)]
+            named += [(f"{place}[{index}].name", name) for index, name in enumerate(names)]
         for name, field in type(self).model_fields.items():
-            stated = getattr(self, name)
-            if isinstance(stated, PluginSet):
+            plugin_set = getattr(self, name)
+            if isinstance(plugin_set, PluginSet):
                 alias = str(field.alias)
-                found += [
-                    (path((alias, "disabled", at, "name")), one.name)
-                    for at, one in enumerate(stated.disabled)
+                named += [
+                    (path((alias, "disabled", index, "name")), plugin.name)
+                    for index, plugin in enumerate(plugin_set.disabled)
                 ]
-        return tuple((place, name) for place, name in found if name != ALL)
+        return tuple((place, name) for place, name in named if name != ALL)
 
 
 class PluginConfig(Lenient):
     """Arguments of one plugin."""
 
-    name: str = Field(min_length=1, description="The name under which the plugin is registered.")
+    name: str = Field(min_length=1, description="Registered name of the plugin.")
     args: dict[str, Any] = Field(
         default={},
-        description="Its arguments; the plugin checks them. apiVersion and kind, as kube-scheduler's files have "
-        "them, may stand among them.",
+        description="Arguments of the plugin, which validates them. apiVersion and kind are allowed, as in the "
+        "files of "
+        "kube-scheduler.",
     )
 
     @model_validator(mode="after")
-    def _args_are_of_the_plugin(self) -> Self:
+    def _check_kind_of_args(self) -> Self:
         kind = self.args.get("kind")
         if KUBE_GROUP in str(self.args.get("apiVersion", "")) and kind not in (None, f"{self.name}Args"):
             raise ValueError(f"args.kind: expected '{self.name}Args', found {kind!r}")
@@ -167,26 +182,26 @@ class PluginConfig(Lenient):
 
     @field_validator("args")
     @classmethod
-    def _null_arguments_are_not_stated(cls, args: dict[str, Any]) -> dict[str, Any]:
+    def _drop_null_arguments(cls, args: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in args.items() if value is not None}
 
     @property
-    def stated(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments without the apiVersion and kind of kube-scheduler's files."""
-        named = (
+        is_typed = (
             KUBE_GROUP in str(self.args.get("apiVersion", "")) or self.args.get("kind") == f"{self.name}Args"
         )
-        kept = ("apiVersion", "kind") if named else ()
-        return {name: value for name, value in self.args.items() if name not in kept}
+        type_fields = ("apiVersion", "kind") if is_typed else ()
+        return {name: value for name, value in self.args.items() if name not in type_fields}
 
 
-def check_configured_once(stated: Iterable[PluginConfig]) -> None:
-    """Refuse a plugin whose arguments stand in two places.
+def check_configured_once(configs: Iterable[PluginConfig]) -> None:
+    """Check that no plugin is configured twice.
 
     Raises:
-      ValueError: there is one.
+      ValueError: a plugin is configured twice.
     """
-    names = [one.name for one in stated]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"pluginConfig: {', '.join(twice)} is stated more than once; keep one of them")
+    names = [config.name for config in configs]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"pluginConfig: {', '.join(repeated)} occurs more than once; keep one of them")

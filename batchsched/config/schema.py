@@ -1,7 +1,8 @@
-"""What a person may set: `BatchSchedulerConfiguration`, and the profiles in it.
+"""The configuration file: `BatchSchedulerConfiguration` and its profiles.
 
-The JSON Schema that `batchsched schema config` prints, and the page docs/configuration.md, are made from the
-descriptions here. Names of policies and plugins are not judged here: a registry above knows them.
+The descriptions in this module become the JSON Schema that `batchsched schema config` prints and the page
+docs/reference/configuration.md. The names of policies and plugins are not validated here: the registries in
+`batchsched.queues` and `batchsched.framework` know them.
 """
 
 from typing import Any, Final, Literal, Self
@@ -20,125 +21,142 @@ FIT: Final = "NodeResourcesFit"
 
 
 class SolverSettings(SpecPart):
-    """How the joint solver works."""
+    """Settings of the joint solver."""
 
     enabled: bool = Field(
-        default=True, description="Solve gangs jointly. Off: the plugin pipeline places pod by pod, in order."
+        default=True,
+        description="Assign all gangs of a session jointly. If false, the plugin pipeline places pods one by one, "
+        "in order.",
     )
     deterministic_budget: float = Field(
         default=2.0,
         gt=0,
         le=3600,
-        description="Work that one session may spend in CP-SAT, in its deterministic seconds: the same work on "
-        "every machine, so that decisions repeat.",
+        description="Maximum work of CP-SAT in one session, in deterministic seconds. The unit is the same on every "
+        "machine, so that decisions are reproducible.",
     )
     rounds: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="How often a solution is realised on nodes, cut and solved again.",
+        description="Maximum number of rounds. Each round solves the model, places the solution on nodes, and "
+        "adds a cut "
+        "for each gang that does not fit.",
     )
     gap: float = Field(
         default=0.003,
         ge=0,
         lt=1,
-        description="Relative distance to the bound at which a tier is good enough.",
+        description="Relative gap to the bound at which the solver stops improving a tier.",
     )
     guard_seconds: float = Field(
         default=30.0,
         gt=0,
-        description="Seconds of wall clock after which the solver is stopped whatever it has. A decision that "
-        "needed the guard says so, because it may not repeat.",
+        description="Wall-clock limit of the solver in seconds. A decision that was cut off by this limit has "
+        "`guard: true`, because it may not be reproducible.",
     )
     exact_variables: int = Field(
         default=2500,
         ge=0,
-        description="Problems with at most this many node-level variables are solved exactly, node by node.",
+        description="Problems with at most this many variables (pod classes × nodes) are solved exactly.",
     )
 
 
 class PolicySettings(SpecPart):
-    """The order of gangs, by the name under which it is registered."""
+    """A policy by its registered name, with arguments."""
 
     name: str = Field(
         default="priority",
         min_length=1,
-        description="A registered policy, such as priority, fcfs, sjf or ours.",
+        description="Name of a registered policy, such as priority, fcfs, sjf or headroom.",
     )
     args: dict[str, Any] = Field(default={}, description="Arguments of the policy.")
 
 
 class Profile(SpecPart):
-    """How the pods of one scheduler name are scheduled."""
+    """The scheduling profile for pods with one scheduler name."""
 
     scheduler_name: str = Field(
-        default=SCHEDULER_NAME, min_length=1, description="Pods with this spec.schedulerName are ours."
+        default=SCHEDULER_NAME,
+        min_length=1,
+        description="The profile schedules pods with this spec.schedulerName.",
     )
     solver: SolverSettings = Field(default=SolverSettings(), description="The joint solver.")
     selection: Literal["weight", "ordered"] = Field(
         default="weight",
-        description="weight: the most weight wins, priority by priority. ordered: the policy's order is strict, "
-        "and the solver only places.",
+        description="weight: maximise the total weight of the placed gangs, priority by priority. ordered: follow "
+        "the order "
+        "of the policy strictly; the solver only chooses nodes.",
     )
-    policy: PolicySettings = Field(default=PolicySettings(), description="Who is next.")
+    policy: PolicySettings = Field(default=PolicySettings(), description="The order of pending gangs.")
     queue_policy: PolicySettings | None = Field(
         default=None,
-        description="How queues without a parent share the cluster, and all below them that state no policy of their "
-        "own. Without it: drf, as soon as any queue states a guarantee, a weight, a priority or a policy.",
+        description="The sharing policy of queues without a parent, and of all queues below them that set no policy. "
+        "Default: drf, if any queue sets a guarantee, a weight, a priority or a policy.",
     )
     usage_half_life_seconds: float = Field(
         default=7 * 86400.0,
         ge=0,
         allow_inf_nan=False,
-        description="Seconds after which what a queue used counts half, for policies that look at the past.",
+        description="Half-life of recorded queue usage in seconds, for policies that depend on past usage.",
     )
     backfill: Literal["none", "easy", "kept"] = Field(
         default="none",
-        description="easy: the head that does not fit gets a reservation, and gangs behind it may start if they "
-        "do not delay it. Who is the head each session finds anew. kept: a start is told only once the head has waited "
-        "as long as promiseSlowdown says, and then it is a promise: gangs of its tier that come later do not delay it.",
+        description="easy: the first gang that does not fit gets a reservation, and later gangs may start if they "
+        "do not "
+        "delay it; each session determines that gang again. kept: the gang gets a reservation after it has been "
+        "pending as long as promiseSlowdown states. The reservation is then sticky: gangs of the same tier that were "
+        "submitted later do not delay it.",
     )
     promise_slowdown: float = Field(
         default=50.0,
         ge=1,
         allow_inf_nan=False,
-        description="With backfill kept: a start is promised to a head whose wait and run time together are so many "
-        "times its run time, 1 at once.",
+        description="With `backfill: kept`: the minimum slowdown, (wait + run time) / run time, at which a gang "
+        "gets a sticky "
+        "reservation. 1: immediately.",
     )
     blocking: bool = Field(
-        default=False, description="With selection ordered: a head that does not fit blocks all behind it."
+        default=False,
+        description="With `selection: ordered`: the first gang that does not fit blocks all gangs behind it.",
     )
     session_window: int = Field(
-        default=500, ge=1, description="How many pending gangs, in order, one session looks at."
+        default=500,
+        ge=1,
+        description="Maximum number of pending gangs, in order, that one session considers together.",
     )
     percentage_of_nodes_to_score: int | None = Field(
         default=None,
         ge=0,
         le=100,
-        description="With the solver off: the search for a pod's node ends when so many of the nodes, and at least "
-        "100, take it, and the next pod's begins where it ended. 0: 50 % less 1 % for each 125 nodes, at least 5 %. "
-        "Without it all nodes are scored, as they are with the solver on whatever stands here.",
+        description="With the solver disabled: the search for a node ends when this percentage of the nodes, and "
+        "at least "
+        "100 nodes, are feasible; the search for the next pod continues there. 0: 50 % minus 1 % for each 125 "
+        "nodes, at "
+        "least 5 %. If unset, all nodes are scored. With the solver enabled, all nodes are always scored.",
     )
     placement: Literal["pack", "spread"] = Field(
-        default="pack", description="Fill nodes one after the other, or use them evenly."
+        default="pack", description="pack: fill nodes one after another. spread: use nodes evenly."
     )
     consolidate: bool = Field(
         default=False,
-        description="With the solver on: evict gangs of no higher priority that all find another place at once, where "
-        "that puts free room into one place for a gang that waits. They begin anew.",
+        description="With the solver enabled: evict gangs of equal or lower priority to consolidate free capacity "
+        "for a "
+        "pending gang, if all evicted gangs can be placed elsewhere at the same time. Evicted gangs restart.",
     )
-    plugins: Plugins = Field(default=Plugins(), description="Which plugins take part.")
+    plugins: Plugins = Field(default=Plugins(), description="Enabled and disabled plugins.")
     plugin_config: tuple[PluginConfig, ...] = Field(default=(), description="Arguments of plugins.")
     plugin_deadline_seconds: float = Field(
         default=10.0,
         gt=0,
         le=3600,
-        description="Seconds that a call of a plugin from another package may take. One that takes longer fails the "
-        "pod it was asked about, and is left out until the next start.",
+        description="Deadline in seconds of one call of a plugin from another package. If a call exceeds it, its "
+        "pod is "
+        "refused and the plugin is disabled until the next start.",
     )
     extenders: tuple[Extender, ...] = Field(
         default=(),
-        description="Web services that are asked after the plugins, in this order, ignorable ones last.",
+        description="Scheduler extenders, called after the plugins in this order, ignorable extenders last.",
     )
 
     @model_validator(mode="after")
@@ -148,13 +166,13 @@ class Profile(SpecPart):
         return self
 
     def arguments(self, plugin: str) -> dict[str, Any]:
-        """Return the arguments of a plugin, {} where none are stated.
+        """Return the arguments of a plugin, or {} if none are configured.
 
-        As in kube-scheduler, what extenders keep to themselves takes the place of NodeResourcesFit's own list.
+        As in kube-scheduler, resources that extenders manage alone replace `ignoredResources` of NodeResourcesFit.
         """
-        stated = next((one.stated for one in self.plugin_config if one.name == plugin), {})
+        arguments = next((config.arguments for config in self.plugin_config if config.name == plugin), {})
         ignored = ignored_resources(self.extenders) if plugin == FIT else []
-        return stated | {"ignoredResources": ignored} if ignored else stated
+        return arguments | {"ignoredResources": ignored} if ignored else arguments
 
 
 class BatchSchedulerConfiguration(SpecPart):
@@ -165,20 +183,23 @@ class BatchSchedulerConfiguration(SpecPart):
     profiles: tuple[Profile, ...] = Field(
         default=(Profile(),), min_length=1, description="One profile for each scheduler name."
     )
-    leader_election: LeaderElection = Field(
-        default=LeaderElection(), description="How `run` finds out who schedules."
-    )
+    leader_election: LeaderElection = Field(default=LeaderElection(), description="Leader election of `run`.")
     client_connection: ClientConnection = Field(
-        default=ClientConnection(), description="How `run` reaches the cluster."
+        default=ClientConnection(), description="Connection of `run` to the API server."
     )
-    serving: Serving = Field(default=Serving(), description="What `run` shows to operators.")
+    serving: Serving = Field(
+        default=Serving(), description="HTTPS server of `run` for health, metrics and debugging."
+    )
     sessions_kept: int = Field(
-        default=10, ge=0, le=1000, description="How many sessions `run` keeps for download and `replay`."
+        default=10,
+        ge=0,
+        le=1000,
+        description="Number of past sessions that `run` keeps for download and `replay`.",
     )
 
     @model_validator(mode="after")
     def _scheduler_names_are_unique(self) -> Self:
         names = [profile.scheduler_name for profile in self.profiles]
         if len(set(names)) != len(names):
-            raise ValueError("profiles: two of them have one schedulerName; each needs a name of its own")
+            raise ValueError("profiles: two profiles have the same schedulerName; each profile needs its own")
         return self

@@ -1,6 +1,6 @@
-"""How the running scheduler is reached and reaches others: leader election, the connection, the port for operators.
+"""Configuration of the running scheduler: leader election, the connection to the API server, the HTTPS server.
 
-Names and defaults are those of kube-scheduler's configuration file, and of its flags where the file has none.
+Names and defaults are those of kube-scheduler's configuration file, or of its flags if the file has no such field.
 """
 
 from typing import Self
@@ -12,21 +12,27 @@ from batchsched.config.plugins import Lenient
 
 
 class LeaderElection(Lenient):
-    """How one of several processes is elected."""
+    """Leader election among replicas."""
 
-    leader_elect: bool = Field(default=True, description="Wait for the Lease before scheduling.")
+    leader_elect: bool = Field(default=True, description="Acquire the Lease before scheduling.")
     lease_duration: Duration = Field(
-        default="15s", description="After so long others take over a Lease that is not renewed."
+        default="15s",
+        description="Time after which another replica may take over a Lease that was not renewed.",
     )
     renew_deadline: Duration = Field(
-        default="10s", description="So long after its last renewal the leader stops to write."
+        default="10s",
+        description="Time after the last renewal at which the leader stops writing to the API server.",
     )
-    retry_period: Duration = Field(default="2s", description="The time between two attempts.")
-    resource_name: str = Field(default="batchsched", min_length=1, description="The name of the Lease.")
-    resource_namespace: str = Field(default="", description="Its namespace; nothing: the one that we run in.")
+    retry_period: Duration = Field(
+        default="2s", description="Time between two attempts to acquire or renew the Lease."
+    )
+    resource_name: str = Field(default="batchsched", min_length=1, description="Name of the Lease.")
+    resource_namespace: str = Field(
+        default="", description="Namespace of the Lease. Default: the namespace of the scheduler's pod."
+    )
 
     @model_validator(mode="after")
-    def _periods_fit_into_each_other(self) -> Self:
+    def _check_periods(self) -> Self:
         if not self.leader_elect:
             return self
         if seconds_of(self.lease_duration) <= seconds_of(self.renew_deadline):
@@ -39,30 +45,37 @@ class LeaderElection(Lenient):
 
 
 class ClientConnection(Lenient):
-    """How the API server is reached."""
+    """Connection to the API server."""
 
     kubeconfig: str = Field(
         default="",
-        description="The file; nothing: KUBECONFIG, the cluster that we run in, or ~/.kube/config.",
+        description="Path of the kubeconfig. Default: KUBECONFIG, the in-cluster configuration, or ~/.kube/config.",
     )
 
 
 class Serving(Lenient):
-    """The port on which health, metrics and what is known are served, over TLS."""
+    """The HTTPS server for health, metrics, the status page and debugging."""
 
-    bind_address: str = Field(default="0.0.0.0", description="The address to listen on.")
-    secure_port: int = Field(default=10259, ge=0, le=65535, description="The port; 0: none.")
-    tls_cert_file: str = Field(
-        default="", description="Our certificate, PEM; nothing: we sign one ourselves. A new one is taken up."
+    bind_address: str = Field(default="0.0.0.0", description="Address to listen on.")
+    secure_port: int = Field(
+        default=10259, ge=0, le=65535, description="Port of the HTTPS server. 0: no server."
     )
-    tls_private_key_file: str = Field(default="", description="Its key, PEM.")
+    tls_cert_file: str = Field(
+        default="",
+        description="File with the server certificate, PEM. Default: a self-signed certificate. The file is read "
+        "again "
+        "when it changes.",
+    )
+    tls_private_key_file: str = Field(
+        default="", description="File with the key of the server certificate, PEM."
+    )
     authorization_always_allow_paths: tuple[str, ...] = Field(
         default=("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*"),
-        description="Paths that everybody may read; * at the end stands for anything.",
+        description="Paths that are served without authorization. A * at the end matches any suffix.",
     )
 
     @model_validator(mode="after")
-    def _a_certificate_has_its_key(self) -> Self:
+    def _check_certificate_and_key(self) -> Self:
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
-            raise ValueError("tlsCertFile: expected tlsPrivateKeyFile beside it, and the other way round")
+            raise ValueError("tlsCertFile and tlsPrivateKeyFile: expected both or none")
         return self

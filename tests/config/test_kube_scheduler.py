@@ -69,7 +69,7 @@ def test_what_does_nothing_here_is_said_once_with_its_reason(tmp_path):
         "podInitialBackoffSeconds",
         "profiles[1].percentageOfNodesToScore",
     ]
-    assert lines[0] == f"{file}: parallelism: has no effect; all nodes are judged at once"
+    assert lines[0] == f"{file}: parallelism: has no effect; all nodes are filtered at once"
 
 
 def test_what_asks_for_what_is_done_anyway_needs_no_word():
@@ -123,11 +123,11 @@ def test_a_file_without_profiles_has_the_default_scheduler():
         ("clientConnection: {burst: -1}", "clientConnection.burst: expected 0 or more, found -1"),
         (
             "profiles: [{schedulerName: a}, {}]",
-            "profiles[1].schedulerName: is required beside other profiles",
+            "profiles[1].schedulerName: is required if there are several profiles",
         ),
         (
             "profiles: [{schedulerName: a}, {schedulerName: a}]",
-            "profiles[1].schedulerName: 'a' is another profile's name",
+            "profiles[1].schedulerName: 'a' is the name of another profile",
         ),
         (
             "profiles: [{plugins: {scores: {}}}]",
@@ -139,7 +139,7 @@ def test_a_file_without_profiles_has_the_default_scheduler():
         ),
         (
             "profiles: [{plugins: {score: {enabled: [{name: a}, {name: a}]}}}]",
-            "profiles[0].plugins.score.enabled: a is stated more than once",
+            "profiles[0].plugins.score.enabled: a occurs more than once",
         ),
         (
             "profiles: [{plugins: {enabled: [{name: a}]}}]",
@@ -147,7 +147,7 @@ def test_a_file_without_profiles_has_the_default_scheduler():
         ),
         (
             "profiles: [{pluginConfig: [{name: a}, {name: a}]}]",
-            "profiles[0].pluginConfig: a is stated more than once",
+            "profiles[0].pluginConfig: a occurs more than once",
         ),
         (
             "profiles: [{pluginConfig: [{name: A, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: BArgs}}]}]",
@@ -156,7 +156,7 @@ def test_a_file_without_profiles_has_the_default_scheduler():
         ("extenders: [{}]", "extenders[0].urlPrefix: is required; add it"),
         (
             "extenders: [{urlPrefix: u, prioritizeVerb: p}]",
-            "extenders[0].weight: expected 1 or more beside prioritizeVerb",
+            "extenders[0].weight: expected 1 or more because prioritizeVerb is set",
         ),
         (
             "extenders: [{urlPrefix: u, bindVerb: b}, {urlPrefix: v, bindVerb: b}]",
@@ -164,7 +164,7 @@ def test_a_file_without_profiles_has_the_default_scheduler():
         ),
         (
             "extenders: [{urlPrefix: u, managedResources: [{name: r}, {name: r}]}]",
-            "extenders[0].managedResources: r is stated more than once",
+            "extenders[0].managedResources: r occurs more than once",
         ),
         (
             "extenders: [{urlPrefix: u, enableHTTPS: 7}]",

@@ -46,11 +46,11 @@ def test_all_mistakes_are_told_at_once():
 
 
 def test_two_profiles_of_one_name_are_refused():
-    assert "two of them have one schedulerName" in str(refused("profiles: [{}, {}]"))
+    assert "two profiles have the same schedulerName" in str(refused("profiles: [{}, {}]"))
 
 
 def test_plugin_stated_twice_is_refused():
-    assert "a is stated more than once" in str(refused("profiles: [{pluginConfig: [{name: a}, {name: a}]}]"))
+    assert "a occurs more than once" in str(refused("profiles: [{pluginConfig: [{name: a}, {name: a}]}]"))
 
 
 def test_broken_yaml_is_named_by_its_line():

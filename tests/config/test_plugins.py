@@ -38,6 +38,6 @@ def test_every_named_plugin_is_found_with_its_place():
 
 def test_kind_of_arguments_is_left_to_a_plugin_that_has_such_an_argument():
     own = PluginConfig(name="Mine", args={"kind": "fast", "size": 1})
-    assert own.stated == {"kind": "fast", "size": 1}
+    assert own.arguments == {"kind": "fast", "size": 1}
     kube = PluginConfig(name="Mine", args={"kind": "MineArgs", "size": 1})
-    assert kube.stated == {"size": 1}
+    assert kube.arguments == {"size": 1}

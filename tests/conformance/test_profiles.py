@@ -42,7 +42,7 @@ def of_plugins_that_are_here(case: runner.Case) -> bool:
 
 
 def cycle(case: runner.Case) -> dict[str, Any]:
-    pipeline = standard().pipeline(stated(case).ours().profiles[0])
+    pipeline = standard().pipeline(stated(case).converted().profiles[0])
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
     scan = pipeline.scan(cluster.pod, cluster.table)
     feasible = np.flatnonzero(scan.fits).astype(np.int32)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from batchsched.api.crd.validation import FieldError, complaints
 from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
-from batchsched.config.plugins import PASSED_OVER, EnabledPlugin
+from batchsched.config.plugins import IGNORED_IF_UNKNOWN, EnabledPlugin
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.framework.extenders.chain import ExtenderChain
@@ -90,10 +90,10 @@ class Registry:
         """Name the plugins of kube-scheduler that a profile enables or configures, and that are not here."""
         enabled = {name for _, names in profile.plugins.enabled_by_place() for name in names}
         enabled |= {name for _, name in _configured(profile)}
-        return tuple(sorted(name for name in enabled & PASSED_OVER if name not in self._known))
+        return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._known))
 
     def _known_or_passed_over(self, name: str, place: str) -> None:
-        if name not in self._known and name not in PASSED_OVER:
+        if name not in self._known and name not in IGNORED_IF_UNKNOWN:
             raise InvalidInput(
                 f"no plugin is named {name!r}; registered are {', '.join(self.names)}",
                 field=f"profiles[].{place}",
