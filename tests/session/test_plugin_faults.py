@@ -27,7 +27,7 @@ from batchsched.framework.status import (
 )
 from batchsched.session.decide import Sessions
 from tests.session.needs import snapshot_of
-from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
+from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, pod, profile, reasons
 from tests.session.test_needs import OTHERS_FIRST
 from tests.session.test_permit import WAYS
 
@@ -344,6 +344,28 @@ def test_fault_over_the_labels_of_a_snapshot_loses_nothing_and_is_told(settings)
     (aside,) = decision.set_aside
     assert aside.object == "plugin Reading"
     assert "out of cheese" in aside.message
+
+
+@pytest.mark.parametrize("settings", WAYS)
+def test_pods_differ_in_every_label_when_a_plugin_cannot_say_which_labels_it_reads(settings):
+    class Choosy(Faulty):
+        name: ClassVar[str] = "Choosy"
+
+        def snapshot_label_keys(self, snapshot):
+            raise RuntimeError("out of cheese")
+
+        @override
+        def label_keys(self, pod):
+            return frozenset()
+
+        @override
+        def filter(self, pod, nodes, state):
+            unwanted = np.full(len(nodes), pod.pod.labels.get("colour") == "red")
+            return Verdict.refuse(unwanted, "is red", unresolvable=True)
+
+    pods = tuple(pod(colour, labels={"colour": colour}, gpu=1) for colour in ("blue", "red", "green"))
+    decision, _ = decide_with(Choosy("", raising), cluster(nodes(6, gpu=1), pods=pods), **settings)
+    assert set(placed(decision)) == {"blue", "green"}
 
 
 @pytest.mark.parametrize("settings", WAYS[:2])

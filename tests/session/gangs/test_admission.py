@@ -65,7 +65,9 @@ def test_running_gang_that_lost_a_subgroup_is_short_of_pods():
     members = tuple(on(pod(f"p{at}", group="g", sub="y", gpu=1), "n0") for at in range(2))
     subs = [{"name": "x", "minMember": 1}, {"name": "y", "minMember": 1}]
     snapshot = cluster(nodes(1, gpu=4), Snapshot(pods=members, pod_groups=(group("g", 2, subGroups=subs),)))
-    assert reasons(decided(snapshot)) == {"team/g": "NotEnoughPods"}
+    decision = decided(snapshot)
+    assert reasons(decision) == {"team/g": "NotEnoughPods"}
+    assert "0 of the 1 pods that subGroup x asks for exist" in decision.refusals[0].message
 
 
 def test_pods_that_are_being_deleted_wait_for_nothing():

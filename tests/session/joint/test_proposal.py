@@ -64,6 +64,19 @@ def test_equal_pods_alone_that_do_not_all_land_where_they_should_are_asked_about
     assert not sessions.tables.node_table.requested.any()
 
 
+def test_equal_pods_alone_over_which_a_plugin_breaks_at_once_are_asked_about_one_by_one():
+    class Breaking(Counting):
+        @override
+        def admits(self, pod, table, nodes, counts):
+            if counts.sum() > 1:
+                raise RuntimeError("out of cheese")
+            return super().admits(pod, table, nodes, counts)
+
+    decision, _ = decide_with(Breaking(most=4), cluster(nodes(3, cpu=4), alone(12, cpu=1)))
+    assert len(placed(decision)) == 12
+    assert reasons(decision) == {}
+
+
 def test_what_only_the_pipeline_knows_is_cut_and_solved_again():
     decision, _ = decide_with(Shy(), cluster(nodes(3, gpu=4), gang("bert", 3)))
     assert sorted(placed(decision).values()) == ["n0", "n1", "n2"]

@@ -6,8 +6,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard
 from batchsched.session.preemption.candidates import VictimCandidates
 from batchsched.session.tables.session_tables import SessionTables
-from tests.session.preemption.running import lone, running
-from tests.session.scenario import NOW, cluster, nodes, profile
+from tests.session.preemption.running import at_work, lone, running
+from tests.session.scenario import NOW, cluster, group, nodes, pod, profile
 
 HALF: dict[str, Any] = {"requests": {"gpu": 4}}
 
@@ -35,6 +35,16 @@ def test_elastic_gang_is_its_surplus_pod_by_pod_and_then_its_minimum():
     units = tenants(elastic)["team/g"]
     assert [unit[::2] for unit in units] == [(1, False), (1, False), (2, True)]
     assert units[0][1] * 8 == units[2][1]
+
+
+def test_pod_that_its_subgroup_needs_is_no_surplus_and_others_may_still_be():
+    subs = [{"name": "x", "minMember": 1}, {"name": "y", "minMember": 1}]
+    members = (
+        at_work(pod("g-0", group="g", sub="x", gpu=1), "n0", started=0),
+        *(at_work(pod(f"g-{at}", group="g", sub="y", gpu=1), "n0", started=60 * at) for at in (1, 2, 3)),
+    )
+    elastic = Snapshot(pods=members, pod_groups=(group("g", 2, subGroups=subs, disruptionMode="Elastic"),))
+    assert [unit[::2] for unit in tenants(elastic)["team/g"]] == [(1, False), (1, False), (2, True)]
 
 
 def test_work_that_is_lost_costs_and_so_does_a_priority():

@@ -61,6 +61,14 @@ def test_who_takes_part_keeps_it_from_its_own_tier_on_until_it_is_looked_at_agai
         assert used(tables) == [0, 0]
 
 
+def test_gangs_of_one_tier_that_keep_room_are_one_part():
+    kept_room = [nominated(name, f"n{at}") for at, name in enumerate("gh")]
+    tables = frame_of(*kept_room, wanting("low", 1, priority=1, **ONE))
+    kept = NominatedCapacity(tables, frozenset())
+    parts = [[gang.key for gang in part] for part in kept.parts(gangs(tables))]
+    assert parts == [["team/g", "team/h"], ["team/low"]]
+
+
 def test_nomination_for_a_node_that_is_gone_keeps_nothing():
     tables = frame_of(nominated("g", "n9"))
     with NominatedCapacity(tables, frozenset({"team/g"})) as kept:

@@ -17,7 +17,7 @@ from batchsched.api.decision import Decision, to_json
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
-from batchsched.framework.status import PermitAnswer
+from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
 from batchsched.session.decide import Sessions
 from tests.session.audit import overcommitted
 from tests.session.clusters import on
@@ -38,7 +38,7 @@ from tests.session.scenario import (
     schedule,
     topology,
 )
-from tests.session.test_permit import Recorder, wait
+from tests.session.test_permit import Recorder, decide_with, wait
 
 ALONE = profile(solver={"enabled": False})
 FULL: dict[str, Any] = {"gpu": 1}
@@ -187,6 +187,19 @@ def test_a_pod_waits_for_its_victims_and_does_not_preempt_again():
 
 def test_a_nomination_that_came_to_nothing_is_given_up():
     decision = schedule(holding(running("x", "n0", 10, **FULL), nominated("mine", "n0", gpu=2)), ALONE)
+    assert decision.nominations == ()
+
+
+def test_a_nominated_pod_that_a_plugin_refuses_for_good_keeps_no_room_from_others():
+    class Licences(Recorder):
+        @override
+        def reserve(self, pod, node, nodes, state):
+            return Status(Code.UNSCHEDULABLE, ("no licence",)) if pod.name == "mine" else SUCCESS
+
+    pods = (nominated("mine", "n0", 10, **FULL), pod("lower", priority=5, **FULL))
+    snapshot = holding(*pods, some=nodes(1, gpu=1))
+    decision, _ = decide_with(Licences(), snapshot, solver={"enabled": False})
+    assert placed(decision) == {"lower": "n0"}
     assert decision.nominations == ()
 
 

@@ -15,9 +15,11 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import to_json
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
+from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.session.decide import Sessions, decide
 from batchsched.session.tables.session_tables import SessionTables
+from tests.framework.extenders.test_chain import chain
 from tests.session.clusters import on, random_cluster
 from tests.session.scenario import NOW, alone, cluster, gang, group, node, nodes, pod, profile
 from tests.session.test_properties import WAYS
@@ -180,6 +182,16 @@ def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: s
     each.by_priority = True
     asked = Sessions(snapshot, settings, each).decide(NOW, 0)
     assert to_json(Sessions(snapshot, settings).decide(NOW, 0)) == to_json(asked)
+
+
+def test_pods_that_an_extender_looks_at_are_told_apart_by_labels_and_annotations():
+    extenders, _ = chain({}, filterVerb="filter")
+    pipeline = Pipeline(standard().pipeline(profile()).plugins, extenders=extenders)
+    plain, labelled, noted = pod("a", cpu=1), pod("b", labels={"team": "x"}, cpu=1), pod("c", cpu=1)
+    metadata = msgspec.structs.replace(noted.metadata, annotations={"example.com/colour": "red"})
+    pods = (plain, labelled, msgspec.structs.replace(noted, metadata=metadata))
+    tables = SessionTables(cluster(nodes(1), Snapshot(pods=pods)), pipeline)
+    assert len({id(tables.class_of(one, 0)) for one in pods}) == 3
 
 
 def test_label_that_a_selector_reads_tells_pods_apart_from_then_on():
