@@ -57,7 +57,9 @@ class DecisionBuilder:
         """
         problem = formulation.problem
         wanted = np.bincount(
-            problem.tier[problem.gang], problem.weight * problem.count, minlength=len(formulation.tiers)
+            problem.gangs.tier[problem.classes.gang],
+            problem.classes.weight * problem.classes.count,
+            minlength=len(formulation.tiers),
         )
         bound = np.maximum(wanted, outcome.objective) if self.bound else outcome.bound
         for tier, name in enumerate(formulation.tiers):

@@ -44,8 +44,8 @@ def fill(packing: Packing) -> None:
     """
     problem = packing.problem
     kinds = alike(packing.room)
-    order = np.lexsort((problem.rank, problem.tier)).tolist()
-    tier = problem.tier.tolist()
+    order = np.lexsort((problem.gangs.rank, problem.gangs.tier)).tolist()
+    tier = problem.gangs.tier.tolist()
     start = 0
     while start < len(order):
         end = start

@@ -18,46 +18,52 @@ TOLERANCE: Final = 1e-9
 
 def tiers(problem: Problem) -> int:
     """T, one more than the lowest tier's number."""
-    return int(problem.tier.max(initial=-1)) + 1
+    return int(problem.gangs.tier.max(initial=-1)) + 1
 
 
 def needs(problem: Problem) -> IntArray:
     """How many pods each gang [G] still needs, its subgroups' needs included; 0: it is taken already."""
-    by_subgroup = np.bincount(problem.sub_gang, problem.sub_need, minlength=len(problem.need))
-    return np.maximum(problem.need, by_subgroup.astype(np.int64))
+    by_subgroup = np.bincount(
+        problem.subgroups.gang, problem.subgroups.need, minlength=len(problem.gangs.need)
+    )
+    return np.maximum(problem.gangs.need, by_subgroup.astype(np.int64))
 
 
 def least(problem: Problem) -> IntArray:
     """What the minimum of each gang asks for at least, resource by resource, [G, R]: its smallest pods."""
-    gangs, need = len(problem.need), needs(problem)
-    asked = np.zeros((gangs, problem.demand.shape[1]), np.int64)
-    np.add.at(asked, problem.gang, problem.demand * problem.count[:, None].astype(np.int64))
-    pods = np.bincount(problem.gang, problem.count, minlength=gangs)
+    gangs, need = len(problem.gangs.need), needs(problem)
+    asked = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
+    np.add.at(
+        asked, problem.classes.gang, problem.classes.demand * problem.classes.count[:, None].astype(np.int64)
+    )
+    pods = np.bincount(problem.classes.gang, problem.classes.count, minlength=gangs)
     for gang in np.flatnonzero(need < pods).tolist():
-        mine = np.flatnonzero(problem.gang == gang)
-        rows = np.repeat(problem.demand[mine], problem.count[mine], axis=0)
+        mine = np.flatnonzero(problem.classes.gang == gang)
+        rows = np.repeat(problem.classes.demand[mine], problem.classes.count[mine], axis=0)
         asked[gang] = np.sort(rows, axis=0)[: need[gang]].sum(axis=0)
     return asked
 
 
 def beyond_quotas(problem: Problem) -> BoolArray:
     """Which gangs [G] their quotas do not admit even with nobody else there: no choice of gangs holds them."""
-    found = np.zeros(len(problem.need), np.bool_)
-    if not len(problem.quota_gangs):
+    found = np.zeros(len(problem.gangs.need), np.bool_)
+    if not len(problem.quotas.gangs):
         return found
-    quota, gang = np.nonzero(problem.quota_member)
+    quota, gang = np.nonzero(problem.quotas.covers)
     asked = least(problem)[gang]
-    left = np.maximum(0, problem.quota_free[quota])
-    counted = problem.fresh[gang] & (needs(problem)[gang] > 0)
-    over = ((asked > 0) & (asked > left)).any(axis=1) | (counted & (problem.quota_gangs[quota] < 1))
+    left = np.maximum(0, problem.quotas.free[quota])
+    counted = problem.gangs.fresh[gang] & (needs(problem)[gang] > 0)
+    over = ((asked > 0) & (asked > left)).any(axis=1) | (counted & (problem.quotas.gangs[quota] < 1))
     found[gang[over]] = True
     return found
 
 
 def tier_values(problem: Problem, classes: NDArray[np.integer], counts: NDArray[np.integer]) -> FloatArray:
     """Σ weight over the placed pods of each tier [T]; classes and counts are a placement's [P]."""
-    tier = problem.tier[problem.gang[classes]]
-    return np.bincount(tier, problem.weight[classes] * counts, minlength=tiers(problem)).astype(np.float64)
+    tier = problem.gangs.tier[problem.classes.gang[classes]]
+    return np.bincount(tier, problem.classes.weight[classes] * counts, minlength=tiers(problem)).astype(
+        np.float64
+    )
 
 
 def higher(first: FloatArray, second: FloatArray) -> int:
@@ -70,8 +76,8 @@ def higher(first: FloatArray, second: FloatArray) -> int:
 
 def gang_worth(problem: Problem) -> FloatArray:
     """Σ weight·count over all waiting pods of each gang [G], placed or not."""
-    worth = problem.weight * problem.count
-    return np.bincount(problem.gang, worth, minlength=len(problem.need)).astype(np.float64)
+    worth = problem.classes.weight * problem.classes.count
+    return np.bincount(problem.classes.gang, worth, minlength=len(problem.gangs.need)).astype(np.float64)
 
 
 def preferring(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
@@ -80,20 +86,26 @@ def preferring(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, 
     The weight is Σ weight·count over all the waiting pods, placed or not: a constant, so the cost is linear.
     """
     by_gang = gang_worth(problem)
-    inside = problem.subgroup != NONE
-    worth = problem.weight[inside] * problem.count[inside]
-    by_sub = np.bincount(problem.subgroup[inside], worth, minlength=len(problem.sub_gang))
-    who = [(g, NONE, int(problem.preferred[g]), float(by_gang[g])) for g in range(len(problem.need))]
+    inside = problem.classes.subgroup != NONE
+    worth = problem.classes.weight[inside] * problem.classes.count[inside]
+    by_sub = np.bincount(problem.classes.subgroup[inside], worth, minlength=len(problem.subgroups.gang))
+    who = [
+        (g, NONE, int(problem.gangs.preferred[g]), float(by_gang[g])) for g in range(len(problem.gangs.need))
+    ]
     who += [
-        (int(problem.sub_gang[s]), s, int(problem.sub_preferred[s]), float(by_sub[s]))
-        for s in range(len(problem.sub_gang))
+        (int(problem.subgroups.gang[s]), s, int(problem.subgroups.preferred[s]), float(by_sub[s]))
+        for s in range(len(problem.subgroups.gang))
     ]
     found = []
     for gang, sub, level, weight in who:
         if level == NONE:
             continue
-        mine = (problem.used_gang == gang) & (problem.used_sub == sub) & (problem.used_level == level)
-        used = tuple(sorted(set(problem.used_domain[mine].tolist())))
+        mine = (
+            (problem.used_domains.gang == gang)
+            & (problem.used_domains.subgroup == sub)
+            & (problem.used_domains.level == level)
+        )
+        used = tuple(sorted(set(problem.used_domains.domain[mine].tolist())))
         found.append((gang, sub, level, weight, used))
     return found
 
@@ -106,9 +118,9 @@ def preferred_cost(problem: Problem, solution: Solution) -> float:
     """
     cost = 0.0
     for gang, sub, level, weight, used in preferring(problem):
-        mine = problem.gang[solution.classes] == gang
+        mine = problem.classes.gang[solution.classes] == gang
         if sub != NONE:
-            mine &= problem.subgroup[solution.classes] == sub
-        domains = set(problem.levels[level][solution.nodes[mine]].tolist()) | set(used)
+            mine &= problem.classes.subgroup[solution.classes] == sub
+        domains = set(problem.nodes.levels[level][solution.nodes[mine]].tolist()) | set(used)
         cost += weight * max(0, len(domains) - 1)
     return cost

@@ -9,19 +9,19 @@ from batchsched.solver.problem import FloatArray, IndexArray, IntArray, Problem,
 
 def objective(problem: Problem, placed: IntArray) -> FloatArray:
     """Σ weight over placed pods of each tier, [T], from pods placed per class, [C]."""
-    value = problem.weight * placed
-    found = np.bincount(problem.tier[problem.gang], weights=value, minlength=tiers(problem))
+    value = problem.classes.weight * placed
+    found = np.bincount(problem.gangs.tier[problem.classes.gang], weights=value, minlength=tiers(problem))
     return found.astype(np.float64)
 
 
 def ceiling(problem: Problem) -> FloatArray:
     """The objective of each tier if every allowed gang were placed to its last pod, [T]: a crude bound."""
-    return objective(problem, np.where(problem.allowed[problem.gang], problem.count, 0))
+    return objective(problem, np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0))
 
 
 def placed_per_class(problem: Problem, classes: IndexArray, counts: IndexArray) -> IntArray:
     """Pods placed of each class, [C], from the triples of a solution."""
-    placed = np.zeros(len(problem.count), np.int64)
+    placed = np.zeros(len(problem.classes.count), np.int64)
     np.add.at(placed, classes, counts)
     return placed
 

@@ -1,16 +1,17 @@
-"""The session's problem and its solution, as arrays: all that the solver ever sees.
+"""The input and output of the solver as arrays.
 
 The solver knows no pods, no PodGroups and no plugins. It sees N nodes with free capacity in R resources, C
 classes of equal pods, G gangs that own the classes, S subgroups inside gangs, L topology levels, Q quotas and
-any number of linear rows. Whoever builds a `Problem` keeps the names of things to himself.
+any number of linear rows. The caller that builds a `Problem` keeps the names of the objects.
 
 Shapes are stated by letter: C classes, G gangs, K kinds (distinct mask and score rows), L levels, N nodes,
-Q quotas, R resources, S subgroups, T tiers, P placements (the triples of a solution).
+Q quotas, R resources, S subgroups, T tiers, U used domains, P placements (the triples of a solution).
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,13 @@ IntArray = NDArray[np.int64]
 IndexArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
+Positions = NDArray[np.integer] | Sequence[int] | slice
+"""Positions along an axis, for `take`."""
 
 NONE: Final = -1
 """No level, no subgroup, no pinned domain."""
 UNLIMITED: Final = np.iinfo(np.int64).max // 4
-"""A quota or a right side that never binds."""
+"""A quota or a right side that limits nothing."""
 EVERY_NODE: Final = -2
 """As a row's partition: one row for each node."""
 ALL_NODES: Final = -1
@@ -44,13 +47,13 @@ class Row:
     For every domain d: Σ_i coefficients[i] · x[classes[i], nodes of d]
                         + Σ_j gang_coefficients[d, j] · y[gangs[j]]   (sense)   right[d]
 
-    where x counts the pods of a class that land on the nodes of d, and y says that a gang is taken (reaches its
-    minimum). Nodes outside every domain (domain id -1) belong to no row. A row must be valid: it may admit too
-    much, which replay then cuts, and never refuses a placement that the pipeline allows. Should placing nothing
-    break a row already, then it must not be broken further.
+    where x counts the pods of a class that are placed on the nodes of d, and y is 1 if a gang is taken (reaches its
+    minimum). Nodes outside every domain (domain id -1) belong to no row. A row must be valid: it may admit a
+    placement that the pipeline then refuses, and it never refuses a placement that the pipeline allows. A row that
+    is violated before anything is placed must not become more violated.
     """
 
-    partition: int  # ALL_NODES, EVERY_NODE, or an index into Problem.partitions
+    partition: int  # ALL_NODES, EVERY_NODE, or an index into ProblemNodes.partitions
     classes: IndexArray  # [I]
     coefficients: IntArray  # [I]
     right: IntArray  # [D], D the number of domains of the partition (N for EVERY_NODE, 1 for ALL_NODES)
@@ -63,10 +66,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A placement of some gangs that the pipeline refused: not all of these counts, exactly, may come again.
+    """A placement of some gangs that the pipeline refused: exactly this combination of counts must not come again.
 
-    The exact model turns it into a no-good over the named counts; the aggregated model gives up `gang` for the
-    rest of the session when the same gang is cut again.
+    The exact model turns a cut into a no-good over the named counts. The tiered model drops `gang` for the rest of
+    the session when the same gang is cut again.
     """
 
     gang: int
@@ -76,57 +79,114 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Problem:
-    """One session, as arrays. All integers in base units (milli-CPU, bytes, devices, pods).
+class ProblemTable:
+    """A table of a `Problem`: every column has one entry for each row of the table, along its first axis."""
 
-    Nodes:
-      free [N, R]         what is left on each node, never negative; one of the resources is the pod count.
-      capacity [N, R]     allocatable, for telling node types apart.
-      pods                the column of the pod count, which is no device, or -1 where there is none.
-      levels [L, N]       id of the node's domain at each topology level, 0..D_l-1; -1 where the label is missing.
-      partitions          further partitions of the nodes for rows: each an int32 [N] of domain ids, -1 for none.
-    Kinds:
-      mask [K, N]         the static verdict: may a pod of this kind be on this node.
-      score [K, N]        the total node score of the pipeline, higher is better: a tie-break only.
-    Classes (equal pods of one subgroup of one gang):
-      kind [C], gang [C], subgroup [C] (-1: none), count [C] pods that wait, demand [C, R],
-      weight [C]          value of one placed pod in its tier's objective (float, > 0 or 0).
-    Gangs:
-      need [G]            pods that must still be placed before the gang is taken (minMember less what runs);
-                          0: it is at its minimum already, all its pods are surplus, and it counts as taken.
-      tier [G]            0 is the highest; a lower tier never costs a higher one anything.
-      rank [G]            the policy's order, 0 first: the greedy's order and the tie-break.
-      required [G], preferred [G]   level or -1. With a required level all pods of the gang, surplus included,
-                          lie in one domain of it; nodes of domain -1 are out.
-      pinned [G]          the domain of the required level where members already run, or -1.
-      fresh [G]           False when members already run: the gang does not add to its quotas' gang counts.
-      allowed [G]         False: the gang must not be taken (refused before the solver was asked).
-    Subgroups:
-      sub_gang [S], sub_need [S], sub_required [S], sub_preferred [S], sub_pinned [S]: as for gangs, for the pods
-                          of the classes whose `subgroup` is s. The gang's own level binds them too. A gang needs
-                          no less than its subgroups need together, whatever `need` says.
-    Used domains (members that already run make a domain used; cost of preferred levels):
-      used_gang, used_level, used_domain   [U] triples; used_sub [U] is the subgroup or -1 for the gang itself.
-    Quotas (a queue's limit at every ancestor):
-      quota_member [Q, G] gang g counts against quota q.
-      quota_free [Q, R]   what may still be used, UNLIMITED where nothing is set.
-      quota_gangs [Q]     how many fresh gangs may still be taken, UNLIMITED where nothing is set.
-    Rows and cuts:
-      rows                what plugins add, cuts what replay found.
-    ordered               True: `rank` is strict inside a tier, gang before gang; the solver only places.
-    spread                True: realise prefers emptier nodes, False: it packs.
+    def take(self, rows: Positions) -> Self:
+        """Return the table of these rows only, in this order."""
+        return replace(self, **{column.name: getattr(self, column.name)[rows] for column in fields(self)})
+
+
+def _indices() -> IndexArray:
+    return np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProblemNodes:
+    """The nodes.
+
+    Args:
+      free: [N, R] unallocated amount on each node, never negative. One of the resources is the pod count.
+      capacity: [N, R] allocatable amount. It tells node types apart.
+      levels: [L, N] id of the node's domain at each topology level, 0..D_l-1; -1 if the label is missing.
+      partitions: further partitions of the nodes for rows: each an int32 [N] of domain ids, -1 for none.
     """
 
     free: IntArray
     capacity: IntArray
+    levels: IndexArray
+    partitions: tuple[IndexArray, ...] = ()
+
+    def take(self, nodes: Positions) -> "ProblemNodes":
+        """Return the table of these nodes only; a node may be taken several times."""
+        return ProblemNodes(
+            self.free[nodes],
+            self.capacity[nodes],
+            self.levels[:, nodes],
+            tuple(partition[nodes] for partition in self.partitions),
+        )
+
+    def joined(self, other: "ProblemNodes") -> "ProblemNodes":
+        """Return these nodes followed by `other`, which has the same levels and partitions."""
+        return ProblemNodes(
+            np.concatenate([self.free, other.free]),
+            np.concatenate([self.capacity, other.capacity]),
+            np.concatenate([self.levels, other.levels], axis=1),
+            tuple(map(np.concatenate, zip(self.partitions, other.partitions, strict=True))),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProblemKinds(ProblemTable):
+    """The kinds: distinct results of Filter and Score, which many classes share.
+
+    Args:
+      mask: [K, N] static Filter result: whether a pod of this kind may be on this node.
+      score: [K, N] total node score of the pipeline, higher is better. It only breaks ties.
+    """
+
     mask: BoolArray
     score: IntArray
-    demand: IntArray
+
+    def take_nodes(self, nodes: Positions) -> "ProblemKinds":
+        """Return the columns of these nodes only; a node may be taken several times."""
+        return ProblemKinds(self.mask[:, nodes], self.score[:, nodes])
+
+    def joined(self, other: "ProblemKinds") -> "ProblemKinds":
+        """Return the columns of these nodes followed by those of `other`, which has the same kinds."""
+        return ProblemKinds(
+            np.concatenate([self.mask, other.mask], axis=1), np.concatenate([self.score, other.score], axis=1)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProblemClasses(ProblemTable):
+    """The classes: equal pods of one subgroup of one gang.
+
+    Args:
+      kind: [C] index into `ProblemKinds`.
+      gang: [C] index into `ProblemGangs`.
+      subgroup: [C] index into `ProblemSubgroups`, -1 for none.
+      count: [C] pending pods.
+      demand: [C, R] request of one pod.
+      weight: [C] value of one placed pod in the objective of its tier, at least 0.
+    """
+
     kind: IndexArray
     gang: IndexArray
     subgroup: IndexArray
     count: IndexArray
+    demand: IntArray
     weight: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProblemGangs(ProblemTable):
+    """The gangs.
+
+    Args:
+      need: [G] pods that must still be placed before the gang is taken: minMember less the members that run.
+        At 0 the gang has its minimum already, all its pending pods are surplus, and it counts as taken.
+      tier: [G] 0 is the highest. A lower tier never costs a higher one anything.
+      rank: [G] the policy's order, 0 first: the greedy's order and the tie-break.
+      required: [G] required level or -1. With a required level all pods of the gang, surplus included, are in one
+        domain of it; nodes of domain -1 are excluded.
+      preferred: [G] preferred level or -1.
+      pinned: [G] the domain of the required level where members already run, or -1.
+      fresh: [G] False if members already run: the gang does not add to the gang counts of its quotas.
+      allowed: [G] False: the gang must not be taken (it was refused before the solver was called).
+    """
+
     need: IndexArray
     tier: IndexArray
     rank: IndexArray
@@ -135,25 +195,139 @@ class Problem:
     pinned: IndexArray
     fresh: BoolArray
     allowed: BoolArray
-    levels: IndexArray
-    sub_gang: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    sub_need: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    sub_required: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    sub_preferred: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    sub_pinned: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    used_gang: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    used_sub: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    used_level: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    used_domain: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    quota_member: BoolArray = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
-    quota_free: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    quota_gangs: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    partitions: tuple[IndexArray, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProblemSubgroups(ProblemTable):
+    """The subgroups: as for gangs, for the pods of the classes whose `subgroup` is s.
+
+    The gang's own level applies to them too. A gang needs no less than its subgroups need together, whatever its
+    own `need` is.
+
+    Args:
+      gang: [S] index into `ProblemGangs`.
+      need: [S] pods of the subgroup that must still be placed.
+      required: [S] required level or -1.
+      preferred: [S] preferred level or -1.
+      pinned: [S] the domain of the required level where members already run, or -1.
+    """
+
+    gang: IndexArray = field(default_factory=_indices)
+    need: IndexArray = field(default_factory=_indices)
+    required: IndexArray = field(default_factory=_indices)
+    preferred: IndexArray = field(default_factory=_indices)
+    pinned: IndexArray = field(default_factory=_indices)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsedDomains(ProblemTable):
+    """The domains of preferred levels that running members use: more pods there cost no further domain.
+
+    Args:
+      gang: [U] index into `ProblemGangs`.
+      subgroup: [U] index into `ProblemSubgroups`, -1 for the gang itself.
+      level: [U] the preferred level.
+      domain: [U] the domain in use.
+    """
+
+    gang: IndexArray = field(default_factory=_indices)
+    subgroup: IndexArray = field(default_factory=_indices)
+    level: IndexArray = field(default_factory=_indices)
+    domain: IndexArray = field(default_factory=_indices)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProblemQuotas(ProblemTable):
+    """The quotas: a queue's limit, at every ancestor of the queue.
+
+    Args:
+      covers: [Q, G] whether the gang counts against the quota.
+      free: [Q, R] amount that may still be used, UNLIMITED where no limit is set.
+      gangs: [Q] how many fresh gangs may still be taken, UNLIMITED where no limit is set.
+    """
+
+    covers: BoolArray = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
+    free: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    gangs: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def take_gangs(self, gangs: Positions) -> "ProblemQuotas":
+        """Return all quotas with the columns of these gangs only."""
+        # Without quotas `covers` may be 0 x 0, which has no columns to take.
+        return replace(self, covers=self.covers[:, gangs]) if len(self.gangs) else self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """One session, as tables. All integers are in base units (milli-CPU, bytes, devices, pods).
+
+    Args:
+      nodes: free capacity, topology.
+      kinds: Filter and Score results.
+      classes: equal pods.
+      gangs: minimum, tier, topology of each gang.
+      subgroups: minimum and topology of each subgroup.
+      used_domains: domains of preferred levels that are used by running members.
+      quotas: what queues may still use.
+      rows: linear rows that plugins add.
+      cuts: placements that the pipeline refused.
+      pod_resource: the resource that is the pod count, which is no device; -1 if there is none.
+      ordered: True: `rank` is strict inside a tier, gang before gang; the solver only places.
+      spread: True: placing prefers emptier nodes. False: it packs.
+    """
+
+    nodes: ProblemNodes
+    kinds: ProblemKinds
+    classes: ProblemClasses
+    gangs: ProblemGangs
+    subgroups: ProblemSubgroups = field(default_factory=ProblemSubgroups)
+    used_domains: UsedDomains = field(default_factory=UsedDomains)
+    quotas: ProblemQuotas = field(default_factory=ProblemQuotas)
     rows: tuple[Row, ...] = ()
     cuts: tuple[Cut, ...] = ()
-    pods: int = NONE
+    pod_resource: int = NONE
     ordered: bool = False
     spread: bool = False
+
+    def take_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
+        """Return the problem of some gangs: all nodes and quotas, no rows and no cuts.
+
+        Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep theirs.
+
+        Args:
+          gangs: [G'] the gangs.
+          classes: [C'] all classes of these gangs.
+          subgroups: [S'] all subgroups of these gangs.
+        """
+        gang = _renumbered(gangs, len(self.gangs.need))
+        subgroup = _renumbered(subgroups, len(self.subgroups.gang))
+        used = self.used_domains.take(np.flatnonzero(gang[self.used_domains.gang] != NONE))
+        own, parts = self.classes.take(classes), self.subgroups.take(subgroups)
+        # Few classes have few kinds: Python sorts them faster than numpy.
+        kinds = sorted(set(own.kind.tolist()))
+        number = {kind: position for position, kind in enumerate(kinds)}
+        return replace(
+            self,
+            kinds=self.kinds.take(kinds),
+            classes=replace(
+                own,
+                kind=np.array([number[kind] for kind in own.kind.tolist()], np.int32),
+                gang=gang[own.gang],
+                subgroup=subgroup[own.subgroup],
+            ),
+            gangs=self.gangs.take(gangs),
+            subgroups=replace(parts, gang=gang[parts.gang]),
+            used_domains=replace(used, gang=gang[used.gang], subgroup=subgroup[used.subgroup]),
+            quotas=self.quotas.take_gangs(gangs),
+            rows=(),
+            cuts=(),
+        )
+
+
+def _renumbered(kept: IntArray, size: int) -> IndexArray:
+    """New numbers by old ones, NONE for those that are left out; the last entry maps NONE to NONE."""
+    result = np.full(size + 1, NONE, np.int32)
+    result[kept] = np.arange(len(kept))
+    return result
 
 
 @dataclass(frozen=True, slots=True)

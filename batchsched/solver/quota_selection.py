@@ -17,7 +17,17 @@ from batchsched.solver.greedy import fill, greedy_packing
 from batchsched.solver.objective import higher, tier_values
 from batchsched.solver.outcome import compare, placed_per_class, to_solution
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, Problem, Solution
+from batchsched.solver.problem import (
+    NONE,
+    UNLIMITED,
+    BoolArray,
+    Budget,
+    Problem,
+    ProblemKinds,
+    ProblemNodes,
+    Solution,
+    UsedDomains,
+)
 from batchsched.solver.subset import only
 
 SHARE: Final = 0.1
@@ -28,9 +38,9 @@ def only_quotas_refuse(packing: Packing) -> bool:
     """Whether whatever the greedy left out is more than some quota leaves: no node had too little room for it."""
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
-    left_out = np.flatnonzero((waiting > 0) & problem.allowed[problem.gang])
+    left_out = np.flatnonzero((waiting > 0) & problem.gangs.allowed[problem.classes.gang])
     for klass in left_out.tolist():
-        gang = int(problem.gang[klass])
+        gang = int(problem.classes.gang[klass])
         if not packing.taken[gang]:
             if room.quotas.admits(gang) and room.quotas.suffices(gang):
                 return False
@@ -56,16 +66,20 @@ def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solut
     binding = packing.room.quotas.binding
     if not binding.any():
         return None
-    contended: BoolArray = np.asarray(problem.quota_member[binding].any(axis=0))
+    contended: BoolArray = np.asarray(problem.quotas.covers[binding].any(axis=0))
     some = only(one_node(problem), contended)
     choice = some.restored(solve_exact(some.problem, most, seed))
     if higher(choice.bound, choice.objective):
         return None
     # Gangs that no quota stops are all chosen.
-    free = problem.allowed & ~contended
+    free = problem.gangs.allowed & ~contended
     allotted = placed_per_class(problem, choice.classes, choice.counts)
-    pods = np.where(free[problem.gang], problem.count, allotted).astype(np.int32)
-    chosen = replace(problem, count=pods, allowed=problem.allowed & (choice.taken | free))
+    pods = np.where(free[problem.classes.gang], problem.classes.count, allotted).astype(np.int32)
+    chosen = replace(
+        problem,
+        classes=replace(problem.classes, count=pods),
+        gangs=replace(problem.gangs, allowed=problem.gangs.allowed & (choice.taken | free)),
+    )
     best = tier_values(problem, np.arange(len(pods)), pods)
     answer = to_solution(_beside(packing, chosen, floor), "quotas")
     if higher(answer.objective, best):
@@ -78,8 +92,10 @@ def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solut
 def _beside(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
     """Place what was chosen; gangs of which the greedy placed just that stay where they are."""
     placed = placed_per_class(packing.problem, floor.classes, floor.counts)
-    other = np.bincount(chosen.gang, placed != chosen.count, minlength=len(chosen.need)) > 0
-    kept = np.flatnonzero(floor.taken & chosen.allowed & ~other)
+    other = (
+        np.bincount(chosen.classes.gang, placed != chosen.classes.count, minlength=len(chosen.gangs.need)) > 0
+    )
+    kept = np.flatnonzero(floor.taken & chosen.gangs.allowed & ~other)
     made = Packing(chosen)
     made.reinstate(packing.withdraw(set(kept.tolist())))
     fill(made)
@@ -88,26 +104,29 @@ def _beside(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
 
 def one_node(problem: Problem) -> Problem:
     """The session with all nodes as one, without levels, filters, rows and scores: who fits here need not fit there."""
-    kinds = len(problem.mask)
-    none = np.zeros(0, np.int32)
+    kinds = len(problem.kinds.mask)
+    gangs, subgroups = problem.gangs, problem.subgroups
     return replace(
         problem,
-        free=np.minimum(problem.free.sum(axis=0), UNLIMITED)[None],
-        capacity=np.minimum(problem.capacity.sum(axis=0), UNLIMITED)[None],
-        mask=np.ones((kinds, 1), np.bool_),
-        score=np.zeros((kinds, 1), np.int64),
-        required=np.full_like(problem.required, NONE),
-        preferred=np.full_like(problem.preferred, NONE),
-        pinned=np.full_like(problem.pinned, NONE),
-        levels=np.zeros((0, 1), np.int32),
-        sub_required=np.full_like(problem.sub_required, NONE),
-        sub_preferred=np.full_like(problem.sub_preferred, NONE),
-        sub_pinned=np.full_like(problem.sub_pinned, NONE),
-        used_gang=none,
-        used_sub=none,
-        used_level=none,
-        used_domain=none,
-        partitions=(),
+        nodes=ProblemNodes(
+            free=np.minimum(problem.nodes.free.sum(axis=0), UNLIMITED)[None],
+            capacity=np.minimum(problem.nodes.capacity.sum(axis=0), UNLIMITED)[None],
+            levels=np.zeros((0, 1), np.int32),
+        ),
+        kinds=ProblemKinds(np.ones((kinds, 1), np.bool_), np.zeros((kinds, 1), np.int64)),
+        gangs=replace(
+            gangs,
+            required=np.full_like(gangs.required, NONE),
+            preferred=np.full_like(gangs.preferred, NONE),
+            pinned=np.full_like(gangs.pinned, NONE),
+        ),
+        subgroups=replace(
+            subgroups,
+            required=np.full_like(subgroups.required, NONE),
+            preferred=np.full_like(subgroups.preferred, NONE),
+            pinned=np.full_like(subgroups.pinned, NONE),
+        ),
+        used_domains=UsedDomains(),
         rows=(),
         cuts=(),
     )

@@ -36,8 +36,12 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
       SolverFault: OR-Tools calls a model invalid.
     """
     telemetry = telemetry or Silence()
-    beyond = beyond_quotas(problem) & problem.allowed
-    given = replace(problem, allowed=problem.allowed & ~beyond) if beyond.any() else problem
+    beyond = beyond_quotas(problem) & problem.gangs.allowed
+    given = (
+        replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & ~beyond))
+        if beyond.any()
+        else problem
+    )
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
         subset = only(given, ~beyond)
         answer = subset.restored(_solved(subset.problem, budget, seed, telemetry))
@@ -76,24 +80,26 @@ def _solved(given: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> 
 def settled(problem: Problem, floor: Solution, small: bool) -> bool:
     """Whether the greedy placed everything that may be placed and a solve could gain nothing more."""
     placed = placed_per_class(problem, floor.classes, floor.counts)
-    wanted = np.where(problem.allowed[problem.gang], problem.count, 0)
+    wanted = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
     if bool((placed < wanted).any()):
         return False
-    flat = not small or bool((problem.score == problem.score[:, :1]).all())
+    flat = not small or bool((problem.kinds.score == problem.kinds.score[:, :1]).all())
     return flat and (not small or preferred_cost(problem, floor) <= 0.0)
 
 
 def without_cut_gangs(problem: Problem) -> Problem:
     """The problem without the gangs that the pipeline refused more than once, beyond what the exact model takes."""
-    refused = np.bincount(np.array([cut.gang for cut in problem.cuts], np.int64), minlength=len(problem.need))
+    refused = np.bincount(
+        np.array([cut.gang for cut in problem.cuts], np.int64), minlength=len(problem.gangs.need)
+    )
     if not (refused > 1).any():
         return problem
-    return replace(problem, allowed=problem.allowed & (refused <= 1))
+    return replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & (refused <= 1)))
 
 
 def _pairs(problem: Problem) -> int:
     """Pairs of a class and a node that its mask lets it use."""
-    return int(problem.mask.sum(axis=1)[problem.kind].sum()) if len(problem.kind) else 0
+    return int(problem.kinds.mask.sum(axis=1)[problem.classes.kind].sum()) if len(problem.classes.kind) else 0
 
 
 def _aggregated(given: Problem, spending: TierBudget, floor: Solution, telemetry: Telemetry) -> Solution:

@@ -62,72 +62,72 @@ def _few(faults: Iterator[str]) -> Iterator[str]:
 
 
 def _form(problem: Problem, solution: Solution) -> Iterator[str]:
-    tiers = int(problem.tier.max()) + 1 if len(problem.tier) else 0
+    tiers = int(problem.gangs.tier.max()) + 1 if len(problem.gangs.tier) else 0
     if not len(solution.classes) == len(solution.nodes) == len(solution.counts):
         yield "classes, nodes and counts have different lengths"
         return
-    if len(solution.taken) != len(problem.need):
-        yield f"taken names {len(solution.taken)} gangs, the problem has {len(problem.need)}"
+    if len(solution.taken) != len(problem.gangs.need):
+        yield f"taken names {len(solution.taken)} gangs, the problem has {len(problem.gangs.need)}"
     if len(solution.objective) != tiers or len(solution.bound) != tiers:
         yield f"objective and bound must have one value for each of {tiers} tiers"
     for name, index, end in (
-        ("class", solution.classes, len(problem.gang)),
-        ("node", solution.nodes, len(problem.free)),
+        ("class", solution.classes, len(problem.classes.gang)),
+        ("node", solution.nodes, len(problem.nodes.free)),
     ):
         if len(index) and (int(index.min()) < 0 or int(index.max()) >= end):
             yield f"a {name} outside 0..{end - 1} is named"
     if np.any(solution.counts <= 0):
         yield "a count is not positive"
-    key = solution.classes.astype(np.int64) * len(problem.free) + solution.nodes
+    key = solution.classes.astype(np.int64) * len(problem.nodes.free) + solution.nodes
     if np.any(np.diff(key) <= 0):
         yield "the triples are not sorted by class and node, or one is named twice"
 
 
 def _masks(problem: Problem, solution: Solution) -> Iterator[str]:
-    passes = problem.mask[problem.kind[solution.classes], solution.nodes]
+    passes = problem.kinds.mask[problem.classes.kind[solution.classes], solution.nodes]
     for p in np.flatnonzero(~passes).tolist():
         yield f"class {solution.classes[p]} is on node {solution.nodes[p]}, which its mask refuses"
 
 
 def _counts(problem: Problem, solution: Solution) -> Iterator[str]:
-    total = _sum(solution.classes, solution.counts.astype(np.int64), len(problem.gang))
-    for c in np.flatnonzero(total > problem.count).tolist():
-        yield f"class {c} has {problem.count[c]} pods and {total[c]} are placed"
+    total = _sum(solution.classes, solution.counts.astype(np.int64), len(problem.classes.gang))
+    for c in np.flatnonzero(total > problem.classes.count).tolist():
+        yield f"class {c} has {problem.classes.count[c]} pods and {total[c]} are placed"
 
 
 def _capacity(problem: Problem, solution: Solution) -> Iterator[str]:
-    asked = problem.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
-    used = np.zeros(problem.free.shape, np.int64)
+    asked = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
+    used = np.zeros(problem.nodes.free.shape, np.int64)
     np.add.at(used, solution.nodes, asked)
-    for n, r in np.argwhere((used > problem.free) & (used > 0)).tolist():
-        yield f"node {n} has {problem.free[n, r]} of resource {r} free and {used[n, r]} is placed"
+    for n, r in np.argwhere((used > problem.nodes.free) & (used > 0)).tolist():
+        yield f"node {n} has {problem.nodes.free[n, r]} of resource {r} free and {used[n, r]} is placed"
 
 
 def _placed(problem: Problem, solution: Solution) -> IntArray:
     """Pods placed of each gang [G]."""
-    gangs = problem.gang[solution.classes]
-    return _sum(gangs, solution.counts.astype(np.int64), len(problem.need))
+    gangs = problem.classes.gang[solution.classes]
+    return _sum(gangs, solution.counts.astype(np.int64), len(problem.gangs.need))
 
 
 def _minimum(problem: Problem) -> list[int]:
     """What each gang still needs; never less than its subgroups need together."""
-    inside = [0] * len(problem.need)
-    for gang, need in zip(problem.sub_gang.tolist(), problem.sub_need.tolist(), strict=True):
+    inside = [0] * len(problem.gangs.need)
+    for gang, need in zip(problem.subgroups.gang.tolist(), problem.subgroups.need.tolist(), strict=True):
         inside[gang] += need
-    return [max(one, other) for one, other in zip(problem.need.tolist(), inside, strict=True)]
+    return [max(one, other) for one, other in zip(problem.gangs.need.tolist(), inside, strict=True)]
 
 
 def _whole(problem: Problem, solution: Solution) -> Iterator[str]:
     placed = _placed(problem, solution).tolist()
     for g, need in enumerate(_minimum(problem)):
         taken = bool(solution.taken[g])
-        if placed[g] and not problem.allowed[g]:
+        if placed[g] and not problem.gangs.allowed[g]:
             yield f"gang {g} is not allowed and {placed[g]} of its pods are placed"
         if need == 0:
             if not taken:
                 yield f"gang {g} needs nothing more and is not called taken"
             continue
-        if taken and not problem.allowed[g]:
+        if taken and not problem.gangs.allowed[g]:
             yield f"gang {g} is not allowed and is called taken"
         if taken and placed[g] < need:
             yield f"gang {g} is called taken with {placed[g]} of the {need} pods it needs"
@@ -136,29 +136,31 @@ def _whole(problem: Problem, solution: Solution) -> Iterator[str]:
 
 
 def _parts(problem: Problem, solution: Solution) -> Iterator[str]:
-    inside = problem.subgroup[solution.classes]
+    inside = problem.classes.subgroup[solution.classes]
     member = inside != NONE
-    placed = _sum(inside[member], solution.counts[member].astype(np.int64), len(problem.sub_gang))
+    placed = _sum(inside[member], solution.counts[member].astype(np.int64), len(problem.subgroups.gang))
     minimum = _minimum(problem)
-    for s in range(len(problem.sub_gang)):
-        gang = int(problem.sub_gang[s])
-        if minimum[gang] and solution.taken[gang] and placed[s] < problem.sub_need[s]:
-            yield f"subgroup {s} of gang {gang} needs {problem.sub_need[s]} pods and {placed[s]} are placed"
+    for s in range(len(problem.subgroups.gang)):
+        gang = int(problem.subgroups.gang[s])
+        if minimum[gang] and solution.taken[gang] and placed[s] < problem.subgroups.need[s]:
+            yield f"subgroup {s} of gang {gang} needs {problem.subgroups.need[s]} pods and {placed[s]} are placed"
 
 
 def _domains(problem: Problem, solution: Solution) -> Iterator[str]:
-    gangs = problem.gang[solution.classes]
-    subs = problem.subgroup[solution.classes]
-    for g in np.flatnonzero(problem.required != NONE).tolist():
+    gangs = problem.classes.gang[solution.classes]
+    subs = problem.classes.subgroup[solution.classes]
+    for g in np.flatnonzero(problem.gangs.required != NONE).tolist():
         at = solution.nodes[gangs == g]
-        yield from _bound(problem, f"gang {g}", at, int(problem.required[g]), int(problem.pinned[g]))
-    for s in np.flatnonzero(problem.sub_required != NONE).tolist():
-        at, pinned = solution.nodes[subs == s], int(problem.sub_pinned[s])
-        yield from _bound(problem, f"subgroup {s}", at, int(problem.sub_required[s]), pinned)
+        yield from _bound(
+            problem, f"gang {g}", at, int(problem.gangs.required[g]), int(problem.gangs.pinned[g])
+        )
+    for s in np.flatnonzero(problem.subgroups.required != NONE).tolist():
+        at, pinned = solution.nodes[subs == s], int(problem.subgroups.pinned[s])
+        yield from _bound(problem, f"subgroup {s}", at, int(problem.subgroups.required[s]), pinned)
 
 
 def _bound(problem: Problem, who: str, nodes: NDArray[np.int32], level: int, pinned: int) -> Iterator[str]:
-    found = sorted(set(problem.levels[level][nodes].tolist()))
+    found = sorted(set(problem.nodes.levels[level][nodes].tolist()))
     if -1 in found:
         yield f"{who} has pods on nodes without a domain of its required level {level}"
     if len(found) > 1:
@@ -168,20 +170,20 @@ def _bound(problem: Problem, who: str, nodes: NDArray[np.int32], level: int, pin
 
 
 def _quotas(problem: Problem, solution: Solution) -> Iterator[str]:
-    if not len(problem.quota_gangs):
+    if not len(problem.quotas.gangs):
         return
-    gangs = problem.gang[solution.classes]
-    asked = problem.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
-    fresh = solution.taken & problem.fresh & (np.array(_minimum(problem), np.int64) > 0)
-    by_gang = np.zeros((len(problem.need), asked.shape[1]), np.int64)
+    gangs = problem.classes.gang[solution.classes]
+    asked = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
+    fresh = solution.taken & problem.gangs.fresh & (np.array(_minimum(problem), np.int64) > 0)
+    by_gang = np.zeros((len(problem.gangs.need), asked.shape[1]), np.int64)
     np.add.at(by_gang, gangs, asked)
-    member = problem.quota_member.astype(np.int64)
+    member = problem.quotas.covers.astype(np.int64)
     used, count = member @ by_gang, member @ fresh
-    left, gangs_left = np.maximum(problem.quota_free, 0), np.maximum(problem.quota_gangs, 0)
+    left, gangs_left = np.maximum(problem.quotas.free, 0), np.maximum(problem.quotas.gangs, 0)
     for q, r in np.argwhere(used > left).tolist():
-        yield f"quota {q} leaves {problem.quota_free[q, r]} of resource {r} and {used[q, r]} is placed"
+        yield f"quota {q} leaves {problem.quotas.free[q, r]} of resource {r} and {used[q, r]} is placed"
     for q in np.flatnonzero(count > gangs_left).tolist():
-        yield f"quota {q} leaves room for {problem.quota_gangs[q]} gangs and {count[q]} are taken"
+        yield f"quota {q} leaves room for {problem.quotas.gangs[q]} gangs and {count[q]} are taken"
 
 
 def _rows(problem: Problem, solution: Solution) -> Iterator[str]:
@@ -203,14 +205,14 @@ def _rows(problem: Problem, solution: Solution) -> Iterator[str]:
 
 def _left(problem: Problem, solution: Solution, row: Row, taken: BoolArray) -> IntArray:
     """A row's left side in each of its domains [D]."""
-    nodes = len(problem.free)
+    nodes = len(problem.nodes.free)
     if row.partition == EVERY_NODE:
         place = np.arange(nodes)
     elif row.partition == ALL_NODES:
         place = np.zeros(nodes, np.int64)
     else:
-        place = problem.partitions[row.partition].astype(np.int64)
-    factor = np.zeros(len(problem.gang), np.int64)
+        place = problem.nodes.partitions[row.partition].astype(np.int64)
+    factor = np.zeros(len(problem.classes.gang), np.int64)
     np.add.at(factor, row.classes, row.coefficients)
     at = place[solution.nodes]
     inside = at >= 0
@@ -234,7 +236,7 @@ def _cuts(problem: Problem, solution: Solution) -> Iterator[str]:
 def _account(problem: Problem, solution: Solution) -> Iterator[str]:
     worth = [0.0] * len(solution.objective)
     for c, k in zip(solution.classes.tolist(), solution.counts.tolist(), strict=True):
-        worth[int(problem.tier[problem.gang[c]])] += float(problem.weight[c]) * k
+        worth[int(problem.gangs.tier[problem.classes.gang[c]])] += float(problem.classes.weight[c]) * k
     for t, (value, said, bound) in enumerate(zip(worth, solution.objective, solution.bound, strict=True)):
         if abs(value - said) > _CLOSE * max(abs(value), abs(said)):
             yield f"tier {t} is worth {value} and the solution says {said}"

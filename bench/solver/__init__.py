@@ -112,8 +112,8 @@ def measure(options: argparse.Namespace, seed: int) -> Measured:
 
 
 def _use(problem: Problem, solution: Solution) -> float:
-    gpu = float(problem.free[:, 2].sum())
-    return float((problem.demand[solution.classes, 2] * solution.counts).sum()) / gpu if gpu else 0.0
+    gpu = float(problem.nodes.free[:, 2].sum())
+    return float((problem.classes.demand[solution.classes, 2] * solution.counts).sum()) / gpu if gpu else 0.0
 
 
 def show(results: list[Measured]) -> None:

@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from batchsched.solver.problem import NONE, UNLIMITED, Problem
+from batchsched.solver.problem import (
+    NONE,
+    UNLIMITED,
+    Problem,
+    ProblemClasses,
+    ProblemGangs,
+    ProblemKinds,
+    ProblemNodes,
+    ProblemQuotas,
+)
 from bench.solver.instances import DAY, MAX_PODS, Instance
 
 
@@ -28,29 +37,32 @@ def to_problem(instance: Instance) -> Problem:
     rank[order] = np.arange(len(gangs), dtype=np.int32)
     none = np.full(len(gangs), NONE, np.int32)
     return Problem(
-        free=capacity - used,
-        capacity=capacity,
-        pods=3,
-        mask=mask,
-        score=np.zeros(mask.shape, np.int64),
-        demand=demand,
-        kind=np.array([kinds.index((gangs[g].tolerates, gangs[g].selects)) for g in owner], np.int32),
-        gang=np.array(owner, np.int32),
-        subgroup=np.full(len(owner), NONE, np.int32),
-        count=np.array([t.count for t in templates], np.int32),
-        weight=share * bonus[owner],
-        need=np.array([gang.pods for gang in gangs], np.int32),
-        tier=tier,
-        rank=rank,
-        required=np.array([gang.required for gang in gangs], np.int32),
-        preferred=np.array([gang.preferred for gang in gangs], np.int32),
-        pinned=none.copy(),
-        fresh=np.ones(len(gangs), np.bool_),
-        allowed=np.ones(len(gangs), np.bool_),
-        levels=levels,
-        quota_member=_members(instance),
-        quota_free=np.array([[q.cpu, UNLIMITED, q.gpu, UNLIMITED] for q in instance.queues], np.int64),
-        quota_gangs=np.full(len(instance.queues), UNLIMITED, np.int64),
+        nodes=ProblemNodes(free=capacity - used, capacity=capacity, levels=levels),
+        kinds=ProblemKinds(mask=mask, score=np.zeros(mask.shape, np.int64)),
+        classes=ProblemClasses(
+            demand=demand,
+            kind=np.array([kinds.index((gangs[g].tolerates, gangs[g].selects)) for g in owner], np.int32),
+            gang=np.array(owner, np.int32),
+            subgroup=np.full(len(owner), NONE, np.int32),
+            count=np.array([t.count for t in templates], np.int32),
+            weight=share * bonus[owner],
+        ),
+        gangs=ProblemGangs(
+            need=np.array([gang.pods for gang in gangs], np.int32),
+            tier=tier,
+            rank=rank,
+            required=np.array([gang.required for gang in gangs], np.int32),
+            preferred=np.array([gang.preferred for gang in gangs], np.int32),
+            pinned=none.copy(),
+            fresh=np.ones(len(gangs), np.bool_),
+            allowed=np.ones(len(gangs), np.bool_),
+        ),
+        quotas=ProblemQuotas(
+            covers=_members(instance),
+            free=np.array([[q.cpu, UNLIMITED, q.gpu, UNLIMITED] for q in instance.queues], np.int64),
+            gangs=np.full(len(instance.queues), UNLIMITED, np.int64),
+        ),
+        pod_resource=3,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.problem import Problem
+from batchsched.solver.problem import Problem, ProblemClasses, ProblemGangs, ProblemKinds, ProblemNodes
 from batchsched.solver.victims.problem import VictimProblem
 
 GIB: Final = 1 << 30
@@ -104,24 +104,31 @@ def _wanted(shape: Shape) -> Problem:
     one = np.zeros(1, np.int32)
     none = np.full(1, -1, np.int32)
     return Problem(
-        free=np.zeros((shape.nodes, 4), np.int64),
-        capacity=np.tile(NODE, (shape.nodes, 1)),
-        mask=np.ones((1, shape.nodes), np.bool_),
-        score=np.zeros((1, shape.nodes), np.int64),
-        demand=np.array([[shape.gpus * 8000, shape.gpus * 60 * GIB, shape.gpus, 1]], np.int64),
-        kind=one,
-        gang=one,
-        subgroup=none,
-        count=np.array([shape.pods], np.int32),
-        weight=np.ones(1),
-        need=np.array([shape.pods], np.int32),
-        tier=one,
-        rank=one,
-        required=one if shape.racks else none,
-        preferred=none,
-        pinned=none,
-        fresh=np.ones(1, np.bool_),
-        allowed=np.ones(1, np.bool_),
-        levels=(np.arange(shape.nodes, dtype=np.int32) // RACK)[np.newaxis],
-        pods=3,
+        nodes=ProblemNodes(
+            free=np.zeros((shape.nodes, 4), np.int64),
+            capacity=np.tile(NODE, (shape.nodes, 1)),
+            levels=(np.arange(shape.nodes, dtype=np.int32) // RACK)[np.newaxis],
+        ),
+        kinds=ProblemKinds(
+            mask=np.ones((1, shape.nodes), np.bool_), score=np.zeros((1, shape.nodes), np.int64)
+        ),
+        classes=ProblemClasses(
+            demand=np.array([[shape.gpus * 8000, shape.gpus * 60 * GIB, shape.gpus, 1]], np.int64),
+            kind=one,
+            gang=one,
+            subgroup=none,
+            count=np.array([shape.pods], np.int32),
+            weight=np.ones(1),
+        ),
+        gangs=ProblemGangs(
+            need=np.array([shape.pods], np.int32),
+            tier=one,
+            rank=one,
+            required=one if shape.racks else none,
+            preferred=none,
+            pinned=none,
+            fresh=np.ones(1, np.bool_),
+            allowed=np.ones(1, np.bool_),
+        ),
+        pod_resource=3,
     )

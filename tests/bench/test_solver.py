@@ -18,14 +18,14 @@ def test_an_instance_repeats_for_its_seed_and_differs_for_another():
 
 def test_gpus_are_asked_for_thirteen_tenths_of_what_is_free():
     problem = to_problem(generate(1000, 100, 0))
-    asked = (problem.demand[:, 2] * problem.count).sum() / problem.free[:, 2].sum()
+    asked = (problem.classes.demand[:, 2] * problem.classes.count).sum() / problem.nodes.free[:, 2].sum()
     assert 1.25 <= asked <= 1.35
 
 
 def test_hardly_two_noisy_nodes_are_alike_and_as_many_gpus_are_free_as_on_lean_ones():
     noisy, lean = generate(5000, 200, 0, noisy=True), generate(5000, 200, 0)
     assert 4550 <= len({(node.type.name, node.tainted, node.used) for node in noisy.nodes}) <= 4750
-    free = [to_problem(instance).free[:, 2].sum() for instance in (noisy, lean)]
+    free = [to_problem(instance).nodes.free[:, 2].sum() for instance in (noisy, lean)]
     assert 0.9 <= free[0] / free[1] <= 1.1
 
 

@@ -51,7 +51,7 @@ def _level(cluster: Snapshot, change: Level, context: SessionContext, formulatio
         stated: dict[str, Any] = group.model_dump(by_alias=True, exclude_unset=True, mode="json")
         spec = stated["spec"]
         if change.subgroup != NONE:
-            first = int((formulation.problem.sub_gang < change.gang).sum())
+            first = int((formulation.problem.subgroups.gang < change.gang).sum())
             spec = spec["subGroups"][change.subgroup - first]
         spec["topology"] = (spec["topology"] or {}) | {"required": name}
         return PodGroup.model_validate(_without_nothing(stated))

@@ -28,7 +28,7 @@ EXACT = profile(solver={"gap": 0.0})
 def counts_of(formulation: Formulation, decision: Decision) -> dict[tuple[int, int], int]:
     """What was assigned, by class and node of the problem."""
     nodes = {one.pod: one.node for one in decision.assignments}
-    names = {f"n{at}": at for at in range(len(formulation.problem.free))}
+    names = {f"n{at}": at for at in range(len(formulation.problem.nodes.free))}
     counts: dict[tuple[int, int], int] = {}
     for at, (_, part) in enumerate(formulation.parts):
         for pod in part.pods:
@@ -66,8 +66,8 @@ def test_tiers_gangs_and_preferred_levels_reach_the_optimum(cluster: Snapshot):
 
 
 def taken(problem: Problem, counts: dict[tuple[int, int], int]) -> int:
-    with_pods = {int(problem.gang[c]) for c, _ in counts}
-    return sum(problem.need[g] == 0 or g in with_pods for g in range(len(problem.need)))
+    with_pods = {int(problem.classes.gang[c]) for c, _ in counts}
+    return sum(problem.gangs.need[g] == 0 or g in with_pods for g in range(len(problem.gangs.need)))
 
 
 @given(cluster=clusters(NO_RULES))
@@ -75,10 +75,10 @@ def test_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(clus
     formulation = inside(cluster, EXACT).joint()
     problem = formulation.problem
     decision = schedule(cluster, EXACT)
-    placed = np.zeros(len(problem.gang), np.int32)
+    placed = np.zeros(len(problem.classes.gang), np.int32)
     for (c, _), count in counts_of(formulation, decision).items():
         placed[c] += count
-    held = np.bincount(problem.gang, placed, minlength=len(problem.need)).astype(np.int32)
+    held = np.bincount(problem.classes.gang, placed, minlength=len(problem.gangs.need)).astype(np.int32)
     refused = {one.pod_group for one in decision.refusals}
     for number, gang in enumerate(formulation.gangs):
         if gang.key not in refused:
@@ -86,13 +86,19 @@ def test_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(clus
         kept = held > 0
         wanted = replace(
             problem,
-            count=np.where(kept[problem.gang], placed, problem.count),
-            need=np.where(kept, held, problem.need),
-            allowed=kept | (np.arange(len(kept)) == number),
-            fresh=problem.fresh & ~(kept & (problem.need == 0)),
-            weight=np.zeros_like(problem.weight),
+            classes=replace(
+                problem.classes,
+                count=np.where(kept[problem.classes.gang], placed, problem.classes.count),
+                weight=np.zeros_like(problem.classes.weight),
+            ),
+            gangs=replace(
+                problem.gangs,
+                need=np.where(kept, held, problem.gangs.need),
+                allowed=kept | (np.arange(len(kept)) == number),
+                fresh=problem.gangs.fresh & ~(kept & (problem.gangs.need == 0)),
+            ),
         )
-        assert brute(wanted).gangs < int((wanted.allowed | (wanted.need == 0)).sum())
+        assert brute(wanted).gangs < int((wanted.gangs.allowed | (wanted.gangs.need == 0)).sum())
 
 
 @given(cluster=clusters(TINY))

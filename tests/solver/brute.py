@@ -29,21 +29,28 @@ class Best:
 
 def brute(problem: Problem) -> Best:
     """The lexicographically best legal placement: tiers, gangs taken, preferred cost."""
-    tiers = int(max(problem.tier, default=-1)) + 1
-    order = sorted(range(len(problem.need)), key=lambda g: (int(problem.tier[g]), int(problem.rank[g]), g))
+    tiers = int(max(problem.gangs.tier, default=-1)) + 1
+    order = sorted(
+        range(len(problem.gangs.need)),
+        key=lambda g: (int(problem.gangs.tier[g]), int(problem.gangs.rank[g]), g),
+    )
     best = Best()
     options = [sorted(map(partial(option, problem, g), gang_placements(problem, g))) for g in order]
     most = [max(-found.loss for found in each) for each in options]
     cheapest = [min(found.cost for found in each) for each in options]
     limits = np.concatenate(
-        [problem.free.ravel(), np.maximum(problem.quota_free, 0).ravel(), np.maximum(problem.quota_gangs, 0)]
+        [
+            problem.nodes.free.ravel(),
+            np.maximum(problem.quotas.free, 0).ravel(),
+            np.maximum(problem.quotas.gangs, 0),
+        ]
     )
     seen: dict[tuple[int, bytes], tuple[float, ...]] = {}
 
     def hope(position: int, values: list[float], gangs: int, cost: float) -> tuple[float, ...]:
         values = list(values)
         for later in range(position, len(order)):
-            values[int(problem.tier[order[later]])] += most[later]
+            values[int(problem.gangs.tier[order[later]])] += most[later]
         cost += sum(cheapest[position:])
         return (*(round(v, 9) for v in values), gangs + len(order) - position, -round(cost, 9))
 
@@ -57,7 +64,7 @@ def brute(problem: Problem) -> Best:
                 best.values, best.tiers, best.gangs = key, tuple(values), gangs
                 best.cost, best.counts = cost, dict(counts)
             return
-        tier = int(problem.tier[order[position]])
+        tier = int(problem.gangs.tier[order[position]])
         for found in options[position]:
             after = state + found.footprint
             if np.all(after[: len(limits)] <= limits):
@@ -92,15 +99,15 @@ def footprint(problem: Problem, gang: int, counts: Counts) -> np.ndarray:
 
     Two placements of equal footprints leave the same choices to all later gangs. A gang NONE adds nothing.
     """
-    used = np.zeros(problem.free.shape, np.int64)
-    asked = np.zeros(problem.free.shape[1], np.int64)
+    used = np.zeros(problem.nodes.free.shape, np.int64)
+    asked = np.zeros(problem.nodes.free.shape[1], np.int64)
     for (c, n), k in counts.items():
-        used[n] += problem.demand[c] * k
-        asked += problem.demand[c] * k
-    member = np.zeros(len(problem.quota_gangs), np.int64)
+        used[n] += problem.classes.demand[c] * k
+        asked += problem.classes.demand[c] * k
+    member = np.zeros(len(problem.quotas.gangs), np.int64)
     if gang != NONE and len(member):
-        member = problem.quota_member[:, gang].astype(np.int64)
-    counted = bool(counts) and bool(problem.fresh[gang]) and effective_need(problem, gang) > 0
+        member = problem.quotas.covers[:, gang].astype(np.int64)
+    counted = bool(counts) and bool(problem.gangs.fresh[gang]) and effective_need(problem, gang) > 0
     rows = [
         row_left(problem, row, d, counts, {gang} if counts else set())
         for row in problem.rows
@@ -120,36 +127,40 @@ def row_left(problem: Problem, row: Row, d: int, counts: Counts, taken: set[int]
     if row.partition == EVERY_NODE:
         nodes = {d}
     elif row.partition == ALL_NODES:
-        nodes = set(range(len(problem.free)))
+        nodes = set(range(len(problem.nodes.free)))
     else:
-        nodes = {n for n in range(len(problem.free)) if problem.partitions[row.partition][n] == d}
+        nodes = {n for n in range(len(problem.nodes.free)) if problem.nodes.partitions[row.partition][n] == d}
     pairs = zip(row.classes, row.coefficients, strict=True)
     left = sum(int(a) * counts.get((int(c), n), 0) for c, a in pairs for n in nodes)
     return left + sum(int(row.gang_coefficients[d, j]) for j, g in enumerate(row.gangs) if int(g) in taken)
 
 
 def worth(problem: Problem, counts: Counts) -> float:
-    return sum(float(problem.weight[c]) * k for (c, _), k in counts.items())
+    return sum(float(problem.classes.weight[c]) * k for (c, _), k in counts.items())
 
 
 def effective_need(problem: Problem, gang: int) -> int:
-    subs = [int(problem.sub_need[s]) for s in range(len(problem.sub_gang)) if problem.sub_gang[s] == gang]
-    return max(int(problem.need[gang]), sum(subs))
+    subs = [
+        int(problem.subgroups.need[s])
+        for s in range(len(problem.subgroups.gang))
+        if problem.subgroups.gang[s] == gang
+    ]
+    return max(int(problem.gangs.need[gang]), sum(subs))
 
 
 def gangs_taken(problem: Problem, counts: Counts) -> list[bool]:
-    placed = [0] * len(problem.need)
+    placed = [0] * len(problem.gangs.need)
     for (c, _), k in counts.items():
-        placed[int(problem.gang[c])] += k
-    return [effective_need(problem, g) == 0 or placed[g] > 0 for g in range(len(problem.need))]
+        placed[int(problem.classes.gang[c])] += k
+    return [effective_need(problem, g) == 0 or placed[g] > 0 for g in range(len(problem.gangs.need))]
 
 
 def gang_placements(problem: Problem, gang: int) -> Iterator[Counts]:
     """Every placement of one gang that is legal by itself: masks, counts, needs, domains."""
     yield {}
-    if not problem.allowed[gang]:
+    if not problem.gangs.allowed[gang]:
         return
-    classes = [c for c in range(len(problem.gang)) if problem.gang[c] == gang]
+    classes = [c for c in range(len(problem.classes.gang)) if problem.classes.gang[c] == gang]
     per_class = [list(class_placements(problem, c)) for c in classes]
 
     def join(position: int, counts: Counts) -> Iterator[Counts]:
@@ -164,7 +175,7 @@ def gang_placements(problem: Problem, gang: int) -> Iterator[Counts]:
 
 
 def class_placements(problem: Problem, c: int) -> Iterator[Counts]:
-    nodes = [n for n in range(len(problem.free)) if problem.mask[problem.kind[c], n]]
+    nodes = [n for n in range(len(problem.nodes.free)) if problem.kinds.mask[problem.classes.kind[c], n]]
 
     def spread(position: int, left: int, counts: Counts) -> Iterator[Counts]:
         if position == len(nodes):
@@ -173,30 +184,31 @@ def class_placements(problem: Problem, c: int) -> Iterator[Counts]:
         n = nodes[position]
         for k in range(left + 1):
             if any(
-                problem.demand[c, r] > 0 and problem.demand[c, r] * k > problem.free[n, r]
-                for r in range(problem.free.shape[1])
+                problem.classes.demand[c, r] > 0
+                and problem.classes.demand[c, r] * k > problem.nodes.free[n, r]
+                for r in range(problem.nodes.free.shape[1])
             ):
                 break
             yield from spread(position + 1, left - k, counts | ({(c, n): k} if k else {}))
 
-    yield from spread(0, int(problem.count[c]), {})
+    yield from spread(0, int(problem.classes.count[c]), {})
 
 
 def gang_legal(problem: Problem, gang: int, counts: Counts) -> bool:
     need = effective_need(problem, gang)
     if sum(counts.values()) < need:
         return False
-    groups = [(gang, NONE, problem.required[gang], problem.pinned[gang], 0)]
-    for s in range(len(problem.sub_gang)):
-        if problem.sub_gang[s] == gang:
-            minimum = int(problem.sub_need[s]) if need else 0
-            groups.append((gang, s, problem.sub_required[s], problem.sub_pinned[s], minimum))
+    groups = [(gang, NONE, problem.gangs.required[gang], problem.gangs.pinned[gang], 0)]
+    for s in range(len(problem.subgroups.gang)):
+        if problem.subgroups.gang[s] == gang:
+            minimum = int(problem.subgroups.need[s]) if need else 0
+            groups.append((gang, s, problem.subgroups.required[s], problem.subgroups.pinned[s], minimum))
     for _, sub, level, pinned, minimum in groups:
-        mine = {k: v for k, v in counts.items() if sub == NONE or problem.subgroup[k[0]] == sub}
+        mine = {k: v for k, v in counts.items() if sub == NONE or problem.classes.subgroup[k[0]] == sub}
         if sub != NONE and sum(mine.values()) < minimum:
             return False
         if level != NONE:
-            domains = {int(problem.levels[level, n]) for _, n in mine}
+            domains = {int(problem.nodes.levels[level, n]) for _, n in mine}
             if -1 in domains or len(domains) > 1 or (pinned != NONE and domains - {int(pinned)}):
                 return False
     return True
@@ -223,24 +235,26 @@ def legal(problem: Problem, counts: Counts) -> bool:
 
 def preferred(problem: Problem, counts: Counts, only: int | None = None) -> float:
     cost = 0.0
-    groups = [(g, NONE, int(problem.preferred[g])) for g in range(len(problem.need))]
+    groups = [(g, NONE, int(problem.gangs.preferred[g])) for g in range(len(problem.gangs.need))]
     groups += [
-        (int(problem.sub_gang[s]), s, int(problem.sub_preferred[s])) for s in range(len(problem.sub_gang))
+        (int(problem.subgroups.gang[s]), s, int(problem.subgroups.preferred[s]))
+        for s in range(len(problem.subgroups.gang))
     ]
     for gang, sub, level in groups:
         if level == NONE or only not in (None, gang):
             continue
         mine = [
             c
-            for c in range(len(problem.gang))
-            if problem.gang[c] == gang and (sub == NONE or problem.subgroup[c] == sub)
+            for c in range(len(problem.classes.gang))
+            if problem.classes.gang[c] == gang and (sub == NONE or problem.classes.subgroup[c] == sub)
         ]
-        weight = sum(float(problem.weight[c]) * int(problem.count[c]) for c in mine)
-        domains = {int(problem.levels[level, n]) for (c, n), k in counts.items() if c in mine}
+        weight = sum(float(problem.classes.weight[c]) * int(problem.classes.count[c]) for c in mine)
+        domains = {int(problem.nodes.levels[level, n]) for (c, n), k in counts.items() if c in mine}
         domains |= {
-            int(problem.used_domain[u])
-            for u in range(len(problem.used_gang))
-            if (problem.used_gang[u], problem.used_sub[u], problem.used_level[u]) == (gang, sub, level)
+            int(problem.used_domains.domain[u])
+            for u in range(len(problem.used_domains.gang))
+            if (problem.used_domains.gang[u], problem.used_domains.subgroup[u], problem.used_domains.level[u])
+            == (gang, sub, level)
         }
         cost += weight * max(0, len(domains) - 1)
     return cost

@@ -6,7 +6,54 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Cut, Problem, Row, Sense
+from batchsched.solver.problem import (
+    ALL_NODES,
+    EVERY_NODE,
+    UNLIMITED,
+    Cut,
+    Problem,
+    ProblemClasses,
+    ProblemGangs,
+    ProblemKinds,
+    ProblemNodes,
+    ProblemQuotas,
+    ProblemSubgroups,
+    Row,
+    Sense,
+    UsedDomains,
+)
+
+COLUMNS = {
+    "nodes": (ProblemNodes, ("free", "capacity", "levels", "partitions")),
+    "kinds": (ProblemKinds, ("mask", "score")),
+    "classes": (ProblemClasses, ("kind", "gang", "subgroup", "count", "demand", "weight")),
+    "gangs": (
+        ProblemGangs,
+        ("need", "tier", "rank", "required", "preferred", "pinned", "fresh", "allowed"),
+    ),
+    "subgroups": (
+        ProblemSubgroups,
+        ("sub_gang", "sub_need", "sub_required", "sub_preferred", "sub_pinned"),
+    ),
+    "used_domains": (UsedDomains, ("used_gang", "used_subgroup", "used_level", "used_domain")),
+    "quotas": (ProblemQuotas, ("quota_covers", "quota_free", "quota_gangs")),
+}
+"""The tables of a problem and their columns, under names that no other column has."""
+
+
+def from_columns(columns: dict[str, Any]) -> Problem:
+    """A problem from columns of all its tables, named as in `COLUMNS`, and from its other fields."""
+    rest = dict(columns)
+    tables = {
+        table: kind(
+            **{name.removeprefix(_PREFIX.get(table, "")): rest.pop(name) for name in names if name in rest}
+        )
+        for table, (kind, names) in COLUMNS.items()
+    }
+    return Problem(**tables, **rest)
+
+
+_PREFIX = {"subgroups": "sub_", "used_domains": "used_", "quotas": "quota_"}
 
 
 def problem_of(
@@ -42,7 +89,7 @@ def problem_of(
         allowed=np.array([gang.get("allowed", True) for gang in gangs], np.bool_),
         levels=np.array(levels if levels is not None else np.zeros((0, nodes)), np.int32),
     )
-    return Problem(**(default | more))
+    return from_columns(default | more)
 
 
 @st.composite
@@ -62,7 +109,7 @@ def random_problem(seed: int, nodes: int, gangs: int, *, extras: bool = True) ->
     rack = rng.integers(-1, 3, nodes)
     total = np.bincount(parts["gang"], parts["count"], minlength=gangs).astype(np.int32)
     whole = rng.random(gangs) < 0.5
-    problem = Problem(
+    columns = dict(
         free=free,
         capacity=np.maximum(free, 8),
         mask=rng.random((2, nodes)) < 0.9,
@@ -82,6 +129,7 @@ def random_problem(seed: int, nodes: int, gangs: int, *, extras: bool = True) ->
         spread=bool(rng.random() < 0.5),
         **parts,
     )
+    problem = from_columns(columns)
     return _extended(rng, problem) if extras else problem
 
 
@@ -121,41 +169,45 @@ def _parts(rng: np.random.Generator, gangs: int) -> dict[str, Any]:
 
 def _extended(rng: np.random.Generator, problem: Problem) -> Problem:
     """The problem with pins, used domains, quotas, rows and cuts."""
-    gangs, nodes = len(problem.need), len(problem.free)
-    pins = (problem.required >= 0) & (rng.random(gangs) < 0.3)
-    prefer = np.flatnonzero((problem.preferred >= 0) & (rng.random(gangs) < 0.5)).astype(np.int32)
+    gangs, nodes = len(problem.gangs.need), len(problem.nodes.free)
+    pins = (problem.gangs.required >= 0) & (rng.random(gangs) < 0.3)
+    prefer = np.flatnonzero((problem.gangs.preferred >= 0) & (rng.random(gangs) < 0.5)).astype(np.int32)
     quotas = int(rng.integers(0, 3))
     unlimited = rng.random((quotas, 2)) < 0.4
     return replace(
         problem,
-        pinned=np.where(pins, rng.integers(0, 3, gangs), -1).astype(np.int32),
-        used_gang=prefer,
-        used_sub=np.full(len(prefer), -1, np.int32),
-        used_level=problem.preferred[prefer],
-        used_domain=rng.integers(0, 2, len(prefer)).astype(np.int32),
-        quota_member=rng.random((quotas, gangs)) < 0.6,
-        quota_free=np.where(unlimited, UNLIMITED, rng.integers(0, 16, (quotas, 2))),
-        quota_gangs=rng.choice([UNLIMITED, UNLIMITED, 1, 2], quotas),
-        partitions=(rng.integers(-1, 3, nodes).astype(np.int32),),
+        gangs=replace(problem.gangs, pinned=np.where(pins, rng.integers(0, 3, gangs), -1).astype(np.int32)),
+        used_domains=UsedDomains(
+            gang=prefer,
+            subgroup=np.full(len(prefer), -1, np.int32),
+            level=problem.gangs.preferred[prefer],
+            domain=rng.integers(0, 2, len(prefer)).astype(np.int32),
+        ),
+        quotas=ProblemQuotas(
+            covers=rng.random((quotas, gangs)) < 0.6,
+            free=np.where(unlimited, UNLIMITED, rng.integers(0, 16, (quotas, 2))),
+            gangs=rng.choice([UNLIMITED, UNLIMITED, 1, 2], quotas),
+        ),
+        nodes=replace(problem.nodes, partitions=(rng.integers(-1, 3, nodes).astype(np.int32),)),
         rows=tuple(_row(rng, problem) for _ in range(rng.integers(0, 3))),
         cuts=tuple(_cut(rng, problem) for _ in range(rng.integers(0, 3))),
     )
 
 
 def _row(rng: np.random.Generator, problem: Problem) -> Row:
-    nodes, classes = len(problem.free), len(problem.gang)
+    nodes, classes = len(problem.nodes.free), len(problem.classes.gang)
     partition = int(rng.choice([ALL_NODES, EVERY_NODE, 0]))
     domains = {ALL_NODES: 1, EVERY_NODE: nodes, 0: 3}[partition]
     some = np.flatnonzero(rng.random(classes) < 0.5).astype(np.int32)
     if rng.random() < 0.6:
         return Row(partition, some, rng.integers(1, 3, len(some)), rng.integers(0, 7, domains))
-    gang = rng.integers(0, len(problem.need), 1).astype(np.int32)
+    gang = rng.integers(0, len(problem.gangs.need), 1).astype(np.int32)
     share = -rng.integers(0, 2, (domains, 1))
     ones, zeros = np.ones(len(some), np.int64), np.zeros(domains, np.int64)
     return Row(partition, some, ones, zeros, Sense.AT_LEAST, gang, share)
 
 
 def _cut(rng: np.random.Generator, problem: Problem) -> Cut:
-    index = rng.integers(0, len(problem.gang), 1).astype(np.int32)
-    node = rng.integers(0, len(problem.free), 1).astype(np.int32)
-    return Cut(int(problem.gang[index[0]]), index, node, rng.integers(1, 3, 1).astype(np.int32))
+    index = rng.integers(0, len(problem.classes.gang), 1).astype(np.int32)
+    node = rng.integers(0, len(problem.nodes.free), 1).astype(np.int32)
+    return Cut(int(problem.classes.gang[index[0]]), index, node, rng.integers(1, 3, 1).astype(np.int32))

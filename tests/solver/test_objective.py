@@ -13,7 +13,7 @@ from batchsched.solver.objective import (
     tier_values,
     tiers,
 )
-from batchsched.solver.problem import UNLIMITED, Problem, Solution
+from batchsched.solver.problem import UNLIMITED, Problem, ProblemSubgroups, Solution
 from tests.solver.instances import problem_of
 
 
@@ -26,7 +26,7 @@ def placed(problem: Problem, *triples: tuple[int, int, int]) -> Solution:
         (ints(*part) for part in zip(*triples, strict=True)) if triples else (ints(),) * 3
     )
     values = tier_values(problem, classes, counts)
-    return Solution(classes, nodes, counts, np.ones(len(problem.need), np.bool_), values, values)
+    return Solution(classes, nodes, counts, np.ones(len(problem.gangs.need), np.bool_), values, values)
 
 
 def test_values_are_weights_by_tier():
@@ -44,7 +44,7 @@ def test_a_gang_needs_no_less_than_its_subgroups():
     problem = problem_of(
         [[1]], [{"pods": 5, "need": 2, "demand": [1]}, {"pods": 5, "need": 4, "demand": [1]}]
     )
-    inner = replace(problem, sub_gang=ints(0, 0, 1), sub_need=ints(2, 1, 1))
+    inner = replace(problem, subgroups=replace(problem.subgroups, gang=ints(0, 0, 1), need=ints(2, 1, 1)))
     assert needs(inner).tolist() == [3, 4]
 
 
@@ -65,7 +65,7 @@ def test_each_domain_beyond_the_first_costs_the_gangs_weight():
 
 def test_domains_of_running_members_count_as_used():
     gangs = [{"pods": 1, "demand": [1], "weight": 2.0, "preferred": 0}]
-    used = {"used_gang": ints(0), "used_sub": ints(-1), "used_level": ints(0), "used_domain": ints(1)}
+    used = {"used_gang": ints(0), "used_subgroup": ints(-1), "used_level": ints(0), "used_domain": ints(1)}
     problem = problem_of([[9], [9]], gangs, levels=[[0, 1]], **used)
     assert preferred_cost(problem, placed(problem, (0, 0, 1))) == 2.0
     assert preferred_cost(problem, placed(problem, (0, 1, 1))) == 0.0
@@ -73,15 +73,11 @@ def test_domains_of_running_members_count_as_used():
 
 def test_a_subgroup_prefers_for_its_own_pods():
     gangs = [{"pods": 1, "demand": [1], "weight": 2.0}, {"pods": 2, "demand": [1], "weight": 1.0}]
+    bare = problem_of([[9], [9]], gangs, levels=[[0, 1]])
     problem = replace(
-        problem_of([[9], [9]], gangs, levels=[[0, 1]]),
-        gang=ints(0, 0),
-        subgroup=ints(-1, 0),
-        sub_gang=ints(0),
-        sub_need=ints(0),
-        sub_required=ints(-1),
-        sub_preferred=ints(0),
-        sub_pinned=ints(-1),
+        bare,
+        classes=replace(bare.classes, gang=ints(0, 0), subgroup=ints(-1, 0)),
+        subgroups=ProblemSubgroups(ints(0), ints(0), ints(-1), ints(0), ints(-1)),
     )
     assert preferred_cost(problem, placed(problem, (0, 0, 1), (1, 1, 2))) == 0.0
     assert preferred_cost(problem, placed(problem, (0, 0, 1), (1, 0, 1), (1, 1, 1))) == 2.0
@@ -89,10 +85,11 @@ def test_a_subgroup_prefers_for_its_own_pods():
 
 def test_the_least_that_a_gang_asks_for_is_its_smallest_pods():
     problem = problem_of([[9, 9]], [{"pods": 2, "need": 3, "demand": [4, 1]}, {"pods": 2, "demand": [1, 3]}])
-    together = replace(problem, gang=ints(0, 0), need=ints(3), **{
-        name: getattr(problem, name)[:1]
-        for name in ("tier", "rank", "required", "preferred", "pinned", "fresh", "allowed")
-    })  # fmt: skip
+    together = replace(
+        problem,
+        classes=replace(problem.classes, gang=ints(0, 0)),
+        gangs=replace(problem.gangs.take([0]), need=ints(3)),
+    )
     assert least(problem).tolist() == [[8, 2], [2, 6]]
     assert least(together).tolist() == [[1 + 1 + 4, 1 + 1 + 3]]
 
@@ -106,10 +103,10 @@ def test_who_asks_for_more_than_a_quota_leaves_is_beyond_it_and_who_takes_nothin
     problem = problem_of(
         [[99, 99]],
         gangs,
-        quota_member=np.ones((1, 3), np.bool_),
+        quota_covers=np.ones((1, 3), np.bool_),
         quota_free=np.array([[2, UNLIMITED]]),
         quota_gangs=np.array([UNLIMITED]),
     )
     assert beyond_quotas(problem).tolist() == [True, False, False]
-    assert beyond_quotas(replace(problem, quota_gangs=np.zeros(1, np.int64))).all()
+    assert beyond_quotas(replace(problem, quotas=replace(problem.quotas, gangs=np.zeros(1, np.int64)))).all()
     assert not beyond_quotas(problem_of([[1]], [{"pods": 3, "demand": [1]}])).any()

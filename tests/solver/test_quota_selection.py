@@ -24,7 +24,7 @@ def limited(free: list[list[int]], gangs: list[dict], most: int) -> Problem:
     return problem_of(
         free,
         gangs,
-        quota_member=np.ones((1, len(gangs)), np.bool_),
+        quota_covers=np.ones((1, len(gangs)), np.bool_),
         quota_free=np.array([[most]]),
         quota_gangs=np.full(1, UNLIMITED),
     )

@@ -18,9 +18,9 @@ THREE = [{"pods": 1, "demand": [1]}, {"pods": 2, "demand": [2], "tier": 1}, {"po
 
 def test_gangs_keep_what_they_ask_for_under_new_numbers():
     subset = only(problem_of([[9]], THREE), np.array([False, True, True]))
-    assert subset.problem.gang.tolist() == [0, 1]
-    assert subset.problem.count.tolist() == [2, 3]
-    assert subset.problem.tier.tolist() == [1, 0]
+    assert subset.problem.classes.gang.tolist() == [0, 1]
+    assert subset.problem.classes.count.tolist() == [2, 3]
+    assert subset.problem.gangs.tier.tolist() == [1, 0]
 
 
 def test_a_solution_comes_back_under_the_old_numbers():
@@ -41,10 +41,10 @@ def test_rows_tie_gangs_to_each_other():
 @given(problems())
 def test_leaving_a_gang_out_is_not_allowing_it(problem: Problem):
     loose = replace(problem, rows=(), cuts=())
-    kept = np.arange(len(loose.need)) > 0
+    kept = np.arange(len(loose.gangs.need)) > 0
     budget = Budget(deterministic=20.0)
     subset = only(loose, kept)
     alone = subset.restored(solve_exact(subset.problem, budget, 0))
-    refused = replace(loose, allowed=loose.allowed & kept)
+    refused = replace(loose, gangs=replace(loose.gangs, allowed=loose.gangs.allowed & kept))
     assert verify(refused, alone) == ()
     assert np.allclose(alone.objective, solve_exact(refused, budget, 0).objective)

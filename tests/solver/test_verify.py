@@ -20,9 +20,11 @@ BUDGET = Budget(deterministic=5.0)
 
 def solution_of(problem: Problem, triples: list[tuple[int, int, int]], taken: list[bool]) -> Solution:
     classes, nodes, counts = (np.array(part, np.int32) for part in zip(*triples, strict=True))
-    tiers = int(problem.tier.max()) + 1
+    tiers = int(problem.gangs.tier.max()) + 1
     worth = np.bincount(
-        problem.tier[problem.gang[classes]], problem.weight[classes] * counts, minlength=tiers
+        problem.gangs.tier[problem.classes.gang[classes]],
+        problem.classes.weight[classes] * counts,
+        minlength=tiers,
     )
     return Solution(classes, nodes, counts, np.array(taken), worth.astype(float), worth.astype(float))
 
@@ -30,8 +32,10 @@ def solution_of(problem: Problem, triples: list[tuple[int, int, int]], taken: li
 def restated(problem: Problem, solution: Solution) -> Solution:
     """The same placement with an objective that is true, so that only the planted fault is one."""
     tiers = len(solution.objective)
-    value = problem.weight[solution.classes] * solution.counts
-    worth = np.bincount(problem.tier[problem.gang[solution.classes]], value, minlength=tiers).astype(float)
+    value = problem.classes.weight[solution.classes] * solution.counts
+    worth = np.bincount(
+        problem.gangs.tier[problem.classes.gang[solution.classes]], value, minlength=tiers
+    ).astype(float)
     return replace(solution, objective=worth, bound=np.maximum(worth, solution.bound))
 
 
@@ -42,39 +46,39 @@ def one(index: int, dtype: type = np.int32) -> np.ndarray:
 def overfull_node(problem: Problem, solution: Solution) -> Planted | None:
     """What is free on a placed pod's node shrinks below what it asks for."""
     c, n = solution.classes[0], solution.nodes[0]
-    asks = np.flatnonzero(problem.demand[c])
+    asks = np.flatnonzero(problem.classes.demand[c])
     if not len(asks):
         return None
-    free = problem.free.copy()
-    free[n, asks[0]] = problem.demand[c, asks[0]] * solution.counts[0] - 1
-    return replace(problem, free=free), solution
+    free = problem.nodes.free.copy()
+    free[n, asks[0]] = problem.classes.demand[c, asks[0]] * solution.counts[0] - 1
+    return replace(problem, nodes=replace(problem.nodes, free=free)), solution
 
 
 def masked_node(problem: Problem, solution: Solution) -> Planted:
-    mask = problem.mask.copy()
-    mask[problem.kind[solution.classes[0]], solution.nodes[0]] = False
-    return replace(problem, mask=mask), solution
+    mask = problem.kinds.mask.copy()
+    mask[problem.classes.kind[solution.classes[0]], solution.nodes[0]] = False
+    return replace(problem, kinds=replace(problem.kinds, mask=mask)), solution
 
 
 def pod_too_many(problem: Problem, solution: Solution) -> Planted:
     counts = solution.counts.copy()
-    counts[0] += problem.count[solution.classes[0]]
-    roomy = replace(problem, free=problem.free * 10)
+    counts[0] += problem.classes.count[solution.classes[0]]
+    roomy = replace(problem, nodes=replace(problem.nodes, free=problem.nodes.free * 10))
     return roomy, restated(roomy, replace(solution, counts=counts))
 
 
 def partial_gang(problem: Problem, solution: Solution) -> Planted | None:
-    gang = problem.gang[solution.classes[0]]
-    if problem.need[gang] == 0:
+    gang = problem.classes.gang[solution.classes[0]]
+    if problem.gangs.need[gang] == 0:
         return None
-    need = problem.need.copy()
-    need[gang] = solution.counts[problem.gang[solution.classes] == gang].sum() + 1
-    return replace(problem, need=need), solution
+    need = problem.gangs.need.copy()
+    need[gang] = solution.counts[problem.classes.gang[solution.classes] == gang].sum() + 1
+    return replace(problem, gangs=replace(problem.gangs, need=need)), solution
 
 
 def pods_of_a_refused_gang(problem: Problem, solution: Solution) -> Planted | None:
-    gang = problem.gang[solution.classes[0]]
-    if problem.need[gang] == 0:
+    gang = problem.classes.gang[solution.classes[0]]
+    if problem.gangs.need[gang] == 0:
         return None
     taken = solution.taken.copy()
     taken[gang] = False
@@ -91,8 +95,8 @@ def gang_called_taken(problem: Problem, solution: Solution) -> Planted | None:
 
 
 def gang_called_refused_though_it_needs_nothing(problem: Problem, solution: Solution) -> Planted | None:
-    full = np.flatnonzero(problem.need == 0)
-    full = full[~np.isin(full, problem.sub_gang)]
+    full = np.flatnonzero(problem.gangs.need == 0)
+    full = full[~np.isin(full, problem.subgroups.gang)]
     if not len(full):
         return None
     taken = solution.taken.copy()
@@ -101,93 +105,103 @@ def gang_called_refused_though_it_needs_nothing(problem: Problem, solution: Solu
 
 
 def gang_not_allowed(problem: Problem, solution: Solution) -> Planted:
-    allowed = problem.allowed.copy()
-    allowed[problem.gang[solution.classes[0]]] = False
-    return replace(problem, allowed=allowed), solution
+    allowed = problem.gangs.allowed.copy()
+    allowed[problem.classes.gang[solution.classes[0]]] = False
+    return replace(problem, gangs=replace(problem.gangs, allowed=allowed)), solution
 
 
 def subgroup_below_its_need(problem: Problem, solution: Solution) -> Planted | None:
     """A subgroup loses a pod, its gang gains one elsewhere."""
-    in_parts = problem.subgroup[solution.classes] >= 0
-    gangs = problem.gang[solution.classes]
-    for p in np.flatnonzero(in_parts & (problem.need[gangs] > 0)):
-        sub_need = problem.sub_need.copy()
-        sub = problem.subgroup[solution.classes[p]]
-        held = solution.counts[problem.subgroup[solution.classes] == sub].sum()
+    in_parts = problem.classes.subgroup[solution.classes] >= 0
+    gangs = problem.classes.gang[solution.classes]
+    for p in np.flatnonzero(in_parts & (problem.gangs.need[gangs] > 0)):
+        sub_need = problem.subgroups.need.copy()
+        sub = problem.classes.subgroup[solution.classes[p]]
+        held = solution.counts[problem.classes.subgroup[solution.classes] == sub].sum()
         sub_need[sub] = held + 1
-        others = sub_need[problem.sub_gang == gangs[p]].sum()
+        others = sub_need[problem.subgroups.gang == gangs[p]].sum()
         if others <= solution.counts[gangs == gangs[p]].sum():
-            return replace(problem, sub_need=sub_need), solution
+            return replace(problem, subgroups=replace(problem.subgroups, need=sub_need)), solution
     return None
 
 
 def split_domain(problem: Problem, solution: Solution) -> Planted | None:
-    gangs = problem.gang[solution.classes]
+    gangs = problem.classes.gang[solution.classes]
     for gang in np.unique(gangs):
         nodes = np.unique(solution.nodes[gangs == gang])
-        if len(nodes) > 1 and problem.required[gang] < 0:
-            required, levels = problem.required.copy(), problem.levels.copy()
+        if len(nodes) > 1 and problem.gangs.required[gang] < 0:
+            required, levels = problem.gangs.required.copy(), problem.nodes.levels.copy()
             required[gang] = 0
             levels[0] = np.arange(levels.shape[1])
-            bare = np.full_like(problem.required, -1)
+            bare = np.full_like(problem.gangs.required, -1)
             bare[gang] = 0
-            return replace(problem, required=bare, pinned=np.full_like(bare, -1), levels=levels), solution
+            return replace(
+                problem,
+                gangs=replace(problem.gangs, required=bare, pinned=np.full_like(bare, -1)),
+                nodes=replace(problem.nodes, levels=levels),
+            ), solution
     return None
 
 
 def node_without_the_label(problem: Problem, solution: Solution) -> Planted:
-    gang, node = problem.gang[solution.classes[0]], solution.nodes[0]
-    required, levels = problem.required.copy(), problem.levels.copy()
+    gang, node = problem.classes.gang[solution.classes[0]], solution.nodes[0]
+    required, levels = problem.gangs.required.copy(), problem.nodes.levels.copy()
     required[gang] = 1
     levels[1, node] = -1
-    return replace(problem, required=required, levels=levels), solution
+    return replace(
+        problem, gangs=replace(problem.gangs, required=required), nodes=replace(problem.nodes, levels=levels)
+    ), solution
 
 
 def domain_beside_the_pin(problem: Problem, solution: Solution) -> Planted | None:
-    gang, node = problem.gang[solution.classes[0]], solution.nodes[0]
-    if problem.levels[1, node] < 0:
+    gang, node = problem.classes.gang[solution.classes[0]], solution.nodes[0]
+    if problem.nodes.levels[1, node] < 0:
         return None
-    required, pinned = problem.required.copy(), problem.pinned.copy()
-    required[gang], pinned[gang] = 1, problem.levels[1, node] + 1
-    return replace(problem, required=required, pinned=pinned), solution
+    required, pinned = problem.gangs.required.copy(), problem.gangs.pinned.copy()
+    required[gang], pinned[gang] = 1, problem.nodes.levels[1, node] + 1
+    return replace(problem, gangs=replace(problem.gangs, required=required, pinned=pinned)), solution
 
 
 def subgroup_outside_its_domain(problem: Problem, solution: Solution) -> Planted | None:
-    inside = np.flatnonzero(problem.subgroup[solution.classes] >= 0)
+    inside = np.flatnonzero(problem.classes.subgroup[solution.classes] >= 0)
     if not len(inside):
         return None
-    sub, node = problem.subgroup[solution.classes[inside[0]]], solution.nodes[inside[0]]
-    if problem.levels[1, node] < 0:
+    sub, node = problem.classes.subgroup[solution.classes[inside[0]]], solution.nodes[inside[0]]
+    if problem.nodes.levels[1, node] < 0:
         return None
-    required, pinned = problem.sub_required.copy(), problem.sub_pinned.copy()
-    required[sub], pinned[sub] = 1, problem.levels[1, node] + 1
-    return replace(problem, sub_required=required, sub_pinned=pinned), solution
+    required, pinned = problem.subgroups.required.copy(), problem.subgroups.pinned.copy()
+    required[sub], pinned[sub] = 1, problem.nodes.levels[1, node] + 1
+    return replace(problem, subgroups=replace(problem.subgroups, required=required, pinned=pinned)), solution
 
 
 def quota_overdrawn(problem: Problem, solution: Solution) -> Planted | None:
     c = solution.classes[0]
-    asks = np.flatnonzero(problem.demand[c])
+    asks = np.flatnonzero(problem.classes.demand[c])
     if not len(asks):
         return None
-    free = np.full((1, problem.free.shape[1]), UNLIMITED)
-    free[0, asks[0]] = problem.demand[c, asks[0]] * solution.counts[0] - 1
-    member = np.zeros((1, len(problem.need)), np.bool_)
-    member[0, problem.gang[c]] = True
+    free = np.full((1, problem.nodes.free.shape[1]), UNLIMITED)
+    free[0, asks[0]] = problem.classes.demand[c, asks[0]] * solution.counts[0] - 1
+    member = np.zeros((1, len(problem.gangs.need)), np.bool_)
+    member[0, problem.classes.gang[c]] = True
     return replace(
-        problem, quota_member=member, quota_free=free, quota_gangs=one(UNLIMITED, np.int64)
+        problem, quotas=replace(problem.quotas, covers=member, free=free, gangs=one(UNLIMITED, np.int64))
     ), solution
 
 
 def gang_over_the_quota(problem: Problem, solution: Solution) -> Planted | None:
-    gang = problem.gang[solution.classes[0]]
-    if problem.need[gang] == 0:
+    gang = problem.classes.gang[solution.classes[0]]
+    if problem.gangs.need[gang] == 0:
         return None
-    fresh = np.zeros(len(problem.need), np.bool_)
-    member = np.zeros((1, len(problem.need)), np.bool_)
+    fresh = np.zeros(len(problem.gangs.need), np.bool_)
+    member = np.zeros((1, len(problem.gangs.need)), np.bool_)
     fresh[gang] = member[0, gang] = True
-    free = np.full((1, problem.free.shape[1]), UNLIMITED)
+    free = np.full((1, problem.nodes.free.shape[1]), UNLIMITED)
     none = one(0, np.int64)
-    return replace(problem, fresh=fresh, quota_member=member, quota_free=free, quota_gangs=none), solution
+    return replace(
+        problem,
+        gangs=replace(problem.gangs, fresh=fresh),
+        quotas=replace(problem.quotas, covers=member, free=free, gangs=none),
+    ), solution
 
 
 def row_broken(problem: Problem, solution: Solution) -> Planted:
@@ -201,8 +215,8 @@ def row_broken(problem: Problem, solution: Solution) -> Planted:
 
 def floor_row_broken(problem: Problem, solution: Solution) -> Planted | None:
     c = solution.classes[0]
-    gang = problem.gang[c]
-    if problem.need[gang] == 0:
+    gang = problem.classes.gang[c]
+    if problem.gangs.need[gang] == 0:
         return None
     held = solution.counts[solution.classes == c].sum()
     least = np.array([[-(held + 1)]], np.int64)
@@ -212,7 +226,7 @@ def floor_row_broken(problem: Problem, solution: Solution) -> Planted | None:
 
 
 def cut_repeated(problem: Problem, solution: Solution) -> Planted:
-    gang = int(problem.gang[solution.classes[0]])
+    gang = int(problem.classes.gang[solution.classes[0]])
     cut = Cut(gang, solution.classes, solution.nodes, solution.counts)
     return replace(problem, cuts=(*problem.cuts, cut)), solution
 
@@ -249,7 +263,7 @@ def count_of_zero(problem: Problem, solution: Solution) -> Planted:
 
 
 def node_that_is_not_there(problem: Problem, solution: Solution) -> Planted:
-    return problem, replace(solution, nodes=solution.nodes + len(problem.free))
+    return problem, replace(solution, nodes=solution.nodes + len(problem.nodes.free))
 
 
 def node_below_the_first(problem: Problem, solution: Solution) -> Planted:
@@ -320,14 +334,20 @@ def test_the_fault_is_caught_in_a_session_of_plain_gangs(plant: Callable):
     problem = problem_of([[1], [2], [1]], gangs, levels=[[0, 0, 0], [0, 0, 0]])
     problem = replace(
         problem,
-        gang=np.array([0, 1, 2, 0], np.int32),
-        subgroup=np.array([0, -1, -1, 1], np.int32),
-        need=np.array([2, 9, 0, 9], np.int32),
-        sub_gang=np.zeros(2, np.int32),
-        sub_need=np.ones(2, np.int32),
-        sub_required=np.full(2, -1, np.int32),
-        sub_preferred=np.full(2, -1, np.int32),
-        sub_pinned=np.full(2, -1, np.int32),
+        classes=replace(
+            problem.classes,
+            gang=np.array([0, 1, 2, 0], np.int32),
+            subgroup=np.array([0, -1, -1, 1], np.int32),
+        ),
+        gangs=replace(problem.gangs, need=np.array([2, 9, 0, 9], np.int32)),
+        subgroups=replace(
+            problem.subgroups,
+            gang=np.zeros(2, np.int32),
+            need=np.ones(2, np.int32),
+            required=np.full(2, -1, np.int32),
+            preferred=np.full(2, -1, np.int32),
+            pinned=np.full(2, -1, np.int32),
+        ),
     )
     solution = solution_of(problem, [(0, 0, 1), (0, 1, 1), (2, 2, 1), (3, 1, 1)], [True, False, True, False])
     assert verify(problem, solution) == ()
@@ -346,7 +366,22 @@ def test_a_solution_that_places_nothing_is_sound():
 def test_long_lists_of_faults_are_cut_short():
     problem = problem_of([[4]], [{"pods": 1, "demand": [1]}] * 40)
     triples = [(c, 0, 1) for c in range(40)]
-    crowded = solution_of(replace(problem, mask=~problem.mask, free=problem.free * 10), triples, [True] * 40)
-    faults = verify(replace(problem, mask=~problem.mask, free=problem.free * 10), crowded)
+    crowded = solution_of(
+        replace(
+            problem,
+            kinds=replace(problem.kinds, mask=~problem.kinds.mask),
+            nodes=replace(problem.nodes, free=problem.nodes.free * 10),
+        ),
+        triples,
+        [True] * 40,
+    )
+    faults = verify(
+        replace(
+            problem,
+            kinds=replace(problem.kinds, mask=~problem.kinds.mask),
+            nodes=replace(problem.nodes, free=problem.nodes.free * 10),
+        ),
+        crowded,
+    )
     assert faults[-1] == "and more of the same"
     assert len(faults) == 21

@@ -16,7 +16,20 @@ from batchsched.session.placement.class_feasibility import FeasibilityByClass
 from batchsched.session.tables.gang import EntitlementClass, GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import LevelChoice, Levels
-from batchsched.solver.problem import ALL_NODES, NONE, IndexArray, Problem, Row
+from batchsched.solver.problem import (
+    ALL_NODES,
+    NONE,
+    IndexArray,
+    Problem,
+    ProblemClasses,
+    ProblemGangs,
+    ProblemKinds,
+    ProblemNodes,
+    ProblemQuotas,
+    ProblemSubgroups,
+    Row,
+    UsedDomains,
+)
 
 DAY = 86400.0
 AGE_BONUS = 0.5
@@ -110,48 +123,59 @@ def formulate(
                 choices[number], required=context.levels.of_label(key, tables.node_table)
             )
     problem = Problem(
-        free=np.maximum(0, tables.free_resources()),
-        capacity=tables.capacity(),
-        mask=mask,
-        score=score,
-        demand=_stack([part.pod_class.requests for _, part in parts], len(tables.node_table.resources)),
-        kind=_ints(kind),
-        gang=_ints([number for number, _ in parts]),
-        subgroup=_ints([subs.number(number, part.subgroup) for number, part in parts]),
-        count=_ints([len(part.pods) for _, part in parts]),
-        weight=np.array(
-            [tables.dominant_share(part.pod_class.requests) * bonus[number] for number, part in parts],
-            np.float64,
+        nodes=ProblemNodes(
+            free=np.maximum(0, tables.free_resources()),
+            capacity=tables.capacity(),
+            levels=context.levels.domains,
+            partitions=tuple(batch.partitions),
         ),
-        need=_ints([gang.need for gang in gangs]),
-        tier=_ints([tier_of[gang.tier] for gang in gangs]),
-        rank=np.arange(len(gangs), dtype=np.int32),
-        required=_ints([choice.required for choice in choices]),
-        preferred=_ints([choice.preferred for choice in choices]),
-        pinned=_ints(
-            [
-                pinned(context, gang.members, choice.required, "")
-                for gang, choice in zip(gangs, choices, strict=True)
-            ]
+        kinds=ProblemKinds(mask=mask, score=score),
+        classes=ProblemClasses(
+            demand=_stack([part.pod_class.requests for _, part in parts], len(tables.node_table.resources)),
+            kind=_ints(kind),
+            gang=_ints([number for number, _ in parts]),
+            subgroup=_ints([subs.number(number, part.subgroup) for number, part in parts]),
+            count=_ints([len(part.pods) for _, part in parts]),
+            weight=np.array(
+                [tables.dominant_share(part.pod_class.requests) * bonus[number] for number, part in parts],
+                np.float64,
+            ),
         ),
-        fresh=np.array([gang.fresh for gang in gangs], np.bool_),
-        allowed=np.array([number not in failures for number in range(len(gangs))], np.bool_),
-        levels=context.levels.domains,
-        sub_gang=_ints(subs.gang),
-        sub_need=_ints(subs.need),
-        sub_required=_ints([choice.required for choice in subs.choices]),
-        sub_preferred=_ints([choice.preferred for choice in subs.choices]),
-        sub_pinned=_ints(subs.pinned),
-        used_gang=_ints([one[0] for one in used + subs.used]),
-        used_sub=_ints([one[1] for one in used + subs.used]),
-        used_level=_ints([one[2] for one in used + subs.used]),
-        used_domain=_ints([one[3] for one in used + subs.used]),
-        quota_member=context.quotas.members(tables, [gang.members.owner for gang in gangs]),
-        quota_free=context.quotas.free,
-        quota_gangs=context.quotas.gangs,
-        partitions=tuple(batch.partitions),
+        gangs=ProblemGangs(
+            need=_ints([gang.need for gang in gangs]),
+            tier=_ints([tier_of[gang.tier] for gang in gangs]),
+            rank=np.arange(len(gangs), dtype=np.int32),
+            required=_ints([choice.required for choice in choices]),
+            preferred=_ints([choice.preferred for choice in choices]),
+            pinned=_ints(
+                [
+                    pinned(context, gang.members, choice.required, "")
+                    for gang, choice in zip(gangs, choices, strict=True)
+                ]
+            ),
+            fresh=np.array([gang.fresh for gang in gangs], np.bool_),
+            allowed=np.array([number not in failures for number in range(len(gangs))], np.bool_),
+        ),
+        subgroups=ProblemSubgroups(
+            gang=_ints(subs.gang),
+            need=_ints(subs.need),
+            required=_ints([choice.required for choice in subs.choices]),
+            preferred=_ints([choice.preferred for choice in subs.choices]),
+            pinned=_ints(subs.pinned),
+        ),
+        used_domains=UsedDomains(
+            gang=_ints([one[0] for one in used + subs.used]),
+            subgroup=_ints([one[1] for one in used + subs.used]),
+            level=_ints([one[2] for one in used + subs.used]),
+            domain=_ints([one[3] for one in used + subs.used]),
+        ),
+        quotas=ProblemQuotas(
+            covers=context.quotas.members(tables, [gang.members.owner for gang in gangs]),
+            free=context.quotas.free,
+            gangs=context.quotas.gangs,
+        ),
         rows=rows,
-        pods=0,
+        pod_resource=0,
         ordered=context.profile.selection == "ordered",
         spread=context.profile.placement == "spread",
     )

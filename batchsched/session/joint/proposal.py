@@ -101,7 +101,7 @@ class JointProposer:
         objective = np.zeros(len(formulation.tiers))
         weights = _weight_by_class(formulation)
         for number, one in walked.items():
-            objective[formulation.problem.tier[number]] += _worth(weights, number, one)
+            objective[formulation.problem.gangs.tier[number]] += _worth(weights, number, one)
         bound = solution.bound if before is None else np.maximum(solution.bound, before.bound)
         return JointSelection(
             walked=tuple(one for one in walked.values() if one.placed),
@@ -133,7 +133,9 @@ class JointProposer:
         """Walk gang after gang; one that needs another's pods near it is asked again once they are there."""
         problem = self._formulation.problem
         walked: dict[int, GangPlacement] = {}
-        left = sorted(shares, key=lambda g: (g not in first, int(problem.tier[g]), int(problem.rank[g])))
+        left = sorted(
+            shares, key=lambda g: (g not in first, int(problem.gangs.tier[g]), int(problem.gangs.rank[g]))
+        )
         while left:
             wanted = ((self._formulation.gangs[number], shares[number]) for number in left)
             walked.update(zip(left, statement.place_gangs(wanted), strict=True))
@@ -147,14 +149,14 @@ class JointProposer:
         """Forbid what the walk refused: the placement where a filter did, the gang where Reserve or Permit did."""
         solution = outcome.solution
         cuts: list[Cut] = []
-        allowed = problem.allowed.copy()
+        allowed = problem.gangs.allowed.copy()
         for number, walked in outcome.rejected.items():
             if walked.final:
                 allowed[number] = False
                 continue
-            mine = self._formulation.problem.gang[solution.classes] == number
+            mine = self._formulation.problem.classes.gang[solution.classes] == number
             cuts.append(Cut(number, solution.classes[mine], solution.nodes[mine], solution.counts[mine]))
-        return replace(problem, cuts=(*problem.cuts, *cuts), allowed=allowed)
+        return replace(problem, gangs=replace(problem.gangs, allowed=allowed), cuts=(*problem.cuts, *cuts))
 
 
 def with_gang(
@@ -162,7 +164,7 @@ def with_gang(
 ) -> JointSelection:
     """Return the outcome with one more gang that found its place."""
     objective = outcome.objective.copy()
-    objective[formulation.problem.tier[number]] += _worth(_weight_by_class(formulation), number, walked)
+    objective[formulation.problem.gangs.tier[number]] += _worth(_weight_by_class(formulation), number, walked)
     rejected = {one: refused for one, refused in outcome.rejected.items() if one != number}
     return replace(
         outcome,
@@ -175,7 +177,7 @@ def with_gang(
 
 def _weight_by_class(formulation: Formulation) -> dict[tuple[int, int], float]:
     """By gang number and class: the weight of one pod."""
-    weight = formulation.problem.weight
+    weight = formulation.problem.classes.weight
     return {
         (number, id(part.pod_class)): float(weight[at]) for at, (number, part) in enumerate(formulation.parts)
     }

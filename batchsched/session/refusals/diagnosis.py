@@ -133,7 +133,10 @@ class Diagnosis:
 
     def _small(self, refused: int) -> bool:
         problem = self._formulation.problem
-        return refused <= THOROUGH_GANGS and problem.mask.shape[1] * len(problem.kind) <= THOROUGH_PAIRS
+        return (
+            refused <= THOROUGH_GANGS
+            and problem.kinds.mask.shape[1] * len(problem.classes.kind) <= THOROUGH_PAIRS
+        )
 
     def _resolve(self, problem: Problem) -> Solution:
         return solve(problem, budget_of(self._settings), self._seed)
@@ -143,7 +146,7 @@ class Diagnosis:
         solution = self._outcome.solution
         if not self._outcome.rejected:
             return solution
-        gang = self._formulation.problem.gang[solution.classes]
+        gang = self._formulation.problem.classes.gang[solution.classes]
         kept = ~np.isin(gang, list(self._outcome.rejected))
         taken = solution.taken.copy()
         taken[list(self._outcome.rejected)] = False

@@ -148,7 +148,9 @@ class RefusalMessages:
 
     def _subgroup(self, change: Level) -> str:
         problem = self._formulation.problem
-        place = int((problem.sub_gang[: change.subgroup] == problem.sub_gang[change.subgroup]).sum())
+        place = int(
+            (problem.subgroups.gang[: change.subgroup] == problem.subgroups.gang[change.subgroup]).sum()
+        )
         group = self._formulation.gangs[change.gang].members.group
         return group.spec.sub_groups[place].name if group is not None else str(place)
 

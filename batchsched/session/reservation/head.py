@@ -105,21 +105,21 @@ class ReservedHead:
         """Return a formulation in which the head's room is kept."""
         bounded = [number for number, gang in enumerate(formulation.gangs) if self.bounds(gang)]
         problem = formulation.problem
-        classes = np.flatnonzero(np.isin(problem.gang, bounded))
+        classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
         if not len(classes):
             return formulation
         beside = self.shadow.beside()
         rows = []
-        for resource in np.flatnonzero(self.shadow.problem.demand.any(axis=0)).tolist():
-            asking = classes[problem.demand[classes, resource] > 0]
+        for resource in np.flatnonzero(self.shadow.problem.classes.demand.any(axis=0)).tolist():
+            asking = classes[problem.classes.demand[classes, resource] > 0]
             left = beside[:, resource]
-            right = np.where(left < problem.free[:, resource], left, UNLIMITED)
+            right = np.where(left < problem.nodes.free[:, resource], left, UNLIMITED)
             if len(asking) and (right < UNLIMITED).any():
                 rows.append(
                     Row(
                         partition=EVERY_NODE,
                         classes=asking.astype(np.int32),
-                        coefficients=problem.demand[asking, resource],
+                        coefficients=problem.classes.demand[asking, resource],
                         right=right,
                         plugin=RESERVATION,
                         reason=self.gang.key,

@@ -51,8 +51,8 @@ class HeadReservation:
     def beside(self) -> IntArray:
         """[N, R] what will be free at the start once the head has its place: nobody there is in its way."""
         available = np.maximum(0, self.free)
-        head = greedy(replace(self.problem, free=available))
-        demand = self.problem.demand[head.classes] * head.counts[:, np.newaxis]
+        head = greedy(replace(self.problem, nodes=replace(self.problem.nodes, free=available)))
+        demand = self.problem.classes.demand[head.classes] * head.counts[:, np.newaxis]
         np.subtract.at(available, head.nodes, demand)
         return available
 
@@ -61,14 +61,17 @@ def fits(problem: Problem, free: IntArray) -> bool:
     """Tell whether the only gang of a problem finds room in `free` [N, R]."""
     available = np.maximum(0, free)
     simple = (
-        len(problem.kind) == 1 and problem.required[0] < 0 and not problem.rows and not len(problem.sub_gang)
+        len(problem.classes.kind) == 1
+        and problem.gangs.required[0] < 0
+        and not problem.rows
+        and not len(problem.subgroups.gang)
     )
     if simple:
-        demand = problem.demand[0]
+        demand = problem.classes.demand[0]
         asked = demand > 0
         slots = (available[:, asked] // demand[asked]).min(axis=1)
-        return int(slots[problem.mask[problem.kind[0]]].sum()) >= int(problem.need[0])
-    return bool(greedy(replace(problem, free=available)).taken[0])
+        return int(slots[problem.kinds.mask[problem.classes.kind[0]]].sum()) >= int(problem.gangs.need[0])
+    return bool(greedy(replace(problem, nodes=replace(problem.nodes, free=available))).taken[0])
 
 
 def reservation(gang: PendingGang, shadow: HeadReservation) -> Reservation:
@@ -81,7 +84,10 @@ def hopeful(context: SessionContext, gang: PendingGang) -> bool:
     known = gang.members.hope
     if known is None or known[0] is not gang.members.gang:
         problem = lasting_problem(context, gang)
-        there = len(greedy(replace(problem, free=problem.capacity)).counts) > 0
+        there = (
+            len(greedy(replace(problem, nodes=replace(problem.nodes, free=problem.nodes.capacity))).counts)
+            > 0
+        )
         known = gang.members.hope = (gang.members.gang, there)
     return known[1]
 

@@ -201,7 +201,7 @@ class InOrderSelection:
         if shadow is not None:
             solution = self._beside(formulation, solution, shadow)
             if not len(solution.counts):
-                if self._only_shrinks(gang, formulation) and not formulation.problem.levels.size:
+                if self._only_shrinks(gang, formulation) and not formulation.problem.nodes.levels.size:
                     self._in_the_way.add(alike)
                 return PlacementAttempt.IN_THE_WAY
         self._in_the_way.clear()
@@ -220,11 +220,11 @@ class InOrderSelection:
         problem = formulation.problem
         free_of_others = (
             not (problem.rows or formulation.failures)
-            and not len(problem.quota_gangs)
+            and not len(problem.quotas.gangs)
             and gang.need > 0
             and gang.fresh
         )
-        unlevelled = not len(problem.sub_gang) and bool((problem.required < 0).all())
+        unlevelled = not len(problem.subgroups.gang) and bool((problem.gangs.required < 0).all())
         feasibility = self._context.feasibility
         return (
             free_of_others
@@ -237,13 +237,19 @@ class InOrderSelection:
         if self._leaves_room(formulation, solution, shadow):
             return solution
         problem = formulation.problem
-        other = greedy(replace(problem, free=np.minimum(problem.free, shadow.beside())))
+        other = greedy(
+            replace(
+                problem, nodes=replace(problem.nodes, free=np.minimum(problem.nodes.free, shadow.beside()))
+            )
+        )
         if len(other.counts) and not self._leaves_room(formulation, other, shadow):
-            return greedy(replace(problem, allowed=np.zeros_like(problem.allowed)))
+            return greedy(
+                replace(problem, gangs=replace(problem.gangs, allowed=np.zeros_like(problem.gangs.allowed)))
+            )
         return other
 
     def _leaves_room(self, formulation: Formulation, solution: Solution, shadow: HeadReservation) -> bool:
-        demand = formulation.problem.demand[solution.classes] * solution.counts[:, np.newaxis]
+        demand = formulation.problem.classes.demand[solution.classes] * solution.counts[:, np.newaxis]
         return shadow.take(solution.nodes, demand)
 
     def _refused(self, gang: PendingGang, formulation: Formulation, solution: Solution) -> PlacementAttempt:

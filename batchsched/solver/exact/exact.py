@@ -98,8 +98,8 @@ def _first(model: Nodewise, hint: Solution | None) -> IntArray:
 def _tier(climb: _Climb, tier: int, remaining: int) -> float:
     """Maximise one tier and fix it; returns its bound."""
     problem, model = climb.model.problem, climb.model
-    of = problem.tier[problem.gang] == tier
-    weights, scale, slack = scale_weights(np.where(of, problem.weight, 0.0), problem.count)
+    of = problem.gangs.tier[problem.classes.gang] == tier
+    weights, scale, slack = scale_weights(np.where(of, problem.classes.weight, 0.0), problem.classes.count)
     objective, ceiling = _objective(model, weights)
     allowance = climb.left(_MAIN if remaining == 1 else _MAIN / 2)
     if problem.ordered:
@@ -109,7 +109,7 @@ def _tier(climb: _Climb, tier: int, remaining: int) -> float:
     climb.fix(objective, slack)
     if bound is not None and bound <= int(objective @ climb.values):
         return worth
-    loose = _relaxed(climb, np.where(of, problem.weight, 0.0))
+    loose = _relaxed(climb, np.where(of, problem.classes.weight, 0.0))
     return max(worth, loose if bound is None else min(loose, (bound + slack) / scale))
 
 
@@ -119,16 +119,20 @@ def _in_order(climb: _Climb, tier: int, allowance: float) -> float:
     The bound is that of the whole tier, without the order, unless every step was proved.
     """
     problem, model = climb.model.problem, climb.model
-    loose = _relaxed(climb, np.where(problem.tier[problem.gang] == tier, problem.weight, 0.0))
-    gangs = np.flatnonzero(problem.tier == tier)
-    gangs = gangs[np.argsort(problem.rank[gangs], kind="stable")]
+    loose = _relaxed(
+        climb, np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
+    )
+    gangs = np.flatnonzero(problem.gangs.tier == tier)
+    gangs = gangs[np.argsort(problem.gangs.rank[gangs], kind="stable")]
     proved = True
     for gang in gangs[model.taken[gangs] >= 0].tolist():
         objective = np.zeros(model.model.variables, np.int64)
         objective[model.taken[gang]] = 1
         proved &= _step(climb, objective, 1, 0, allowance)
     for gang in gangs.tolist():
-        weights, _, slack = scale_weights(np.where(problem.gang == gang, problem.weight, 0.0), problem.count)
+        weights, _, slack = scale_weights(
+            np.where(problem.classes.gang == gang, problem.classes.weight, 0.0), problem.classes.count
+        )
         objective, ceiling = _objective(model, weights)
         proved &= _step(climb, objective, ceiling, slack, allowance)
     worth = _worth(climb, tier)
@@ -158,7 +162,7 @@ def _objective(model: Nodewise, weights: IntArray) -> tuple[IntArray, int]:
     objective = np.zeros(model.model.variables, np.int64)
     objective[: len(model.classes)] = weights[model.classes]
     fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
-    return objective, int(weights @ np.minimum(fit, model.problem.count))
+    return objective, int(weights @ np.minimum(fit, model.problem.classes.count))
 
 
 def _relaxed(climb: _Climb, weights: FloatArray) -> float:

@@ -32,33 +32,35 @@ def fitting(problem: Problem) -> IntArray:
     Masks, free capacity (of the resources that the class asks for), required levels and pinned domains count;
     gangs that are not allowed fit nowhere.
     """
-    fits = np.where(problem.mask[problem.kind], problem.count[:, None], 0).astype(np.int64)
-    fits[~problem.allowed[problem.gang]] = 0
-    for resource in range(problem.demand.shape[1]):
-        asks = problem.demand[:, resource]
+    fits = np.where(problem.kinds.mask[problem.classes.kind], problem.classes.count[:, None], 0).astype(
+        np.int64
+    )
+    fits[~problem.gangs.allowed[problem.classes.gang]] = 0
+    for resource in range(problem.classes.demand.shape[1]):
+        asks = problem.classes.demand[:, resource]
         asking = asks > 0
-        room = problem.free[None, :, resource] // asks[asking, None]
+        room = problem.nodes.free[None, :, resource] // asks[asking, None]
         fits[asking] = np.minimum(fits[asking], room)
-    for index in range(len(problem.gang)):
-        gang, sub = problem.gang[index], problem.subgroup[index]
-        bindings = [(problem.required[gang], problem.pinned[gang])]
+    for index in range(len(problem.classes.gang)):
+        gang, sub = problem.classes.gang[index], problem.classes.subgroup[index]
+        bindings = [(problem.gangs.required[gang], problem.gangs.pinned[gang])]
         if sub != NONE:
-            bindings.append((problem.sub_required[sub], problem.sub_pinned[sub]))
+            bindings.append((problem.subgroups.required[sub], problem.subgroups.pinned[sub]))
         for level, pinned in bindings:
             if level != NONE:
-                domains = problem.levels[level]
+                domains = problem.nodes.levels[level]
                 fits[index, domains < 0 if pinned == NONE else domains != pinned] = 0
     return fits
 
 
 def partition(problem: Problem, row: Row) -> IndexArray:
     """The domain of each node [N] for a row, -1 where it belongs to none."""
-    nodes = problem.free.shape[0]
+    nodes = problem.nodes.free.shape[0]
     if row.partition == EVERY_NODE:
         return np.arange(nodes, dtype=np.int32)
     if row.partition == ALL_NODES:
         return np.zeros(nodes, np.int32)
-    return problem.partitions[row.partition]
+    return problem.nodes.partitions[row.partition]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +97,7 @@ class Nodewise:
         self.classes, self.nodes = np.nonzero(fits)
         self.upper = fits[self.classes, self.nodes]
         self.model.add_variables(np.zeros_like(self.upper), self.upper)
-        self.gangs = problem.gang[self.classes]
+        self.gangs = problem.classes.gang[self.classes]
         self.column = np.full(fits.shape, -1, np.int64)
         self.column[self.classes, self.nodes] = np.arange(len(self.classes))
         self.needs = needs(problem)
@@ -112,19 +114,21 @@ class Nodewise:
         fresh = np.flatnonzero(self.needs > 0)
         taken = np.full(len(self.needs), -1, np.int64)
         taken[fresh] = self.model.add_variables(
-            np.zeros(len(fresh), np.int64), problem.allowed[fresh].astype(np.int64)
+            np.zeros(len(fresh), np.int64), problem.gangs.allowed[fresh].astype(np.int64)
         )
-        totals = np.bincount(problem.gang, problem.count, minlength=len(self.needs))
-        for index in range(len(problem.gang)):
-            gang, count = int(problem.gang[index]), int(problem.count[index])
+        totals = np.bincount(problem.classes.gang, problem.classes.count, minlength=len(self.needs))
+        for index in range(len(problem.classes.gang)):
+            gang, count = int(problem.classes.gang[index]), int(problem.classes.count[index])
             whole = self.needs[gang] == totals[gang]
             self.at_most(self.classes == index, count, int(taken[gang]), exactly=bool(whole))
         for gang in fresh.tolist():
             self._at_least(self.gangs == gang, int(self.needs[gang]), int(taken[gang]))
-        for sub in range(len(problem.sub_gang)):
-            of = int(taken[problem.sub_gang[sub]])
-            if of >= 0 and problem.sub_need[sub] > 0:
-                self._at_least(problem.subgroup[self.classes] == sub, int(problem.sub_need[sub]), of)
+        for sub in range(len(problem.subgroups.gang)):
+            of = int(taken[problem.subgroups.gang[sub]])
+            if of >= 0 and problem.subgroups.need[sub] > 0:
+                self._at_least(
+                    problem.classes.subgroup[self.classes] == sub, int(problem.subgroups.need[sub]), of
+                )
         return taken
 
     def at_most(self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False) -> None:
@@ -147,24 +151,28 @@ class Nodewise:
     def _choose(self) -> Iterator[Choice]:
         problem = self.problem
         for gang in range(len(self.needs)):
-            if problem.required[gang] != NONE and problem.pinned[gang] == NONE:
-                of = problem.gang == gang
-                yield self._choice(of, int(problem.required[gang]), gang, int(self.needs[gang]))
-        for sub in range(len(problem.sub_gang)):
-            if problem.sub_required[sub] != NONE and problem.sub_pinned[sub] == NONE:
-                gang = int(problem.sub_gang[sub])
-                need = int(problem.sub_need[sub]) if self.needs[gang] > 0 else 0
-                yield self._choice(problem.subgroup == sub, int(problem.sub_required[sub]), gang, need)
+            if problem.gangs.required[gang] != NONE and problem.gangs.pinned[gang] == NONE:
+                of = problem.classes.gang == gang
+                yield self._choice(of, int(problem.gangs.required[gang]), gang, int(self.needs[gang]))
+        for sub in range(len(problem.subgroups.gang)):
+            if problem.subgroups.required[sub] != NONE and problem.subgroups.pinned[sub] == NONE:
+                gang = int(problem.subgroups.gang[sub])
+                need = int(problem.subgroups.need[sub]) if self.needs[gang] > 0 else 0
+                yield self._choice(
+                    problem.classes.subgroup == sub, int(problem.subgroups.required[sub]), gang, need
+                )
 
     def _choice(self, of: NDArray[np.bool_], level: int, gang: int, need: int) -> Choice:
         member = of[self.classes]
-        place = self.problem.levels[level][self.nodes]
+        place = self.problem.nodes.levels[level][self.nodes]
         domains = np.unique(place[member]).astype(np.int64)
         variables = self.model.add_variables(np.zeros_like(domains), np.ones_like(domains))
         for domain, variable in zip(domains.tolist(), variables.tolist(), strict=True):
             inside = member & (place == domain)
             for index in np.flatnonzero(of).tolist():
-                self.at_most(inside & (self.classes == index), int(self.problem.count[index]), variable)
+                self.at_most(
+                    inside & (self.classes == index), int(self.problem.classes.count[index]), variable
+                )
             if need > 0:
                 self._at_least(inside, need, variable)
         ones, switch = np.ones(len(variables), np.int64), int(self.taken[gang])
@@ -181,30 +189,32 @@ class Nodewise:
         order = np.argsort(self.nodes, kind="stable")
         nodes, first = np.unique(self.nodes[order], return_index=True)
         for node, here in zip(nodes.tolist(), np.split(order, first[1:]), strict=False):
-            asks = problem.demand[self.classes[here]]
-            tight = asks.T @ self.upper[here] > problem.free[node]
+            asks = problem.classes.demand[self.classes[here]]
+            tight = asks.T @ self.upper[here] > problem.nodes.free[node]
             for resource in np.flatnonzero(tight).tolist():
-                self._weigh(here, asks[:, resource], int(problem.free[node, resource]))
+                self._weigh(here, asks[:, resource], int(problem.nodes.free[node, resource]))
 
     def _limit(self) -> None:
         """Quotas: resources of all members together, and how many fresh gangs may be taken."""
         problem = self.problem
-        if not len(problem.quota_gangs):
+        if not len(problem.quotas.gangs):
             return
-        limits = np.maximum(problem.quota_free, 0)
-        reach = np.zeros((len(self.needs), problem.demand.shape[1]))
-        np.add.at(reach, self.gangs, problem.demand[self.classes] * self.upper.astype(np.float64)[:, None])
-        tight = problem.quota_member.astype(np.float64) @ reach > limits
-        fresh = problem.quota_member & (problem.fresh & (self.taken >= 0))
-        many = fresh.sum(axis=1) > problem.quota_gangs
+        limits = np.maximum(problem.quotas.free, 0)
+        reach = np.zeros((len(self.needs), problem.classes.demand.shape[1]))
+        np.add.at(
+            reach, self.gangs, problem.classes.demand[self.classes] * self.upper.astype(np.float64)[:, None]
+        )
+        tight = problem.quotas.covers.astype(np.float64) @ reach > limits
+        fresh = problem.quotas.covers & (problem.gangs.fresh & (self.taken >= 0))
+        many = fresh.sum(axis=1) > problem.quotas.gangs
         for quota in np.flatnonzero(tight.any(axis=1) | many).tolist():
-            columns = np.flatnonzero(problem.quota_member[quota][self.gangs])
-            asks = problem.demand[self.classes[columns]]
+            columns = np.flatnonzero(problem.quotas.covers[quota][self.gangs])
+            asks = problem.classes.demand[self.classes[columns]]
             for resource in np.flatnonzero(tight[quota]).tolist():
                 self._weigh(columns, asks[:, resource], int(limits[quota, resource]))
             if many[quota]:
                 counted = self.taken[fresh[quota]]
-                self._weigh(counted, np.ones_like(counted), max(0, int(problem.quota_gangs[quota])))
+                self._weigh(counted, np.ones_like(counted), max(0, int(problem.quotas.gangs[quota])))
 
     def _weigh(self, columns: IntArray, asks: IntArray, limit: int) -> None:
         """Σ asks·columns <= limit, divided by the greatest common divisor: exact, and far from overflow."""
@@ -214,7 +224,7 @@ class Nodewise:
 
     def _row(self, row: Row) -> None:
         place = partition(self.problem, row)
-        factor = np.zeros(len(self.problem.gang), np.int64)
+        factor = np.zeros(len(self.problem.classes.gang), np.int64)
         np.add.at(factor, row.classes, row.coefficients)
         mine = factor[self.classes]
         for domain in range(len(row.right)):
@@ -268,7 +278,7 @@ class Nodewise:
         values[self.taken[switched]] = placed[switched] > 0
         for choice in self.choices:
             member = choice.classes[self.classes] & (counts > 0)
-            present = np.unique(self.problem.levels[choice.level][self.nodes[member]])
+            present = np.unique(self.problem.nodes.levels[choice.level][self.nodes[member]])
             values[choice.variables] = np.isin(choice.domains, present)
         for cut in self.no_goods:
             now = values[cut.columns]

@@ -29,24 +29,26 @@ def prefer(model: Nodewise, values: IntArray) -> tuple[IntArray, IntArray, int]:
     """
     problem, linear = model.problem, model.model
     wishes = preferring(problem)
-    domains = np.array([problem.levels[level].max(initial=-1) + 2 for _, _, level, _, _ in wishes], np.int64)
+    domains = np.array(
+        [problem.nodes.levels[level].max(initial=-1) + 2 for _, _, level, _, _ in wishes], np.int64
+    )
     weights = np.array([weight for _, _, _, weight, _ in wishes], np.float64)
-    gangs = len(problem.need)
+    gangs = len(problem.gangs.need)
     costs, _, slack = scale_weights(weights, domains, _LARGEST // (gangs + 1))
     objective = np.zeros(linear.variables, np.int64)
     objective[model.taken[model.taken >= 0]] = int(costs @ domains) + 1
     parts, extended = [objective], [values]
     for (gang, sub, level, _, used), cost in zip(wishes, costs.tolist(), strict=True):
-        of = problem.gang == gang if sub == NONE else problem.subgroup == sub
+        of = problem.classes.gang == gang if sub == NONE else problem.classes.subgroup == sub
         member = of[model.classes]
-        place = problem.levels[level][model.nodes]
+        place = problem.nodes.levels[level][model.nodes]
         candidates = np.setdiff1d(place[member], used).astype(np.int64)
         present = np.unique(place[member & (values[: len(place)] > 0)])
         opened = linear.add_variables(np.zeros_like(candidates), np.ones_like(candidates))
         for domain, variable in zip(candidates.tolist(), opened.tolist(), strict=True):
             inside = member & (place == domain)
             for index in np.flatnonzero(of).tolist():
-                model.at_most(inside & (model.classes == index), int(problem.count[index]), variable)
+                model.at_most(inside & (model.classes == index), int(problem.classes.count[index]), variable)
         parts.append(np.full(len(opened), -cost))
         extended.append(np.isin(candidates, present).astype(np.int64))
         if not used and len(opened):
@@ -68,7 +70,10 @@ def settle(model: Nodewise, values: IntArray) -> tuple[IntArray, IntArray]:
     touched = linear.add_variables(np.zeros_like(nodes), np.ones_like(nodes))
     where = np.searchsorted(nodes, model.nodes)
     emptiness = np.divide(
-        problem.free, problem.capacity, out=np.zeros(problem.free.shape), where=problem.capacity > 0
+        problem.nodes.free,
+        problem.nodes.capacity,
+        out=np.zeros(problem.nodes.free.shape),
+        where=problem.nodes.capacity > 0,
     ).mean(axis=1)
     price = _FULLNESS + np.rint(_FULLNESS * np.clip(emptiness[nodes], 0, 1)).astype(np.int64)
     for position, variable in enumerate(touched.tolist()):
@@ -78,10 +83,10 @@ def settle(model: Nodewise, values: IntArray) -> tuple[IntArray, IntArray]:
             continue
         for column in columns.tolist():
             linear.add_row(np.array([column, variable]), np.array([1, -int(model.upper[column])]), upper=0)
-    score = problem.score[problem.kind[model.classes], model.nodes].astype(np.int64)
+    score = problem.kinds.score[problem.classes.kind[model.classes], model.nodes].astype(np.int64)
     objective = np.zeros(linear.variables, np.int64)
     objective[:counts] = score
-    price *= int(score.max(axis=0, initial=0)) * int(problem.count.sum()) + 1
+    price *= int(score.max(axis=0, initial=0)) * int(problem.classes.count.sum()) + 1
     objective[touched] = price if problem.spread else -price
     present = np.bincount(where, values[:counts], minlength=len(nodes)) > 0
     return np.concatenate([values, present.astype(np.int64)]), objective

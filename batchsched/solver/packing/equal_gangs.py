@@ -12,20 +12,20 @@ def alike(room: FreeCapacity) -> list[int]:
     To place them one by one, or all of them as one, comes to the same number.
     """
     problem = room.problem
-    found = [-1] * len(problem.need)
+    found = [-1] * len(problem.gangs.need)
     if room.rows.rows:
         return found
     alone = (
-        (np.bincount(problem.gang, problem.count, minlength=len(found)) == 1)
-        & problem.allowed
-        & (problem.need == 1)
-        & (problem.required == NONE)
-        & (problem.preferred == NONE)
-    )[problem.gang] & (problem.subgroup == NONE)
+        (np.bincount(problem.classes.gang, problem.classes.count, minlength=len(found)) == 1)
+        & problem.gangs.allowed
+        & (problem.gangs.need == 1)
+        & (problem.gangs.required == NONE)
+        & (problem.gangs.preferred == NONE)
+    )[problem.classes.gang] & (problem.classes.subgroup == NONE)
     numbers: dict[tuple[int, bytes], int] = {}
     for klass in np.flatnonzero(alone).tolist():
-        gang = int(problem.gang[klass])
+        gang = int(problem.classes.gang[klass])
         if room.slots.needs[klass] and klass not in room.banned and not room.quotas.bind(gang):
-            asked = int(problem.kind[klass]), room.slots.demand[klass].tobytes()
+            asked = int(problem.classes.kind[klass]), room.slots.demand[klass].tobytes()
             found[gang] = numbers.setdefault(asked, len(numbers))
     return found

@@ -33,13 +33,13 @@ class FreeCapacity:
         self.problem = problem
         self.slots = NodeOrder(problem, plain)
         self.free = augmented_free(problem)
-        self.mask = problem.mask
+        self.mask = problem.kinds.mask
         self.quotas = QuotaLedger(problem)
         self.rows = RowLedger(problem)
-        self.waiting: list[int] = problem.count.tolist()
+        self.waiting: list[int] = problem.classes.count.tolist()
         self.trail: list[Entry] = []
-        self._gang: list[int] = problem.gang.tolist()
-        self._kind: list[int] = problem.kind.tolist()
+        self._gang: list[int] = problem.classes.gang.tolist()
+        self._kind: list[int] = problem.classes.kind.tolist()
         self.banned = _banned(problem)
 
     def usable(self, klass: int) -> BoolArray:
@@ -252,7 +252,7 @@ def _banned(problem: Problem) -> dict[int, BoolArray]:
     result: dict[int, BoolArray] = {}
     for cut in problem.cuts:
         for klass, node in zip(cut.classes.tolist(), cut.nodes.tolist(), strict=True):
-            result.setdefault(klass, np.ones(len(problem.free), np.bool_))[node] = False
+            result.setdefault(klass, np.ones(len(problem.nodes.free), np.bool_))[node] = False
     return result
 
 

@@ -36,18 +36,24 @@ def find_members(
     classes = sorted(owned, key=partial(_size, slots))
     parts = []
     for s in subgroups:
-        own = tuple(c for c in classes if problem.subgroup[c] == s)
-        needs = int(problem.sub_need[s]), int(problem.sub_required[s]), int(problem.sub_preferred[s])
-        parts.append(Part(int(s), *needs, int(problem.sub_pinned[s]), own))
-    loose = tuple(c for c in classes if problem.subgroup[c] == NONE)
+        own = tuple(c for c in classes if problem.classes.subgroup[c] == s)
+        needs = (
+            int(problem.subgroups.need[s]),
+            int(problem.subgroups.required[s]),
+            int(problem.subgroups.preferred[s]),
+        )
+        parts.append(Part(int(s), *needs, int(problem.subgroups.pinned[s]), own))
+    loose = tuple(c for c in classes if problem.classes.subgroup[c] == NONE)
     if loose:
         parts.append(Part(-1, 0, NONE, NONE, NONE, loose))
     parts.sort(key=lambda part: (part.required == NONE, -part.required, _size(slots, part.classes[0])
                                  if part.classes else (0, 0.0, 0)))  # fmt: skip
-    levelled = bool(problem.required[gang] != NONE or problem.preferred[gang] != NONE) or any(
+    levelled = bool(problem.gangs.required[gang] != NONE or problem.gangs.preferred[gang] != NONE) or any(
         part.required != NONE or part.preferred != NONE for part in parts
     )
-    return GangParts(tuple(classes), tuple(parts), sum(int(problem.count[c]) for c in classes), levelled)
+    return GangParts(
+        tuple(classes), tuple(parts), sum(int(problem.classes.count[c]) for c in classes), levelled
+    )
 
 
 def _size(slots: NodeOrder, klass: int) -> tuple[int, float, int]:

@@ -30,15 +30,15 @@ class QuotaLedger:
     """What is left of every quota. Undo is by adding the negative."""
 
     def __init__(self, problem: Problem) -> None:
-        quota, gang = np.nonzero(problem.quota_member)
+        quota, gang = np.nonzero(problem.quotas.covers)
         self.binding = (
-            _binding(problem, quota, gang) if quota.size else np.zeros(len(problem.quota_gangs), bool)
+            _binding(problem, quota, gang) if quota.size else np.zeros(len(problem.quotas.gangs), bool)
         )
-        self.left: list[list[int]] = problem.quota_free.tolist()
-        self.gangs_left: list[int] = problem.quota_gangs.tolist()
-        self._fresh = problem.fresh
+        self.left: list[list[int]] = problem.quotas.free.tolist()
+        self.gangs_left: list[int] = problem.quotas.gangs.tolist()
+        self._fresh = problem.gangs.fresh
         self._least = least(problem).tolist() if self.binding.any() else []
-        self._of_gang: list[list[int]] = [[] for _ in range(len(problem.need))]
+        self._of_gang: list[list[int]] = [[] for _ in range(len(problem.gangs.need))]
         kept = self.binding[quota]
         for q, g in zip(quota[kept].tolist(), gang[kept].tolist(), strict=True):
             self._of_gang[g].append(q)
@@ -92,14 +92,14 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
       quota: [M] of each pair of a quota and a gang that counts against it.
       gang: [M] of the same pairs.
     """
-    pods = np.where(problem.allowed[problem.gang], problem.count, 0).astype(np.int64)
-    asked = np.zeros((len(problem.need), problem.demand.shape[1]), np.int64)
-    np.add.at(asked, problem.gang, problem.demand * pods[:, None])
-    together = np.zeros_like(problem.quota_free)
+    pods = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0).astype(np.int64)
+    asked = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]), np.int64)
+    np.add.at(asked, problem.classes.gang, problem.classes.demand * pods[:, None])
+    together = np.zeros_like(problem.quotas.free)
     np.add.at(together, quota, asked[gang])
-    fresh = problem.allowed & problem.fresh & (needs(problem) > 0)
-    many = np.bincount(quota, fresh[gang], minlength=len(problem.quota_gangs))
-    found: BoolArray = (together > problem.quota_free).any(axis=1) | (many > problem.quota_gangs)
+    fresh = problem.gangs.allowed & problem.gangs.fresh & (needs(problem) > 0)
+    many = np.bincount(quota, fresh[gang], minlength=len(problem.quotas.gangs))
+    found: BoolArray = (together > problem.quotas.free).any(axis=1) | (many > problem.quotas.gangs)
     return found
 
 
@@ -108,13 +108,13 @@ class RowLedger:
 
     def __init__(self, problem: Problem) -> None:
         self.rows = [row for row in problem.rows if not is_resource(row)]
-        nodes = len(problem.free)
+        nodes = len(problem.nodes.free)
         whole, each = np.zeros(nodes, np.int32), np.arange(nodes, dtype=np.int32)
         self.domains: list[IndexArray] = []
         for row in self.rows:
             special = {ALL_NODES: whole, EVERY_NODE: each}
             self.domains.append(
-                special[row.partition] if row.partition < 0 else problem.partitions[row.partition]
+                special[row.partition] if row.partition < 0 else problem.nodes.partitions[row.partition]
             )
         self.left_side = [np.zeros(len(row.right), np.int64) for row in self.rows]
         self.of_class: dict[int, list[tuple[int, int]]] = {}
@@ -125,7 +125,7 @@ class RowLedger:
                 self.of_class.setdefault(c, []).append((i, coefficient))
             for j, g in enumerate(row.gangs.tolist()):
                 self.of_gang.setdefault(g, []).append((i, j))
-            owners = {*problem.gang[row.classes].tolist(), *row.gangs.tolist()}
+            owners = {*problem.classes.gang[row.classes].tolist(), *row.gangs.tolist()}
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
         for g in np.flatnonzero(needs(problem) == 0).tolist():

@@ -36,17 +36,19 @@ class NodeOrder:
             tuple((r, amount) for r, amount in enumerate(row) if amount) for row in self.demand.tolist()
         ]
         self._problem, self.plain = problem, plain
-        nodes = len(problem.capacity)
-        self._total = np.maximum(1, problem.capacity.sum(axis=0)).astype(np.float64) / max(1, nodes)
-        self._ratio = problem.demand / self._total
+        nodes = len(problem.nodes.capacity)
+        self._total = np.maximum(1, problem.nodes.capacity.sum(axis=0)).astype(np.float64) / max(1, nodes)
+        self._ratio = problem.classes.demand / self._total
         self._dominant: list[float] = self._ratio.max(axis=1, initial=0.0).tolist()
-        largest = problem.capacity.max(axis=0, initial=0)
-        varied = np.array([len(np.unique(column[column > 0])) > 0 for column in problem.demand.T], np.bool_)
+        largest = problem.nodes.capacity.max(axis=0, initial=0)
+        varied = np.array(
+            [len(np.unique(column[column > 0])) > 0 for column in problem.classes.demand.T], np.bool_
+        )
         few = (largest <= DEVICE_LIMIT) & varied
-        self.devices = [int(r) for r in np.flatnonzero(few) if int(r) != problem.pods]
-        demand = problem.demand.tolist()
+        self.devices = [int(r) for r in np.flatnonzero(few) if int(r) != problem.pod_resource]
+        demand = problem.classes.demand.tolist()
         self.device_of = [next((r for r in self.devices if row[r] > 0), -1) for row in demand]
-        sizes = {r: np.unique(problem.demand[:, r]).tolist() for r in self.devices}
+        sizes = {r: np.unique(problem.classes.demand[:, r]).tolist() for r in self.devices}
         self._larger = [
             [size for size in sizes[r] if size > row[r]] if r >= 0 else []
             for r, row in zip(self.device_of, demand, strict=True)
@@ -66,9 +68,11 @@ class NodeOrder:
         """For each device, what else one device of the waiting pods takes along, per resource."""
         result = []
         for r in self.devices:
-            pods = problem.count * (problem.demand[:, r] > 0)
+            pods = problem.classes.count * (problem.classes.demand[:, r] > 0)
             if pods.any():
-                company = (problem.demand * pods[:, None]).sum(axis=0) // (problem.demand[:, r] * pods).sum()
+                company = (problem.classes.demand * pods[:, None]).sum(axis=0) // (
+                    problem.classes.demand[:, r] * pods
+                ).sum()
                 company[self.devices] = 0
                 result.append((r, company))
         return result
@@ -139,7 +143,7 @@ class NodeOrder:
           most: how many are wanted.
         """
         key = self._packing(klass, free, nodes)
-        score = self._score_rank(int(self._problem.kind[klass]))
+        score = self._score_rank(int(self._problem.classes.kind[klass]))
         if score is not None:
             key <<= SCORE_BITS
             key += score[nodes]
@@ -189,14 +193,14 @@ class NodeOrder:
         ]
         total = np.zeros(len(nodes))
         for r, amount in asked:
-            total += 1.0 - (free[r][nodes] - amount) / np.maximum(1, self._problem.capacity[nodes, r])
+            total += 1.0 - (free[r][nodes] - amount) / np.maximum(1, self._problem.nodes.capacity[nodes, r])
         percent: IntArray = np.floor(100.0 * total / max(1, len(asked))).astype(np.int64)
         return 100 - percent
 
     def _score_rank(self, kind: int) -> IntArray | None:
         """For a kind, by how much each node's score is below the highest; in ranks where that is too much."""
         if kind not in self._score:
-            row = self._problem.score[kind]
+            row = self._problem.kinds.score[kind]
             below = row.max(initial=0) - row
             largest = int(below.max(initial=0))
             if largest >= 1 << SCORE_BITS:
@@ -209,13 +213,13 @@ class NodeOrder:
 def augmented_demand(problem: Problem) -> IntArray:
     """Demand [C, R + E], a column for each row that limits every node by itself."""
     rows = [row for row in problem.rows if is_resource(row)]
-    extra = np.zeros((len(problem.demand), len(rows)), np.int64)
+    extra = np.zeros((len(problem.classes.demand), len(rows)), np.int64)
     for e, row in enumerate(rows):
         np.add.at(extra[:, e], row.classes, row.coefficients)
-    return np.hstack([problem.demand, extra])
+    return np.hstack([problem.classes.demand, extra])
 
 
 def augmented_free(problem: Problem) -> IntArray:
     """Free amounts [R + E, N] to match `augmented_demand`, one resource after the other."""
     rows = [np.maximum(0, row.right) for row in problem.rows if is_resource(row)]
-    return np.ascontiguousarray(np.vstack([problem.free.T, *rows]).astype(np.int64))
+    return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

@@ -41,8 +41,10 @@ class Packing:
         self.domain_of_part: dict[int, int] = {}
         self._members: dict[int, GangParts] = {}
         self._nodes_of: dict[int, list[IntArray]] = {}
-        self._classes_of = group_by(problem.gang, len(problem.need))
-        self._parts_of = group_by(problem.sub_gang, len(problem.need)) if problem.sub_gang.size else None
+        self._classes_of = group_by(problem.classes.gang, len(problem.gangs.need))
+        self._parts_of = (
+            group_by(problem.subgroups.gang, len(problem.gangs.need)) if problem.subgroups.gang.size else None
+        )
 
     def mark(self) -> int:
         """Where the packing stands now."""
@@ -87,7 +89,7 @@ class Packing:
           what was placed, or None when the gang cannot be taken now; then nothing has changed.
         """
         problem, room = self.problem, self.room
-        if self.taken[gang] or not problem.allowed[gang]:
+        if self.taken[gang] or not problem.gangs.allowed[gang]:
             return None
         if not room.quotas.admits(gang) or not room.quotas.suffices(gang):
             return None
@@ -113,7 +115,7 @@ class Packing:
 
     def add_surplus(self, gang: int) -> int:
         """Place what is left of a taken gang, as many pods as go; returns how many."""
-        if not self.taken[gang] or not self.problem.allowed[gang]:
+        if not self.taken[gang] or not self.problem.gangs.allowed[gang]:
             return 0
         if not any(self.room.waiting[klass] for klass in self._classes_of[gang]):
             return 0
@@ -140,10 +142,10 @@ class Packing:
     def _cell(self, gang: int, part: Part) -> tuple[IntArray | None, bool]:
         """The nodes that a part's pods may use by the domains chosen so far; False where one is still open."""
         problem = self.problem
-        level = int(problem.required[gang])
+        level = int(problem.gangs.required[gang])
         nodes: IntArray | None = None
         if level != NONE:
-            domain = self.domain_of.get(gang, int(problem.pinned[gang]))
+            domain = self.domain_of.get(gang, int(problem.gangs.pinned[gang]))
             if domain == NONE:
                 return None, False
             nodes = self.domain_nodes(level, domain)
@@ -157,18 +159,18 @@ class Packing:
 
     def cell_of(self, klass: int) -> IntArray | None:
         """The nodes that a class may use by the domains its gang and part have taken; None: all."""
-        gang = int(self.problem.gang[klass])
+        gang = int(self.problem.classes.gang[klass])
         part = next(part for part in self.members(gang).parts if klass in part.classes)
         return self._cell(gang, part)[0]
 
     def _surplus_where_most_fit(self, gang: int, part: Part, klass: int, want: int, check: bool) -> int:
         """Settle open domains for surplus pods: the domain that takes the most of them."""
-        level = int(self.problem.required[gang])
+        level = int(self.problem.gangs.required[gang])
         cell, _ = self._cell(gang, part)
         if (
             cell is None
             and level != NONE
-            and self.domain_of.get(gang, int(self.problem.pinned[gang])) == NONE
+            and self.domain_of.get(gang, int(self.problem.gangs.pinned[gang])) == NONE
         ):
             capacity = self._capacity(klass, level, None)
             if not capacity.any():
@@ -208,10 +210,10 @@ class Packing:
     def _in_domains(self, gang: int, members: GangParts) -> bool:
         """Place a minimum under required and preferred levels."""
         problem = self.problem
-        level, need = int(problem.required[gang]), self.needs[gang]
+        level, need = int(problem.gangs.required[gang]), self.needs[gang]
         if level == NONE:
             return self._in_cell(gang, members, need, None)
-        pinned = int(problem.pinned[gang])
+        pinned = int(problem.gangs.pinned[gang])
         for domain in [pinned] if pinned != NONE else self.fitting_domains(members, need, level, None):
             mark = self.room.mark()
             self.domain_of[gang] = domain
@@ -225,7 +227,7 @@ class Packing:
         """Place a minimum inside a cell of nodes, parts with levels of their own first."""
         own = [part for part in members.parts if part.required != NONE or part.preferred != NONE]
         if not own:
-            return self._preferring(int(self.problem.preferred[gang]), gang, -1, members, need, cell)
+            return self._preferring(int(self.problem.gangs.preferred[gang]), gang, -1, members, need, cell)
         placed = 0
         for part in own:
             least = sum(self.room.waiting[c] for c in part.classes) if need == members.pods else part.need
@@ -302,7 +304,7 @@ class Packing:
     def domain_nodes(self, level: int, domain: int) -> IntArray:
         """The nodes of a domain, ascending."""
         if level not in self._nodes_of:
-            ids = self.problem.levels[level]
+            ids = self.problem.nodes.levels[level]
             order = np.argsort(ids, kind="stable")
             edges = np.searchsorted(ids[order], np.arange(int(ids.max(initial=-1)) + 2))
             self._nodes_of[level] = [order[a:b] for a, b in pairwise(edges.tolist())]
@@ -315,7 +317,7 @@ class Packing:
 
     def _capacity(self, klass: int, level: int, cell: IntArray | None) -> IntArray:
         """Pods of a class that fit in each domain of a level, [D]."""
-        ids = self.problem.levels[level]
+        ids = self.problem.nodes.levels[level]
         size = int(ids.max(initial=-1)) + 1
         nodes = self.room.open_nodes(klass, cell)
         nodes = nodes[ids[nodes] >= 0]
@@ -345,7 +347,7 @@ class Packing:
         return tightest
 
     def _roomiest(self, members: GangParts, level: int, cell: IntArray | None) -> list[int]:
-        share = np.zeros(int(self.problem.levels[level].max(initial=-1)) + 1)
+        share = np.zeros(int(self.problem.nodes.levels[level].max(initial=-1)) + 1)
         for c in members.classes:
             waiting = self.room.waiting[c]
             if waiting:
@@ -358,11 +360,11 @@ class Packing:
 
         Domains where its gang has pods come first, then the tightest that holds the rest, else the roomiest.
         """
-        gang, sub = int(self.problem.gang[klass]), int(self.problem.subgroup[klass])
+        gang, sub = int(self.problem.classes.gang[klass]), int(self.problem.classes.subgroup[klass])
         used = self._used(gang, sub, level) + self._used(gang, NONE, level)
         for entry in self.room.trail:
             if entry.gang == gang and entry.klass >= 0:
-                used.extend(np.unique(self.problem.levels[level][entry.nodes]).tolist())
+                used.extend(np.unique(self.problem.nodes.levels[level][entry.nodes]).tolist())
         left, known = want, [d for d in dict.fromkeys(used) if d != NONE]
         for domain in known:
             if left > 0:
@@ -381,10 +383,14 @@ class Packing:
 
     def _used(self, gang: int, part: int, level: int) -> list[int]:
         problem = self.problem
-        if not problem.used_gang.size:
+        if not problem.used_domains.gang.size:
             return []
-        mine = (problem.used_gang == gang) & (problem.used_level == level) & (problem.used_sub == part)
-        return [int(d) for d in np.unique(problem.used_domain[mine])]
+        mine = (
+            (problem.used_domains.gang == gang)
+            & (problem.used_domains.level == level)
+            & (problem.used_domains.subgroup == part)
+        )
+        return [int(d) for d in np.unique(problem.used_domains.domain[mine])]
 
     # ------------------------------------------------------------------------------------ members
 

@@ -87,7 +87,7 @@ def fitted(problem: Problem, before: Problem) -> bool:
 
 def plain(problem: Problem) -> bool:
     """Whether counting says all: neither rows nor levels of subgroups are to be kept."""
-    return not problem.rows and all(level == NONE for level in problem.sub_required.tolist())
+    return not problem.rows and all(level == NONE for level in problem.subgroups.required.tolist())
 
 
 @lru_cache(maxsize=8)
@@ -97,8 +97,8 @@ def _placeable(problem: Problem) -> bool:
     fits = room(problem).fits
     if counts and (fits or _counted(problem)):
         return fits
-    rigid = least(problem) == int(problem.count.sum())
-    if not fits and (len(problem.count) == 1 or (rigid and not hopeful(problem))):
+    rigid = least(problem) == int(problem.classes.count.sum())
+    if not fits and (len(problem.classes.count) == 1 or (rigid and not hopeful(problem))):
         return False
     if _is_small(problem):
         return _exactly(problem)
@@ -107,17 +107,21 @@ def _placeable(problem: Problem) -> bool:
 
 def _counted(problem: Problem) -> bool:
     """Whether counting settles where nothing but levels and free capacity matter."""
-    return len(problem.count) == 1 or len(problem.free) > _SMALL
+    return len(problem.classes.count) == 1 or len(problem.nodes.free) > _SMALL
 
 
 def _is_small(problem: Problem) -> bool:
-    return len(problem.free) <= _SMALL and int(np.count_nonzero(fitting(problem))) <= _PAIRS
+    return len(problem.nodes.free) <= _SMALL and int(np.count_nonzero(fitting(problem))) <= _PAIRS
 
 
 @lru_cache(maxsize=8)
 def _has_choice(problem: Problem) -> bool:
     """Whether other pods than the smallest, for which quotas are counted, may make the minimum, and can be tried."""
-    return len(problem.count) > 1 and least(problem) < int(problem.count.sum()) and _is_small(problem)
+    return (
+        len(problem.classes.count) > 1
+        and least(problem) < int(problem.classes.count.sum())
+        and _is_small(problem)
+    )
 
 
 def _exactly(problem: Problem) -> bool:
@@ -127,13 +131,13 @@ def _exactly(problem: Problem) -> bool:
 @lru_cache(maxsize=8)
 def shortage_of_pods(problem: Problem) -> IntArray:
     """Pods that would have to exist besides, by class [C], before the only gang's minimum could be met at all."""
-    short = np.zeros(len(problem.count), np.int64)
-    for subgroup, need in enumerate(problem.sub_need.tolist()):
-        members = np.flatnonzero(problem.subgroup == subgroup)
-        lacking = need - int(problem.count[members].sum())
+    short = np.zeros(len(problem.classes.count), np.int64)
+    for subgroup, need in enumerate(problem.subgroups.need.tolist()):
+        members = np.flatnonzero(problem.classes.subgroup == subgroup)
+        lacking = need - int(problem.classes.count[members].sum())
         if len(members) and lacking > 0:
             short[members[0]] += lacking
-    lacking = least(problem) - int(problem.count.sum()) - int(short.sum())
+    lacking = least(problem) - int(problem.classes.count.sum()) - int(short.sum())
     if len(short) and lacking > 0:
         short[0] += lacking
     return short
@@ -147,15 +151,15 @@ def quotas_short(problem: Problem, like: Problem | None = None) -> tuple[Quota, 
       problem: the gang's own.
       like: the same with other quotas, of which the minimum may be known already.
     """
-    if not len(problem.quota_gangs):
+    if not len(problem.quotas.gangs):
         return ()
     known = problem if like is None else like
-    asked = (minimum(known) @ known.demand).tolist()
-    counted = bool(known.fresh[0]) and least(known) > 0
+    asked = (minimum(known) @ known.classes.demand).tolist()
+    counted = bool(known.gangs.fresh[0]) and least(known) > 0
     found = []
     # Few numbers: as Python's own they are compared faster than as arrays.
     for quota, (left, many) in enumerate(
-        zip(problem.quota_free.tolist(), problem.quota_gangs.tolist(), strict=True)
+        zip(problem.quotas.free.tolist(), problem.quotas.gangs.tolist(), strict=True)
     ):
         lacking = tuple(
             max(0, amount - max(0, there)) if amount > 0 and there < UNLIMITED else 0
@@ -170,26 +174,26 @@ def quotas_short(problem: Problem, like: Problem | None = None) -> tuple[Quota, 
 def passing(problem: Problem) -> BoolArray:
     """Which nodes pass the filters of which class that the minimum needs, [C, N]; classes not needed pass none."""
     wanted = minimum(problem) > 0
-    passes: BoolArray = problem.mask[problem.kind] & wanted[:, None]
+    passes: BoolArray = problem.kinds.mask[problem.classes.kind] & wanted[:, None]
     return passes
 
 
 def capacity_short(problem: Problem) -> IntArray:
     """What all nodes that pass a filter together lack for the only gang's minimum, [R]."""
     useful = passing(problem).any(axis=0)
-    asked = minimum(problem) @ problem.demand
-    total = problem.free[useful].sum(axis=0)
+    asked = minimum(problem) @ problem.classes.demand
+    total = problem.nodes.free[useful].sum(axis=0)
     return np.where(asked > 0, np.maximum(asked - total, 0), 0)
 
 
 def size_short(problem: Problem) -> IntArray:
     """By how much the largest node that passes is too small, even empty, for a pod that the minimum needs, [R]."""
-    short = np.zeros(problem.demand.shape[1], np.int64)
+    short = np.zeros(problem.classes.demand.shape[1], np.int64)
     for index, passes in enumerate(passing(problem)):
-        sizes = problem.capacity[passes]
-        lacking = np.maximum(problem.demand[index] - sizes, 0)
+        sizes = problem.nodes.capacity[passes]
+        lacking = np.maximum(problem.classes.demand[index] - sizes, 0)
         if len(sizes) and np.all(lacking.any(axis=1)):
-            best = np.argmin((lacking / np.maximum(problem.demand[index], 1)).max(axis=1))
+            best = np.argmin((lacking / np.maximum(problem.classes.demand[index], 1)).max(axis=1))
             short = np.maximum(short, lacking[best])
     return short
 
@@ -205,20 +209,20 @@ def pods_short(problem: Problem, found: FitCounts) -> IntArray:
     A resource stops a class when more of its pods would fit if they did not ask for it.
     """
     best = best_domain(found)
-    amounts = np.zeros(problem.demand.shape[1], np.int64)
+    amounts = np.zeros(problem.classes.demand.shape[1], np.int64)
     for index in np.flatnonzero(found.short[best] > 0).tolist():
-        asks = problem.demand[index]
+        asks = problem.classes.demand[index]
         stopping = _stopping(problem, index)
         amounts += np.where(stopping if stopping.any() else asks > 0, asks, 0) * found.short[best, index]
     return amounts
 
 
 def _stopping(problem: Problem, index: int) -> BoolArray:
-    asks = problem.demand[index]
-    passes = problem.mask[problem.kind[index]]
-    per = np.full((len(asks), len(problem.free)), UNLIMITED)
+    asks = problem.classes.demand[index]
+    passes = problem.kinds.mask[problem.classes.kind[index]]
+    per = np.full((len(asks), len(problem.nodes.free)), UNLIMITED)
     for resource in np.flatnonzero(asks).tolist():
-        per[resource] = problem.free[:, resource] // asks[resource]
+        per[resource] = problem.nodes.free[:, resource] // asks[resource]
     least = per.min(axis=0)
     # without resource r a node takes as many as its next scarcest resource allows
     next_scarcest = (np.delete(per, r, 0).min(axis=0, initial=UNLIMITED) for r in range(len(asks)))

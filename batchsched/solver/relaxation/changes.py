@@ -95,9 +95,9 @@ def apply(problem: Problem, relaxation: Relaxation) -> Problem:
         case Rule():
             return _rule(problem, relaxation)
         case Pods(pod_class, count):
-            counts = problem.count.copy()
+            counts = problem.classes.count.copy()
             counts[pod_class] += count
-            return replace(problem, count=counts)
+            return replace(problem, classes=replace(problem.classes, count=counts))
         case Together(parts):
             return reduce(apply, parts, problem)
 
@@ -127,12 +127,12 @@ def _some(count: int, nodes: Nodes) -> Nodes | None:
 
 def wider_levels(problem: Problem, level: int) -> tuple[int, ...]:
     """The levels whose domains are unions of this level's, the finest first."""
-    labelled = problem.levels[level] >= 0
-    own = problem.levels[level][labelled].astype(np.int64)
+    labelled = problem.nodes.levels[level] >= 0
+    own = problem.nodes.levels[level][labelled].astype(np.int64)
     count = len(np.unique(own))
     found = []
-    for other in range(len(problem.levels)):
-        around = problem.levels[other][labelled]
+    for other in range(len(problem.nodes.levels)):
+        around = problem.nodes.levels[other][labelled]
         if other == level or np.any(around < 0):
             continue
         domains = len(np.unique(around))
@@ -144,45 +144,41 @@ def wider_levels(problem: Problem, level: int) -> tuple[int, ...]:
 
 def _level(problem: Problem, change: Level) -> Problem:
     inside = change.subgroup != NONE
-    levels = (problem.sub_required if inside else problem.required).copy()
-    pins = (problem.sub_pinned if inside else problem.pinned).copy()
+    levels = (problem.subgroups.required if inside else problem.gangs.required).copy()
+    pins = (problem.subgroups.pinned if inside else problem.gangs.pinned).copy()
     at = change.subgroup if inside else change.gang
     if change.level == NONE:
         pins[at] = NONE
     elif pins[at] != NONE:
-        around = problem.levels[change.level][problem.levels[levels[at]] == pins[at]]
+        around = problem.nodes.levels[change.level][problem.nodes.levels[levels[at]] == pins[at]]
         pins[at] = around[0] if len(around) else NONE
     levels[at] = change.level
     if inside:
-        return replace(problem, sub_required=levels, sub_pinned=pins)
-    return replace(problem, required=levels, pinned=pins)
+        return replace(problem, subgroups=replace(problem.subgroups, required=levels, pinned=pins))
+    return replace(problem, gangs=replace(problem.gangs, required=levels, pinned=pins))
 
 
 def added(problem: Problem, change: Nodes) -> Problem:
     """The new nodes by themselves, with everything of the problem that asks something of them but its rows."""
     like, count = change.like, change.count
-    size = problem.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
-    mask = problem.mask[:, like : like + 1].repeat(count, axis=1)
+    size = problem.nodes.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
+    mask = problem.kinds.mask[:, like : like + 1].repeat(count, axis=1)
     if change.passing != NONE:
         mask[:] = True
     model, levels = like, change.level
-    if levels != NONE and problem.levels[levels, like] != change.domain:
-        inside = np.flatnonzero(problem.levels[levels] == change.domain)
+    if levels != NONE and problem.nodes.levels[levels, like] != change.domain:
+        inside = np.flatnonzero(problem.nodes.levels[levels] == change.domain)
         if len(inside):
             # the best labelled of them, so that finer levels are labelled too
-            model = int(inside[np.argmax((problem.levels[:, inside] >= 0).sum(axis=0))])
-    labels = problem.levels[:, model : model + 1].repeat(count, axis=1)
+            model = int(inside[np.argmax((problem.nodes.levels[:, inside] >= 0).sum(axis=0))])
+    nodes = problem.nodes.take([model] * count)
     if levels != NONE:
-        labels[levels] = change.domain
+        nodes.levels[levels] = change.domain  # `take` has copied them
     amounts = size[None].repeat(count, axis=0)
     return replace(
         problem,
-        free=amounts,
-        capacity=amounts,
-        mask=mask,
-        score=problem.score[:, like : like + 1].repeat(count, axis=1),
-        levels=labels,
-        partitions=tuple(ids[model : model + 1].repeat(count) for ids in problem.partitions),
+        nodes=replace(nodes, free=amounts, capacity=amounts),
+        kinds=replace(problem.kinds.take_nodes([like] * count), mask=mask),
         rows=(),
     )
 
@@ -191,12 +187,8 @@ def _nodes(problem: Problem, change: Nodes) -> Problem:
     new = added(problem, change)
     return replace(
         problem,
-        free=np.concatenate([problem.free, new.free]),
-        capacity=np.concatenate([problem.capacity, new.capacity]),
-        mask=np.concatenate([problem.mask, new.mask], axis=1),
-        score=np.concatenate([problem.score, new.score], axis=1),
-        levels=np.concatenate([problem.levels, new.levels], axis=1),
-        partitions=tuple(map(np.concatenate, zip(problem.partitions, new.partitions, strict=True))),
+        nodes=problem.nodes.joined(new.nodes),
+        kinds=problem.kinds.joined(new.kinds),
         rows=tuple(_grown(row, change.like, change.count) for row in problem.rows),
     )
 
@@ -212,12 +204,12 @@ def _grown(row: Row, like: int, count: int) -> Row:
 
 
 def _quota(problem: Problem, change: Quota) -> Problem:
-    free, gangs = problem.quota_free.copy(), problem.quota_gangs.copy()
+    free, gangs = problem.quotas.free.copy(), problem.quotas.gangs.copy()
     more = np.array(change.amounts, np.int64)
     free[change.quota] = np.minimum(np.maximum(free[change.quota], 0) + more, UNLIMITED)
     if change.gangs:
         gangs[change.quota] = max(0, int(gangs[change.quota])) + change.gangs
-    return replace(problem, quota_free=free, quota_gangs=gangs)
+    return replace(problem, quotas=replace(problem.quotas, free=free, gangs=gangs))
 
 
 def _rule(problem: Problem, change: Rule) -> Problem:

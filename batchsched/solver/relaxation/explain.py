@@ -111,7 +111,7 @@ class Explainer:
     def gang(self, gang: int) -> Evidence:
         """Explain why a gang was refused."""
         own = alone(self._left, gang)
-        if not self._problem.allowed[gang]:
+        if not self._problem.gangs.allowed[gang]:
             return self._evidence(own, RefusalCause.NOT_ALLOWED, None)
         quick = Probe(partial(fits_with, own.problem), _QUICK)
         thorough = Probe(lambda change: self._admits(own.named(change), gang), _THOROUGH)
@@ -128,7 +128,13 @@ class Explainer:
     def fits_freely(self, gang: int) -> bool:
         """Tell whether a refused gang would fit if it had to keep neither rules nor a level of its own."""
         problem = alone(self._left, gang).problem
-        return fits_alone(replace(problem, rows=(), required=np.full_like(problem.required, NONE)))
+        return fits_alone(
+            replace(
+                problem,
+                gangs=replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE)),
+                rows=(),
+            )
+        )
 
     def _above(self, level: int) -> tuple[int, ...]:
         """The levels wider than this one, the finest first."""
@@ -176,7 +182,7 @@ class Explainer:
         elif cause == RefusalCause.POD_TOO_LARGE:
             missing = size_short(problem)
         elif cause in (RefusalCause.ROW, RefusalCause.NOT_ALLOWED, RefusalCause.NO_NODE):
-            missing = np.zeros(problem.demand.shape[1], np.int64)
+            missing = np.zeros(problem.classes.demand.shape[1], np.int64)
         else:
             missing = pods_short(problem, found)
         named = own.named(change) if change is not None else None
@@ -186,7 +192,7 @@ class Explainer:
             outbid=cause != RefusalCause.NOT_ALLOWED and fitted(own.problem, self._before(own)),
             need=least(problem),
             fits=int(found.placed.sum(axis=1).max(initial=0)),
-            level=int(problem.required[0]),
+            level=int(problem.gangs.required[0]),
             domain=int(found.domains[best_domain(found)]),
             quota=quota,
             row=_row(named) if cause == RefusalCause.ROW else NONE,
@@ -202,9 +208,10 @@ class Explainer:
         whole = self._problem
         return replace(
             own.problem,
-            free=whole.free,
-            quota_free=whole.quota_free[own.quotas],
-            quota_gangs=whole.quota_gangs[own.quotas],
+            nodes=replace(own.problem.nodes, free=whole.nodes.free),
+            quotas=replace(
+                own.problem.quotas, free=whole.quotas.free[own.quotas], gangs=whole.quotas.gangs[own.quotas]
+            ),
         )
 
     def _refined(self, problem: Problem, cause: RefusalCause) -> RefusalCause:
@@ -243,6 +250,6 @@ def _row(change: Relaxation | None) -> int:
 
 def _types(problem: Problem) -> tuple[IntArray, ...]:
     """The nodes of each size, the most frequent sizes first."""
-    _, kind, counts = np.unique(problem.capacity, axis=0, return_inverse=True, return_counts=True)
+    _, kind, counts = np.unique(problem.nodes.capacity, axis=0, return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:_TYPES]
     return tuple(np.flatnonzero(kind.ravel() == which) for which in order.tolist())

@@ -50,12 +50,12 @@ def least(problem: Problem) -> int:
 @lru_cache(maxsize=8)
 def minimum(problem: Problem) -> IntArray:
     """Pods of each class [C] that make the minimum of a problem's only gang, the smallest pods first."""
-    wanted = np.zeros(len(problem.count), np.int64)
-    if least(problem) >= int(problem.count.sum()):
-        return wanted + problem.count
+    wanted = np.zeros(len(problem.classes.count), np.int64)
+    if least(problem) >= int(problem.classes.count.sum()):
+        return wanted + problem.classes.count
     order = np.argsort(_size(problem), kind="stable")
-    for subgroup, need in enumerate(problem.sub_need.tolist()):
-        wanted += _first(problem, order[problem.subgroup[order] == subgroup], need, wanted)
+    for subgroup, need in enumerate(problem.subgroups.need.tolist()):
+        wanted += _first(problem, order[problem.classes.subgroup[order] == subgroup], need, wanted)
     need = least(problem) - int(wanted.sum())
     return wanted + _first(problem, order, need, wanted)
 
@@ -63,7 +63,7 @@ def minimum(problem: Problem) -> IntArray:
 def _first(problem: Problem, order: IntArray, need: int, taken: IntArray) -> IntArray:
     """Take `need` pods in the order of classes, from what is not taken yet."""
     more = np.zeros(len(taken), np.int64)
-    left = problem.count[order] - taken[order]
+    left = problem.classes.count[order] - taken[order]
     before = np.concatenate([[0], np.cumsum(left)[:-1]]) if len(left) else left
     more[order] = np.clip(need - before, 0, left)
     return more
@@ -72,10 +72,10 @@ def _first(problem: Problem, order: IntArray, need: int, taken: IntArray) -> Int
 @lru_cache(maxsize=8)
 def _size(problem: Problem) -> FloatArray:
     """The dominant share of each class's pod [C]; there is nothing to compare when there is one."""
-    if len(problem.demand) == 1:
+    if len(problem.classes.demand) == 1:
         return np.zeros(1)
-    total = np.maximum(problem.capacity.sum(axis=0), 1)
-    share: FloatArray = problem.demand / total
+    total = np.maximum(problem.nodes.capacity.sum(axis=0), 1)
+    share: FloatArray = problem.classes.demand / total
     return np.asarray(share.max(axis=1, initial=0.0), np.float64)
 
 
@@ -103,13 +103,13 @@ def room_beside(problem: Problem, added: Problem) -> bool:
     found = room(problem)
     if found.fits:
         return True
-    level, pinned = int(problem.required[0]), int(problem.pinned[0])
-    domain = int(added.levels[level, 0]) if level != NONE else NONE
+    level, pinned = int(problem.gangs.required[0]), int(problem.gangs.pinned[0])
+    domain = int(added.nodes.levels[level, 0]) if level != NONE else NONE
     if level != NONE and (domain < 0 or pinned not in (NONE, domain)):
         return False
     at = (found.domains == domain).nonzero()[0]
     wanted = found.short[at[0]] if len(at) else found.wanted
-    nodes, first = np.arange(len(added.free)), np.zeros(1, np.int64)
+    nodes, first = np.arange(len(added.nodes.free)), np.zeros(1, np.int64)
     placed = _filled(added, nodes, first, wanted, _largest_first(problem))
     return bool(placed.sum() >= wanted.sum())
 
@@ -131,7 +131,7 @@ def _filled(
     if not len(nodes):
         return placed
     order = [index for index in order if wanted[index]]
-    free = problem.free.T.take(nodes, axis=1).T  # a copy in which resource follows on resource
+    free = problem.nodes.free.T.take(nodes, axis=1).T  # a copy in which resource follows on resource
     for index in order:
         want = int(wanted[index])
         fits = fitting(problem, index, free, nodes, want)
@@ -143,7 +143,7 @@ def _filled(
             before -= np.repeat(before[first], np.diff(first, append=len(nodes)))
         take = (want - before).clip(0, fits)
         at = take.nonzero()[0]  # as few as the pods that are wanted, in each domain
-        for resource, amount in enumerate(problem.demand[index].tolist()):
+        for resource, amount in enumerate(problem.classes.demand[index].tolist()):
             if amount:
                 free[at, resource] -= take[at] * amount
     return placed
@@ -157,8 +157,8 @@ def hopeful(problem: Problem) -> bool:
     nodes, _, first = _cells(problem)
     if not len(nodes):
         return False
-    wanted, free = minimum(problem), problem.free[nodes]
-    hope: BoolArray = np.all(np.add.reduceat(free, first) >= wanted @ problem.demand, axis=1)
+    wanted, free = minimum(problem), problem.nodes.free[nodes]
+    hope: BoolArray = np.all(np.add.reduceat(free, first) >= wanted @ problem.classes.demand, axis=1)
     for index in np.flatnonzero(wanted).tolist():
         if hope.any():
             fits = fitting(problem, index, free, nodes, int(wanted[index]))
@@ -172,11 +172,11 @@ def _cells(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
 
     When there is no such node there is still one domain: the pinned one, or the first.
     """
-    level, pinned = int(problem.required[0]), int(problem.pinned[0])
+    level, pinned = int(problem.gangs.required[0]), int(problem.gangs.pinned[0])
     useful = _useful(problem)
     if level == NONE:
         return useful.nonzero()[0], np.full(1, NONE, np.int64), np.zeros(1, np.int64)
-    cell = problem.levels[level]
+    cell = problem.nodes.levels[level]
     nodes = (useful & (cell >= 0 if pinned == NONE else cell == pinned)).nonzero()[0]
     if not len(nodes):
         return nodes, np.full(1, max(pinned, 0), np.int64), np.zeros(1, np.int64)
@@ -188,20 +188,20 @@ def _cells(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
 
 def _useful(problem: Problem) -> BoolArray:
     """Which nodes [N] have room for a pod of a class that the minimum needs."""
-    useful = np.zeros(len(problem.free), np.bool_)
+    useful = np.zeros(len(problem.nodes.free), np.bool_)
     for index in minimum(problem).nonzero()[0].tolist():
-        fits = problem.mask[problem.kind[index]]
-        for resource, amount in enumerate(problem.demand[index].tolist()):
+        fits = problem.kinds.mask[problem.classes.kind[index]]
+        for resource, amount in enumerate(problem.classes.demand[index].tolist()):
             if amount:
-                fits = fits & (problem.free[:, resource] >= amount)
+                fits = fits & (problem.nodes.free[:, resource] >= amount)
         useful |= fits
     return useful
 
 
 def fitting(problem: Problem, index: int, free: IntArray, nodes: NDArray[np.integer], most: int) -> IntArray:
     """How many pods of a class, at most `most`, fit into the free capacity [n, R] of nodes [n]."""
-    fits: IntArray = problem.mask[problem.kind[index]][nodes] * np.int64(most)
-    for resource, amount in enumerate(problem.demand[index].tolist()):
+    fits: IntArray = problem.kinds.mask[problem.classes.kind[index]][nodes] * np.int64(most)
+    for resource, amount in enumerate(problem.classes.demand[index].tolist()):
         if amount:
             np.minimum(fits, free[:, resource] // amount, out=fits)
     return np.maximum(fits, 0, out=fits)

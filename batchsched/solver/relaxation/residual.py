@@ -15,28 +15,26 @@ from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
     BoolArray,
-    IndexArray,
     IntArray,
     Problem,
     Row,
     Solution,
+    UsedDomains,
 )
 from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Relaxation, Rule, Together
 
 
 def leftover(problem: Problem, solution: Solution) -> Problem:
     """The problem after the solution's placements, which stay: only refused gangs may still be placed."""
-    asked = problem.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
-    free = problem.free.copy(order="F")  # whoever asks, asks resource by resource
+    asked = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
+    free = problem.nodes.free.copy(order="F")  # whoever asks, asks resource by resource
     np.subtract.at(free, solution.nodes, asked)
     quota_free, quota_gangs = _quotas_left(problem, solution, asked)
     return replace(
         problem,
-        free=free,
-        capacity=np.asfortranarray(problem.capacity),
-        quota_free=quota_free,
-        quota_gangs=quota_gangs,
-        allowed=problem.allowed & ~solution.taken,
+        nodes=replace(problem.nodes, free=free, capacity=np.asfortranarray(problem.nodes.capacity)),
+        quotas=replace(problem.quotas, free=quota_free, gangs=quota_gangs),
+        gangs=replace(problem.gangs, allowed=problem.gangs.allowed & ~solution.taken),
         rows=tuple(_rest(problem, solution, row) for row in problem.rows),
         cuts=(),
     )
@@ -44,25 +42,25 @@ def leftover(problem: Problem, solution: Solution) -> Problem:
 
 def _quotas_left(problem: Problem, solution: Solution, asked: IntArray) -> tuple[IntArray, IntArray]:
     """[Q, R] and [Q]: what quotas leave after placements that ask for `asked` [P, R]."""
-    if not len(problem.quota_gangs):
-        return problem.quota_free, problem.quota_gangs
-    quota, gang = np.nonzero(problem.quota_member)
-    by_gang = np.zeros((len(problem.need), asked.shape[1]), np.int64)
-    np.add.at(by_gang, problem.gang[solution.classes], asked)
-    used = np.zeros_like(problem.quota_free)
+    if not len(problem.quotas.gangs):
+        return problem.quotas.free, problem.quotas.gangs
+    quota, gang = np.nonzero(problem.quotas.covers)
+    by_gang = np.zeros((len(problem.gangs.need), asked.shape[1]), np.int64)
+    np.add.at(by_gang, problem.classes.gang[solution.classes], asked)
+    used = np.zeros_like(problem.quotas.free)
     np.add.at(used, quota, by_gang[gang])
-    fresh = solution.taken & problem.fresh & (needs(problem) > 0)
-    many = np.bincount(quota, fresh[gang], minlength=len(problem.quota_gangs)).astype(np.int64)
-    free, gangs = np.maximum(problem.quota_free, 0), np.maximum(problem.quota_gangs, 0)
+    fresh = solution.taken & problem.gangs.fresh & (needs(problem) > 0)
+    many = np.bincount(quota, fresh[gang], minlength=len(problem.quotas.gangs)).astype(np.int64)
+    free, gangs = np.maximum(problem.quotas.free, 0), np.maximum(problem.quotas.gangs, 0)
     return (
-        np.where(problem.quota_free < UNLIMITED, free - used, problem.quota_free),
-        np.where(problem.quota_gangs < UNLIMITED, gangs - many, problem.quota_gangs),
+        np.where(problem.quotas.free < UNLIMITED, free - used, problem.quotas.free),
+        np.where(problem.quotas.gangs < UNLIMITED, gangs - many, problem.quotas.gangs),
     )
 
 
 def _rest(problem: Problem, solution: Solution, row: Row) -> Row:
     place = partition(problem, row)[solution.nodes]
-    factor = np.zeros(len(problem.gang), np.int64)
+    factor = np.zeros(len(problem.classes.gang), np.int64)
     np.add.at(factor, row.classes, row.coefficients)
     used = np.zeros(len(row.right), np.int64)
     inside = place >= 0
@@ -111,62 +109,40 @@ class Alone:
 def alone(problem: Problem, gang: int) -> Alone:
     """One gang's own problem: its classes, quotas and rows; all nodes as they are, and no cuts."""
     classes, subgroups, quotas = (found.get(gang, _NOBODY) for found in _owned(problem))
-    # A gang has few classes: Python sorts them faster than an array is made of them.
-    kinds = sorted(set(problem.kind[classes].tolist()))
-    number = np.full(len(problem.sub_gang) + 1, NONE, np.int32)
-    number[subgroups] = np.arange(len(subgroups))
     touching = np.array([at for at, row in enumerate(problem.rows) if _touches(row, classes, gang)], np.int64)
-    own = slice(gang, gang + 1)
+    own = problem.take_gangs(np.array([gang]), classes, subgroups)
     single = replace(
-        problem,
-        mask=problem.mask[kinds],
-        score=np.zeros((len(kinds), len(problem.free)), np.int64),
-        demand=problem.demand[classes],
-        kind=np.array([kinds.index(one) for one in problem.kind[classes].tolist()], np.int32),
-        gang=np.zeros(len(classes), np.int32),
-        subgroup=number[problem.subgroup[classes]],
-        count=problem.count[classes],
-        weight=np.ones(len(classes)),
-        need=problem.need[own],
-        tier=np.zeros(1, np.int32),
-        rank=np.zeros(1, np.int32),
-        required=problem.required[own],
-        preferred=np.full(1, NONE, np.int32),
-        pinned=problem.pinned[own],
-        fresh=problem.fresh[own],
-        allowed=np.ones(1, np.bool_),
-        sub_gang=np.zeros(len(subgroups), np.int32),
-        sub_need=problem.sub_need[subgroups],
-        sub_required=problem.sub_required[subgroups],
-        sub_preferred=np.full(len(subgroups), NONE, np.int32),
-        sub_pinned=problem.sub_pinned[subgroups],
-        quota_member=np.ones((len(quotas), 1), np.bool_),
-        quota_free=problem.quota_free[quotas],
-        quota_gangs=problem.quota_gangs[quotas],
-        used_gang=_EMPTY,
-        used_sub=_EMPTY,
-        used_level=_EMPTY,
-        used_domain=_EMPTY,
+        own,
+        kinds=replace(own.kinds, score=np.zeros_like(own.kinds.score)),
+        classes=replace(own.classes, weight=np.ones(len(classes))),
+        gangs=replace(
+            own.gangs,
+            tier=np.zeros(1, np.int32),
+            rank=np.zeros(1, np.int32),
+            preferred=np.full(1, NONE, np.int32),
+            allowed=np.ones(1, np.bool_),
+        ),
+        subgroups=replace(own.subgroups, preferred=np.full(len(subgroups), NONE, np.int32)),
+        used_domains=UsedDomains(),
+        quotas=own.quotas.take(quotas),
         rows=tuple(_only(problem.rows[at], classes, gang) for at in touching.tolist()),
-        cuts=(),
     )
     return Alone(single, gang, classes, subgroups, quotas, touching)
 
 
-_EMPTY: IndexArray = np.zeros(0, np.int32)
 _NOBODY: IntArray = np.zeros(0, np.int64)
 
 
 @lru_cache(maxsize=2)
 def _owned(problem: Problem) -> tuple[dict[int, IntArray], ...]:
     """By gang, its classes, its subgroups and its quotas: looked for once for all gangs that are asked about."""
-    if len(problem.quota_gangs):
-        member, quota = problem.quota_member.T.nonzero()
+    if len(problem.quotas.gangs):
+        member, quota = problem.quotas.covers.T.nonzero()
     else:
         member = quota = _NOBODY
     return (
-        _by_owner(problem.gang, np.arange(len(problem.gang))),
-        _by_owner(problem.sub_gang, np.arange(len(problem.sub_gang))),
+        _by_owner(problem.classes.gang, np.arange(len(problem.classes.gang))),
+        _by_owner(problem.subgroups.gang, np.arange(len(problem.subgroups.gang))),
         _by_owner(member, quota),
     )
 

@@ -191,7 +191,7 @@ def _eighths(quota: Quota, eighths: int) -> Quota:
 def _levels(problem: Problem, above: Callable[[int], Sequence[int]]) -> Iterator[Relaxation]:
     """The gang at ever wider levels and at none; then its subgroups; then all of them at none."""
     loose: list[Relaxation] = []
-    bound = [(NONE, int(problem.required[0])), *enumerate(problem.sub_required.tolist())]
+    bound = [(NONE, int(problem.gangs.required[0])), *enumerate(problem.subgroups.required.tolist())]
     for subgroup, level in bound:
         if level == NONE:
             continue
@@ -205,7 +205,7 @@ def _levels(problem: Problem, above: Callable[[int], Sequence[int]]) -> Iterator
 def _reach(problem: Problem, at: int) -> int:
     """By how much a row can bind at all: beyond that it is as good as gone."""
     row = problem.rows[at]
-    pods = int(np.abs(row.coefficients) @ problem.count[row.classes])
+    pods = int(np.abs(row.coefficients) @ problem.classes.count[row.classes])
     gangs = int(np.abs(row.gang_coefficients).sum(axis=1).max(initial=0)) if len(row.gangs) else 0
     return max(1, pods + gangs)
 
@@ -213,7 +213,7 @@ def _reach(problem: Problem, at: int) -> int:
 def _nodes(problem: Problem, first: tuple[Relaxation, ...], types: Sequence[IntArray]) -> Iterator[Family]:
     """More nodes; then with all rules loose, then with no level binding, then with more of every quota."""
     rules = tuple(Rule(at, _reach(problem, at)) for at in range(len(problem.rows)))
-    bound = [(NONE, problem.required[0]), *enumerate(problem.sub_required)]
+    bound = [(NONE, problem.gangs.required[0]), *enumerate(problem.subgroups.required)]
     levels = tuple(Level(0, NONE, subgroup) for subgroup, level in bound if level != NONE)
     pods = int(minimum(problem).sum())
     # Neither quotas nor rules change how many nodes would do.
@@ -230,8 +230,8 @@ def _nodes(problem: Problem, first: tuple[Relaxation, ...], types: Sequence[IntA
             most = max(pods, _TIMES * more.count)
             yield Family(RefusalCause.CAPACITY, partial(_wider, (*first, *loose), more), more.count, most)
     # others may take what is added, so that there must be enough for them too
-    asked = tuple((minimum(problem) @ problem.demand).tolist())
-    quotas = tuple(Quota(quota, asked, 1) for quota in range(len(problem.quota_gangs)))
+    asked = tuple((minimum(problem) @ problem.classes.demand).tolist())
+    quotas = tuple(Quota(quota, asked, 1) for quota in range(len(problem.quotas.gangs)))
     given = tuple(part for part in first if isinstance(part, Pods))
     for loose, more in found:
         yield Family(RefusalCause.CAPACITY, partial(_plenty, (*given, *quotas, *loose, more)), 1, _TIMES)
@@ -243,12 +243,14 @@ def _more(problem: Problem, types: Sequence[IntArray]) -> Nodes | None:
     best = min(_offers(problem, found, types), default=None)
     if best is None:
         return None
-    level = int(problem.required[0])
+    level = int(problem.gangs.required[0])
     domain = int(found.domains[best.at]) if level != NONE else NONE
-    for inner, pinned in zip(problem.sub_required.tolist(), problem.sub_pinned.tolist(), strict=True):
+    for inner, pinned in zip(
+        problem.subgroups.required.tolist(), problem.subgroups.pinned.tolist(), strict=True
+    ):
         if level == NONE and inner != NONE:
             level = inner
-            domain = pinned if pinned != NONE else int(problem.levels[inner].max(initial=0))
+            domain = pinned if pinned != NONE else int(problem.nodes.levels[inner].max(initial=0))
     return Nodes(best.count, best.like, level, domain, 0 if best.strange else NONE, best.extra)
 
 
@@ -268,17 +270,17 @@ def _offers(problem: Problem, found: FitCounts, types: Sequence[IntArray]) -> It
     """One offer for each type of node: how many of it, in the domain where the fewest are needed."""
     passes = passing(problem)
     needed = minimum(problem) > 0
-    total = np.maximum(problem.capacity.sum(axis=0), 1)
+    total = np.maximum(problem.nodes.capacity.sum(axis=0), 1)
     short = np.maximum(found.short, 0)
     if not needed.any() or not len(short):
         return
-    largest = problem.demand[needed].max(axis=0)
+    largest = problem.classes.demand[needed].max(axis=0)
     all_pass = np.asarray(passes[needed].all(axis=0))
     for nodes in types:
         good = nodes[all_pass[nodes]]
         like = int(good[0] if len(good) else nodes[0])
-        size = np.maximum(problem.capacity[like], largest)
-        extra = size - problem.capacity[like]
+        size = np.maximum(problem.nodes.capacity[like], largest)
+        extra = size - problem.nodes.capacity[like]
         counts = _count(problem, short, size)
         at = int(np.argmin(counts))
         more = tuple(extra.tolist()) if extra.any() else ()
@@ -287,10 +289,10 @@ def _offers(problem: Problem, found: FitCounts, types: Sequence[IntArray]) -> It
 
 def _count(problem: Problem, short: IntArray, size: IntArray) -> IntArray:
     """At least how many nodes of a size [R] take the pods that are short in each domain [D, C], [D]."""
-    asked = short @ problem.demand
+    asked = short @ problem.classes.demand
     counts = np.max(-(-asked // np.maximum(size, 1)), axis=1, initial=1)
     for index in np.flatnonzero(short.any(axis=0)).tolist():
-        asks = problem.demand[index]
+        asks = problem.classes.demand[index]
         used = asks > 0
         each = int((size[used] // asks[used]).min(initial=2**31))
         counts = np.maximum(counts, -(-short[:, index] // max(1, each)))

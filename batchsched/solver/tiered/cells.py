@@ -36,11 +36,11 @@ class Domains:
 
     def __init__(self, packing: Packing, incumbent: Solution | None, complete: bool = False) -> None:
         """Know the containments of the levels and where the incumbent has put whom; `complete`: leave none out."""
-        self._best = len(packing.problem.free) if complete else BEST_FIT
+        self._best = len(packing.problem.nodes.free) if complete else BEST_FIT
         self._packing = packing
         self._problem = packing.problem
         self._kept = _domains_of(packing, incumbent) if incumbent is not None else {}
-        levels = self._problem.levels
+        levels = self._problem.nodes.levels
         self._inside = {
             (a, b): _containment(levels[a], levels[b])
             for a in range(len(levels))
@@ -51,7 +51,7 @@ class Domains:
     def areas(self, level: int, domain: int) -> tuple[tuple[int, int], ...]:
         """The domain itself and every domain of another level that contains it whole."""
         result = [(level, domain)]
-        for other in range(len(self._problem.levels)):
+        for other in range(len(self._problem.nodes.levels)):
             if other != level:
                 outer = int(self._inside[level, other][domain])
                 if outer != NONE:
@@ -61,7 +61,7 @@ class Domains:
     def of_gang(self, gang: int, members: GangParts, every: bool = False) -> list[Cell]:
         """The cells of a gang with a required level: candidates, or all that may hold it."""
         problem, packing = self._problem, self._packing
-        level, pinned = int(problem.required[gang]), int(problem.pinned[gang])
+        level, pinned = int(problem.gangs.required[gang]), int(problem.gangs.pinned[gang])
         need = packing.needs[gang]
         if pinned != NONE:
             chosen = [pinned] if self._packing.domain_nodes(level, pinned).size else []
@@ -71,7 +71,7 @@ class Domains:
             )
             chosen = fitting if every else _choose(fitting, self._best, gang, self._kept.get((gang, NONE)))
         if every:
-            return _anywhere(problem.levels[level], chosen, None)
+            return _anywhere(problem.nodes.levels[level], chosen, None)
         return [Cell(self.areas(level, d), packing.domain_nodes(level, d), d) for d in chosen]
 
     def of_part(self, gang: int, part: Part, outer: Cell | None, every: bool = False) -> list[Cell]:
@@ -82,7 +82,7 @@ class Domains:
         if part.pinned != NONE:
             chosen = [part.pinned] if packing.domain_nodes(part.required, part.pinned).size else []
         else:
-            pods = int(self._problem.count[list(part.classes)].sum())
+            pods = int(self._problem.classes.count[list(part.classes)].sum())
             members = GangParts(part.classes, (part,), pods, levelled=True)
             rigid = self._packing.members(gang).pods == self._packing.needs[gang]
             least = pods if rigid else max(1, part.need)
@@ -92,7 +92,7 @@ class Domains:
                 fitting if every else _choose(fitting, self._best, salt, self._kept.get((gang, part.index)))
             )
         if every:
-            return _anywhere(self._problem.levels[part.required], chosen, within)
+            return _anywhere(self._problem.nodes.levels[part.required], chosen, within)
         result = []
         for d in chosen:
             nodes = packing.domain_nodes(part.required, d)
@@ -128,11 +128,11 @@ def _domains_of(packing: Packing, incumbent: Solution) -> dict[tuple[int, int], 
     problem = packing.problem
     result: dict[tuple[int, int], int] = {}
     for klass, node in zip(incumbent.classes.tolist(), incumbent.nodes.tolist(), strict=True):
-        g, s = int(problem.gang[klass]), int(problem.subgroup[klass])
-        if problem.required[g] != NONE:
-            result[g, NONE] = int(problem.levels[problem.required[g], node])
-        if s != NONE and problem.sub_required[s] != NONE:
-            result[g, s] = int(problem.levels[problem.sub_required[s], node])
+        g, s = int(problem.classes.gang[klass]), int(problem.classes.subgroup[klass])
+        if problem.gangs.required[g] != NONE:
+            result[g, NONE] = int(problem.nodes.levels[problem.gangs.required[g], node])
+        if s != NONE and problem.subgroups.required[s] != NONE:
+            result[g, s] = int(problem.nodes.levels[problem.subgroups.required[s], node])
     return result
 
 

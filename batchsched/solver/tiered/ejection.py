@@ -51,7 +51,7 @@ def _settle(packing: Packing, mover: PodRelocation, gang: int) -> bool:
     if packing.try_gang(gang) is not None:
         return True
     members, room, problem = packing.members(gang), packing.room, packing.problem
-    if members.levelled or members.pods != packing.needs[gang] or not problem.allowed[gang]:
+    if members.levelled or members.pods != packing.needs[gang] or not problem.gangs.allowed[gang]:
         return False
     if not room.quotas.admits(gang) or room.rows.touching.get(gang):
         return False
@@ -76,7 +76,7 @@ def _victims(packing: Packing, gang: int, nodes: IntArray | None) -> list[list[i
     problem, slots = packing.problem, packing.room.slots
     classes = packing.members(gang).classes
     resource = _scarce(packing, classes[0])
-    usable = np.zeros(len(problem.free), np.bool_)
+    usable = np.zeros(len(problem.nodes.free), np.bool_)
     for klass in classes:
         usable |= packing.room.usable(klass)
     if nodes is not None:
@@ -86,13 +86,13 @@ def _victims(packing: Packing, gang: int, nodes: IntArray | None) -> list[list[i
     lower = [
         entry
         for entry in packing.room.trail
-        if entry.klass >= 0 and problem.tier[entry.gang] > problem.tier[gang]
+        if entry.klass >= 0 and problem.gangs.tier[entry.gang] > problem.gangs.tier[gang]
     ]
     usable &= _cleared(packing, classes[0], lower)
-    held = np.zeros(len(problem.need), np.int64)
-    worth = np.zeros(len(problem.need))
+    held = np.zeros(len(problem.gangs.need), np.int64)
+    worth = np.zeros(len(problem.gangs.need))
     for entry in lower:
-        worth[entry.gang] += problem.weight[entry.klass] * entry.pods
+        worth[entry.gang] += problem.classes.weight[entry.klass] * entry.pods
         amount = int(slots.demand[entry.klass, resource])
         if amount:
             held[entry.gang] += amount * int(entry.counts[usable[entry.nodes]].sum())
@@ -101,8 +101,8 @@ def _victims(packing: Packing, gang: int, nodes: IntArray | None) -> list[list[i
     wanted = int(sum(max(1, n) * slots.demand[c, resource] for c, n in zip(classes, lack, strict=True) if n))
     holders = np.flatnonzero((held > 0) & (np.array(packing.needs) > 0))
     price = worth / np.maximum(1, np.minimum(held, max(1, wanted)))
-    holders = holders[np.lexsort((holders, price[holders], -problem.tier[holders]))]
-    cover = _cover(holders, problem.tier, held, worth, wanted)
+    holders = holders[np.lexsort((holders, price[holders], -problem.gangs.tier[holders]))]
+    cover = _cover(holders, problem.gangs.tier, held, worth, wanted)
     return ([cover] if cover else []) + [[g] for g in holders.tolist() if g not in cover]
 
 
@@ -123,7 +123,7 @@ def _cover(holders: IntArray, tier: IndexArray, held: IntArray, worth: FloatArra
 def _cleared(packing: Packing, klass: int, lower: list[Entry]) -> BoolArray:
     """The nodes that hold a pod of the class once these entries are gone, [N]."""
     room = packing.room
-    result = np.ones(len(packing.problem.free), np.bool_)
+    result = np.ones(len(packing.problem.nodes.free), np.bool_)
     for r, amount in room.slots.needs[klass]:
         free = room.free[r].copy()
         for entry in lower:

@@ -79,15 +79,17 @@ class TieredModel:
         problem = self.problem
         self.needs = np.array(packing.needs, np.int64)
         taken = self.needs == 0
-        self.y = self.model.add_variables(taken.astype(np.int64), (problem.allowed | taken).astype(np.int64))
+        self.y = self.model.add_variables(
+            taken.astype(np.int64), (problem.gangs.allowed | taken).astype(np.int64)
+        )
         self.rigid: BoolArray = np.array([packing.members(g).pods == n for g, n in enumerate(packing.needs)])
-        for gang in np.flatnonzero(problem.allowed).tolist():
+        for gang in np.flatnonzero(problem.gangs.allowed).tolist():
             self._gang(gang)
         loads = self._loads
         self.klass, self.switch = np.array(loads.klass, np.int64), np.array(loads.switch, np.int64)
         self.cell, self.variable = np.array(loads.cell, np.int64), np.array(loads.variable, np.int64)
         self.factor = np.array(loads.factor, np.int64)
-        self.owner = problem.gang[self.klass].astype(np.int64)
+        self.owner = problem.classes.gang[self.klass].astype(np.int64)
         self._minimums()
         self._quotas()
         self._whole_rows()
@@ -106,7 +108,7 @@ class TieredModel:
             return
         root = OPEN if need == 0 else int(self.y[gang])
         outer: list[tuple[int, Cell | None]] = [(root, None)]
-        if problem.required[gang] != NONE:
+        if problem.gangs.required[gang] != NONE:
             cells = self._domains.of_gang(gang, members, every=self._relaxed)
             outer = self._switches(root, cells)
         for switch, cell in outer:
@@ -151,9 +153,9 @@ class TieredModel:
         """The pods of a class under a switch: the switch itself when rigid, otherwise a variable of its own."""
         fit = self.pools.fit[self.pools.kinds[klass]]
         room = int((fit if cell == NONE else fit[self.cells[cell].nodes]).sum())
-        count = int(self.problem.count[klass])
+        count = int(self.problem.classes.count[klass])
         variable, factor = switch, count
-        if not self.rigid[self.problem.gang[klass]]:
+        if not self.rigid[self.problem.classes.gang[klass]]:
             most = min(count, room)
             variable, factor = int(self.model.add_variables(np.zeros(1, np.int64), np.array([most]))[0]), 1
             if switch != OPEN and most:
@@ -183,29 +185,29 @@ class TieredModel:
 
     def _minimums(self) -> None:
         problem = self.problem
-        for gang in np.flatnonzero(~self.rigid & (self.needs > 0) & problem.allowed).tolist():
+        for gang in np.flatnonzero(~self.rigid & (self.needs > 0) & problem.gangs.allowed).tolist():
             mine = np.flatnonzero(self.owner == gang)
             wants = [(mine, int(self.needs[gang]))]
             parts = self.packing.members(gang).parts
             wants += [(mine[np.isin(self.klass[mine], part.classes)], part.need) for part in parts]
             for loads, need in wants:
                 if need:
-                    minus = np.zeros(len(problem.need), np.int64)
+                    minus = np.zeros(len(problem.gangs.need), np.int64)
                     minus[gang] = -need
                     self.row(loads, np.ones(len(loads), np.int64), 0, HIGHEST, minus)
 
     def _quotas(self) -> None:
         problem = self.problem
-        for q in np.flatnonzero(problem.quota_member.any(axis=1)).tolist():
-            member = problem.quota_member[q]
+        for q in np.flatnonzero(problem.quotas.covers.any(axis=1)).tolist():
+            member = problem.quotas.covers[q]
             loads = np.flatnonzero(member[self.owner])
-            for r in np.flatnonzero(problem.quota_free[q] < UNLIMITED).tolist():
+            for r in np.flatnonzero(problem.quotas.free[q] < UNLIMITED).tolist():
                 unit = self.supply.units[r]
-                limit = max(0, int(problem.quota_free[q, r])) // unit
-                self.row(loads, problem.demand[self.klass[loads], r] // unit, -HIGHEST, limit)
-            if problem.quota_gangs[q] < UNLIMITED:
-                fresh = np.flatnonzero(member & problem.fresh & (self.needs > 0))
-                most = max(0, int(problem.quota_gangs[q]))
+                limit = max(0, int(problem.quotas.free[q, r])) // unit
+                self.row(loads, problem.classes.demand[self.klass[loads], r] // unit, -HIGHEST, limit)
+            if problem.quotas.gangs[q] < UNLIMITED:
+                fresh = np.flatnonzero(member & problem.gangs.fresh & (self.needs > 0))
+                most = max(0, int(problem.quotas.gangs[q]))
                 self.model.add_row(self.y[fresh], np.ones(len(fresh), np.int64), -HIGHEST, most)
 
     def _whole_rows(self) -> None:
@@ -215,9 +217,9 @@ class TieredModel:
             right = int(rights[0]) if row.partition == ALL_NODES else 0
             if row.partition != ALL_NODES or abs(right) >= UNLIMITED:
                 continue
-            factor = np.zeros(len(self.problem.count), np.int64)
+            factor = np.zeros(len(self.problem.classes.count), np.int64)
             np.add.at(factor, row.classes, row.coefficients)
-            gangs = np.zeros(len(self.problem.need), np.int64)
+            gangs = np.zeros(len(self.problem.gangs.need), np.int64)
             if row.gangs.size:
                 np.add.at(gangs, row.gangs, row.gang_coefficients[0])
             loads = np.arange(len(self.klass))
@@ -237,7 +239,7 @@ class TieredModel:
 
     def _levels(self, loads: IntArray, nodes: IntArray) -> None:
         """The level rows of one domain that can bind at all."""
-        pods = self.problem.count[self.klass[loads]].astype(np.int64)
+        pods = self.problem.classes.count[self.klass[loads]].astype(np.int64)
         for level in self.supply.rows(self.klass[loads], pods, nodes):
             self.row(loads, level.factors, -HIGHEST, level.right)
 
@@ -245,7 +247,7 @@ class TieredModel:
 
     def pods(self, values: IntArray) -> IntArray:
         """Pods of every class, [C], from the values of the model's variables."""
-        result = np.zeros(len(self.problem.count), np.int64)
+        result = np.zeros(len(self.problem.classes.count), np.int64)
         np.add.at(result, self.klass, self.factor * values[self.variable])
         return result
 
@@ -260,9 +262,9 @@ class TieredModel:
         problem = self.problem
         values = np.zeros(self.model.variables, np.int64)
         values[self.y] = solution.taken
-        placed = np.zeros(len(problem.count), np.int64)
+        placed = np.zeros(len(problem.classes.count), np.int64)
         np.add.at(placed, solution.classes, solution.counts)
-        first = np.full(len(problem.count), -1, np.int64)
+        first = np.full(len(problem.classes.count), -1, np.int64)
         first[solution.classes[::-1]] = solution.nodes[::-1]
         for load in np.flatnonzero(placed[self.klass]).tolist():
             klass, cell = int(self.klass[load]), int(self.cell[load])

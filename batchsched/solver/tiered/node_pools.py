@@ -69,7 +69,7 @@ def divide(packing: Packing) -> NodePools:
             split.append(i)
     kinds, fit = _fits(packing)
     for r in packing.room.slots.devices:
-        finer = _number(np.stack([labels, problem.free[:, r]], axis=1))
+        finer = _number(np.stack([labels, problem.nodes.free[:, r]], axis=1))
         if int(finer.max(initial=0)) < FREE_LIMIT:
             labels = finer
     order = np.argsort(labels, kind="stable")
@@ -81,8 +81,8 @@ def divide(packing: Packing) -> NodePools:
 
 def _labels(problem: Problem) -> IntArray:
     """A label for each node: its mask column and its type."""
-    columns = np.packbits(problem.mask, axis=0).T
-    return _number(np.hstack([columns.astype(np.int64), problem.capacity]))
+    columns = np.packbits(problem.kinds.mask, axis=0).T
+    return _number(np.hstack([columns.astype(np.int64), problem.nodes.capacity]))
 
 
 def _number(rows: IntArray) -> IntArray:
@@ -92,14 +92,14 @@ def _number(rows: IntArray) -> IntArray:
 
 def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
     problem, room = packing.problem, packing.room
-    own = np.array([c + 1 if c in room.banned else 0 for c in range(len(problem.count))], np.int64)
-    keys = np.hstack([room.slots.demand, problem.kind[:, None].astype(np.int64), own[:, None]])
+    own = np.array([c + 1 if c in room.banned else 0 for c in range(len(problem.classes.count))], np.int64)
+    keys = np.hstack([room.slots.demand, problem.classes.kind[:, None].astype(np.int64), own[:, None]])
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    fit = np.empty((len(first), len(problem.free)), np.int64)
+    fit = np.empty((len(first), len(problem.nodes.free)), np.int64)
     for row, klass in enumerate(first.tolist()):
         fit[row] = room.fit(klass)
         if not room.slots.needs[klass]:  # pods that take nothing: as many as there are of the largest class
-            most = problem.count[inverse.reshape(-1) == row].max()
+            most = problem.classes.count[inverse.reshape(-1) == row].max()
             fit[row] = np.where(room.usable(klass), most, 0)
     return inverse.reshape(-1).astype(np.int64), fit
 

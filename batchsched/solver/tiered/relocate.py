@@ -29,12 +29,12 @@ class PodRelocation:
         """Start from a packing; it may already hold pods."""
         self._packing = packing
         problem = packing.problem
-        self._counts = np.zeros((len(problem.count), len(problem.free)), np.int32)
+        self._counts = np.zeros((len(problem.classes.count), len(problem.nodes.free)), np.int32)
         self._seen = 0
         self._empty = augmented_free(problem)
         self._exchange = PodSwap(packing)
         slots = packing.room.slots
-        small = np.array([slots.dominant(c) for c in range(len(problem.count))])
+        small = np.array([slots.dominant(c) for c in range(len(problem.classes.count))])
         self._small_first = np.argsort(small, kind="stable")
 
     def rewind(self) -> None:
@@ -66,7 +66,7 @@ class PodRelocation:
         """Classes with pods placed, no rows to respect, the smallest first."""
         room, problem = self._packing.room, self._packing.problem
         waiting = np.array(room.waiting, np.int64)
-        placed = (problem.count - waiting)[self._small_first] > 0
+        placed = (problem.classes.count - waiting)[self._small_first] > 0
         return [c for c in self._small_first[placed].tolist() if c != klass and c not in room.rows.of_class]
 
     def _sources(self, klass: int, other: int, together: int, nodes: IntArray | None) -> IntArray:
@@ -121,7 +121,7 @@ class PodRelocation:
         self._catch_up()
         room, problem = self._packing.room, self._packing.problem
         want = self._admitted(klass, want)
-        mine = room.usable(klass) if nodes is None else np.isin(np.arange(len(problem.free)), nodes)
+        mine = room.usable(klass) if nodes is None else np.isin(np.arange(len(problem.nodes.free)), nodes)
         where = np.flatnonzero(mine & room.usable(klass))
         for r, amount in room.slots.needs[klass]:
             where = where[self._empty[r][where] >= amount]
@@ -156,13 +156,13 @@ class PodRelocation:
 
     def _admitted(self, klass: int, want: int) -> int:
         room = self._packing.room
-        return room.quotas.room(int(self._packing.problem.gang[klass]), room.slots.needs[klass], want)
+        return room.quotas.room(int(self._packing.problem.classes.gang[klass]), room.slots.needs[klass], want)
 
     def _cell(self, klass: int) -> IntArray | None:
         """Where the pods of a class may go by the domains chosen."""
         problem = self._packing.problem
-        gang, sub = int(problem.gang[klass]), int(problem.subgroup[klass])
-        if problem.required[gang] == NONE and (sub == NONE or problem.sub_required[sub] == NONE):
+        gang, sub = int(problem.classes.gang[klass]), int(problem.classes.subgroup[klass])
+        if problem.gangs.required[gang] == NONE and (sub == NONE or problem.subgroups.required[sub] == NONE):
             return None
         return self._packing.cell_of(klass)
 

@@ -97,7 +97,9 @@ def _resettle(
     for _ in range(RESETTLED):
         if not fallen:
             break
-        gang = min(fallen, key=lambda g: (int(problem.tier[g]), -float(worth[g]), int(problem.rank[g])))
+        gang = min(
+            fallen, key=lambda g: (int(problem.gangs.tier[g]), -float(worth[g]), int(problem.gangs.rank[g]))
+        )
         fallen.discard(gang)
         fallen |= set(make_way(packing, mover, gang, _meant(aggregate, values, gang)) or ())
 
@@ -145,12 +147,12 @@ def _orders(aggregate: TieredModel, values: IntArray) -> list[_Order]:
         nodes = None if cell == NONE else aggregate.cells[cell].nodes
         device = slots.device_of[klass]
         key = (
-            len(problem.free) if nodes is None else len(nodes),
+            len(problem.nodes.free) if nodes is None else len(nodes),
             -int(slots.demand[klass, device]) if device >= 0 else 0,
             -slots.dominant(klass),
             klass,
         )
-        found.append((key, _Order(int(problem.gang[klass]), klass, int(pods[load]), nodes)))
+        found.append((key, _Order(int(problem.classes.gang[klass]), klass, int(pods[load]), nodes)))
     found.sort(key=lambda pair: pair[0])
     return [order for _, order in found]
 
@@ -159,12 +161,12 @@ def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: Float
     """Place one order along the plan's pools, then wherever its cell still has room; returns how many went."""
     problem, room = aggregate.problem, packing.room
     placed = 0
-    gang, part = order.gang, int(problem.subgroup[order.klass])
+    gang, part = order.gang, int(problem.classes.subgroup[order.klass])
     nodes, settled = order.cell, True
-    if problem.required[gang] != NONE or (part != NONE and problem.sub_required[part] != NONE):
+    if problem.gangs.required[gang] != NONE or (part != NONE and problem.subgroups.required[part] != NONE):
         settled = _settle(packing, order)
-    level = int(problem.sub_preferred[part]) if part != NONE else NONE
-    level = int(problem.preferred[gang]) if level == NONE else level
+    level = int(problem.subgroups.preferred[part]) if part != NONE else NONE
+    level = int(problem.gangs.preferred[gang]) if level == NONE else level
     if prefer and level != NONE and settled:
         placed += packing.gather(order.klass, order.pods, level, nodes)
     if settled and placed < order.pods:
@@ -180,14 +182,14 @@ def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: Float
 def _settle(packing: Packing, order: _Order) -> bool:
     """Write down which domains an order's cell stands for, so that surplus pods follow."""
     problem = packing.problem
-    gang, part = order.gang, int(problem.subgroup[order.klass])
+    gang, part = order.gang, int(problem.classes.subgroup[order.klass])
     if order.cell is None or not order.cell.size:
         return False
     first = int(order.cell[0])
-    if problem.required[gang] != NONE:
-        packing.domain_of[gang] = int(problem.levels[problem.required[gang], first])
-    if part != NONE and problem.sub_required[part] != NONE:
-        packing.domain_of_part[part] = int(problem.levels[problem.sub_required[part], first])
+    if problem.gangs.required[gang] != NONE:
+        packing.domain_of[gang] = int(problem.nodes.levels[problem.gangs.required[gang], first])
+    if part != NONE and problem.subgroups.required[part] != NONE:
+        packing.domain_of_part[part] = int(problem.nodes.levels[problem.subgroups.required[part], first])
     return True
 
 
@@ -205,7 +207,8 @@ def _whole(share: FloatArray, pods: int) -> list[tuple[int, int]]:
 def _holds(packing: Packing, gang: int) -> bool:
     """Whether a gang has its minimum, each part its own, and every row that it touches holds."""
     placed = {
-        c: int(packing.problem.count[c]) - packing.room.waiting[c] for c in packing.members(gang).classes
+        c: int(packing.problem.classes.count[c]) - packing.room.waiting[c]
+        for c in packing.members(gang).classes
     }
     if sum(placed.values()) < packing.needs[gang]:
         return False

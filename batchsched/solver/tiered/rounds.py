@@ -54,7 +54,7 @@ class Rounds:
         with telemetry.stage("build"):
             packing = Packing(problem)
             pools = divide(packing)
-            bound = bool((problem.required != NONE).any() or (problem.sub_required != NONE).any())
+            bound = bool((problem.gangs.required != NONE).any() or (problem.subgroups.required != NONE).any())
             full = TieredModel(packing, pools, floors.best) if bound or uncut is not problem else None
             if (
                 uncut is not problem
@@ -65,7 +65,9 @@ class Rounds:
             self._full = TierSolver(full, self._spending) if full is not None else self._loose
         self._peak: TierOptimum | None = None
         self._narrow = False  # no domains were found for what the loose model takes: its bounds are too high
-        self._preferring = bool((problem.preferred != NONE).any() or (problem.sub_preferred != NONE).any())
+        self._preferring = bool(
+            (problem.gangs.preferred != NONE).any() or (problem.subgroups.preferred != NONE).any()
+        )
 
     def run(self) -> Solution:
         """Rounds until the gap is met, nothing falls short, one after the first gains nothing, or the budget ends."""

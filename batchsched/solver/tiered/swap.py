@@ -29,23 +29,23 @@ class PodSwap:
         """Put together the classes that ask for the same and may use the same nodes."""
         problem, room = packing.problem, packing.room
         self._packing = packing
-        inside = problem.subgroup != NONE
-        bound = problem.required[problem.gang] != NONE
-        bound[inside] |= problem.sub_required[problem.subgroup[inside]] != NONE
+        inside = problem.classes.subgroup != NONE
+        bound = problem.gangs.required[problem.classes.gang] != NONE
+        bound[inside] |= problem.subgroups.required[problem.classes.subgroup[inside]] != NONE
         free = [
             c for c in np.flatnonzero(~bound).tolist() if c not in room.rows.of_class and c not in room.banned
         ]
         self._classes = np.array(free, np.int64)
         keys = np.hstack(
-            [room.slots.demand[self._classes], problem.kind[self._classes, None].astype(np.int64)]
+            [room.slots.demand[self._classes], problem.classes.kind[self._classes, None].astype(np.int64)]
         )
         found, self._group = np.unique(keys, axis=0, return_inverse=True)
         self._group = self._group.reshape(-1)
         self._demand = found[:, :-1]
         self._members = [self._classes[self._group == u] for u in range(len(found))]
-        self._group_of = np.full(len(problem.count), -1, np.int64)
+        self._group_of = np.full(len(problem.classes.count), -1, np.int64)
         self._group_of[self._classes] = self._group
-        self._held = np.zeros((len(found), len(problem.free)), np.int32)
+        self._held = np.zeros((len(found), len(problem.nodes.free)), np.int32)
         devices = self._demand[:, room.slots.devices]
         self._alike = [
             np.flatnonzero((devices == row).all(axis=1) & (self._demand != mine).any(axis=1))
@@ -53,7 +53,7 @@ class PodSwap:
         ]
         self._holders: dict[int, IntArray] = {}
         self._asked: dict[tuple[int, int], int] = {}
-        self._marked = np.zeros(len(problem.free), np.bool_)
+        self._marked = np.zeros(len(problem.nodes.free), np.bool_)
 
     def count(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
         """Note pods of a class that came to nodes, or left them."""
@@ -152,7 +152,7 @@ class PodSwap:
         targets = targets[~self._marked[targets]]
         self._marked[sources] = False
         pairs = min(len(sources), len(targets))
-        want = room.quotas.room(int(self._packing.problem.gang[klass]), room.slots.needs[klass], want)
+        want = room.quotas.room(int(self._packing.problem.classes.gang[klass]), room.slots.needs[klass], want)
         if not pairs or want <= 0:
             return False, 0
         enough = np.ones(pairs, np.bool_)

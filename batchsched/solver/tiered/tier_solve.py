@@ -56,13 +56,13 @@ class TierSolver:
         self.transport = Transport(aggregate)
         self._spending = spending
         problem = aggregate.problem
-        self._weights = np.zeros(len(problem.count), np.int64)
+        self._weights = np.zeros(len(problem.classes.count), np.int64)
         self._scale, self._slack = np.ones(tiers(problem)), np.zeros(tiers(problem), np.int64)
-        of_class = problem.tier[problem.gang]
+        of_class = problem.gangs.tier[problem.classes.gang]
         for t in range(tiers(problem)):
             mine = np.flatnonzero(of_class == t)
             self._weights[mine], self._scale[t], slack = scale_weights(
-                problem.weight[mine], problem.count[mine]
+                problem.classes.weight[mine], problem.classes.count[mine]
             )
             self._slack[t] = slack
         self._of_class = of_class
@@ -105,9 +105,9 @@ class TierSolver:
         aggregate = self.aggregate
         problem = aggregate.problem
         bound = np.zeros(len(self._scale))
-        values, split = hint, Split(np.zeros((len(problem.count), aggregate.pools.size)), 0.0)
+        values, split = hint, Split(np.zeros((len(problem.classes.count), aggregate.pools.size)), 0.0)
         level, sound = list(floors), False
-        all_pods = np.where(problem.allowed[problem.gang], problem.count, 0)
+        all_pods = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
         for t in range(len(self._scale)):
             weights = np.where(self._of_class == t, self._weights, 0)
             top = int(weights @ all_pods)

@@ -64,13 +64,13 @@ class Transport:
         """Build the program with no choice made."""
         self._aggregate = aggregate
         problem, pools = aggregate.problem, aggregate.pools
-        bound = np.zeros(len(problem.count), np.bool_)
+        bound = np.zeros(len(problem.classes.count), np.bool_)
         bound[aggregate.klass[(aggregate.cell != NONE)]] = True
         self._lot, self._first = self._lots(bound)
         self._limits = self._load_limits()
         total = np.zeros((len(self._first), pools.size), np.int64)
         np.add.at(total, self._lot[aggregate.klass], self._limits)
-        total = np.minimum(total, self._per_lot(problem.count.astype(np.int64))[:, None])
+        total = np.minimum(total, self._per_lot(problem.classes.count.astype(np.int64))[:, None])
         self.lot, self.pool = (axis.astype(np.int64) for axis in np.nonzero(total))
         self._upper = total[self.lot, self.pool]
         self._moving = np.flatnonzero(bound[self._first][self.lot])
@@ -112,8 +112,8 @@ class Transport:
         aggregate = self._aggregate
         pools, problem = aggregate.pools, aggregate.problem
         limits = np.zeros((len(aggregate.klass), pools.size), np.int64)
-        onehot = np.zeros((len(problem.free), pools.size), np.float64)
-        onehot[np.arange(len(problem.free)), pools.of_node] = 1.0
+        onehot = np.zeros((len(problem.nodes.free), pools.size), np.float64)
+        onehot[np.arange(len(problem.nodes.free)), pools.of_node] = 1.0
         whole = (pools.fit.astype(np.float64) @ onehot).astype(np.int64)
         for load, (klass, cell) in enumerate(
             zip(aggregate.klass.tolist(), aggregate.cell.tolist(), strict=True)
@@ -127,7 +127,7 @@ class Transport:
                 limits[load] = np.bincount(pools.of_node[nodes], weights=fit, minlength=pools.size).astype(
                     np.int64
                 )
-            most = np.minimum(self._row_caps(klass, cell), int(problem.count[klass]))
+            most = np.minimum(self._row_caps(klass, cell), int(problem.classes.count[klass]))
             limits[load] = np.minimum(limits[load], most)
         return limits
 
@@ -174,7 +174,7 @@ class Transport:
         for i, row in enumerate(ledger.rows):
             if row.partition == ALL_NODES:
                 continue
-            factor = np.zeros(len(aggregate.problem.count), np.int64)
+            factor = np.zeros(len(aggregate.problem.classes.count), np.int64)
             np.add.at(factor, row.classes, row.coefficients)
             of_lot = factor[self._first][self.lot]
             concerned = of_lot != 0
@@ -193,7 +193,7 @@ class Transport:
         lots = len(self._first)
         model.add_variables(np.zeros(len(self.lot), np.int64), self._upper)
         # No upper limit that could bind: the price of a shortage belongs to its lot's row alone.
-        most = 2 * self._per_lot(aggregate.problem.count.astype(np.int64)) + 1
+        most = 2 * self._per_lot(aggregate.problem.classes.count.astype(np.int64)) + 1
         short = model.add_variables(np.zeros(lots, np.int64), most)
         for columns, factors, right in zip(rows.column, rows.factor, rows.right, strict=True):
             model.add_row(columns, factors, -HIGHEST, right)

@@ -46,7 +46,7 @@ def choose(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> Victi
     Raises:
       SolverFault: OR-Tools calls a model invalid.
     """
-    if not problem.wanted.allowed[0] or not needs(problem.wanted)[0]:
+    if not problem.wanted.gangs.allowed[0] or not needs(problem.wanted)[0]:
         return None
     nobody = np.zeros(problem.units, np.bool_)
     room = None if problem.cuts else placed(problem, nobody)
@@ -86,15 +86,18 @@ def cases(problem: VictimProblem) -> Iterator[VictimTerms]:
 
 def _domains(problem: VictimProblem) -> Iterator[VictimProblem]:
     wanted = problem.wanted
-    level = int(wanted.required[0])
+    level = int(wanted.gangs.required[0])
     if level == NONE:
         yield problem
         return
-    at = wanted.levels[level]
-    pinned = int(wanted.pinned[0])
+    at = wanted.nodes.levels[level]
+    pinned = int(wanted.gangs.pinned[0])
     domains = [pinned] if pinned != NONE else np.unique(at[at >= 0]).tolist()
     for domain in domains:
-        yield replace(problem, wanted=replace(wanted, mask=wanted.mask & (at == domain)))
+        yield replace(
+            problem,
+            wanted=replace(wanted, kinds=replace(wanted.kinds, mask=wanted.kinds.mask & (at == domain))),
+        )
 
 
 class _Search:
@@ -166,11 +169,11 @@ def _settled(ground: VictimState) -> Packing:
     problem = ground.problem
     packing = placed(problem, ground.gone)
     assert packing is not None  # a ground is the best only when it is enough
-    if len(problem.wanted.quota_gangs):  # whom only a quota drives out is not seen on the nodes
+    if len(problem.wanted.quotas.gangs):  # whom only a quota drives out is not seen on the nodes
         return packing
     classes, nodes, counts = packing.room.triples()
     asked = np.zeros_like(problem.free)
-    np.add.at(asked, nodes, problem.wanted.demand[classes] * counts[:, np.newaxis])
+    np.add.at(asked, nodes, problem.wanted.classes.demand[classes] * counts[:, np.newaxis])
     free = problem.free.copy()
     leaving = ground.gone[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])

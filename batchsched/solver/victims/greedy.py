@@ -17,7 +17,7 @@ Greedy = Callable[[VictimTerms], VictimState | None]
 def by_unit(terms: VictimTerms) -> VictimState | None:
     """Unit after unit, whoever frees most of what is asked for its cost first."""
     worth = np.zeros(terms.problem.units)
-    for c, demand in enumerate(terms.problem.wanted.demand):
+    for c, demand in enumerate(terms.problem.wanted.classes.demand):
         asked = demand > 0
         if asked.any():
             share = (terms.freed[:, asked] / demand[asked]).min(axis=1)
@@ -137,8 +137,8 @@ def _helps(terms: VictimTerms) -> BoolArray:
     more = np.asarray((terms.most > terms.now).any(axis=0))
     helps = np.bincount(terms.unit, more[terms.site], terms.problem.units) > 0
     wanted = terms.problem.wanted
-    if len(wanted.quota_gangs):
-        helps |= terms.problem.quota_unit[wanted.quota_member[:, 0]].any(axis=0)
+    if len(wanted.quotas.gangs):
+        helps |= terms.problem.quota_unit[wanted.quotas.covers[:, 0]].any(axis=0)
     return helps
 
 

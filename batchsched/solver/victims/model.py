@@ -83,14 +83,14 @@ class VictimModel:
         edges = np.searchsorted(terms.site[order], np.arange(len(terms.sites) + 1))
         for site in np.flatnonzero(loose).tolist():
             shares = order[edges[site] : edges[site + 1]]
-            for r in np.flatnonzero((wanted.demand > 0).any(axis=0)).tolist():
+            for r in np.flatnonzero((wanted.classes.demand > 0).any(axis=0)).tolist():
                 self._one_capacity(site, r, shares, int(free[site, r]))
 
     def _one_capacity(self, site: int, r: int, shares: IntArray, free: int) -> None:
         terms = self._terms
         columns, factors = [], []
         for c, cells in enumerate(self._cells):
-            demand = int(terms.problem.wanted.demand[c, r])
+            demand = int(terms.problem.wanted.classes.demand[c, r])
             if demand and cells.of_site[site] >= 0:
                 columns.append(int(cells.x[cells.of_site[site]]))
                 factors.append(demand)
@@ -132,8 +132,8 @@ class VictimModel:
             return
         every = np.concatenate(xs)
         self._model.add_row(every, np.ones(len(every), np.int64), lower=terms.minimum)
-        for s, least in enumerate(wanted.sub_need.tolist()):
-            mine = [xs[c] for c in np.flatnonzero(wanted.subgroup == s).tolist()]
+        for s, least in enumerate(wanted.subgroups.need.tolist()):
+            mine = [xs[c] for c in np.flatnonzero(wanted.classes.subgroup == s).tolist()]
             if least and mine:
                 some = np.concatenate(mine)
                 self._model.add_row(some, np.ones(len(some), np.int64), lower=int(least))
@@ -153,15 +153,15 @@ class VictimModel:
         """What a gang that needs all its pods lacks in its quotas has to be freed there."""
         problem = self._terms.problem
         wanted = problem.wanted
-        if not len(wanted.quota_gangs) or not self._terms.rigid:
+        if not len(wanted.quotas.gangs) or not self._terms.rigid:
             return
-        asked, held = self._terms.count @ wanted.demand, problem.total()
-        for q in np.flatnonzero(wanted.quota_member[:, 0]).tolist():
+        asked, held = self._terms.count @ wanted.classes.demand, problem.total()
+        for q in np.flatnonzero(wanted.quotas.covers[:, 0]).tolist():
             inside = problem.quota_unit[q]
             for r in np.flatnonzero((asked > 0) & (problem.quota_left[q] < UNLIMITED)).tolist():
                 lack = int(asked[r] - problem.quota_left[q, r])
                 self._free_at_least(np.flatnonzero(inside & (held[:, r] > 0)), held[:, r], lack)
-            if wanted.fresh[0]:
+            if wanted.gangs.fresh[0]:
                 ends = np.flatnonzero(inside & problem.ends)
                 self._free_at_least(ends, problem.ends.astype(np.int64), int(1 - problem.gangs_left[q]))
 

@@ -67,37 +67,37 @@ def _leaving(problem: VictimProblem, units: list[int]) -> Iterator[str]:
 
 def _whole(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
     wanted = problem.wanted
-    placed = [0] * len(wanted.count)
-    inside = [0] * len(wanted.sub_need)
+    placed = [0] * len(wanted.classes.count)
+    inside = [0] * len(wanted.subgroups.need)
     for klass, node, count in zip(
         answer.classes.tolist(), answer.nodes.tolist(), answer.counts.tolist(), strict=True
     ):
         placed[klass] += count
-        if wanted.subgroup[klass] != NONE:
-            inside[wanted.subgroup[klass]] += count
-        if not wanted.mask[wanted.kind[klass], node]:
+        if wanted.classes.subgroup[klass] != NONE:
+            inside[wanted.classes.subgroup[klass]] += count
+        if not wanted.kinds.mask[wanted.classes.kind[klass], node]:
             yield f"class {klass} is on node {node}, which its mask refuses"
     for klass, count in enumerate(placed):
-        if count > wanted.count[klass]:
-            yield f"class {klass} has {wanted.count[klass]} pods and {count} are placed"
-    least = max(int(wanted.need[0]), int(wanted.sub_need.sum()))
+        if count > wanted.classes.count[klass]:
+            yield f"class {klass} has {wanted.classes.count[klass]} pods and {count} are placed"
+    least = max(int(wanted.gangs.need[0]), int(wanted.subgroups.need.sum()))
     if sum(placed) < least:
         yield f"the gang needs {least} pods and {sum(placed)} are placed"
-    for sub, need in enumerate(wanted.sub_need.tolist()):
+    for sub, need in enumerate(wanted.subgroups.need.tolist()):
         if inside[sub] < need:
             yield f"subgroup {sub} needs {need} pods and {inside[sub]} are placed"
 
 
 def _domains(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
     wanted = problem.wanted
-    subs = wanted.subgroup[answer.classes]
-    parts = [("the gang", np.ones(len(subs), np.bool_), wanted.required[0], wanted.pinned[0])]
+    subs = wanted.classes.subgroup[answer.classes]
+    parts = [("the gang", np.ones(len(subs), np.bool_), wanted.gangs.required[0], wanted.gangs.pinned[0])]
     parts += [
-        (f"subgroup {sub}", subs == sub, level, wanted.sub_pinned[sub])
-        for sub, level in enumerate(wanted.sub_required.tolist())
+        (f"subgroup {sub}", subs == sub, level, wanted.subgroups.pinned[sub])
+        for sub, level in enumerate(wanted.subgroups.required.tolist())
     ]
     for name, mine, level, pinned in parts:
-        domains = set() if level == NONE else set(wanted.levels[level][answer.nodes[mine]].tolist())
+        domains = set() if level == NONE else set(wanted.nodes.levels[level][answer.nodes[mine]].tolist())
         if len(domains) > 1 or NONE in domains or (pinned != NONE and domains - {int(pinned)}):
             yield f"{name} lies in domains {sorted(domains)} of its required level {level}"
 
@@ -108,15 +108,15 @@ def _asked(problem: VictimProblem, answer: VictimSet) -> IntArray:
     for klass, node, count in zip(
         answer.classes.tolist(), answer.nodes.tolist(), answer.counts.tolist(), strict=True
     ):
-        asked[node] += problem.wanted.demand[klass] * count
+        asked[node] += problem.wanted.classes.demand[klass] * count
     return asked
 
 
 def _quotas(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
-    if not len(problem.wanted.quota_gangs):
+    if not len(problem.wanted.quotas.gangs):
         return
     asked = _asked(problem, answer).sum(axis=0)
-    for quota in np.flatnonzero(problem.wanted.quota_member[:, 0]).tolist():
+    for quota in np.flatnonzero(problem.wanted.quotas.covers[:, 0]).tolist():
         left, gangs = problem.quota_left[quota].copy(), int(problem.gangs_left[quota])
         for share, unit in enumerate(problem.unit.tolist()):
             if unit in answer.units and problem.quota_unit[quota, unit]:
@@ -126,7 +126,7 @@ def _quotas(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
         )
         for r in np.flatnonzero((asked > left) & (asked > 0)).tolist():
             yield f"quota {quota} leaves {left[r]} of resource {r} and {asked[r]} is placed"
-        if problem.wanted.fresh[0] and gangs < 1:
+        if problem.wanted.gangs.fresh[0] and gangs < 1:
             yield f"quota {quota} leaves no room for a gang"
 
 
@@ -140,7 +140,9 @@ def _room(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
             free[problem.node[share]] += problem.freed[share]
     for node, r in np.argwhere((asked > free) & (asked > 0)).tolist():
         yield f"node {node} has {free[node, r]} of resource {r} free and {asked[node, r]} is placed"
-    if len(problem.wanted.quota_gangs) or problem.cuts:  # somebody may be needed for another reason than room
+    if (
+        len(problem.wanted.quotas.gangs) or problem.cuts
+    ):  # somebody may be needed for another reason than room
         return
     behind = {
         other

@@ -56,7 +56,7 @@ class VictimTerms:
         wanted = problem.wanted
         gone = np.zeros_like(problem.free)
         np.add.at(gone, problem.node, problem.freed)
-        mask = wanted.mask[wanted.kind]
+        mask = wanted.kinds.mask[wanted.classes.kind]
         ever = _fits(wanted, problem.free + gone) * mask
         sites = np.flatnonzero(ever.any(axis=0))
         place = np.full(len(problem.free), -1, np.int64)
@@ -66,13 +66,13 @@ class VictimTerms:
         freed = problem.freed[inside]
         at = sites[site]
         minimum = int(needs(wanted)[0])
-        rigid = minimum == int(wanted.count.sum())
+        rigid = minimum == int(wanted.classes.count.sum())
         plain = (
-            len(wanted.kind) == 1
+            len(wanted.classes.kind) == 1
             and not wanted.rows
             and not wanted.cuts
-            and not len(wanted.sub_gang)
-            and (rigid or not len(wanted.quota_gangs))
+            and not len(wanted.subgroups.gang)
+            and (rigid or not len(wanted.quotas.gangs))
             and _one_domain(wanted, sites)
         )
         return cls(
@@ -85,7 +85,7 @@ class VictimTerms:
             freed,
             _fits(wanted, (problem.free + gone)[at] - freed) * mask[:, at],
             minimum,
-            wanted.count.astype(np.int64),
+            wanted.classes.count.astype(np.int64),
             rigid,
             plain,
         )
@@ -98,16 +98,16 @@ class VictimTerms:
 
 def _fits(wanted: Problem, free: IntArray) -> IntArray:
     """[C, n] pods of each class that go into each row of free [n, R]."""
-    fits = np.full((len(wanted.kind), len(free)), ABUNDANT, np.int64)
-    for c, r in np.argwhere(wanted.demand > 0).tolist():
-        np.minimum(fits[c], np.maximum(free[:, r], 0) // wanted.demand[c, r], out=fits[c])
-    return np.minimum(fits, wanted.count[:, np.newaxis])
+    fits = np.full((len(wanted.classes.kind), len(free)), ABUNDANT, np.int64)
+    for c, r in np.argwhere(wanted.classes.demand > 0).tolist():
+        np.minimum(fits[c], np.maximum(free[:, r], 0) // wanted.classes.demand[c, r], out=fits[c])
+    return np.minimum(fits, wanted.classes.count[:, np.newaxis])
 
 
 def _one_domain(wanted: Problem, sites: IntArray) -> bool:
     """Whether a required level leaves no choice on these nodes."""
-    level = int(wanted.required[0])
-    return level < 0 or len(np.unique(wanted.levels[level][sites])) <= 1
+    level = int(wanted.gangs.required[0])
+    return level < 0 or len(np.unique(wanted.nodes.levels[level][sites])) <= 1
 
 
 class VictimState:
@@ -176,7 +176,7 @@ class VictimState:
         at = self._sites[first:last]
         self._free[at] += sign * self._freed[first:last]
         wanted = self.problem.wanted
-        mask = wanted.mask[wanted.kind][:, self.terms.sites[at]]
+        mask = wanted.kinds.mask[wanted.classes.kind][:, self.terms.sites[at]]
         self.fit[:, at] = _fits(wanted, self._free[at]) * mask
 
     @property
@@ -193,12 +193,12 @@ class VictimState:
     def _in_quota(self) -> bool:
         """Whether the quotas allow the whole gang."""
         wanted = self.problem.wanted
-        if not len(wanted.quota_gangs):
+        if not len(wanted.quotas.gangs):
             return True
         left, gangs = quotas_without(self.problem, self.gone)
-        asked = self.terms.count @ wanted.demand
-        mine = wanted.quota_member[:, 0]
-        over = ((asked > left) & (asked > 0)).any(axis=1) | (int(wanted.fresh[0]) > gangs)
+        asked = self.terms.count @ wanted.classes.demand
+        mine = wanted.quotas.covers[:, 0]
+        over = ((asked > left) & (asked > 0)).any(axis=1) | (int(wanted.gangs.fresh[0]) > gangs)
         return not bool((over & mine).any())
 
 
@@ -207,10 +207,10 @@ def placed(problem: VictimProblem, gone: BoolArray) -> Packing | None:
     free = problem.free.copy()
     leaving = gone[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
-    wanted = replace(problem.wanted, free=np.maximum(free, 0))
-    if len(wanted.quota_gangs):
+    wanted = replace(problem.wanted, nodes=replace(problem.wanted.nodes, free=np.maximum(free, 0)))
+    if len(wanted.quotas.gangs):
         left, gangs = quotas_without(problem, gone)
-        wanted = replace(wanted, quota_free=left, quota_gangs=gangs)
+        wanted = replace(wanted, quotas=replace(wanted.quotas, free=left, gangs=gangs))
     packing = Packing(wanted)
     return packing if packing.try_gang(0) is not None else None
 

@@ -43,21 +43,32 @@ def test_tier_values_gangs_and_preferred_cost_equal_the_optimum(problem: Problem
 @given(problems())
 def test_a_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(problem: Problem):
     solution = solve_exact(problem, BUDGET, seed=1)
-    placed = np.zeros(len(problem.count), np.int64)
+    placed = np.zeros(len(problem.classes.count), np.int64)
     np.add.at(placed, solution.classes, solution.counts)
-    held = np.bincount(problem.gang, placed, minlength=len(problem.need))
-    for gang in np.flatnonzero(~solution.taken & problem.allowed):
+    held = np.bincount(problem.classes.gang, placed, minlength=len(problem.gangs.need))
+    for gang in np.flatnonzero(~solution.taken & problem.gangs.allowed):
         kept = solution.taken.copy()
         kept[gang] = True
-        need = np.where(solution.taken, held, np.maximum(problem.need, 1)).astype(np.int32)
+        need = np.where(solution.taken, held, np.maximum(problem.gangs.need, 1)).astype(np.int32)
         more = replace(
             problem,
-            need=need,
-            count=np.where(solution.taken[problem.gang], placed, problem.count).astype(np.int32),
-            allowed=problem.allowed & kept,
-            fresh=problem.fresh & ~(solution.taken & (problem.need == 0)),
-            weight=np.zeros_like(problem.weight),
-            sub_need=np.where(kept[problem.sub_gang], problem.sub_need, 0).astype(np.int32),
+            gangs=replace(
+                problem.gangs,
+                need=need,
+                allowed=problem.gangs.allowed & kept,
+                fresh=problem.gangs.fresh & ~(solution.taken & (problem.gangs.need == 0)),
+            ),
+            classes=replace(
+                problem.classes,
+                count=np.where(solution.taken[problem.classes.gang], placed, problem.classes.count).astype(
+                    np.int32
+                ),
+                weight=np.zeros_like(problem.classes.weight),
+            ),
+            subgroups=replace(
+                problem.subgroups,
+                need=np.where(kept[problem.subgroups.gang], problem.subgroups.need, 0).astype(np.int32),
+            ),
         )
         wanted = int((kept & (need > 0)).sum()) + int((need == 0).sum())
         assert brute(more).gangs < wanted
@@ -66,12 +77,20 @@ def test_a_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(pr
 @pytest.mark.properties
 @given(problems())
 def test_in_strict_order_each_gang_counts_more_than_all_behind_it(problem: Problem):
-    total = np.bincount(problem.gang, problem.count, minlength=len(problem.need)).astype(np.int32)
-    whole = replace(problem, need=total, ordered=True)
-    order = np.lexsort((whole.rank, whole.tier))
-    alone = np.empty_like(whole.tier)
+    total = np.bincount(
+        problem.classes.gang, problem.classes.count, minlength=len(problem.gangs.need)
+    ).astype(np.int32)
+    whole = replace(problem, gangs=replace(problem.gangs, need=total), ordered=True)
+    order = np.lexsort((whole.gangs.rank, whole.gangs.tier))
+    alone = np.empty_like(whole.gangs.tier)
     alone[order] = np.arange(len(order))
-    best = brute(replace(whole, tier=alone, weight=np.ones_like(whole.weight)))
+    best = brute(
+        replace(
+            whole,
+            gangs=replace(whole.gangs, tier=alone),
+            classes=replace(whole.classes, weight=np.ones_like(whole.classes.weight)),
+        )
+    )
     solution = solve_exact(whole, BUDGET, seed=1)
     assert verify(whole, solution) == ()
     taken = [value > 0 for value in best.tiers]
@@ -116,8 +135,8 @@ def test_volcanos_gang_of_2_3_3_and_8_cpus_fits_two_nodes_of_8():
     problem = problem_of([[8], [8]], gangs)
     together = replace(
         problem,
-        gang=np.zeros(3, np.int32),
-        need=np.array([4, 0, 0], np.int32),
+        classes=replace(problem.classes, gang=np.zeros(3, np.int32)),
+        gangs=replace(problem.gangs, need=np.array([4, 0, 0], np.int32)),
     )
     assert solve_exact(together, BUDGET, seed=1).taken[0]
 
@@ -125,7 +144,9 @@ def test_volcanos_gang_of_2_3_3_and_8_cpus_fits_two_nodes_of_8():
 def test_equal_worth_is_decided_by_gangs_then_scores():
     gangs = [{"pods": 1, "demand": [4]}, {"pods": 1, "demand": [2]}, {"pods": 1, "demand": [2]}]
     problem = problem_of([[4], [2]], gangs[:1] + gangs[1:])
-    small = solve_exact(replace(problem, free=np.array([[4], [0]])), BUDGET, seed=1)
+    small = solve_exact(
+        replace(problem, nodes=replace(problem.nodes, free=np.array([[4], [0]]))), BUDGET, seed=1
+    )
     assert small.taken.tolist() == [False, True, True]
     scored = problem_of([[4], [4], [4]], gangs[:1], score=np.array([[1, 9, 3]]))
     assert placed(solve_exact(scored, BUDGET, seed=1)) == {(0, 1): 1}
@@ -140,7 +161,7 @@ def test_packing_touches_few_nodes_and_spreading_many():
 def test_a_preferred_domain_that_members_use_already_is_kept_to():
     gangs = [{"pods": 2, "demand": [1], "preferred": 0}]
     used = {name: np.zeros(1, np.int32) for name in ("used_gang", "used_level")}
-    used |= {"used_sub": np.full(1, -1, np.int32), "used_domain": np.ones(1, np.int32)}
+    used |= {"used_subgroup": np.full(1, -1, np.int32), "used_domain": np.ones(1, np.int32)}
     problem = problem_of([[9], [1], [1]], gangs, levels=[[0, 1, 1]], **used)
     assert placed(solve_exact(problem, BUDGET, seed=1)) == {(0, 1): 1, (0, 2): 1}
 

@@ -23,5 +23,5 @@ def test_only_pods_alone_that_nothing_else_binds_are_alike():
     assert alike(FreeCapacity(problem)) == [0, 1, -1, -1, -1, -1, 0]
     limit = {"quota_free": np.array([[99]]), "quota_gangs": np.array([2])}
     member = np.array([[True] * 6 + [False]])
-    bound = problem_of([[4]] * 4, gangs, levels=RACKS, quota_member=member, **limit)
+    bound = problem_of([[4]] * 4, gangs, levels=RACKS, quota_covers=member, **limit)
     assert alike(FreeCapacity(bound)) == [-1] * 6 + [0]

@@ -46,7 +46,7 @@ def test_a_quota_stops_a_gang_that_the_nodes_would_hold():
     problem = problem_of(
         [[9]],
         [{"pods": 3, "demand": [1]}],
-        quota_member=np.ones((1, 1), np.bool_),
+        quota_covers=np.ones((1, 1), np.bool_),
         quota_free=np.full((1, 1), 2),
         quota_gangs=np.full(1, 9),
     )
@@ -58,19 +58,21 @@ def test_a_quota_that_all_of_its_gangs_leave_room_in_is_not_counted():
     problem = problem_of(
         [[9]],
         gangs,
-        quota_member=np.array([[True, True], [True, False]]),
+        quota_covers=np.array([[True, True], [True, False]]),
         quota_free=np.array([[3], [2]]),
         quota_gangs=np.full(2, 9),
     )
     assert QuotaLedger(problem).binding.tolist() == [True, False]
-    assert QuotaLedger(replace(problem, allowed=np.array([True, False]))).binding.tolist() == [False, False]
+    assert QuotaLedger(
+        replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False])))
+    ).binding.tolist() == [False, False]
 
 
 def test_a_quota_suffices_until_it_is_used_up():
     problem = problem_of(
         [[9]],
         [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}],
-        quota_member=np.ones((1, 2), np.bool_),
+        quota_covers=np.ones((1, 2), np.bool_),
         quota_free=np.full((1, 1), 3),
         quota_gangs=np.full(1, 9),
     )

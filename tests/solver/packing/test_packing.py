@@ -30,7 +30,7 @@ def state(packing: Packing) -> tuple:
 @given(problems(), st.data())
 def test_rollback_and_withdrawal_leave_everything_as_it_was(problem: Problem, data):
     packing = Packing(problem)
-    gangs = len(problem.need)
+    gangs = len(problem.gangs.need)
     packing.try_gang(0)
     before, mark = repr(state(packing)), packing.mark()
     for gang in range(1, gangs):
@@ -72,7 +72,7 @@ def test_a_preferred_level_is_kept_when_one_domain_will_do_and_left_when_not():
         problem = problem_of([[1], [2], [3], [2]], [gang], levels=RACKS)
         entries = Packing(problem).try_gang(0)
         assert entries is not None
-        used = {int(problem.levels[0, node]) for entry in entries for node in entry.nodes}
+        used = {int(problem.nodes.levels[0, node]) for entry in entries for node in entry.nodes}
         assert len(used) == domains
 
 
@@ -83,14 +83,14 @@ def test_surplus_stays_in_the_domain_of_its_gang():
     packing.try_gang(0)
     assert packing.add_surplus(0) == 2
     nodes = np.concatenate([entry.nodes for entry in packing.room.trail if entry.klass >= 0])
-    assert len(set(problem.levels[0, nodes].tolist())) == 1
+    assert len(set(problem.nodes.levels[0, nodes].tolist())) == 1
 
 
 def test_a_gang_limit_of_one_admits_one_gang():
     problem = problem_of(
         [[8]],
         [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [1]}],
-        quota_member=np.ones((1, 2), np.bool_),
+        quota_covers=np.ones((1, 2), np.bool_),
         quota_free=np.full((1, 1), 8),
         quota_gangs=np.ones(1, np.int64),
     )

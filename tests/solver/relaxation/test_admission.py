@@ -26,7 +26,7 @@ from tests.solver.instances import problem_of, problems
 @pytest.mark.properties
 @given(problems())
 def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
-    for gang in np.flatnonzero(problem.need > 0).tolist():
+    for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = alone(problem, gang).problem
         assert fits_alone(single) == bool(solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0])
 
@@ -34,7 +34,7 @@ def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
 @pytest.mark.properties
 @given(problems())
 def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
-    for gang in np.flatnonzero(problem.need > 0).tolist():
+    for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = alone(problem, gang).problem
         for quota in quotas_short(single):
             half = Quota(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
@@ -45,7 +45,7 @@ def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
 @pytest.mark.properties
 @given(problems())
 def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(problem: Problem):
-    for gang in np.flatnonzero(problem.need > 0).tolist():
+    for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = alone(problem, gang).problem
         for change in (Nodes(1, 0), Nodes(2, 0, passing=0), Together((*quotas_short(single), Nodes(1, 0)))):
             assert fits_with(single, change) == fits_alone(apply(single, change))
@@ -54,11 +54,11 @@ def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(probl
 @pytest.mark.properties
 @given(problems())
 def test_who_fits_on_what_is_left_fitted_when_more_was(problem: Problem):
-    for gang in np.flatnonzero(problem.need > 0).tolist():
+    for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         before = alone(problem, gang).problem
         if before.rows:
             continue
-        now = replace(before, free=before.free // 2)
+        now = replace(before, nodes=replace(before.nodes, free=before.nodes.free // 2))
         assert fitted(now, before) == fits_alone(before)
 
 
@@ -73,7 +73,7 @@ def test_large_problems_with_rules_are_asked_of_the_packing():
 def test_what_is_short_is_named_in_its_own_measure():
     member, limits = np.ones((1, 1), np.bool_), np.array([UNLIMITED])
     quota: dict[str, Any] = {
-        "quota_member": member,
+        "quota_covers": member,
         "quota_free": np.array([[-2, UNLIMITED]]),
         "quota_gangs": limits,
     }

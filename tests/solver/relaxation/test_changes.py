@@ -30,7 +30,24 @@ def problem() -> Problem:
             [{"pods": 2, "demand": [1], "required": 1}],
             levels=[[0, 0, 1], [0, 1, 2]],
         ),
-        partitions=(np.array([4, 5, -1], np.int32),),
+        nodes=replace(
+            problem_of(
+                [[1], [2], [3]],
+                [{"pods": 2, "demand": [1], "required": 1}],
+                levels=[[0, 0, 1], [0, 1, 2]],
+            ).nodes,
+            partitions=(np.array([4, 5, -1], np.int32),),
+        ),
+        quotas=replace(
+            problem_of(
+                [[1], [2], [3]],
+                [{"pods": 2, "demand": [1], "required": 1}],
+                levels=[[0, 0, 1], [0, 1, 2]],
+            ).quotas,
+            covers=np.ones((1, 1), np.bool_),
+            free=np.array([[-3]]),
+            gangs=np.array([UNLIMITED]),
+        ),
         rows=(
             Row(
                 EVERY_NODE,
@@ -42,54 +59,54 @@ def problem() -> Problem:
             ),
             Row(ALL_NODES, one, ones, np.zeros(1, np.int64), Sense.AT_LEAST),
         ),
-        quota_member=np.ones((1, 1), np.bool_),
-        quota_free=np.array([[-3]]),
-        quota_gangs=np.array([UNLIMITED]),
     )
 
 
 def test_new_nodes_are_empty_and_bear_the_labels_of_their_domain(problem: Problem):
     more = apply(problem, Nodes(2, like=2, level=1, domain=0, extra=(5,)))
-    assert more.free[3:].tolist() == [[13], [13]]
-    assert more.capacity[3:].tolist() == [[13], [13]]
-    assert more.levels[:, 3:].tolist() == [[0, 0], [0, 0]]
-    assert more.partitions[0].tolist() == [4, 5, -1, 4, 4]
+    assert more.nodes.free[3:].tolist() == [[13], [13]]
+    assert more.nodes.capacity[3:].tolist() == [[13], [13]]
+    assert more.nodes.levels[:, 3:].tolist() == [[0, 0], [0, 0]]
+    assert more.nodes.partitions[0].tolist() == [4, 5, -1, 4, 4]
     assert more.rows[0].right.tolist() == [7, 8, 9, 9, 9]
     assert more.rows[0].gang_coefficients.tolist() == [[1], [2], [3], [3], [3]]
-    assert more.mask.shape == more.score.shape == (1, 5)
+    assert more.kinds.mask.shape == more.kinds.score.shape == (1, 5)
 
 
 def test_new_nodes_pass_the_filters_of_whom_they_are_for(problem: Problem):
-    barred = replace(problem, mask=np.zeros((1, 3), np.bool_))
-    assert not apply(barred, Nodes(1, like=0)).mask[0, 3]
-    assert apply(barred, Nodes(1, like=0, passing=0)).mask[0, 3]
+    barred = replace(problem, kinds=replace(problem.kinds, mask=np.zeros((1, 3), np.bool_)))
+    assert not apply(barred, Nodes(1, like=0)).kinds.mask[0, 3]
+    assert apply(barred, Nodes(1, like=0, passing=0)).kinds.mask[0, 3]
 
 
 def test_a_domain_that_no_node_has_yet_can_get_its_first(problem: Problem):
-    assert apply(problem, Nodes(1, like=2, level=1, domain=9)).levels[:, 3].tolist() == [1, 9]
+    assert apply(problem, Nodes(1, like=2, level=1, domain=9)).nodes.levels[:, 3].tolist() == [1, 9]
 
 
 def test_a_level_is_replaced_and_a_pin_moves_to_the_domain_around_it(problem: Problem):
-    pinned = replace(problem, pinned=np.array([2], np.int32))
-    assert apply(pinned, Level(0, 0)).pinned.tolist() == [1]
-    assert apply(pinned, Level(0, 0)).required.tolist() == [0]
-    assert apply(pinned, Level(0, -1)).pinned.tolist() == [-1]
+    pinned = replace(problem, gangs=replace(problem.gangs, pinned=np.array([2], np.int32)))
+    assert apply(pinned, Level(0, 0)).gangs.pinned.tolist() == [1]
+    assert apply(pinned, Level(0, 0)).gangs.required.tolist() == [0]
+    assert apply(pinned, Level(0, -1)).gangs.pinned.tolist() == [-1]
 
 
 def test_a_subgroups_level_is_replaced_by_itself(problem: Problem):
     one = np.ones(1, np.int32)
     inner = replace(
-        problem, sub_gang=one * 0, sub_need=one, sub_required=one, sub_preferred=-one, sub_pinned=-one
+        problem,
+        subgroups=replace(
+            problem.subgroups, gang=one * 0, need=one, required=one, preferred=-one, pinned=-one
+        ),
     )
     changed = apply(inner, Level(0, -1, subgroup=0))
-    assert changed.sub_required.tolist() == [-1]
-    assert changed.required.tolist() == [1]
+    assert changed.subgroups.required.tolist() == [-1]
+    assert changed.gangs.required.tolist() == [1]
 
 
 def test_a_quota_that_is_overdrawn_counts_from_nothing(problem: Problem):
     more = apply(problem, Quota(0, (4,), 2))
-    assert more.quota_free.tolist() == [[4]]
-    assert more.quota_gangs[0] == UNLIMITED + 2
+    assert more.quotas.free.tolist() == [[4]]
+    assert more.quotas.gangs[0] == UNLIMITED + 2
 
 
 def test_rules_loosen_in_their_own_direction(problem: Problem):
@@ -99,8 +116,8 @@ def test_rules_loosen_in_their_own_direction(problem: Problem):
 
 def test_changes_come_together(problem: Problem):
     both = apply(problem, Together((Pods(0, 3), Nodes(1, like=0))))
-    assert both.count.tolist() == [5]
-    assert len(both.free) == 4
+    assert both.classes.count.tolist() == [5]
+    assert len(both.nodes.free) == 4
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def evidence(problem: Problem, gang: int) -> Evidence:
 @given(problems(max_nodes=4, max_gangs=3))
 def test_the_relaxation_admits_the_gang_and_half_of_it_does_not(problem: Problem):
     solution = solve(problem)
-    for gang in np.flatnonzero(~solution.taken & problem.allowed).tolist():
+    for gang in np.flatnonzero(~solution.taken & problem.gangs.allowed).tolist():
         found = explain(problem, solution, gang, resolve=solve)
         assert found.relaxation is not None
         assert solve(apply(problem, found.relaxation)).taken[gang]
@@ -47,16 +47,25 @@ def test_the_relaxation_admits_the_gang_and_half_of_it_does_not(problem: Problem
 @given(problems(extras=False))
 def test_the_quick_relaxation_makes_room_beside_what_is_placed(problem: Problem):
     solution = solve(problem)
-    held = np.zeros(len(problem.need), np.int64)
-    np.add.at(held, problem.gang[solution.classes], solution.counts)
+    held = np.zeros(len(problem.gangs.need), np.int64)
+    np.add.at(held, problem.classes.gang[solution.classes], solution.counts)
     for found in map(
-        Explainer(problem, solution).gang, np.flatnonzero(~solution.taken & problem.allowed).tolist()
+        Explainer(problem, solution).gang, np.flatnonzero(~solution.taken & problem.gangs.allowed).tolist()
     ):
         assert found.relaxation is not None
         both = solution.taken.copy()
         both[found.gang] = True
-        kept = replace(problem, allowed=problem.allowed & both, weight=np.zeros_like(problem.weight))
-        kept = replace(kept, need=np.where(solution.taken, held, problem.need).astype(np.int32))
+        kept = replace(
+            problem,
+            gangs=replace(problem.gangs, allowed=problem.gangs.allowed & both),
+            classes=replace(problem.classes, weight=np.zeros_like(problem.classes.weight)),
+        )
+        kept = replace(
+            kept,
+            gangs=replace(
+                kept.gangs, need=np.where(solution.taken, held, problem.gangs.need).astype(np.int32)
+            ),
+        )
         assert solve(apply(kept, found.relaxation)).taken[found.gang]
 
 
@@ -109,7 +118,7 @@ def test_more_nodes_come_in_one_domain_of_the_required_level():
 def test_a_quota_names_the_amount_that_it_lacks():
     gangs = [{"pods": 4, "demand": [2]}]
     quota: dict[str, Any] = {
-        "quota_member": np.ones((2, 1), np.bool_),
+        "quota_covers": np.ones((2, 1), np.bool_),
         "quota_free": np.array([[UNLIMITED], [5]]),
         "quota_gangs": np.full(2, UNLIMITED),
     }
@@ -120,7 +129,7 @@ def test_a_quota_names_the_amount_that_it_lacks():
 
 def test_a_quota_of_gangs_lacks_one_gang():
     quota: dict[str, Any] = {
-        "quota_member": np.ones((1, 1), np.bool_),
+        "quota_covers": np.ones((1, 1), np.bool_),
         "quota_free": np.array([[UNLIMITED]]),
         "quota_gangs": np.zeros(1, np.int64),
     }

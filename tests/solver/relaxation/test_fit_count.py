@@ -38,11 +38,11 @@ def test_an_elastic_gangs_minimum_is_made_of_its_subgroups_and_its_smallest_pods
     )
     elastic = replace(
         problem,
-        gang=np.zeros(3, np.int32),
-        need=np.array([6, 0, 0], np.int32)[:1],
-        subgroup=np.array([0, -1, -1], np.int32),
-        sub_gang=np.zeros(1, np.int32),
-        sub_need=np.ones(1, np.int32),
+        classes=replace(
+            problem.classes, gang=np.zeros(3, np.int32), subgroup=np.array([0, -1, -1], np.int32)
+        ),
+        gangs=replace(problem.gangs, need=np.array([6, 0, 0], np.int32)[:1]),
+        subgroups=replace(problem.subgroups, gang=np.zeros(1, np.int32), need=np.ones(1, np.int32)),
     )
     assert minimum(elastic).tolist() == [1, 3, 2]
 
@@ -64,10 +64,10 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
 @pytest.mark.properties
 @given(problems(extras=False))
 def test_new_nodes_are_asked_by_themselves_as_they_are_beside_the_others(problem: Problem):
-    for gang in range(len(problem.need)):
+    for gang in range(len(problem.gangs.need)):
         single = alone(problem, gang).problem
-        if len(single.count) == 1:
-            for change in (Nodes(count, like) for count in (1, 3) for like in range(len(single.free))):
+        if len(single.classes.count) == 1:
+            for change in (Nodes(count, like) for count in (1, 3) for like in range(len(single.nodes.free))):
                 beside = room_beside(single, added(single, change))
                 assert beside == room(apply(single, change)).fits
 
@@ -75,14 +75,14 @@ def test_new_nodes_are_asked_by_themselves_as_they_are_beside_the_others(problem
 @pytest.mark.properties
 @given(problems(extras=False))
 def test_what_is_counted_to_fit_fits_and_what_is_not_hopeful_does_not(problem: Problem):
-    for gang in range(len(problem.need)):
+    for gang in range(len(problem.gangs.need)):
         single = alone(problem, gang).problem
-        if np.any(single.sub_required >= 0) or single.need[0] == 0:
+        if np.any(single.subgroups.required >= 0) or single.gangs.need[0] == 0:
             continue
         taken = bool(solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0])
         fits = room(single).fits
         assert taken or not fits
-        if len(single.count) == 1:
+        if len(single.classes.count) == 1:
             assert taken == fits
-        if single.need[0] == single.count.sum():
+        if single.gangs.need[0] == single.classes.count.sum():
             assert hopeful(single) or not taken

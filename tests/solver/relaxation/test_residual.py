@@ -37,7 +37,7 @@ def session() -> Problem:
         [[8], [4]],
         gangs,
         rows=(row,),
-        quota_member=np.array([[True, True, True], [False, True, False]]),
+        quota_covers=np.array([[True, True, True], [False, True, False]]),
         quota_free=np.array([[20], [UNLIMITED]]),
         quota_gangs=np.array([2, UNLIMITED]),
     )
@@ -47,12 +47,12 @@ def test_what_is_placed_is_gone_from_nodes_quotas_and_rows():
     problem = session()
     solution = solve_exact(problem, BUDGET, seed=0)
     left = leftover(problem, solution)
-    assert left.free.sum() == 6
-    assert left.quota_free.tolist() == [[14], [UNLIMITED]]
-    assert left.quota_gangs.tolist() == [1, UNLIMITED]
+    assert left.nodes.free.sum() == 6
+    assert left.quotas.free.tolist() == [[14], [UNLIMITED]]
+    assert left.quotas.gangs.tolist() == [1, UNLIMITED]
     assert left.rows[0].right.tolist() == [4]
     assert left.rows[0].gang_coefficients.tolist() == [[0, 4]]
-    assert left.allowed.tolist() == [False, True, False]
+    assert left.gangs.allowed.tolist() == [False, True, False]
 
 
 @pytest.mark.properties
@@ -66,7 +66,7 @@ def test_after_the_optimum_nothing_left_can_be_placed(problem: Problem):
 
 def test_one_gangs_problem_has_its_classes_quotas_and_rows_only():
     own = alone(session(), 1)
-    assert own.problem.demand.tolist() == [[9]]
+    assert own.problem.classes.demand.tolist() == [[9]]
     assert own.quotas.tolist() == [0, 1]
     assert own.problem.rows[0].classes.tolist() == [0]
     assert own.problem.rows[0].gang_coefficients.tolist() == [[4]]
@@ -76,12 +76,18 @@ def test_one_gangs_problem_has_its_classes_quotas_and_rows_only():
 def test_changes_get_their_old_numbers_back():
     problem = replace(
         session(),
-        sub_gang=ints(0, 1),
-        sub_need=ints(0, 1),
-        sub_required=ints(0, 0),
-        sub_preferred=ints(-1, -1),
+        subgroups=replace(
+            session().subgroups, gang=ints(0, 1), need=ints(0, 1), required=ints(0, 0), preferred=ints(-1, -1)
+        ),
     )
-    own = alone(replace(problem, sub_pinned=ints(-1, -1), quota_member=problem.quota_member[::-1]), 0)
+    own = alone(
+        replace(
+            problem,
+            subgroups=replace(problem.subgroups, pinned=ints(-1, -1)),
+            quotas=replace(problem.quotas, covers=problem.quotas.covers[::-1]),
+        ),
+        0,
+    )
     assert own.quotas.tolist() == [1]
     changes = Together(
         (
@@ -105,7 +111,7 @@ def test_changes_get_their_old_numbers_back():
             Pods(0, 1),
         )
     )
-    other = alone(replace(problem, sub_pinned=ints(-1, -1)), 1)
+    other = alone(replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1))), 1)
     assert other.named(Level(0, 3, 0)) == Level(1, 3, 1)
     assert other.named(Pods(0, 2)) == Pods(1, 2)
     assert other.named(Nodes(1, 1, passing=0)) == Nodes(1, 1, passing=1)

@@ -40,7 +40,7 @@ def test_a_quota_binds():
     problem = problem_of(
         [[9]],
         [{"pods": 5, "need": 1, "demand": [1]}],
-        quota_member=np.ones((1, 1), np.bool_),
+        quota_covers=np.ones((1, 1), np.bool_),
         quota_free=np.full((1, 1), 3),
         quota_gangs=np.full(1, 9),
     )

@@ -29,30 +29,38 @@ def test_nodes_with_fewer_free_devices_are_a_pool_of_their_own():
 def test_level_rows_admit_what_the_greedy_placed_on_any_set_of_nodes(problem: Problem):
     solution = greedy(problem)
     supply = Supply(Packing(problem))
-    classes = np.arange(len(problem.count))
-    for nodes in (np.arange(len(problem.free)), np.arange(0, len(problem.free), 2)):
+    classes = np.arange(len(problem.classes.count))
+    for nodes in (np.arange(len(problem.nodes.free)), np.arange(0, len(problem.nodes.free), 2)):
         here = np.isin(solution.nodes, nodes)
         placed = np.bincount(solution.classes[here], solution.counts[here], minlength=len(classes))
-        for row in supply.rows(classes, problem.count.astype(np.int64), nodes):
+        for row in supply.rows(classes, problem.classes.count.astype(np.int64), nodes):
             assert int(row.factors @ placed) <= row.right
 
 
 @pytest.mark.properties
 @given(problems(extras=False))
 def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Problem):
-    free, capacity, demand = (one * 1000 for one in (problem.free, problem.capacity, problem.demand))
-    problem = replace(problem, free=free, capacity=capacity, demand=demand)
-    solution, classes = greedy(problem), np.arange(len(problem.count))
+    free, capacity, demand = (
+        one * 1000 for one in (problem.nodes.free, problem.nodes.capacity, problem.classes.demand)
+    )
+    problem = replace(
+        problem,
+        nodes=replace(problem.nodes, free=free, capacity=capacity),
+        classes=replace(problem.classes, demand=demand),
+    )
+    solution, classes = greedy(problem), np.arange(len(problem.classes.count))
     placed = np.bincount(solution.classes, solution.counts, minlength=len(classes))
     supply = Supply(Packing(problem))
-    for row in supply.rows(classes, problem.count.astype(np.int64), np.arange(len(problem.free))):
+    for row in supply.rows(
+        classes, problem.classes.count.astype(np.int64), np.arange(len(problem.nodes.free))
+    ):
         assert int(row.factors @ placed) <= row.right
 
 
 def test_cpu_on_one_node_and_memory_on_another_hold_nothing():
     gangs = [{"pods": 4, "demand": [1000, 1000]}, {"pods": 4, "demand": [2000, 2000]}]
     problem = problem_of([[9000, 500], [500, 9000]], gangs)
-    rows = Supply(Packing(problem)).rows(np.arange(2), problem.count.astype(np.int64), np.arange(2))
+    rows = Supply(Packing(problem)).rows(np.arange(2), problem.classes.count.astype(np.int64), np.arange(2))
     assert any(row.right == 0 and (row.factors > 0).all() for row in rows)
 
 

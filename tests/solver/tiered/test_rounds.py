@@ -40,6 +40,6 @@ def test_more_rounds_are_never_worse():
 def test_preferred_levels_are_kept_when_that_costs_no_pod():
     gangs = [{"pods": 4, "demand": [1], "preferred": 0}, {"pods": 9, "demand": [1]}]
     problem = problem_of([[2], [2], [2], [2]], gangs, levels=[[0, 1, 0, 1]])
-    solution = run(replace(problem, allowed=np.array([True, False])), Budget())
+    solution = run(replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False]))), Budget())
     assert solution.taken[0]
     assert preferred_cost(problem, solution) == 0.0

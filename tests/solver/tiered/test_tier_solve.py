@@ -40,7 +40,7 @@ def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
     packing = Packing(problem)
     complete = TierSolver(TieredModel(packing, divide(packing), None, complete=True), TierBudget(Budget(), 0))
     best = brute(problem)
-    placed = np.zeros(len(problem.count), np.int64)
+    placed = np.zeros(len(problem.classes.count), np.int64)
     for (klass, _), pods in best.counts.items():
         placed[klass] += pods
     assert (complete.bounds(placed) >= np.array(best.tiers) - 1e-9).all()
@@ -55,7 +55,11 @@ def test_a_climb_does_not_fall_behind_its_floor(problem: Problem):
     peak = full.climb(full.aggregate.values_of(floor), [placed])
     assert peak is not None
     pods = full.aggregate.pods(peak.values)
-    value = np.bincount(problem.tier[problem.gang], problem.weight * pods, minlength=len(floor.objective))
+    value = np.bincount(
+        problem.gangs.tier[problem.classes.gang],
+        problem.classes.weight * pods,
+        minlength=len(floor.objective),
+    )
     assert higher(value.astype(float), floor.objective) >= 0
 
 

@@ -34,7 +34,7 @@ def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Probl
     assert violated(aggregate, values) == []
     transport = Transport(aggregate)
     everything = aggregate.model.bounds()[1]
-    for gang in range(len(problem.need)):
+    for gang in range(len(problem.gangs.need)):
         some = everything.copy()
         some[aggregate.y[gang]] = 0
         transport.split(some)

@@ -58,7 +58,7 @@ def random_victims(seed: int, *, plain: bool = False) -> VictimProblem:
         for unit in range(units)
         for node in rng.choice(nodes, int(rng.integers(1, nodes + 1)), replace=False)
     )
-    quotas = len(wanted.quota_gangs)
+    quotas = len(wanted.quotas.gangs)
     problem = VictimProblem(
         wanted=wanted,
         free=free,
@@ -66,8 +66,8 @@ def random_victims(seed: int, *, plain: bool = False) -> VictimProblem:
         unit=np.array([unit for unit, _ in pairs], np.int32),
         node=np.array([node for _, node in pairs], np.int32),
         freed=rng.integers(0, 6, (len(pairs), 2)),
-        quota_left=np.where(wanted.quota_free < UNLIMITED, wanted.quota_free - 3, UNLIMITED),
-        gangs_left=wanted.quota_gangs,
+        quota_left=np.where(wanted.quotas.free < UNLIMITED, wanted.quotas.free - 3, UNLIMITED),
+        gangs_left=wanted.quotas.gangs,
         quota_unit=rng.random((quotas, units)) < 0.5,
         ends=rng.random(units) < 0.7,
     )
@@ -112,10 +112,10 @@ def fits_without(problem: VictimProblem, chosen: tuple[int, ...]) -> bool:
     for unit, node, freed in zip(problem.unit, problem.node, problem.freed, strict=True):
         if unit in chosen:
             free[node] += freed
-    wanted = replace(problem.wanted, free=np.maximum(free, 0))
-    if len(wanted.quota_gangs):
+    wanted = replace(problem.wanted, nodes=replace(problem.wanted.nodes, free=np.maximum(free, 0)))
+    if len(wanted.quotas.gangs):
         left, gangs = quotas_without(problem, np.isin(np.arange(problem.units), chosen))
-        wanted = replace(wanted, quota_free=left, quota_gangs=gangs)
+        wanted = replace(wanted, quotas=replace(wanted.quotas, free=left, gangs=gangs))
     return Packing(wanted).try_gang(0) is not None
 
 

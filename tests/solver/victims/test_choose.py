@@ -146,9 +146,12 @@ def test_a_queue_at_its_limit_makes_room_for_its_own_however_empty_the_nodes_are
     )
     wanted = replace(
         problem.wanted,
-        quota_member=np.ones((1, 1), np.bool_),
-        quota_free=np.zeros((1, 1), np.int64),
-        quota_gangs=np.ones(1, np.int64),
+        quotas=replace(
+            problem.wanted.quotas,
+            covers=np.ones((1, 1), np.bool_),
+            free=np.zeros((1, 1), np.int64),
+            gangs=np.ones(1, np.int64),
+        ),
     )
     problem = replace(
         problem,
