@@ -11,7 +11,7 @@ from batchsched.api.core.metadata import seconds
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.follow import Follower
+from batchsched.session.session import Session
 from batchsched.simulator.result import RunResult
 from batchsched.simulator.run import RunSettings, run
 from batchsched.simulator.swf import Swf, read, workload
@@ -42,7 +42,7 @@ class Promises:
 
     def follower(self, snapshot: Snapshot, profile: Profile) -> "Watched":
         """Return a scheduler whose reservations are noted."""
-        return Watched(Follower(snapshot, profile, brief=False), self)
+        return Watched(Session(snapshot, profile), self)
 
     def note(self, decision: Decision, now: float) -> None:
         """Take in what a session reserved."""
@@ -53,7 +53,7 @@ class Promises:
 class Watched:
     """A scheduler that tells of its reservations, and is otherwise the one it wraps."""
 
-    def __init__(self, scheduler: Follower, promises: Promises) -> None:
+    def __init__(self, scheduler: Session, promises: Promises) -> None:
         self._scheduler, self._promises = scheduler, promises
 
     def __getattr__(self, name: str) -> Any:

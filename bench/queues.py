@@ -15,7 +15,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.manifests.reader import read
-from batchsched.session.decide import Sessions
+from batchsched.session.session import Session
 from bench.solver.instances import generate
 from bench.solver.manifests import items
 
@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> int:
     chosen = parser.parse_args(arguments)
     for seed in chosen.seeds:
         there = snapshot(chosen.nodes, chosen.gangs, chosen.queues, seed)
-        sessions = Sessions(there, Profile())
+        sessions = Session(there, Profile())
         gc.collect()
         gc.disable()  # as `batchsched decide` has it; `run` looks through what is young, and seldom
         first = _session(sessions, seed)
@@ -129,7 +129,7 @@ def main(arguments: list[str]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class MeasuredSession:
     """One session: seconds, CPU seconds, those of its stages, and what was decided."""
 
     took: float
@@ -138,15 +138,15 @@ class Session:
     decision: Decision
 
 
-def _session(sessions: Sessions, seed: int) -> Session:
+def _session(sessions: Session, seed: int) -> MeasuredSession:
     stages, begun, cpu = Stages(), time.perf_counter(), time.process_time()
     decision = sessions.decide(NOW, seed, telemetry=stages)
     took, spent = time.perf_counter() - begun, time.process_time() - cpu
     said = ", ".join(f"{name} {seconds:.2f}" for name, seconds in stages.seconds.items())
-    return Session(took, spent, said, decision)
+    return MeasuredSession(took, spent, said, decision)
 
 
-def _line(seed: int, there: Snapshot, one: Session) -> str:
+def _line(seed: int, there: Snapshot, one: MeasuredSession) -> str:
     placed = len({given.pod.rpartition("-")[0] for given in one.decision.assignments})
     account = one.decision.solver
     shares = sorted({tier.share for tier in account.tiers})

@@ -22,7 +22,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.scenario import EVERYONE, ClusterSpec, PolicyCase, Scenario, WorkloadSpec
-from batchsched.session.decide import Sessions
+from batchsched.session.session import Session
 
 FORMAT: Final = 1
 """Of results: another number makes all of them anew."""
@@ -146,7 +146,7 @@ def profile_of(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
     """
     try:
         profile = Profile.model_validate({**base, **policy.profile})
-        Sessions(Snapshot(), profile)  # the first run would be late for what can be said now
+        Session(Snapshot(), profile)  # the first run would be late for what can be said now
     except InvalidInput as error:
         field = error.field.removeprefix("profiles[].")
         raise InvalidInput(error.message, object=f"policy {policy.name}", field=f"profile.{field}") from error

@@ -17,7 +17,7 @@ from threading import current_thread, main_thread
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.queues.usage_history import UsageHistory
-from batchsched.session.follow import Follower
+from batchsched.session.session import Session
 from batchsched.simulator.generator import Recipe, generate
 from batchsched.simulator.outages import draw
 from batchsched.simulator.result import QueueSeries, RunResult, Series
@@ -120,8 +120,8 @@ def generated(recipe: Recipe, seed: int, failures: tuple[float, float] | None = 
     return replace(made, outages=outages)
 
 
-def _follow(snapshot: Snapshot, profile: Profile, past: UsageHistory) -> Follower:
-    return Follower(snapshot, profile, past=past)
+def _follow(snapshot: Snapshot, profile: Profile, past: UsageHistory) -> Session:
+    return Session(snapshot, profile, past=past, brief=True)
 
 
 def window_of(profile: Profile) -> int | None:

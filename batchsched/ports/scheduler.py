@@ -1,6 +1,7 @@
-"""The scheduler as a simulator drives it: it follows a cluster event by event and decides on request."""
+"""What a simulator or a live loop asks of a scheduler: to follow a cluster by changes, and to decide on demand."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from batchsched.api.core.node import Node
@@ -10,56 +11,51 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import HeldGang, Snapshot
 
 
-class Scheduler(Protocol):
-    """A scheduler that follows one cluster, from a snapshot on.
+@dataclass(frozen=True, slots=True)
+class ClusterChanges:
+    """What changed in a cluster since a scheduler was made or heard of it last.
 
-    For a change without a method here, such as a new queue, the caller makes a new scheduler.
+    Args:
+      nodes: all nodes as they are now, in the order of a fresh Snapshot; None if no node changed. No node may offer
+        a resource that no node offered and no pod requested when the scheduler was made.
+      pod_groups: PodGroups that are new or changed.
+      removed_pods: pods that were deleted or finished, each in the version that the scheduler knows.
+      bound_pods: bound versions of pods that were pending.
+      added_pods: new pods, pending or bound. A pod that changed is both removed and added.
+      removed_pod_groups: `namespace/name` of deleted PodGroups.
     """
 
-    def add_group(self, group: PodGroup) -> None:
-        """Add or update a PodGroup."""
-        ...
+    nodes: Sequence[Node] | None = None
+    pod_groups: Sequence[PodGroup] = ()
+    removed_pods: Sequence[Pod] = ()
+    bound_pods: Sequence[Pod] = ()
+    added_pods: Sequence[Pod] = ()
+    removed_pod_groups: Sequence[str] = ()
 
-    def remove_group(self, key: str) -> None:
-        """Remove the PodGroup `namespace/name`."""
-        ...
 
-    def add_pods(self, pods: Sequence[Pod]) -> None:
-        """Add pods, bound or pending, in the order of their creation."""
-        ...
+class Scheduler(Protocol):
+    """A scheduler that follows one cluster from a Snapshot on.
 
-    def bind_pods(self, pods: Sequence[Pod]) -> None:
-        """Replace pending pods by their bound versions."""
-        ...
+    Other objects, such as queues, are read from that Snapshot only: if one of them changes, make a new scheduler.
+    """
 
-    def remove_pods(self, pods: Sequence[Pod]) -> None:
-        """Remove pods that were deleted or have finished."""
+    def apply(self, changes: ClusterChanges) -> None:
+        """Take in what changed; between two sessions only."""
         ...
 
     def hold(self, held: tuple[HeldGang, ...]) -> None:
-        """Set the gangs that wait at Permit. Gangs that are not in the list no longer wait."""
+        """Replace the gangs that wait at Permit."""
         ...
 
     def decide(self, now: float, seed: int) -> Decision:
-        """Decide the next session. The caller reports the pods that it binds with `bind_pods`.
+        """Decide the next session; nothing is bound until `apply` reports it.
 
         Args:
-          now: seconds since 1970-01-01 UTC.
-          seed: the seed of all random choices.
-        """
-        ...
-
-
-class NodeScheduler(Scheduler, Protocol):
-    """A scheduler that also follows nodes."""
-
-    def lay_out(self, nodes: Sequence[Node]) -> None:
-        """Replace all nodes, in the order of a new snapshot.
-
-        They must not offer a resource that no node offered and no pod requested when the scheduler was made.
+          now: seconds since 1970.
+          seed: seed of all random draws.
         """
         ...
 
 
 SchedulerFactory = Callable[[Snapshot], Scheduler]
-"""Returns a scheduler that follows a cluster from a snapshot on."""
+"""Makes a scheduler that follows a cluster from a Snapshot on."""

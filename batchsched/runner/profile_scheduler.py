@@ -26,7 +26,7 @@ from batchsched.scheduling_queue.entity import Entity, Rejection
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.rejections import rejection_of
 from batchsched.scheduling_queue.states import QueueState
-from batchsched.session.follow import Follower
+from batchsched.session.session import Session
 from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.feed import Feed
 
@@ -100,9 +100,9 @@ class ProfileScheduler:
         """Return a feed; plugins of other packages, and extenders, may look at anything of a node."""
         return Feed(self._cache, self._follower, whole=self.world.minded or bool(self.profile.extenders))
 
-    def _follower(self, snapshot: Snapshot) -> Follower:
+    def _follower(self, snapshot: Snapshot) -> Session:
         snapshot = replace(snapshot, reservations=self.reservations)
-        self._scheduler = Follower(snapshot, self.profile, self.pipeline, past=self._past, brief=False)
+        self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         self.table.assumed.take_over(self._promised, self._cache.is_assumed)
         self._promised = self.table.assumed
         return self._scheduler
@@ -110,7 +110,7 @@ class ProfileScheduler:
     @property
     def table(self) -> NodeTable:
         """The nodes as the last session found them."""
-        return self._scheduler.table
+        return self._scheduler.node_table
 
     def sync(self, now: float) -> None:
         """Tell the queue what changed in the cache since the last time; between two sessions only."""

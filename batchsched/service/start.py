@@ -25,7 +25,7 @@ from batchsched.observability.observer import Observer
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.service.background import BackgroundTasks
 from batchsched.service.process import Process
-from batchsched.session.decide import Sessions
+from batchsched.session.session import Session
 
 _LOG: Final = logging.getLogger("batchsched")
 
@@ -77,7 +77,7 @@ def _check(configuration: BatchSchedulerConfiguration, file: Path | None) -> Non
     """
     for at, profile in enumerate(configuration.profiles):
         try:
-            Sessions(Snapshot(), profile)
+            Session(Snapshot(), profile)
         except InvalidInput as error:
             field = f"profiles[{at}].{error.field.removeprefix('profiles[].')}"
             raise InvalidInput(error.message, file=str(file or ""), field=field) from error

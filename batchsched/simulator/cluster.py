@@ -14,7 +14,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Reservation
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
-from batchsched.ports.scheduler import SchedulerFactory
+from batchsched.ports.scheduler import ClusterChanges, SchedulerFactory
 from batchsched.simulator.gang_record import GangRun
 from batchsched.simulator.kubelet import Kubelet
 from batchsched.simulator.queue_series import QueueSeriesRecorder
@@ -61,9 +61,8 @@ class SimulatedCluster:
         life.arrive()
         arrival = life.arrival
         self._there[life.number] = None
-        if arrival.group is not None:
-            self.scheduler.add_group(arrival.group)
-        self.scheduler.add_pods(arrival.pods)
+        groups = () if arrival.group is None else (arrival.group,)
+        self.scheduler.apply(ClusterChanges(pod_groups=groups, added_pods=arrival.pods))
         for key in life.pending:
             self._gang_of[key] = life
         self._count(life, life.bound.values())
@@ -78,9 +77,10 @@ class SimulatedCluster:
         self.ledger.want(life.arrival.queue, map(self.meter.requests, gone), -1)
         for pod in gone:
             self._gang_of.pop(pod.key, None)
-        self.scheduler.remove_pods(gone)
-        if life.arrival.group is not None:
-            self.scheduler.remove_group(life.arrival.group.key)
+        group = life.arrival.group
+        self.scheduler.apply(
+            ClusterChanges(removed_pods=gone, removed_pod_groups=() if group is None else (group.key,))
+        )
         del self._there[life.number]
         self.running -= 1
         self.finished += 1
@@ -102,7 +102,7 @@ class SimulatedCluster:
             touched.setdefault(life.number, (life, []))[1].append(pod)
         for life, pods in touched.values():
             self._count(life, pods)
-            self.scheduler.bind_pods(pods)
+            self.scheduler.apply(ClusterChanges(bound_pods=pods))
         return [life for life, _ in touched.values() if self._starts(life, now)]
 
     def _starts(self, life: GangRun, now: int) -> bool:
@@ -141,12 +141,11 @@ class SimulatedCluster:
             life.kill(now)
         removed = [life.bound.pop(key) for key in list(life.bound) if key in gone]
         self._count(life, removed, -1)
-        self.scheduler.remove_pods(removed)
         fresh = [self._kubelet.anew(pod) for pod in removed]
         for pod in fresh:
             life.pending[pod.key] = pod
             self._gang_of[pod.key] = life
-        self.scheduler.add_pods(fresh)
+        self.scheduler.apply(ClusterChanges(removed_pods=removed, added_pods=fresh))
         return len(removed)
 
     def _hold(self, decision: Decision) -> None:
@@ -177,8 +176,8 @@ class SimulatedCluster:
                 changed.append((before, life.pending[key]))
         self._nominated = nodes.keys() - held
         if changed:
-            self.scheduler.remove_pods([before for before, _ in changed])
-            self.scheduler.add_pods([after for _, after in changed])
+            before_pods, after_pods = zip(*changed, strict=True)
+            self.scheduler.apply(ClusterChanges(removed_pods=before_pods, added_pods=after_pods))
 
     # Nodes
 

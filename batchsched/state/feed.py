@@ -7,7 +7,7 @@ are gone is forgotten so. Of a node, our own plugins read neither annotations no
 on some clusters.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.core.requests import requests
+from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import HeldGang, Snapshot
-from batchsched.ports.scheduler import NodeScheduler, Scheduler
+from batchsched.ports.scheduler import ClusterChanges, Scheduler
 from batchsched.state.change_log import Change
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
 from batchsched.state.semantic_equality import alike
@@ -42,7 +43,7 @@ class Feed:
     def __init__(
         self,
         cache: ClusterState,
-        make: Callable[[Snapshot], NodeScheduler],
+        make: Callable[[Snapshot], Scheduler],
         *,
         whole: bool = False,
         many: int = MANY,
@@ -52,11 +53,11 @@ class Feed:
         self._whole = whole
         self._many = many
         self._followed = 0
-        self._scheduler: NodeScheduler | None = None
+        self._scheduler: Scheduler | None = None
         self._generation = 0
         self._resources = Resources()
 
-    def scheduler(self, held: tuple[HeldGang, ...] = ()) -> NodeScheduler:
+    def scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
         """Return the scheduler, brought up to date.
 
         Args:
@@ -70,10 +71,9 @@ class Feed:
             self._scheduler = self._make(snapshot)
             self._followed = 0
         else:
-            if any(self._is_read(one) for one in changes if one.field == NODES):
-                self._scheduler.lay_out(cache.every(NODES))
+            nodes_changed = any(change.field == NODES and self._is_read(change) for change in changes)
+            self._scheduler.apply(_collected(changes, cache, cache.every(NODES) if nodes_changed else None))
             self._followed += len(changes)
-            tell(self._scheduler, (one for one in changes if one.field != NODES), cache)
         self._generation = cache.generation
         self._scheduler.hold(held)
         return self._scheduler
@@ -134,28 +134,31 @@ class Resources:
         return id(pod.spec) in self._specs or self._names.issuperset(requests(pod))
 
 
-def tell(scheduler: Scheduler, changes: Iterable[Change], cache: ClusterState) -> None:
-    """Tell a scheduler which pods and PodGroups changed: each call once, with all that it is for."""
-    joined, left, bound = [], [], []
-    gone = []
-    for one in changes:
-        if one.field == GROUPS:
-            if one.after is None:
-                gone.append(one.key)
+def _collected(
+    changes: Iterable[Change], cache: ClusterState, nodes: Sequence[Node] | None
+) -> ClusterChanges:
+    """Sort changes of pods and PodGroups by what a scheduler has to do; `nodes` are given if one changed."""
+    added: list[Pod] = []
+    removed: list[Pod] = []
+    bound: list[Pod] = []
+    groups: list[PodGroup] = []
+    removed_groups: list[str] = []
+    for change in changes:
+        if change.field == NODES:
+            continue
+        if change.field == GROUPS:
+            if change.after is None:
+                removed_groups.append(change.key)
             else:
-                scheduler.add_group(one.after)
-        elif _binds(one) and cache.has_node(one.after.node):
-            bound.append(one.after)
+                groups.append(change.after)
+        elif _binds(change) and cache.has_node(change.after.node):
+            bound.append(change.after)
         else:
-            if one.before is not None:
-                left.append(one.before)
-            if one.after is not None:
-                joined.append(one.after)
-    scheduler.remove_pods(left)
-    scheduler.bind_pods(bound)
-    scheduler.add_pods(joined)
-    for key in gone:
-        scheduler.remove_group(key)
+            if change.before is not None:
+                removed.append(change.before)
+            if change.after is not None:
+                added.append(change.after)
+    return ClusterChanges(nodes, groups, removed, bound, added, removed_groups)
 
 
 def _binds(change: Change) -> bool:

@@ -10,8 +10,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.result_cache import ClassResults, ResultCache
-from batchsched.session.decide import Sessions
 from batchsched.session.placement.class_feasibility import FeasibilityByClass
+from batchsched.session.session import Session
 from bench.pipeline.clusters import Workload, snapshot
 
 NOW = 1_767_225_600.0
@@ -28,27 +28,27 @@ class Forgetful(ResultCache):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class MeasuredSession:
     """One session: CPU seconds, and what was decided."""
 
     seconds: float
     decision: Decision
 
 
-def session(cluster: Snapshot, *, forgetful: bool = False) -> Session:
+def session(cluster: Snapshot, *, forgetful: bool = False) -> MeasuredSession:
     """Decide pod by pod over tables that nobody has asked yet; laying them out is not counted."""
-    sessions = Sessions(cluster, PODWISE)
+    sessions = Session(cluster, PODWISE)
     if forgetful:
         sessions.tables.result_cache = Forgetful(sessions.tables.node_table)
     sessions.tables.refresh()
     start = time.process_time()
     decision = sessions.decide(NOW, 0)
-    return Session(time.process_time() - start, decision)
+    return MeasuredSession(time.process_time() - start, decision)
 
 
 def second_session(cluster: Snapshot, *, forgetful: bool = False) -> float:
     """CPU seconds of a session over a frame that has seen one before; forgetful: as for a class that is new."""
-    sessions = Sessions(cluster, PODWISE)
+    sessions = Session(cluster, PODWISE)
     if forgetful:
         sessions.tables.result_cache = Forgetful(sessions.tables.node_table)
     sessions.decide(NOW, 0)
@@ -60,7 +60,7 @@ def second_session(cluster: Snapshot, *, forgetful: bool = False) -> float:
 def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
     """CPU seconds until masks and scores of a class with so many pods are known, over tables that were asked before."""
     cluster = snapshot(workload, nodes, pods, seed)
-    sessions = Sessions(cluster, PODWISE)
+    sessions = Session(cluster, PODWISE)
     tables = sessions.tables
     tables.refresh()
     FeasibilityByClass(tables).of(tables.class_of(next(pod for pod in cluster.pods if not pod.node), -1))

@@ -15,7 +15,7 @@ from batchsched.ports.external import ExternalCalls
 from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
 from batchsched.record.answers import Answers
 from batchsched.runner.plugin_deadline import minded
-from batchsched.session.decide import Sessions
+from batchsched.session.session import Session
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
 from tests.session.test_permit import WAYS
 from tests.session.test_plugin_faults import BAD, Faulty
@@ -57,7 +57,7 @@ SNAPSHOT = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1
 def decide_with(minder: PluginDeadline | None, settings: dict[str, Any]) -> Any:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
     pipeline = REGISTRY.pipeline(chosen, ExternalCalls(watchdog=minder))
-    return Sessions(SNAPSHOT, chosen, pipeline).decide(NOW, 0)
+    return Session(SNAPSHOT, chosen, pipeline).decide(NOW, 0)
 
 
 POINTS = [

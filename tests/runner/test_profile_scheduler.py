@@ -12,7 +12,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.errors import BindFailed
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
 from batchsched.session.decide import decide
-from batchsched.session.follow import Follower
+from batchsched.session.session import Session
 from tests.plugins.storage import claim, storage_class, volume
 from tests.service.town import Town, with_plugin
 from tests.session.reservation.test_reservation import running
@@ -202,14 +202,14 @@ async def test_what_a_session_was_decided_over_is_enough_to_decide_it_again():
 
 
 async def test_gang_that_breaks_sessions_is_left_alone_and_the_others_go_on(monkeypatch):
-    usual = Follower.decide
+    usual = Session.decide
 
     def fragile(self, now, seed, among=None, *rest):
         if "team/bad" in among:
             raise ValueError("a bug")
         return usual(self, now, seed, among, *rest)
 
-    monkeypatch.setattr(Follower, "decide", fragile)
+    monkeypatch.setattr(Session, "decide", fragile)
     some = [gang(f"good-{at}", 1) for at in range(5)]
     town = Town(cluster(nodes(8, gpu=1), gang("bad", 1), *some))
     for _ in range(30):

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.decide import Sessions
-from batchsched.session.decision_builder import DecisionBuilder
-from batchsched.session.gangs.admission import Admission
+from batchsched.ports.telemetry import Silence
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.placement.statement import Statement
+from batchsched.session.selection.joint import JointWindowProposer
+from batchsched.session.selection.selection_run import SelectionRun
+from batchsched.session.session import Session
 from batchsched.session.tables.gang import PendingGang
 from tests.session.scenario import NOW
 
@@ -16,14 +18,14 @@ from tests.session.scenario import NOW
 class Inside:
     """A session that has not begun."""
 
-    sessions: Sessions
+    sessions: Session
+    run: SelectionRun
     context: SessionContext
-    admission: Admission
 
     def gang(self, key: str) -> PendingGang:
         """The admitted gang of this name, or pod alone."""
         gangs = self.sessions.tables.gangs
-        admitted = self.admission.gang(gangs.get(key) or gangs[f"pod/{key}"])
+        admitted = self.run.admission.gang(gangs.get(key) or gangs[f"pod/{key}"])
         assert isinstance(admitted, PendingGang), admitted
         return admitted
 
@@ -32,12 +34,13 @@ class Inside:
 
     def joint(self) -> Formulation:
         """What a joint session states of all gangs that are admitted."""
-        line = self.sessions.tables.pending_gangs.order(self.sessions._policy, NOW)
-        gangs = self.sessions._admitted(DecisionBuilder(), line.members)
-        return formulate(self.context, gangs, self.sessions.tables.pending_gangs.youngest())
+        pending = self.run.tables.pending_gangs
+        gangs = JointWindowProposer(self.run)._admitted(pending.order(self.run.policy, NOW).members)
+        return formulate(self.context, gangs, pending.youngest())
 
 
 def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:
-    sessions = Sessions(snapshot, settings or Profile())
-    sessions.tables.refresh()
-    return Inside(sessions, sessions._context(DecisionBuilder()), sessions._admission)
+    session = Session(snapshot, settings or Profile())
+    session.tables.refresh()
+    run = session._new_run(Statement(session.tables, NOW), frozenset(), NOW, 0, Silence())
+    return Inside(session, run, run.context())

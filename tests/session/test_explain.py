@@ -34,7 +34,7 @@ def explained(cluster: Snapshot, settings: Profile) -> tuple[SessionContext, For
     with Statement(context.tables, NOW) as statement:
         outcome = JointProposer(formulation, settings.solver, 0, Silence()).select(statement)
         diagnosis = Diagnosis(context, formulation, outcome, settings.solver, 0)
-        placed = {one.gang.key for one in outcome.walked}
+        placed = {one.gang.key for one in outcome.placements}
         explainer = Explainer(
             formulation.problem, diagnosis._standing(), resolve=diagnosis._resolve, wider=context.levels.wider
         )

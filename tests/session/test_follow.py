@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.follow import Follower
+from batchsched.ports.scheduler import ClusterChanges
+from batchsched.session.session import Session
 from tests.session.clusters import clusters
 from tests.session.scenario import NOW, alone, bound, cluster, gang, nodes, placed, profile, schedule
 from tests.session.test_properties import WAYS
@@ -20,7 +21,7 @@ SETTINGS = WAYS | {
 @pytest.mark.parametrize("way", SETTINGS)
 @given(snapshot=clusters(), later=st.sampled_from([0.0, 5000.0]))
 def test_leaving_refusals_out_changes_nothing_else(way: str, snapshot: Snapshot, later: float):
-    brief = Follower(snapshot, SETTINGS[way]).decide(NOW + later, 0)
+    brief = Session(snapshot, SETTINGS[way], brief=True).decide(NOW + later, 0)
     full = schedule(snapshot, SETTINGS[way], NOW + later)
     assert brief.assignments == full.assignments
     if brief.assignments or brief.reservations:  # of a head behind which nobody could start it says nothing
@@ -31,14 +32,13 @@ def test_leaving_refusals_out_changes_nothing_else(way: str, snapshot: Snapshot,
 
 
 def test_events_move_the_cluster_on():
-    follower = Follower(cluster(nodes(2, gpu=1)), profile())
+    follower = Session(cluster(nodes(2, gpu=1)), profile())
     snapshot = cluster(nodes(2, gpu=1), gang("bert", 2), alone(1, gpu=1))
-    follower.add_group(snapshot.pod_groups[0])
-    follower.add_pods(snapshot.pods)
+    follower.apply(ClusterChanges(pod_groups=snapshot.pod_groups, added_pods=snapshot.pods))
     first = follower.decide(NOW, 0)
     assert set(placed(first)) == {"bert-0", "bert-1"}
-    follower.bind_pods([one for one in bound(snapshot, first).pods if one.node])
+    running = [pod for pod in bound(snapshot, first).pods if pod.node]
+    follower.apply(ClusterChanges(bound_pods=running))
     assert placed(follower.decide(NOW, 0)) == {}
-    follower.remove_pods(snapshot.pods[:2])
-    follower.remove_group("team/bert")
+    follower.apply(ClusterChanges(removed_pods=snapshot.pods[:2], removed_pod_groups=("team/bert",)))
     assert set(placed(follower.decide(NOW, 0))) == {"solo-0"}

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from batchsched.api.snapshot import QueueUsage, Snapshot
+from batchsched.ports.scheduler import ClusterChanges
 from batchsched.queues.usage_history import listed
 from batchsched.session.decide import decide
-from batchsched.session.follow import Follower
+from batchsched.session.session import Session
 from tests.session.scenario import GPU, NOW, cluster, gang, nodes, profile, queue, schedule
 
 POLICY = {"name": "decayed-usage"}
@@ -37,7 +38,7 @@ def test_queue_that_used_less_lately_goes_first(policy, selection):
 def test_equal_queues_take_turns_and_replay_repeats_every_one():
     chosen = profile(queuePolicy=POLICY, selection="ordered", usageHalfLifeSeconds=10 * HOUR)
     snapshot = two_teams()
-    follower = Follower(snapshot, chosen, brief=False)
+    follower = Session(snapshot, chosen)
     pods = {one.key: one for one in snapshot.pods}
     turns: list[str] = []
     for hour in range(6):
@@ -47,13 +48,13 @@ def test_equal_queues_take_turns_and_replay_repeats_every_one():
         assert decide(as_recorded, chosen, now, 0) == decision
         turns += started(decision)
         ended = [pods.pop(f"{one.namespace}/{one.pod}") for one in decision.assignments]
-        follower.remove_pods(ended)
+        follower.apply(ClusterChanges(removed_pods=ended))
     assert len(turns) == 6
     assert abs(turns.count("a") - turns.count("b")) <= 1
 
 
 def test_without_a_policy_that_looks_at_it_no_past_is_kept():
-    follower = Follower(two_teams(), profile())
+    follower = Session(two_teams(), profile())
     follower.decide(NOW, 0)
     assert follower.usage(NOW + HOUR) == {}
 

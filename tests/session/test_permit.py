@@ -15,7 +15,7 @@ from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
-from batchsched.session.decide import Sessions
+from batchsched.session.session import Session
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
 
 
@@ -81,10 +81,10 @@ def refuse(name: str) -> Callable[[str], PermitAnswer]:
 
 def decide_with(
     recorder: Any, snapshot: Snapshot, now: float = NOW, **settings: Any
-) -> tuple[Decision, Sessions]:
+) -> tuple[Decision, Session]:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
     usual = standard().pipeline(chosen)
-    sessions = Sessions(snapshot, chosen, Pipeline((*usual.plugins, recorder), usual.weights))
+    sessions = Session(snapshot, chosen, Pipeline((*usual.plugins, recorder), usual.weights))
     return sessions.decide(now, 0), sessions
 
 
@@ -315,7 +315,7 @@ class Minding(Recorder):
         return PermitAnswer()
 
 
-def minded(act: Callable[[Any], object], **settings: Any) -> tuple[Decision, Sessions]:
+def minded(act: Callable[[Any], object], **settings: Any) -> tuple[Decision, Session]:
     snapshot = cluster(nodes(4, gpu=1), gang("first", 2, age=9), gang("second", 2))
     return decide_with(Minding(act), snapshot, **settings)
 

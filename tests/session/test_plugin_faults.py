@@ -25,7 +25,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.session.decide import Sessions
+from batchsched.session.session import Session
 from tests.session.needs import snapshot_of
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, pod, profile, reasons
 from tests.session.test_needs import OTHERS_FIRST
@@ -246,14 +246,14 @@ OF_POSTFILTER: list[tuple[str, Fault]] = [
 USUAL = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
 
 
-def decide_with(plugin: object, snapshot: Snapshot = USUAL, **settings: Any) -> tuple[Decision, Sessions]:
+def decide_with(plugin: object, snapshot: Snapshot = USUAL, **settings: Any) -> tuple[Decision, Session]:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
     usual = standard().pipeline(chosen)
-    sessions = Sessions(snapshot, chosen, Pipeline((plugin, *usual.plugins), usual.weights))
+    sessions = Session(snapshot, chosen, Pipeline((plugin, *usual.plugins), usual.weights))
     return sessions.decide(NOW, 0), sessions
 
 
-def assert_that_one_gang_failed(decision: Decision, sessions: Sessions) -> None:
+def assert_that_one_gang_failed(decision: Decision, sessions: Session) -> None:
     assert set(placed(decision)) == {"gpt-0", "gpt-1", "solo-0"}
     assert reasons(decision) == {"team/bert": "PluginFailed"}
     assert "plugin Faulty failed in " in decision.refusals[0].message
@@ -305,7 +305,7 @@ def test_fault_as_room_is_to_be_made_fails_the_pod_that_it_was_for(point, fault)
     snapshot = cluster(nodes(6, gpu=1), wish, gang("gpt", 2), alone(1, gpu=1))
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
     usual = standard().pipeline(chosen)
-    sessions = Sessions(snapshot, chosen, Pipeline((Faulty(point, fault), *usual.plugins), usual.weights))
+    sessions = Session(snapshot, chosen, Pipeline((Faulty(point, fault), *usual.plugins), usual.weights))
     decision = sessions.decide(NOW, 0)
     assert_that_one_gang_failed(decision, sessions)
     assert "plugin Faulty failed in PostFilter: " in decision.refusals[0].message

@@ -3,6 +3,7 @@
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.decision import Assignment, Decision
 from batchsched.api.snapshot import Snapshot
+from batchsched.ports.scheduler import ClusterChanges
 from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, rigid
 
 CPU = {"cpu": "1"}
@@ -29,15 +30,16 @@ class FirstComeScheduler:
         self.waiting = {}
         self.asked = []
         self.held = ()
-        for group in snapshot.pod_groups:
-            self.add_group(group)
-        self.add_pods(snapshot.pods)
+        self.apply(ClusterChanges(pod_groups=snapshot.pod_groups, added_pods=snapshot.pods))
 
-    def add_group(self, group):
-        self.groups[group.key] = group
-
-    def remove_group(self, key):
-        del self.groups[key]
+    def apply(self, changes):
+        assert changes.nodes is None
+        self.groups |= {group.key: group for group in changes.pod_groups}
+        self.remove_pods(changes.removed_pods)
+        self.bind_pods(changes.bound_pods)
+        self.add_pods(changes.added_pods)
+        for key in changes.removed_pod_groups:
+            del self.groups[key]
 
     def add_pods(self, pods):
         for pod in pods:

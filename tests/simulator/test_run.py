@@ -8,7 +8,7 @@ from typing_extensions import override
 from batchsched.api.decision import Decision, Nomination, Waiting
 from batchsched.config.schema import Profile
 from batchsched.lab.simulation import simulate
-from batchsched.session.follow import Follower
+from batchsched.session.session import Session
 from batchsched.simulator.run import RunSettings, run
 from batchsched.simulator.workload import Outage
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
@@ -184,30 +184,18 @@ class Doubted:
 
     def __init__(self, snapshot, profile):
         self.profile, self.start = profile, snapshot
-        self.follower = Follower(snapshot, profile)
+        self.follower = Session(snapshot, profile)
         self.groups = {one.key: one for one in snapshot.pod_groups}
         self.pods = {one.key: one for one in snapshot.pods}
 
-    def add_group(self, group):
-        self.groups[group.key] = group
-        self.follower.add_group(group)
-
-    def remove_group(self, key):
-        del self.groups[key]
-        self.follower.remove_group(key)
-
-    def add_pods(self, pods):
-        self.pods |= {one.key: one for one in pods}
-        self.follower.add_pods(pods)
-
-    def bind_pods(self, pods):
-        self.pods |= {one.key: one for one in pods}
-        self.follower.bind_pods(pods)
-
-    def remove_pods(self, pods):
-        for one in pods:
-            del self.pods[one.key]
-        self.follower.remove_pods(pods)
+    def apply(self, changes):
+        self.groups |= {group.key: group for group in changes.pod_groups}
+        for pod in changes.removed_pods:
+            del self.pods[pod.key]
+        self.pods |= {pod.key: pod for pod in (*changes.bound_pods, *changes.added_pods)}
+        for key in changes.removed_pod_groups:
+            del self.groups[key]
+        self.follower.apply(changes)
 
     def hold(self, held):
         self.follower.hold(held)
@@ -215,7 +203,7 @@ class Doubted:
     def decide(self, now, seed):
         decided = self.follower.decide(now, seed)
         whole = replace(self.start, pods=tuple(self.pods.values()), pod_groups=tuple(self.groups.values()))
-        assert decided == Follower(whole, self.profile).decide(now, seed)
+        assert decided == Session(whole, self.profile).decide(now, seed)
         return decided
 
 

@@ -1,14 +1,13 @@
 """Objects as a watch tells them: with a uid and a resourceVersion."""
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import HeldGang, Snapshot
+from batchsched.ports.scheduler import ClusterChanges
 from tests.session.scenario import NOW
 from tests.session.scenario import node as plain_node
 from tests.session.scenario import pod as plain_pod
@@ -53,32 +52,24 @@ class Ledger:
         self.held: tuple[HeldGang, ...] = ()
         self.laid_out = 0
 
-    def lay_out(self, nodes: Sequence[Node]) -> None:
-        assert [one.name for one in nodes] == sorted(one.name for one in nodes)
-        self.nodes = {one.name for one in nodes}
-        self.laid_out += 1
-
-    def add_group(self, group: PodGroup) -> None:
-        self.groups[group.key] = group
-
-    def remove_group(self, key: str) -> None:
-        del self.groups[key]
-
-    def add_pods(self, pods: Sequence[Pod]) -> None:
-        for one in pods:
-            assert one.key not in self.pods
-            self.pods[one.key] = one
-
-    def bind_pods(self, pods: Sequence[Pod]) -> None:
-        for one in pods:
-            assert not self.pods[one.key].node
-            assert one.metadata.uid == self.pods[one.key].metadata.uid
-            assert one.node in self.nodes
-            self.pods[one.key] = one
-
-    def remove_pods(self, pods: Sequence[Pod]) -> None:
-        for one in pods:
-            assert self.pods.pop(one.key) is one
+    def apply(self, changes: ClusterChanges) -> None:
+        if changes.nodes is not None:
+            assert [one.name for one in changes.nodes] == sorted(one.name for one in changes.nodes)
+            self.nodes = {one.name for one in changes.nodes}
+            self.laid_out += 1
+        self.groups |= {group.key: group for group in changes.pod_groups}
+        for pod in changes.removed_pods:
+            assert self.pods.pop(pod.key) is pod
+        for pod in changes.bound_pods:
+            assert not self.pods[pod.key].node
+            assert pod.metadata.uid == self.pods[pod.key].metadata.uid
+            assert pod.node in self.nodes
+            self.pods[pod.key] = pod
+        for pod in changes.added_pods:
+            assert pod.key not in self.pods
+            self.pods[pod.key] = pod
+        for key in changes.removed_pod_groups:
+            del self.groups[key]
 
     def hold(self, held: tuple[HeldGang, ...]) -> None:
         self.held = held

@@ -13,7 +13,7 @@ from batchsched.api.core.node import ContainerImage, NodeCondition
 from batchsched.api.decision import to_json
 from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.follow import Follower
+from batchsched.session.session import Session
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.feed import Feed
 from tests.session.clusters import random_cluster
@@ -197,8 +197,8 @@ class History:
         self.cache = ClusterState(ttl_seconds=10.0)
         self.feed = Feed(self.cache, self.follower)
 
-    def follower(self, snapshot: Snapshot) -> Follower:
-        return Follower(snapshot, self.settings)
+    def follower(self, snapshot: Snapshot) -> Session:
+        return Session(snapshot, self.settings)
 
     def events(self) -> Iterator[None]:
         full = self.full

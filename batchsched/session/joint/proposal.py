@@ -18,11 +18,11 @@ from batchsched.solver.stage import solve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JointSelection:
+class JointOutcome:
     """What a session's selection came to.
 
     Args:
-      walked: gangs that were placed, or are held.
+      placements: gangs that were placed, or are held.
       rejected: gang number → what the walk refused, of gangs that the solver had chosen.
       solution: the solver's answer that was walked; its bounds hold for the problem without cuts.
       objective: [T] weight that was placed, by tier.
@@ -30,7 +30,7 @@ class JointSelection:
       first: gangs that were walked before all others.
     """
 
-    walked: tuple[GangPlacement, ...]
+    placements: tuple[GangPlacement, ...]
     rejected: dict[int, GangPlacement]
     solution: Solution
     objective: FloatArray
@@ -61,16 +61,16 @@ class JointProposer:
         self._seed = seed
         self._telemetry = telemetry
 
-    def select(self, statement: Statement) -> JointSelection:
+    def select(self, statement: Statement) -> JointOutcome:
         """Return the best outcome of the rounds; its gangs are walked, and not yet kept."""
         problem = self._formulation.problem
-        best: JointSelection | None = None
+        best: JointOutcome | None = None
         start = statement.checkpoint()
         for _ in range(self._rounds + 1):
             solution = solve(problem, self._budget, self._seed, self._telemetry)
             with self._telemetry.stage("walk"):
                 outcome = self._place_solution(statement, solution, best)
-                if outcome.walked:
+                if outcome.placements:
                     outcome = self._turned(statement, start, outcome, best)
             if best is None or _better(outcome, best):
                 best, stands = outcome, True
@@ -93,9 +93,9 @@ class JointProposer:
         self,
         statement: Statement,
         solution: Solution,
-        before: JointSelection | None,
+        before: JointOutcome | None,
         first: frozenset[int] = frozenset(),
-    ) -> JointSelection:
+    ) -> JointOutcome:
         formulation = self._formulation
         walked = self._place_in_order(statement, shares_of(formulation, solution), first)
         objective = np.zeros(len(formulation.tiers))
@@ -103,8 +103,8 @@ class JointProposer:
         for number, one in walked.items():
             objective[formulation.problem.gangs.tier[number]] += _worth(weights, number, one)
         bound = solution.bound if before is None else np.maximum(solution.bound, before.bound)
-        return JointSelection(
-            walked=tuple(one for one in walked.values() if one.placed),
+        return JointOutcome(
+            placements=tuple(one for one in walked.values() if one.placed),
             rejected={number: one for number, one in walked.items() if not one.refusal.ok},
             solution=solution,
             objective=objective,
@@ -113,8 +113,8 @@ class JointProposer:
         )
 
     def _turned(
-        self, statement: Statement, start: int, outcome: JointSelection, before: JointSelection | None
-    ) -> JointSelection:
+        self, statement: Statement, start: int, outcome: JointOutcome, before: JointOutcome | None
+    ) -> JointOutcome:
         """Walk once more, whoever was refused first: it may have come too late to begin a series of its own."""
         late = frozenset(number for number, one in outcome.rejected.items() if not one.final)
         if not late:
@@ -145,7 +145,7 @@ class JointProposer:
             left = again
         return walked
 
-    def _cut(self, problem: Problem, outcome: JointSelection) -> Problem:
+    def _cut(self, problem: Problem, outcome: JointOutcome) -> Problem:
         """Forbid what the walk refused: the placement where a filter did, the gang where Reserve or Permit did."""
         solution = outcome.solution
         cuts: list[Cut] = []
@@ -160,15 +160,15 @@ class JointProposer:
 
 
 def with_gang(
-    formulation: Formulation, outcome: JointSelection, number: int, walked: GangPlacement
-) -> JointSelection:
+    formulation: Formulation, outcome: JointOutcome, number: int, walked: GangPlacement
+) -> JointOutcome:
     """Return the outcome with one more gang that found its place."""
     objective = outcome.objective.copy()
     objective[formulation.problem.gangs.tier[number]] += _worth(_weight_by_class(formulation), number, walked)
     rejected = {one: refused for one, refused in outcome.rejected.items() if one != number}
     return replace(
         outcome,
-        walked=(*outcome.walked, walked),
+        placements=(*outcome.placements, walked),
         rejected=rejected,
         objective=objective,
         bound=np.maximum(outcome.bound, objective),
@@ -203,9 +203,9 @@ def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[Pl
     return shares
 
 
-def _better(one: JointSelection, other: JointSelection) -> bool:
+def _better(one: JointOutcome, other: JointOutcome) -> bool:
     """Compare tier by tier; equal up to rounding, more gangs win."""
     for mine, theirs in zip(one.objective, other.objective, strict=True):
         if abs(mine - theirs) > 1e-9 * max(1.0, abs(theirs)):
             return bool(mine > theirs)
-    return len(one.walked) > len(other.walked)
+    return len(one.placements) > len(other.placements)

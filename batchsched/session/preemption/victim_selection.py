@@ -280,8 +280,8 @@ class VictimSelection:
         outcome = JointProposer(again, self._context.profile.solver, self._seed, Silence()).select(
             self._statement
         )
-        if outcome.walked:
-            return outcome.walked[0]
+        if outcome.placements:
+            return outcome.placements[0]
         self._return(cause.unit for cause in chosen)
         return None
 

@@ -10,7 +10,7 @@ from batchsched.config.schema import SolverSettings
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
-from batchsched.session.joint.proposal import JointSelection, budget_of
+from batchsched.session.joint.proposal import JointOutcome, budget_of
 from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.refusals.messages import REASON_OF, RefusalMessages
 from batchsched.session.reservation.head import RESERVATION
@@ -99,7 +99,7 @@ class Diagnosis:
         self,
         context: SessionContext,
         formulation: Formulation,
-        outcome: JointSelection,
+        outcome: JointOutcome,
         settings: SolverSettings,
         seed: int,
     ) -> None:
@@ -111,7 +111,7 @@ class Diagnosis:
 
     def refusals(self) -> list[Refusal]:
         """Say of every gang of the session that was not placed why."""
-        placed = {walked.gang.members.identity for walked in self._outcome.walked}
+        placed = {walked.gang.members.identity for walked in self._outcome.placements}
         numbers = [
             number
             for number, gang in enumerate(self._formulation.gangs)

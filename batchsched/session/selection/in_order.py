@@ -10,26 +10,25 @@ IBM SP2 with Backfilling, TPDS 2001, for EASY.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
+from itertools import islice
 
 import numpy as np
 
 from batchsched.api.decision import Refusal, Reservation
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.session.gangs.admission import Admission
-from batchsched.session.gangs.queue_limits import spend
-from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.queues.gang_order.policy import HorizonPolicy
+from batchsched.session.joint.formulation import Formulation, formulate
 from batchsched.session.joint.proposal import shares_of
-from batchsched.session.placement.class_feasibility import FeasibilityByClass
-from batchsched.session.placement.statement import GangPlacement, Statement
-from batchsched.session.refusals.diagnosis import by_itself, lone, out_of_turn, permit_refusal
+from batchsched.session.placement.statement import GangPlacement
+from batchsched.session.refusals.diagnosis import by_itself, lone, out_of_turn, outside_window, permit_refusal
 from batchsched.session.reservation.reservation import HeadReservation, hopeful, reservation, shadow_of
-from batchsched.session.reservation.sticky import StickyReservations
+from batchsched.session.selection.selection_run import SelectionRun, refresh_feasibility, spend_quotas
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Solution
 
-Alike = tuple[int, tuple[tuple[int, int], ...]]
+GangShape = tuple[int, tuple[tuple[int, int], ...]]
 """What two gangs share that need the same room: pods that must be placed, and (class, pods) of every part."""
 
 
@@ -42,43 +41,45 @@ class PlacementAttempt(Enum):
     IN_THE_WAY = "in the way"  # it fits, and would delay the head
 
 
-class InOrderSelection:
-    """One session in the policy's order.
+class InOrderProposer:
+    """Selects gangs in the policy's order; a `Proposer`."""
 
-    Args:
-      context: tables, levels, quotas and surveys of the session.
-      admission: says which gangs may be tried.
-      statement: the session's statement.
-      promises: whose reservation is told.
-      brief: leave out what only says that gangs have to wait; who asks thousands of times reads none of it.
-    """
+    def __init__(self, run: SelectionRun) -> None:
+        self._run = run
+        self._context = run.context()
+        self._node_table = run.tables.node_table
+        self._statement = run.statement
+        self._now = run.now
+        self._sticky = run.sticky_reservations()
+        self._brief = run.builder.brief
+        self._ending_soon: IntArray = np.zeros(len(self._node_table.resources), np.int64)
+        """[R] what running gangs release within the policy's horizon."""
+        self._found_no_room: set[GangShape] = set()
+        """Shapes that found no room in this session; free capacity only shrinks while a session goes on."""
+        self._delays_head: set[GangShape] = set()
+        """Shapes that would have taken the head's room; cleared when a gang starts, since that changes placements."""
+        self._placements: list[GangPlacement] = []
+        self._refusals: list[Refusal] = []
+        self._reservations: list[Reservation] = []
 
-    def __init__(
-        self,
-        context: SessionContext,
-        admission: Admission,
-        statement: Statement,
-        promises: StickyReservations,
-        *,
-        brief: bool = False,
-    ) -> None:
-        self._context = context
-        self._table = context.tables.node_table
-        self._admission = admission
-        self._statement = statement
-        self._now = promises.now
-        self._promises = promises
-        self._brief = brief
-        self._soon: IntArray = np.zeros(len(self._table.resources), np.int64)
-        self._no_room: set[Alike] = set()
-        """Gangs like these found no room; what is free only shrinks while a session goes on."""
-        self._in_the_way: set[Alike] = set()
-        """Gangs like these would have been placed where the head needs the room, since the last start."""
-        self.walked: list[GangPlacement] = []
-        self.refusals: list[Refusal] = []
-        self.reservations: list[Reservation] = []
+    def select(self, pending: OrderedGangs) -> None:
+        """Start the gangs of one window in the order of their queues' fair shares."""
+        run, builder = self._run, self._run.builder
+        window = run.profile.session_window
+        turns = run.order.through(pending, run.admission, run.now)
+        # While queues have fair shares, a reservation goes first in its own queue only.
+        shared = run.order.policies is not None
+        pending, turns = self._sticky.in_front(pending, turns, run.tables, shared=shared)
+        horizon = run.policy.horizon if isinstance(run.policy, HorizonPolicy) else 0.0
+        self._start_in_order(pending, islice(turns, window), horizon)
+        if not self._brief:
+            # `turns` is a shared iterator: what is left of it lies outside the window.
+            builder.refusals += [outside_window(pending.members[position], window) for position in turns]
+        builder.placements += self._placements
+        builder.refusals += self._refusals
+        builder.reservations += self._reservations
 
-    def select(self, line: OrderedGangs, turns: Iterator[int], horizon: float = 0.0) -> None:
+    def _start_in_order(self, line: OrderedGangs, turns: Iterator[int], horizon: float) -> None:
         """Start gangs in order until the head blocks or the window is through.
 
         Args:
@@ -87,9 +88,9 @@ class InOrderSelection:
           horizon: seconds within which a running gang's end counts as room, where the policy wants room.
         """
         profile = self._context.profile
-        self._soon = self._ending(horizon) if line.room.any() else self._soon
+        self._ending_soon = self._ending(horizon) if line.room.any() else self._ending_soon
         held, could = self._held_back(line), self._could_fit(line)
-        if self._brief and self._promises.slowdown is None and not could.any():
+        if self._brief and self._sticky.slowdown is None and not could.any():
             return  # nobody starts, and when the head could is read by nobody
         behind = np.ones(len(line.members), np.bool_)
         for at in turns:
@@ -105,10 +106,10 @@ class InOrderSelection:
                 held, could = self._held_back(line), self._could_fit(line)
                 continue
             if attempt is PlacementAttempt.FULL and profile.backfill != "none":
-                shadow = shadow_of(self._context, gang, self.walked, self._now)
+                shadow = shadow_of(self._context, gang, self._placements, self._now)
                 if shadow is not None:
-                    if self._promises.due(gang):
-                        self.reservations.append(reservation(gang, shadow))
+                    if self._sticky.due(gang):
+                        self._reservations.append(reservation(gang, shadow))
                     self._backfill(line, turns, behind, (gang, shadow))
                     return
             elif attempt is PlacementAttempt.FULL and profile.blocking:
@@ -120,15 +121,15 @@ class InOrderSelection:
         tables = self._context.tables
         runs = (tables.running_gang(members) for members in tables.running.values())
         soon = [run.total for run in runs if run.end <= self._now + horizon]
-        return np.sum(soon, axis=0) if soon else self._soon
+        return np.sum(soon, axis=0) if soon else self._ending_soon
 
     def _held_back(self, line: OrderedGangs) -> BoolArray:
         """[W] gangs that the policy holds back: their needs and the room are not free, now or soon."""
         room = line.room
-        if not room.any() or not (self._context.tables.running or self.walked):
+        if not room.any() or not (self._context.tables.running or self._placements):
             return np.zeros(len(room), np.bool_)
-        table = self._table
-        there = np.maximum(0, self._context.tables.free_resources()).sum(axis=0) + self._soon
+        table = self._node_table
+        there = np.maximum(0, self._context.tables.free_resources()).sum(axis=0) + self._ending_soon
         wanted = line.needs + room[:, np.newaxis] * table.allocatable.sum(axis=0)
         short = (wanted > there) & (line.needs > 0) & self._context.tables.share_resources
         return np.asarray((room > 0) & short.any(axis=1))
@@ -179,40 +180,40 @@ class InOrderSelection:
         return np.asarray((line.needs <= free).all(axis=1))
 
     def _admitted(self, members: PodGroupState) -> PendingGang | None:
-        admitted = self._admission.gang(members)
+        """Return the gang if it may be placed; record its refusal otherwise."""
+        admitted = self._run.admit(members)
         if isinstance(admitted, Refusal):
-            self.refusals.append(admitted)
+            self._refusals.append(admitted)
             return None
-        return admitted if admitted.parts else None
+        return admitted
 
     def _start(self, gang: PendingGang, shadow: HeadReservation | None = None) -> PlacementAttempt:
         """Place a gang and walk it; with a shadow, only where the head still fits beside it."""
-        alike = _alike(gang)
-        if self._brief and alike in self._no_room:
+        shape = _shape(gang)
+        if self._brief and shape in self._found_no_room:
             return self._full_or_stuck(gang)
-        if shadow is not None and alike in self._in_the_way:
+        if shadow is not None and shape in self._delays_head:
             return PlacementAttempt.IN_THE_WAY
         formulation = formulate(self._context, [gang], gang.created)
         solution = greedy(formulation.problem)
         if not len(solution.counts):
             if self._only_shrinks(gang, formulation):
-                self._no_room.add(alike)
+                self._found_no_room.add(shape)
             return self._refused(gang, formulation, solution)
         if shadow is not None:
             solution = self._beside(formulation, solution, shadow)
             if not len(solution.counts):
                 if self._only_shrinks(gang, formulation) and not formulation.problem.nodes.levels.size:
-                    self._in_the_way.add(alike)
+                    self._delays_head.add(shape)
                 return PlacementAttempt.IN_THE_WAY
-        self._in_the_way.clear()
+        self._delays_head.clear()
         walked = self._statement.place_gang(gang, shares_of(formulation, solution)[0])
         if not walked.placed:
-            self.refusals.append(permit_refusal(walked, timed_out=False))
+            self._refusals.append(permit_refusal(walked, timed_out=False))
             return PlacementAttempt.STUCK
-        self.walked.append(walked)
-        tables = self._context.tables  # what plugins say of later gangs, they say with this one in place
-        quotas = spend(self._context.quotas, tables, walked)
-        self._context = replace(self._context, quotas=quotas, feasibility=FeasibilityByClass(tables))
+        self._placements.append(walked)
+        # Plugins answer for later gangs with this one in place.
+        self._context = refresh_feasibility(spend_quotas(self._context, [walked]))
         return PlacementAttempt.STARTED
 
     def _only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:
@@ -256,12 +257,12 @@ class InOrderSelection:
         if gang.need == 0:  # it runs, and its surplus waits for room without being in anybody's way
             return PlacementAttempt.STUCK
         if not self._brief:
-            self.refusals.append(by_itself(self._context, formulation, solution))
+            self._refusals.append(by_itself(self._context, formulation, solution))
         return self._full_or_stuck(gang)
 
     def _too_large(self, gang: PendingGang) -> PlacementAttempt:
         if not self._brief:
-            self.refusals.append(lone(self._context, gang))
+            self._refusals.append(lone(self._context, gang))
         return self._full_or_stuck(gang)
 
     def _full_or_stuck(self, gang: PendingGang) -> PlacementAttempt:
@@ -270,8 +271,8 @@ class InOrderSelection:
 
     def _leave_out(self, members: Iterable[PodGroupState], head: PendingGang | None) -> None:
         if not self._brief:
-            self.refusals += [out_of_turn(one, head.key if head else "") for one in members]
+            self._refusals += [out_of_turn(one, head.key if head else "") for one in members]
 
 
-def _alike(gang: PendingGang) -> Alike:
+def _shape(gang: PendingGang) -> GangShape:
     return gang.need, tuple((id(part.pod_class), len(part.pods)) for part in gang.parts)

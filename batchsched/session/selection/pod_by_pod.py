@@ -7,7 +7,7 @@ are asked to make room for it. What kube-scheduler does not know holds here, too
 required levels. A gang whose first pod led it into a domain that is too small tries the others, one by one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +20,15 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.preemption.post_filter import Handle, beside_nominated, message, on_own_node
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.queue_limits import QueueLimits, spend
 from batchsched.session.joint.formulation import SessionContext
 from batchsched.session.placement.statement import GangPlacement, PlacedPod, PlannedPods, Statement
 from batchsched.session.preemption.pod_preemption import PodPreemption
 from batchsched.session.refusals.diagnosis import failed, no_domain, over_limit, permit_refusal, unschedulable
 from batchsched.session.selection.domain_fence import DomainFence
-from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
+from batchsched.session.selection.selection_run import SelectionRun
+from batchsched.session.tables.gang import GangPart, PendingGang
+from batchsched.session.tables.pending import OrderedGangs
 
 
 @dataclass(slots=True)
@@ -67,12 +68,11 @@ class Stuck:
     allowed: BoolArray | None
 
 
-class PodByPodSelection:
-    """One session without the solver.
+class PodByPodPlacer:
+    """Places gangs without the solver.
 
     Args:
       context: tables, levels and quotas of the session.
-      admission: says which gangs may be tried.
       statement: the session's statement.
       preemption: who holds nodes by nomination; None where nobody does, and nobody is to be evicted.
       sampling: how many of the nodes are looked at; None for all.
@@ -81,39 +81,25 @@ class PodByPodSelection:
     def __init__(
         self,
         context: SessionContext,
-        admission: Admission,
         statement: Statement,
         preemption: PodPreemption | None = None,
         sampling: Sampling | None = None,
     ) -> None:
         self._context = context
         self._tables = context.tables
-        self._admission = admission
         self._statement = statement
         self._preemption = preemption
         self._sampling = sampling
         self._quotas: QueueLimits = context.quotas
-        self.walked: list[GangPlacement] = []
-        self.refusals: list[Refusal] = []
+        self.placements: list[GangPlacement] = []
 
-    def select(self, waiting: Iterable[PodGroupState]) -> None:
-        """Take the gangs in order."""
-        for members in waiting:
-            admitted = self._admission.gang(members)
-            if isinstance(admitted, Refusal):
-                self.refusals.append(admitted)
-            elif admitted.parts:
-                refusal = self.take(admitted)
-                if refusal is not None and admitted.need > 0:
-                    self.refusals.append(refusal)
-
-    def take(self, gang: PendingGang) -> Refusal | None:
+    def place_gang(self, gang: PendingGang) -> Refusal | None:
         """Place one gang, all or nothing; returns why it is refused, None when it has its place."""
         first: PodTrial | None = None
         for fence in self._fences(gang):
             trial = self._try(gang, fence)
             if self._statement.finish_gang(trial.walked):
-                self.walked.append(trial.walked)
+                self.placements.append(trial.walked)
                 self._quotas = spend(self._quotas, self._tables, trial.walked)
                 return None
             first = first or trial
@@ -224,6 +210,42 @@ class PodByPodSelection:
         if self._sampling is not None:
             scan = self._sampling.narrowed(scan, allowed)
         return tables.pipeline.extended(pod_class, scan, tables.node_table)
+
+
+class PodByPodProposer:
+    """Selects gangs without the solver, in the order of their queues' fair shares; a `Proposer`."""
+
+    def __init__(self, run: SelectionRun) -> None:
+        self._run = run
+
+    def select(self, pending: OrderedGangs) -> None:
+        """Place gang after gang; make room for the one pod that a gang lacks."""
+        run, builder = self._run, self._run.builder
+        # The order is computed before any gang is placed, so that it does not depend on where the first ones land.
+        positions = list(run.order.through(pending, run.admission, run.now))
+        preemption = PodPreemption(run.tables, run.now)
+        placer = PodByPodPlacer(run.context(), run.statement, preemption, self._sampling())
+        for position in positions:
+            admitted = run.admit(pending.members[position])
+            if isinstance(admitted, Refusal):
+                builder.refusals.append(admitted)
+            elif admitted is not None:
+                refusal = placer.place_gang(admitted)
+                # A gang at its minimum runs already: its surplus pods wait without a refusal.
+                if refusal is not None and admitted.need > 0:
+                    builder.refusals.append(refusal)
+        builder.placements += placer.placements
+        builder.evictions += preemption.evictions.values()
+        builder.nominated += preemption.standing()
+
+    def _sampling(self) -> Sampling | None:
+        """Return how many nodes are searched for a pod; None for all of them."""
+        run = self._run
+        percentage, pipeline = run.profile.percentage_of_nodes_to_score, run.tables.pipeline
+        if percentage is None:
+            return None
+        unscored = not pipeline.scores and not pipeline.extenders
+        return Sampling(run.tables.node_table, percentage, run.seed, any_will_do=unscored)
 
 
 def _refusal(gang: PendingGang, trial: PodTrial, said: str) -> Refusal:

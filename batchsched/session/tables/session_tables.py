@@ -24,6 +24,7 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ResultCache
 from batchsched.framework.status import BoolArray, IntArray
+from batchsched.ports.scheduler import ClusterChanges
 from batchsched.queues.tree import QueueTree
 from batchsched.session.tables.counts import PlacedPodCounts
 from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState, Run, needs_of, seniority
@@ -119,6 +120,24 @@ class SessionTables:
         return (*LEADING, *sorted(names - set(LEADING)))
 
     # Following a cluster
+
+    def apply(self, changes: ClusterChanges) -> None:
+        """Take in what changed in the cluster.
+
+        Nodes come first, so that pods find them; a PodGroup is there before its pods, and goes after them.
+        """
+        if changes.nodes is not None:
+            self.lay_out(changes.nodes)
+        for group in changes.pod_groups:
+            self.add_group(group)
+        for pod in changes.removed_pods:
+            self.remove_pod(pod)
+        for pod in changes.bound_pods:
+            self.bind_pod(pod)
+        for pod in changes.added_pods:
+            self.add_pod(pod)
+        for key in changes.removed_pod_groups:
+            self.remove_group(key)
 
     def lay_out(self, nodes: Sequence[Node]) -> None:
         """Take in the nodes as they are now, in the order in which a fresh snapshot has them.

@@ -8,7 +8,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.decide import Sessions
+from batchsched.session.session import Session
 
 BOTH = [{"name": "DriverVersion", "weight": 5}, {"name": "NodeOwner", "weight": 5}]
 
@@ -26,6 +26,6 @@ def schedule(request: pytest.FixtureRequest) -> Schedule:
             }
         )
         snapshot = Snapshot(nodes=tuple(nodes), pods=tuple(pods))
-        return Sessions(snapshot, profile, registry().pipeline(profile)).decide(now=1_700_000_000.0, seed=0)
+        return Session(snapshot, profile, registry().pipeline(profile)).decide(now=1_700_000_000.0, seed=0)
 
     return decide

@@ -18,7 +18,7 @@ from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
-from batchsched.session.decide import Sessions
+from batchsched.session.session import Session
 from tests.session.audit import overcommitted
 from tests.session.clusters import on
 from tests.session.scenario import (
@@ -322,7 +322,7 @@ def test_a_victim_that_waits_at_permit_is_rejected_and_not_evicted():
     snapshot = holding(low, pod("high", priority=10, gpu=1), some=nodes(1, gpu=1), held=(held,))
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
     usual = standard().pipeline(chosen)
-    sessions = Sessions(snapshot, chosen, Pipeline((Holding(), *usual.plugins), usual.weights))
+    sessions = Session(snapshot, chosen, Pipeline((Holding(), *usual.plugins), usual.weights))
     decision = sessions.decide(NOW, 0)
     assert (decision.evictions, decision.waiting) == ((), ())
     assert held_places(decision) == {"high": "n0"}

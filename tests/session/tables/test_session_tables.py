@@ -17,7 +17,9 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
-from batchsched.session.decide import Sessions, decide
+from batchsched.ports.scheduler import ClusterChanges
+from batchsched.session.decide import decide
+from batchsched.session.session import Session
 from batchsched.session.tables.session_tables import SessionTables
 from tests.framework.extenders.test_chain import chain
 from tests.session.clusters import on, random_cluster
@@ -36,8 +38,8 @@ class History:
         self.groups = {one.key: one for one in groups}
         self.pods = {one.key: one for one in pods}
         self.nodes = self.rng.sample(self.full.nodes, self.rng.randint(0, len(self.full.nodes)))
-        self.sessions = Sessions(replace(self.now, nodes=self.full.nodes), settings)
-        self.sessions.lay_out(self.nodes)
+        self.sessions = Session(replace(self.now, nodes=self.full.nodes), settings)
+        self.sessions.apply(ClusterChanges(nodes=self.nodes))
 
     @property
     def now(self) -> Snapshot:
@@ -110,7 +112,7 @@ class History:
                 other = others.get(one.name, one)
                 if known.issuperset(other.status.allocatable or ()):
                     self.nodes = [other if node.name == one.name else node for node in self.nodes]
-        self.sessions.lay_out(self.nodes)
+        self.sessions.apply(ClusterChanges(nodes=self.nodes))
 
 
 @pytest.mark.properties
@@ -123,7 +125,7 @@ def test_frame_that_followed_a_cluster_decides_as_a_fresh_one(way: str, seed: in
     followed = history.sessions.decide(NOW, 0)
     again = history.sessions.decide(NOW, 0)
     assert to_json(followed) == to_json(again)
-    assert to_json(followed) == to_json(Sessions(history.listed, WAYS[way]).decide(NOW, 0))
+    assert to_json(followed) == to_json(Session(history.listed, WAYS[way]).decide(NOW, 0))
 
 
 @pytest.mark.properties
@@ -135,7 +137,7 @@ def test_gangs_that_are_not_among_those_that_take_part_rest_as_a_snapshot_says(w
         history.step()
     gangs = sorted(history.sessions.tables.gangs)
     among = set(history.rng.sample(gangs, history.rng.randint(0, len(gangs))))
-    followed = history.sessions.decide(NOW, 0, among=among)
+    followed = history.sessions.decide(NOW, 0, taking_part=among)
     recorded = replace(history.listed, resting=tuple(one for one in gangs if one not in among))
     assert to_json(followed) == to_json(decide(recorded, WAYS[way], NOW, 0))
 
@@ -180,8 +182,8 @@ def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: s
     snapshot, settings = random_cluster(seed), WAYS[way]
     each = standard().pipeline(settings)
     each.by_priority = True
-    asked = Sessions(snapshot, settings, each).decide(NOW, 0)
-    assert to_json(Sessions(snapshot, settings).decide(NOW, 0)) == to_json(asked)
+    asked = Session(snapshot, settings, each).decide(NOW, 0)
+    assert to_json(Session(snapshot, settings).decide(NOW, 0)) == to_json(asked)
 
 
 def test_pods_that_an_extender_looks_at_are_told_apart_by_labels_and_annotations():

@@ -1,0 +1,163 @@
+"""Joint selection by weight: the solver chooses among all gangs of a window at once, window after window.
+
+What the solver and the statement leave over may still get room by preemption, and the first gang that waits for running
+gangs to end gets a reservation.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from batchsched.api.decision import Refusal
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.joint.proposal import JointOutcome, JointProposer, with_gang
+from batchsched.session.preemption.eligibility import EvictionEligibility
+from batchsched.session.preemption.nominated import NominatedCapacity
+from batchsched.session.preemption.victim_selection import VictimSelection
+from batchsched.session.refusals.diagnosis import Diagnosis, out_of_turn
+from batchsched.session.reservation.head import ReservedHead
+from batchsched.session.selection.pod_by_pod import PodByPodPlacer
+from batchsched.session.selection.selection_run import SelectionRun, refresh_feasibility, spend_quotas
+from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.pending import OrderedGangs
+
+
+class JointWindowProposer:
+    """Selects gangs by weight, window after window; a `Proposer`."""
+
+    def __init__(self, run: SelectionRun) -> None:
+        self._run = run
+        self._keys: dict[str, str] = {}
+        """`namespace/name` of the admitted gangs, by identity."""
+
+    def select(self, pending: OrderedGangs) -> None:
+        """Place gangs window after window, then make room for some that are left, then reserve for the head."""
+        run, builder = self._run, self._run.builder
+        nominated = NominatedCapacity(run.tables, run.resting)
+        with run.telemetry.stage("admit"):
+            gangs = run.order.of(self._admitted(pending.members), run.now)
+            # The sort is stable: inside a tier, gangs with nominated pods go first, since evictions were paid for them.
+            # A gang that a strict queue holds behind another one keeps its place.
+            gangs.sort(key=lambda gang: (gang.tier, gang.behind != "" or not nominated.holds(gang)))
+        self._keys = {gang.members.identity: gang.key for gang in gangs}
+        # Nominated pods count on their nodes from here on; leaving the block takes them off the table again.
+        with nominated:
+            context = run.context()
+            unnominated = [gang for gang in gangs if not nominated.holds(gang)]
+            builder.head = ReservedHead.among(
+                context, unnominated, builder.placements, run.sticky_reservations(), nominated.expected
+            )
+            for window in self._windows(gangs):
+                for part in nominated.parts(window):
+                    context = self._select_window(context, self._startable(part))
+                    # From the next tier on, room is kept for nominated pods of this part that got no place.
+                    context = spend_quotas(context, nominated.keep(part, builder.placements))
+            builder.nominated += nominated.standing
+            nominated.release()
+            self._make_room(gangs)
+            builder.reserve_head()
+        builder.close_tiers()
+
+    def _admitted(self, waiting: Iterable[PodGroupState]) -> list[PendingGang]:
+        """Return the gangs that may be placed, in the policy's order; record the refusals of the others."""
+        gangs: list[PendingGang] = []
+        for members in waiting:
+            admitted = self._run.admit(members)
+            if isinstance(admitted, Refusal):
+                self._run.builder.refusals.append(admitted)
+            elif admitted is not None:
+                gangs.append(admitted)
+        return gangs
+
+    def _windows(self, gangs: Sequence[PendingGang]) -> Iterator[Sequence[PendingGang]]:
+        """Cut gangs into windows of at most `sessionWindow`."""
+        shares: Iterable[Iterable[PendingGang]] = [gangs]
+        if any(gang.follows for gang in gangs):
+            # Surplus pods are placed after their gang, which an earlier window has to place: a window must not
+            # contain gangs of two shares.
+            shares = (members for _, members in groupby(gangs, key=lambda gang: gang.tier[:2]))
+        size = self._run.profile.session_window
+        for share in shares:
+            members = list(share)
+            for first in range(0, len(members), size):
+                yield members[first : first + size]
+
+    def _startable(self, gangs: Sequence[PendingGang]) -> list[PendingGang]:
+        """Drop surplus of unplaced gangs, and refuse gangs ordered behind a gang that an earlier window refused."""
+        builder = self._run.builder
+        placed = {placement.gang.members.identity for placement in builder.placements}
+        # A gang may follow one of the same window: the solver's precedence rows decide between the two.
+        startable_ids, startable = set(placed), list[PendingGang]()
+        for gang in gangs:
+            if gang.behind and gang.behind not in startable_ids:
+                builder.refusals.append(out_of_turn(gang.members, self._keys[gang.behind]))
+            elif not gang.follows or gang.members.identity in placed:
+                startable.append(gang)
+                startable_ids.add(gang.members.identity)
+        return startable
+
+    def _select_window(self, context: SessionContext, gangs: Sequence[PendingGang]) -> SessionContext:
+        """Select among the gangs of one window; return the context for the next window."""
+        run, builder = self._run, self._run.builder
+        settings, telemetry = run.profile.solver, run.telemetry
+        with telemetry.stage("pipeline"):
+            context.feasibility.all(part.pod_class for gang in gangs for part in gang.parts)
+        with telemetry.stage("formulate"):
+            formulation = formulate(context, gangs, run.tables.pending_gangs.youngest())
+            if builder.head is not None:
+                formulation = builder.head.on(formulation)
+        outcome = JointProposer(formulation, settings, run.seed, telemetry).select(run.statement)
+        with telemetry.stage("walk"):
+            outcome = self._place_rejected(context, formulation, outcome)
+        builder.add_placements(outcome.placements)
+        if not builder.brief:
+            with telemetry.stage("explain"):
+                diagnosis = Diagnosis(context, formulation, outcome, settings, run.seed)
+                builder.refusals += diagnosis.refusals()
+        builder.add_tier_values(formulation, outcome)
+        return refresh_feasibility(spend_quotas(context, outcome.placements))
+
+    def _place_rejected(
+        self, context: SessionContext, formulation: Formulation, outcome: JointOutcome
+    ) -> JointOutcome:
+        """Try gangs that the statement rejected once more, pod by pod.
+
+        The pipeline may accept a placement that the solver's rows cannot express, such as a pod that has to land first.
+        """
+        if not outcome.rejected:
+            return outcome
+        run, head = self._run, self._run.builder.head
+        placer = PodByPodPlacer(spend_quotas(context, outcome.placements), run.statement)
+        placed = {placement.gang.members.identity for placement in outcome.placements}
+        for number, rejected in sorted(outcome.rejected.items()):
+            gang = formulation.gangs[number]
+            # A gang may be placed although some of its surplus was rejected.
+            if rejected.final or gang.members.identity in placed:
+                continue
+            # Pod by pod, no rule would keep the gang off the room that is reserved for the head.
+            if head is not None and head.bounds(gang):
+                continue
+            if placer.place_gang(gang) is None:
+                outcome = with_gang(formulation, outcome, number, placer.placements[-1])
+        return outcome
+
+    def _make_room(self, gangs: Sequence[PendingGang]) -> None:
+        """Evict for gangs that found no room, if the profile has a PostFilter plugin."""
+        run, builder = self._run, self._run.builder
+        placed = {placement.gang.members.identity for placement in builder.placements} | {""}
+        unplaced = [
+            gang
+            for gang in gangs
+            if gang.need
+            and not gang.follows
+            and gang.members.identity not in placed
+            and gang.behind in placed  # "" for no gang ahead
+        ]
+        if not unplaced or not run.tables.pipeline.postfilters:
+            return
+        eligibility = EvictionEligibility(run.tables, run.order.latest, run.now, builder.placements)
+        # Victims leave the tables inside the block only: they are still running when the session ends.
+        with VictimSelection(
+            run.context(), run.statement, eligibility, run.now, run.seed, builder.head
+        ) as victims:
+            victims.make_room(unplaced)
+        builder.add_evictions(victims)

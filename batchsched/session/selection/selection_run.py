@@ -1,0 +1,110 @@
+"""State of one selection: what the proposers share while they fill the statement and the decision."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from batchsched.api.decision import Refusal, Reservation
+from batchsched.config.schema import Profile
+from batchsched.ports.telemetry import Telemetry
+from batchsched.queues.gang_order.policy import Policy
+from batchsched.session.decision_builder import DecisionBuilder
+from batchsched.session.gangs.admission import Admission
+from batchsched.session.gangs.order import GangOrder
+from batchsched.session.gangs.queue_limits import quotas, spend
+from batchsched.session.joint.formulation import SessionContext
+from batchsched.session.placement.class_feasibility import FeasibilityByClass
+from batchsched.session.placement.statement import GangPlacement, Statement
+from batchsched.session.refusals.diagnosis import permit_refusal
+from batchsched.session.reservation.sticky import StickyReservations
+from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.pending import OrderedGangs
+from batchsched.session.tables.session_tables import SessionTables
+from batchsched.session.tables.topology_levels import Levels
+
+
+class Proposer(Protocol):
+    """A way to select gangs: jointly, in strict order, or pod by pod."""
+
+    def select(self, pending: OrderedGangs) -> None:
+        """Place gangs in the run's statement; record placements and refusals in the run's builder.
+
+        Args:
+          pending: the gangs that take part, in the policy's order.
+        """
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class SelectionRun:
+    """One session while it is decided.
+
+    Args:
+      tables: nodes, gangs and classes.
+      profile: the scheduling profile.
+      policy: the profile's gang order.
+      levels: topology levels and their domains.
+      admission: says which gangs may be tried.
+      order: orders gangs by the fair shares of their queues.
+      statement: places gangs; what is not committed is rolled back when the session ends.
+      resting: identities of gangs that do not take part; their nominated nodes stay reserved.
+      previous_reservations: reservations that the previous decision stated.
+      now: seconds since 1970.
+      seed: seed of all random draws.
+      telemetry: receives stages and timings.
+      builder: the decision so far.
+    """
+
+    tables: SessionTables
+    profile: Profile
+    policy: Policy
+    levels: Levels
+    admission: Admission
+    order: GangOrder
+    statement: Statement
+    resting: frozenset[str]
+    previous_reservations: tuple[Reservation, ...]
+    now: float
+    seed: int
+    telemetry: Telemetry
+    builder: DecisionBuilder
+
+    def context(self) -> SessionContext:
+        """Return the context for a formulation now: gangs that are placed already count against their queues."""
+        free_quotas = quotas(self.tables, self.profile.scheduler_name)
+        context = SessionContext(
+            self.tables, self.profile, self.levels, free_quotas, FeasibilityByClass(self.tables)
+        )
+        return spend_quotas(context, self.builder.placements)
+
+    def sticky_reservations(self) -> StickyReservations:
+        """Return which reservations the session states and keeps."""
+        return StickyReservations.of(self.profile, self.previous_reservations, self.now)
+
+    def admit(self, members: PodGroupState) -> PendingGang | Refusal | None:
+        """Admit one gang: the gang as it may be placed, its refusal, or None if no pod of it remains."""
+        admitted = self.admission.gang(members)
+        if isinstance(admitted, Refusal):
+            return admitted
+        return admitted if admitted.parts else None
+
+    def take_back_rejected(self) -> None:
+        """Remove gangs from the decision that a plugin rejected while they waited at Permit."""
+        self.statement.apply_permit_verdicts()
+        rejected = self.statement.rejected
+        rejected_ids = {id(placement) for placement in rejected}
+        builder = self.builder
+        builder.placements = [
+            placement for placement in builder.placements if id(placement) not in rejected_ids
+        ]
+        builder.refusals += [permit_refusal(placement, timed_out=False) for placement in rejected]
+
+
+def spend_quotas(context: SessionContext, placements: Iterable[GangPlacement]) -> SessionContext:
+    """Return the context after these gangs took their share of what the queues allow."""
+    return replace(context, quotas=spend(context.quotas, context.tables, *placements))
+
+
+def refresh_feasibility(context: SessionContext) -> SessionContext:
+    """Return the context with the pipeline's answers forgotten: pods landed, so plugins may answer differently."""
+    return replace(context, feasibility=FeasibilityByClass(context.tables))

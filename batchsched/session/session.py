@@ -1,0 +1,166 @@
+"""The session object: it follows one cluster and decides sessions over it.
+
+A Session is made from a Snapshot and then follows the cluster by `apply`. A new Session over a Snapshot and an old one
+that followed the cluster to the same state decide the same; a property test holds that.
+"""
+
+from collections.abc import Set
+
+from batchsched.api.decision import Decision, Reservation
+from batchsched.api.snapshot import HeldGang, Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.timing import PluginTimings
+from batchsched.ports.external import NOBODY, ExternalCalls
+from batchsched.ports.scheduler import ClusterChanges
+from batchsched.ports.telemetry import Silence, Telemetry
+from batchsched.queues.gang_order import policy as policies
+from batchsched.queues.gang_order.builtin import POLICIES
+from batchsched.queues.usage_history import Usage, UsageHistory
+from batchsched.session.decision_builder import DecisionBuilder
+from batchsched.session.gangs.admission import Admission
+from batchsched.session.gangs.order import GangOrder
+from batchsched.session.placement.statement import Statement
+from batchsched.session.selection.selection import revisit_held_gangs, select_gangs
+from batchsched.session.selection.selection_run import SelectionRun
+from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.session_tables import SessionTables
+from batchsched.session.tables.topology_levels import Levels
+
+
+class Session:
+    """Follows one cluster and decides sessions over it; implements `ports.scheduler.Scheduler`.
+
+    Args:
+      snapshot: the cluster to start from.
+      profile: the scheduling profile.
+      pipeline: the profile's plugins, if they exist already; None creates them.
+      outside: calls extenders and limits the time of plugins.
+      past: usage of the queues until now; None takes it from the Snapshot. A Session that replaces another one
+        receives that one's history.
+      brief: leave out what only explains why gangs wait: refusals, and the reservation of a head behind which no gang
+        can start. A simulator decides thousands of sessions and reads none of it.
+
+    Raises:
+      InvalidInput: the profile names a plugin or a policy that does not exist, or its arguments are invalid.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        profile: Profile,
+        pipeline: Pipeline | None = None,
+        outside: ExternalCalls = NOBODY,
+        past: UsageHistory | None = None,
+        *,
+        brief: bool = False,
+    ) -> None:
+        self.profile = profile
+        self.tables = SessionTables(snapshot, pipeline or standard().pipeline(profile, outside))
+        self._brief = brief
+        self._held: tuple[HeldGang, ...] = snapshot.held
+        self._reservations: tuple[Reservation, ...] = snapshot.reservations
+        """Reservations that the previous decision stated; `backfill: kept` keeps them."""
+        self._resting = frozenset(snapshot.resting)
+        self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
+        self._order = GangOrder(self.tables, self._policy, profile, past)
+        self._number_levels()
+
+    @property
+    def node_table(self) -> NodeTable:
+        """The nodes as the last session found them."""
+        return self.tables.node_table
+
+    def usage(self, now: float) -> Usage:
+        """Return the decayed usage of the queues at `now`; empty if no queue policy reads it."""
+        return self._order.usage(now)
+
+    def apply(self, changes: ClusterChanges) -> None:
+        """Take in what changed in the cluster since the last call; between two sessions only."""
+        self.tables.apply(changes)
+        if changes.nodes is not None:
+            self._order.look_at_nodes()
+            self._number_levels()
+
+    def hold(self, held: tuple[HeldGang, ...]) -> None:
+        """Replace the gangs that wait at Permit."""
+        self._held = held
+
+    def _number_levels(self) -> None:
+        # Domains are numbered by node, so levels are valid for one set of nodes; cached admissions refer to them.
+        self._levels = Levels(self.tables.snapshot, self.tables.node_table)
+        self._admission = Admission.of(self.tables, self._levels, self.tables.snapshot)
+
+    def decide(
+        self,
+        now: float,
+        seed: int,
+        taking_part: Set[str] | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> Decision:
+        """Decide the next session; afterwards the tables are as before, since nothing is bound yet.
+
+        Args:
+          now: seconds since 1970.
+          seed: seed of all random draws.
+          taking_part: identities of the gangs that take part; the others rest, since nothing that changed can help
+            them. None: all pending gangs except those that rest in the Snapshot.
+          telemetry: receives stages and timings.
+        """
+        tables = self.tables
+        tables.refresh()
+        tables.pipeline.extenders.begin()
+        tables.pipeline.timings = PluginTimings(telemetry, seed)
+        # Usage decays up to the start of the session; what the session itself places counts from its end.
+        self._order.usage(now)
+        with Statement(tables, now) as statement:
+            resting = self._resting_gangs(taking_part)
+            run = self._new_run(statement, resting, now, seed, telemetry or Silence())
+            held = revisit_held_gangs(run, self._held)
+            pending = tables.pending_gangs.order(self._policy, now, self._participants(taking_part, held))
+            select_gangs(run, pending)
+            # A plugin may reject a gang while later gangs are placed: ask once more before anything is committed.
+            run.take_back_rejected()
+            statement.commit()
+            decision = run.builder.build(tables, self._order.set_aside)
+        self._order.remember(run.builder.placements)
+        self._reservations = decision.reservations
+        return decision
+
+    def _new_run(
+        self, statement: Statement, resting: frozenset[str], now: float, seed: int, telemetry: Telemetry
+    ) -> SelectionRun:
+        return SelectionRun(
+            tables=self.tables,
+            profile=self.profile,
+            policy=self._policy,
+            levels=self._levels,
+            admission=self._admission,
+            order=self._order,
+            statement=statement,
+            resting=resting,
+            previous_reservations=self._reservations,
+            now=now,
+            seed=seed,
+            telemetry=telemetry,
+            builder=DecisionBuilder(self._brief),
+        )
+
+    def _participants(self, taking_part: Set[str] | None, held: frozenset[str]) -> list[PodGroupState] | None:
+        """Return the pending gangs that neither rest nor wait at Permit; None for all pending gangs."""
+        tables = self.tables
+        if taking_part is None:
+            excluded = self._resting | held
+            if not excluded:
+                return None
+            return [members for members in tables.pending_gangs if members.identity not in excluded]
+        candidates = (tables.gangs.get(identity) for identity in taking_part - held)
+        return [members for members in candidates if members is not None and members.slot >= 0]
+
+    def _resting_gangs(self, taking_part: Set[str] | None) -> frozenset[str]:
+        """Return the gangs that rest, at least those with nominated pods: their nominations stay reserved."""
+        if taking_part is None:
+            return self._resting
+        return frozenset(self.tables.nominated) - taking_part
