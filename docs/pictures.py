@@ -76,6 +76,10 @@ def draw_report(browser: Browser, folder: Path) -> None:
                 if (!figure.matches('{kept}') && !title.startsWith('Queue length')
                     && title !== 'Gangs on nodes: batchsched') figure.remove(); }})"""
         )
+        page.evaluate(
+            """() => { const plot = [...document.querySelectorAll('.plot')].pop();
+                plot.style.height = '520px'; Plotly.relayout(plot, {height: 520}); }"""
+        )
         page.wait_for_timeout(1000)
         page.screenshot(path=ASSETS / "report.png", full_page=True)
 
