@@ -1,7 +1,7 @@
-"""Floor 6: the cluster's own services, reached over the network.
+"""Floor 6: the network client of the API server and of extenders.
 
-Adapters behind the ports, on one event loop: a connection with credentials that rotate, reflectors that follow
-collections, a writer that never outlives its Lease; and the extenders that kube-scheduler's users run.
+It implements the ports on one event loop. A connection rotates its credentials, reflectors list and watch objects, and
+a writer sends nothing after its Lease expired.
 
-May import: ``errors``, ``model``, ``ports``, ``manifests``.
+May import: ``errors``, ``api``, ``ports``, ``manifests``.
 """

@@ -1,4 +1,4 @@
-"""How long to wait after a failure: twice as long as the last time, and not together with everybody else."""
+"""Exponential backoff with jitter, so that many clients do not retry at the same moment."""
 
 from dataclasses import dataclass, field
 
@@ -7,12 +7,12 @@ from batchsched.ports.clock import Clock
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits that double, each shortened by up to half at random.
+    """Waits that double after each failure. A random part of up to one half is subtracted.
 
     Args:
-      clock: waits, and draws.
-      first: seconds of the first wait.
-      longest: seconds of the longest.
+      clock: waits and returns the jitter.
+      first: the first wait in seconds.
+      longest: the longest wait in seconds.
     """
 
     clock: Clock
@@ -21,13 +21,13 @@ class Backoff:
     _failures: int = field(default=0, init=False)
 
     def reset(self) -> None:
-        """Begin anew: it went well."""
+        """Start again with the first wait, after a success."""
         self._failures = 0
 
     async def wait(self, least: float = 0.0) -> None:
-        """Wait after a failure, `least` seconds in any case (Retry-After)."""
+        """Wait after a failure, at least `least` seconds (Retry-After)."""
         full = min(self.longest, self.first * 2 ** min(self._failures, 30))
         self._failures += 1
         draw = self.clock.jitter()
-        # Many are told the same Retry-After at once: they do not come back at once.
+        # Many clients receive the same Retry-After at once. The jitter spreads their retries.
         await self.clock.sleep(max(least * (1 + draw / 4), full * (1 - draw / 2)))

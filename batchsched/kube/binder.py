@@ -1,4 +1,4 @@
-"""The writes of binding cycles, sent to the API server."""
+"""Sends the writes of binding cycles to the API server."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -40,9 +40,9 @@ class ApiBinder:
     """Implements `ports.binder.Binder`.
 
     Args:
-      writer: sends.
-      is_bound: tells whether a claim, `namespace/name`, has its volume, as the watch shows it.
-      poll: seconds between two looks at claims.
+      writer: sends the requests.
+      is_bound: whether a claim, `namespace/name`, has its volume according to the watch.
+      poll: seconds between two checks of claims.
     """
 
     def __init__(self, writer: Writer, is_bound: Callable[[str], bool], poll: float = 0.5) -> None:
@@ -55,33 +55,33 @@ class ApiBinder:
         await self._writer.bind(binding)
 
     async def bind_volume(self, binding: VolumeBinding) -> None:
-        """Give a volume to a claim.
+        """Bind a PersistentVolume to its claim.
 
         Raises:
-          BindFailed: it is another's.
-          ApiError: somebody wrote it meanwhile (409), or the server refused.
+          BindFailed: the volume is bound to another claim.
+          ApiError: the volume was modified concurrently (409), or the server refused.
         """
         now = msgspec.json.decode(await self._writer.get(VOLUMES, "", binding.volume), type=_Volume)
         holder = now.spec.claim_ref
         if holder is not None and holder.uid:
             if holder.uid == binding.uid:
                 return
-            raise BindFailed(f"volume {binding.volume} is of {holder.namespace}/{holder.name} already")
+            raise BindFailed(f"volume {binding.volume} is already bound to {holder.namespace}/{holder.name}")
         claim = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "uid": binding.uid}
         change = {
-            # With its version: between two who give it away, one has to lose.
+            # With the resourceVersion, only one of two concurrent writers succeeds.
             "metadata": {"resourceVersion": now.metadata.resource_version, "annotations": {BOUND_BY: "yes"}},
             "spec": {"claimRef": {**claim, "namespace": binding.namespace, "name": binding.claim}},
         }
         await self._writer.patch(VOLUMES, "", binding.volume, change)
 
     async def select_node(self, selection: NodeSelection) -> None:
-        """Say from which node a claim's volume is to be reached."""
+        """Write the selected node of a claim."""
         change = {"metadata": {"annotations": {SELECTED_NODE: selection.node}}}
         await self._writer.patch(CLAIMS, selection.namespace, selection.claim, change)
 
     async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until all claims have their volumes."""
+        """Wait until all claims are bound. Return False if the timeout expires first."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 while not all(self._is_bound(claim) for claim in claims):

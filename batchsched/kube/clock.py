@@ -9,17 +9,17 @@ class SystemClock:
     """Implements `ports.clock.Clock`."""
 
     def now(self) -> float:
-        """Return the seconds since 1970."""
+        """Return the time in seconds since 1970-01-01 UTC."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Return seconds that never jump."""
+        """Return a time in seconds that never jumps."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for a number of seconds."""
         await asyncio.sleep(seconds)
 
     def jitter(self) -> float:
-        """Return a number in [0, 1)."""
+        """Return a random number in [0, 1)."""
         return random.random()

@@ -1,4 +1,4 @@
-"""Requests to the API server: each with a deadline, each answered by bytes or by an error that says of which kind."""
+"""Requests to the API server. Each has a deadline and returns bytes or raises `ApiError` or `Unreachable`."""
 
 import asyncio
 import logging
@@ -20,20 +20,20 @@ from batchsched.ports.clock import Clock
 _LOG: Final = logging.getLogger(__name__)
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
-_REFRESH: Final = 30.0
-"""Seconds between two looks at the files behind our credentials."""
+_REFRESH_SECONDS: Final = 30.0
+"""Seconds between two checks of the files that contain the credentials."""
 _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None)
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""Of the socket, where the system has it: a peer that is gone is noticed in half a minute, also on a quiet watch."""
+"""Options of each socket, if the system has them. A lost peer is noticed within 30 s, also on an idle watch."""
 _TROUBLE: Final = (aiohttp.ClientError, TimeoutError, OSError)
 NO_ANSWER: Final = "<error>"
-"""Stands for the status of an answer that never came, as in client-go's metrics."""
-_OPENING = 20.0
-"""Seconds within which a watch has to begin: the API server answers at once, when nothing has happened too."""
-_CLOSING: Final = 1.0
-"""Seconds that closing may take at most."""
-_HIDDEN: Final = 300
-"""Characters of an answer that is no Status object (a proxy's page, say) that are worth repeating."""
+"""The status of a request without an answer, as in the metrics of client-go."""
+_OPENING_SECONDS: Final = 20.0
+"""Seconds within which a watch must start. The API server answers immediately, even without events."""
+_CLOSING_SECONDS: Final = 1.0
+"""The longest time to wait for connections to close."""
+_MAX_MESSAGE_CHARACTERS: Final = 300
+"""Characters that an error message quotes of an answer that is not a Status object, such as a page of a proxy."""
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -41,25 +41,25 @@ class _Status(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-Asked = Callable[[str, str, float], None]
-"""Hears of a request: its method, the status of the answer, and how many seconds it took."""
+OnRequest = Callable[[str, str, float], None]
+"""Receives each finished request: its method, the status of the answer, and the duration in seconds."""
 
 
-def _unheard(method: str, status: str, seconds: float) -> None:
-    """Tell nobody."""
+def _ignore(method: str, status: str, seconds: float) -> None:
+    """Do nothing with a request."""
 
 
 class Connection:
     """A pool of connections to one API server; use it as an asynchronous context manager.
 
     Args:
-      credentials: who we are.
+      credentials: the server, and the identity of this client.
       clock: waits.
     """
 
     def __init__(self, credentials: Credentials, clock: Clock) -> None:
-        self.asked: Asked = _unheard
-        """Hears of each request but watches."""
+        self.on_request: OnRequest = _ignore
+        """Is called after each request except watches."""
         self._credentials = credentials
         self._clock = clock
         self._identity: Identity | None = None
@@ -69,8 +69,8 @@ class Connection:
         self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def __aenter__(self) -> Self:
-        await self._load(anew=False)
-        # trust_env looks for proxies at each request, which costs three times the request itself.
+        await self._load(renew=False)
+        # With trust_env, aiohttp searches for proxies at each request, which takes three times as long as the request.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=self._socket),
             auto_decompress=False,
@@ -92,10 +92,10 @@ class Connection:
             await self._closed()
 
     async def _closed(self) -> None:
-        """Wait for connections whose requests were cut short: TLS closes them in a turn to and fro."""
+        """Wait until the connections of cancelled requests are closed: TLS needs a round trip for that."""
         loop = asyncio.get_running_loop()
-        ends = loop.time() + _CLOSING
-        while loop.time() < ends and any(one.fileno() >= 0 for one in self._sockets):
+        ends = loop.time() + _CLOSING_SECONDS
+        while loop.time() < ends and any(opened.fileno() >= 0 for opened in self._sockets):
             await asyncio.sleep(0.002)
 
     def _socket(self, address: AddrInfoType) -> socket.socket:
@@ -105,7 +105,7 @@ class Connection:
 
     @property
     def namespace(self) -> str:
-        """The namespace that we run in."""
+        """The namespace of this process."""
         return self._credentials.namespace
 
     async def request(
@@ -118,7 +118,7 @@ class Connection:
         content_type: str = JSON,
         deadline: float = 10.0,
     ) -> bytes:
-        """Ask, and return the body of the answer. A 401 is tried once more with fresh credentials.
+        """Send a request and return the body of the answer. After a 401 it is sent again with new credentials.
 
         Raises:
           ApiError: the server refused.
@@ -126,7 +126,7 @@ class Connection:
         """
         content = (body, content_type)
         try:
-            # Not aiohttp's own limit, which it rounds up to a full second: a lease may hang on it.
+            # aiohttp rounds its own timeout up to a full second, which is too coarse for a Lease.
             async with asyncio.timeout(deadline):
                 used = self._identity
                 try:
@@ -136,26 +136,26 @@ class Connection:
                         raise
                 return await self._once(method, path, query, content)
         except _TROUBLE as error:
-            raise Unreachable(f"{method} {path}: {_told(error)}") from error
+            raise Unreachable(f"{method} {path}: {_message_of(error)}") from error
 
     async def lines(
         self, path: str, query: Mapping[str, str], silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Yield the lines of a watch as they come, several at a time.
+        """Yield the lines of a watch as they arrive, several at a time.
 
         Args:
-          path: of the collection.
-          query: of the watch.
-          silence: seconds without a byte after which the connection counts as dead.
+          path: the path of the collection.
+          query: the query of the watch.
+          silence: seconds without a byte after which the connection counts as lost.
 
         Raises:
           ApiError: the server refused.
-          Unreachable: the connection broke, or ended in the middle of a line.
+          Unreachable: the connection broke or ended inside a line.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
         used = self._identity
         try:
-            async with asyncio.timeout(_OPENING):
+            async with asyncio.timeout(_OPENING_SECONDS):
                 opened = await self._open("GET", path, query, (None, JSON), timeout)
             async with opened as answer:
                 if answer.status != 200:
@@ -169,9 +169,9 @@ class Connection:
                     if whole:
                         yield whole
                 if begun.strip():
-                    raise Unreachable(f"GET {path}: the watch ended in the middle of an event")
+                    raise Unreachable(f"GET {path}: the watch ended inside an event")
         except _TROUBLE as error:
-            raise Unreachable(f"GET {path}: {_told(error)}") from error
+            raise Unreachable(f"GET {path}: {_message_of(error)}") from error
 
     async def _once(
         self,
@@ -187,11 +187,11 @@ class Connection:
                     refusal = await _refusal(answer)
                     status = str(answer.status)
                     raise refusal
-                found: bytes = await answer.read()
+                content_read: bytes = await answer.read()
                 status = str(answer.status)
-                return found
+                return content_read
         finally:
-            self.asked(method, status, self._clock.monotonic() - begun)
+            self.on_request(method, status, self._clock.monotonic() - begun)
 
     def _open(
         self,
@@ -223,33 +223,33 @@ class Connection:
             allow_redirects=False,
         )
 
-    async def _load(self, *, anew: bool) -> None:
-        # In a thread: an exec plugin is a program that may take seconds.
-        self._identity = await asyncio.to_thread(self._credentials.load, anew=anew)
+    async def _load(self, *, renew: bool) -> None:
+        # In a thread, because an exec plugin is a program that may take seconds.
+        self._identity = await asyncio.to_thread(self._credentials.load, renew=renew)
 
     async def _renew(self, used: Identity | None) -> bool:
-        """Get other credentials than those that the server did not take; return whether there are any.
+        """Replace credentials that the server rejected; return whether others exist.
 
-        Many requests fail together, and an exec plugin is to run once.
+        Many requests fail at the same time. The lock ensures that an exec plugin runs only once.
         """
         async with self._renewing:
             if self._identity is used:
                 try:
-                    await self._load(anew=True)
+                    await self._load(renew=True)
                 except UnusableInput as error:
-                    _LOG.warning(
-                        "the server takes our credentials no more, and there are no others: %s", error
-                    )
+                    _LOG.warning("the server rejects the credentials, and no others can be loaded: %s", error)
                     return False
         return True
 
     async def _refresh(self) -> None:
         while True:
-            await self._clock.sleep(_REFRESH)
+            await self._clock.sleep(_REFRESH_SECONDS)
             try:
-                await self._load(anew=False)
-            except UnusableInput as error:  # a file half written; what we have may be good for a while
-                _LOG.warning("credentials stay as they were: %s", error)
+                await self._load(renew=False)
+            except (
+                UnusableInput
+            ) as error:  # the file may be incomplete; the current credentials may still be valid
+                _LOG.warning("credentials cannot be reloaded, and the current ones are kept: %s", error)
 
 
 def _socket(address: AddrInfoType) -> socket.socket:
@@ -263,22 +263,24 @@ def _socket(address: AddrInfoType) -> socket.socket:
 
 
 async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
-    said = await answer.read()
+    body = await answer.read()
     try:
-        status = msgspec.json.decode(said, type=_Status)
+        status = msgspec.json.decode(body, type=_Status)
     except msgspec.DecodeError:
-        status = _Status(message=said[:_HIDDEN].decode(errors="replace").strip() or answer.reason or "")
+        status = _Status(
+            message=body[:_MAX_MESSAGE_CHARACTERS].decode(errors="replace").strip() or answer.reason or ""
+        )
     return ApiError(
         answer.status, status.reason, status.message, _seconds(answer.headers.get("Retry-After", ""))
     )
 
 
 def _seconds(text: str) -> float:
-    """Return the seconds of a Retry-After header; the API server states no dates."""
+    """Return the seconds of a Retry-After header. The API server never sends a date."""
     return float(text) if text.isdigit() else 0.0
 
 
-def _told(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer within the deadline"
     return str(error) or type(error).__name__

@@ -1,7 +1,7 @@
-"""Where the API server is and who we are, as the official client's loaders say it (kubeconfig, in-cluster, exec).
+"""The address of the API server and the credentials, from the loaders of the official client.
 
-Tokens and certificates are rotated while we run. The loaders know of tokens only, so the files behind a configuration
-are watched here, and whoever asks gets what is in them now.
+Sources are a kubeconfig, the service account of a pod, and exec plugins. Tokens and certificates are rotated while the
+process runs. The loaders reload tokens only, so this module checks the files for changes before each use.
 """
 
 import os
@@ -21,20 +21,20 @@ _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _UNUSABLE: Final = (
     *(config.ConfigException, OSError, yaml.YAMLError),
-    # What the loaders make of a file that is half written.
+    # The loaders raise these for an incomplete file.
     *(AttributeError, KeyError, TypeError, ValueError),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a request needs.
+    """The server and the credentials of a request.
 
     Args:
       server: the URL of the API server, without a slash at its end.
-      authorization: the header's value, "" for none (a client certificate speaks for itself).
-      tls: how the server is trusted and what we show it; None: plain HTTP.
-      server_name: the name that the server's certificate must have, None: its host's.
+      authorization: the value of the header, "" for none, as with a client certificate.
+      tls: the trusted authorities and the client certificate; None: plain HTTP.
+      server_name: the name that the certificate of the server must have; None: its host name.
       proxy: the URL of a proxy, None for none.
     """
 
@@ -46,11 +46,11 @@ class Identity:
 
 
 class Credentials:
-    """Loads a configuration, and loads it again when its files changed. All of it blocks: call it in a thread.
+    """Loads a configuration, and again when its files changed. All methods block: call them in a thread.
 
     Args:
-      kubeconfig: a file; None: `KUBECONFIG`, else in-cluster where we run in one, else `~/.kube/config`.
-      context: a context of it; None: its current one.
+      kubeconfig: a file; None: `KUBECONFIG`, or the service account inside a pod, or `~/.kube/config`.
+      context: a context of the kubeconfig; None: its current context.
     """
 
     def __init__(self, kubeconfig: Path | None = None, context: str | None = None) -> None:
@@ -63,13 +63,13 @@ class Credentials:
 
     @property
     def namespace(self) -> str:
-        """The namespace that we run in, "default" outside a cluster."""
-        told = _SERVICE_ACCOUNT / "namespace"
-        return told.read_text().strip() if self._in_cluster and told.exists() else "default"
+        """The namespace of this pod, "default" outside a cluster."""
+        file = _SERVICE_ACCOUNT / "namespace"
+        return file.read_text().strip() if self._in_cluster and file.exists() else "default"
 
     @property
     def preferred_namespace(self) -> str:
-        """The namespace of the context, or that we run in: the one that `kubectl` would take.
+        """The namespace that `kubectl` would use: that of the context, or of this pod.
 
         Raises:
           UnusableInput: the configuration cannot be used.
@@ -77,22 +77,22 @@ class Credentials:
         if self._in_cluster:
             return self.namespace
         try:
-            context = self._chosen(self._stated())
+            context = self._chosen(self._parsed_files())
         except _UNUSABLE as error:
             raise self._unusable(error) from error
         return str(context.get("namespace") or "default")
 
-    def load(self, *, anew: bool = False) -> Identity:
-        """Return what is valid now; `anew` also asks an exec plugin again (the server said 401).
+    def load(self, *, renew: bool = False) -> Identity:
+        """Return the current credentials. With `renew`, an exec plugin runs again (after a 401).
 
         Raises:
           UnusableInput: there is no configuration, or it cannot be used.
         """
         with self._lock:
             try:
-                if anew or not self._seen or self._files(self._configuration) != self._seen:
+                if renew or not self._seen or self._files(self._configuration) != self._seen:
                     self._load()
-                # The loaders ask an exec plugin again here, when its token has expired.
+                # Here the loaders run an exec plugin again if its token has expired.
                 key = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
             except _UNUSABLE as error:
                 raise self._unusable(error) from error
@@ -107,8 +107,8 @@ class Credentials:
     def _identity(self, key: str | None) -> Identity:
         now = self._configuration
         if not key and not now.cert_file and any("exec" in user for _, user in self._users()):
-            # The loaders log why; nobody wants to go on as system:anonymous.
-            raise UnusableInput("the exec plugin of the kubeconfig gave no credentials")
+            # The loaders log the reason. Without this check requests would be sent as system:anonymous.
+            raise UnusableInput("the exec plugin of the kubeconfig returned no credentials")
         return Identity(
             server=now.host.rstrip("/"),
             authorization=_header(key),
@@ -129,44 +129,46 @@ class Credentials:
             path = os.pathsep.join(map(str, self._paths()))
             config.load_kube_config(path, self._context, fresh, persist_config=False)  # type: ignore[no-untyped-call]
         tls = _tls(fresh) if fresh.host.startswith("https:") else None
-        # Together, or not at all: a certificate may be there whose key is not yet.
+        # Assigned together: a new certificate may exist before its key does.
         self._configuration, self._tls, self._seen = fresh, tls, self._files(fresh)
 
     def _paths(self) -> list[Path]:
-        """Return the kubeconfigs, the first of which counts most."""
-        told = str(self._kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
-        return [Path(part).expanduser() for part in told.split(os.pathsep) if part]
+        """Return the kubeconfig files. Earlier files take precedence."""
+        names = str(self._kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+        return [Path(part).expanduser() for part in names.split(os.pathsep) if part]
 
     def _users(self) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-        """Yield what the kubeconfigs say of the user of the context, and where it is said."""
+        """Yield the entries of the context's user, each with the kubeconfig that contains it."""
         if self._in_cluster:
             return
-        found = self._stated()
-        name = self._chosen(found).get("user")
-        for path, file in found:
+        files = self._parsed_files()
+        name = self._chosen(files).get("user")
+        for path, file in files:
             for user in file.get("users") or ():
                 if name is not None and user["name"] == name:
                     yield path, user.get("user") or {}
 
-    def _stated(self) -> list[tuple[Path, Mapping[str, Any]]]:
+    def _parsed_files(self) -> list[tuple[Path, Mapping[str, Any]]]:
         return [(path, yaml.safe_load(path.read_text()) or {}) for path in self._paths() if path.exists()]
 
-    def _chosen(self, found: list[tuple[Path, Mapping[str, Any]]]) -> Mapping[str, Any]:
-        """Return the context, {} where there is none."""
-        wanted = self._context or next(
-            (one["current-context"] for _, one in found if one.get("current-context")), ""
+    def _chosen(self, files: list[tuple[Path, Mapping[str, Any]]]) -> Mapping[str, Any]:
+        """Return the context, {} if it does not exist."""
+        name = self._context or next(
+            (file["current-context"] for _, file in files if file.get("current-context")), ""
         )
-        contexts = [one for _, file in found for one in file.get("contexts") or () if one["name"] == wanted]
+        contexts = [
+            entry for _, file in files for entry in file.get("contexts") or () if entry["name"] == name
+        ]
         return (contexts[0].get("context") or {}) if contexts else {}
 
     def _files(self, now: client.Configuration) -> tuple[tuple[str, float], ...]:
-        """Return the files behind a configuration, and when each was written."""
+        """Return the files of a configuration with their modification times."""
         named: list[Any] = [now.ssl_ca_cert, now.cert_file, now.key_file]
         if self._in_cluster:
             named.append(_SERVICE_ACCOUNT / "token")
         else:
             named += self._paths()
-            # A relative path is meant from the file that states it.
+            # A relative path is relative to the kubeconfig that contains it.
             named += [
                 path.parent / user["tokenFile"] for path, user in self._users() if user.get("tokenFile")
             ]
@@ -185,6 +187,6 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 
 
 def _header(key: str | None) -> str:
-    """Return the header of a key: the loaders write `bearer`, `Bearer` or `Basic` before it, or nothing."""
+    """Return the header for a key. The loaders prefix a key with `bearer`, `Bearer`, `Basic` or nothing."""
     scheme, _, rest = (key or "").strip().partition(" ")
     return f"{scheme.capitalize()} {rest}" if rest else scheme and f"Bearer {scheme}"

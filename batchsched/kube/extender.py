@@ -1,4 +1,4 @@
-"""Extenders over HTTP: one question, one answer, one deadline, whatever stands at the other end."""
+"""Calls of extenders over HTTP, each with one deadline."""
 
 import asyncio
 import base64
@@ -19,16 +19,16 @@ from urllib3.exceptions import TimeoutError as TooLate
 
 from batchsched.ports.extender import Endpoint, Extenders, Reply, Tls
 
-LARGEST_ANSWER: Final = 256 * 2**20
+MAX_RESPONSE_BYTES: Final = 256 * 2**20
 _CHUNK: Final = 2**16
 _CONNECTIONS: Final = 8
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json"}
 
 
 class HttpExtenders(Extenders):
-    """Asks extenders over HTTP or HTTPS; connections are kept, and shared by all that one object asks.
+    """Calls extenders over HTTP or HTTPS. All calls of one object share its open connections.
 
-    A question is sent once: nothing is tried again, and no redirection is followed.
+    A request is sent once: it is not retried, and redirects are not followed.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class HttpExtenders(Extenders):
         until = monotonic() + endpoint.timeout_seconds
         try:
             return self._post(endpoint, verb, question, until)
-        except NewConnectionError as error:  # nobody is there; it counts itself among the time-outs
+        except NewConnectionError as error:  # urllib3 counts a refused connection as a timeout
             return Reply(fault=f"cannot be reached: {_cause(error)}")
         except TooLate:
             return _too_late(endpoint)
@@ -56,7 +56,7 @@ class HttpExtenders(Extenders):
         return await asyncio.to_thread(self.ask, endpoint, verb, question)
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close all connections."""
         with self._lock:
             for pool in self._pools.values():
                 pool.clear()
@@ -77,16 +77,16 @@ class HttpExtenders(Extenders):
             if response.status != HTTPStatus.OK:
                 return Reply(fault=f"answered {verb} with status {response.status}")
             body = bytearray()
-            # Time-outs are between bytes: an answer that comes drop by drop would never end.
+            # The timeout of urllib3 applies between bytes; a response that trickles in would never end.
             while chunk := response.read1(_CHUNK):
                 body += chunk
                 if monotonic() > until:
                     return _too_late(endpoint)
-                if len(body) > LARGEST_ANSWER:
-                    return Reply(fault=f"answered {verb} with more than {LARGEST_ANSWER} bytes")
+                if len(body) > MAX_RESPONSE_BYTES:
+                    return Reply(fault=f"answered {verb} with more than {MAX_RESPONSE_BYTES} bytes")
             return Reply(body.decode("utf-8", "replace"))
         finally:
-            # What was not read to its end is no connection to be used again.
+            # A connection with unread bytes cannot be reused.
             if response.closed:
                 response.release_conn()
             else:
@@ -108,14 +108,14 @@ def _too_late(endpoint: Endpoint) -> Reply:
 
 
 def _cause(error: BaseException) -> str:
-    """Return what lies at the bottom of an error: layers above name sockets and pools."""
+    """Return the innermost cause of an error. The outer ones describe sockets and pools only."""
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__ or error
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
 def _tls(endpoint: Endpoint) -> dict[str, Any]:
-    """Return how a pool is to speak TLS.
+    """Return the TLS settings of a connection pool.
 
     Source: makeTransport of kube-scheduler's extender.go: `enableHTTPS` without authorities checks nothing.
     """
@@ -129,7 +129,7 @@ def _tls(endpoint: Endpoint) -> dict[str, Any]:
     if tls.insecure or (endpoint.https and not (tls.ca_file or tls.ca_data)):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        urllib3.disable_warnings(InsecureRequestWarning)  # whoever configures it knows
+        urllib3.disable_warnings(InsecureRequestWarning)  # the configuration requests it
     if (tls.cert_file or tls.cert_data) and (tls.key_file or tls.key_data):
         with _file(tls.cert_file, tls.cert_data) as certificate, _file(tls.key_file, tls.key_data) as key:
             context.load_cert_chain(certificate, key)
@@ -141,7 +141,7 @@ def _tls(endpoint: Endpoint) -> dict[str, Any]:
 
 @contextmanager
 def _file(name: str, data: str) -> Iterator[str]:
-    """Provide what is given as a file or as data in a file: the TLS library reads nothing else."""
+    """Provide a file, or data written to a temporary file: the TLS library reads files only."""
     if not data:
         yield name
         return

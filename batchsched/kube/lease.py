@@ -1,9 +1,10 @@
-"""Who leads: one of several by a Lease, which it renews, gives back, and never outlives.
+"""Leader election by a Lease: one replica acquires it, renews it, and stops writing before it expires.
 
-Clocks of two machines may differ, so nobody believes the times in a Lease: a Lease counts as left when it was seen
-unchanged for its duration by one's own clock. A leader stops to write `renew` seconds after the last renewal it *sent*
-that went well; others come after `duration` seconds at the earliest. What lies between is the margin.
-Source: the behaviour of client-go's leader election, whose defaults these are.
+The clocks of two machines may differ, so a replica ignores the times in a Lease. A Lease counts as expired after the
+replica saw it unchanged for its duration, by its own clock. A leader stops writing `renew` seconds after it *sent* its
+last successful renewal. Another replica takes over after `duration` seconds at the earliest. The difference is the
+safety margin.
+Source: the leader election of client-go, with its defaults.
 """
 
 import datetime as dt
@@ -31,7 +32,7 @@ class _LeaseSpec(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class _Lease(msgspec.Struct, rename="camel"):
-    metadata: dict[str, Any]  # kept as it is: labels and annotations are others'
+    metadata: dict[str, Any]  # kept unchanged: other clients own labels and annotations
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
     api_version: str = "coordination.k8s.io/v1"
     kind: str = "Lease"
@@ -42,12 +43,12 @@ class LeaseTimes:
     """The times of a Lease, in seconds.
 
     Args:
-      duration: after which others take over a Lease that is not renewed.
-      renew: after the last renewal in which we still lead.
+      duration: another replica may take over a Lease that was not renewed for this time.
+      renew: a leader leads for this time after its last renewal.
       retry: between two attempts.
 
     Raises:
-      ValueError: they are not in the order that keeps two from leading at once.
+      ValueError: the times are not in the order that prevents two leaders.
     """
 
     duration: float = 15.0
@@ -60,14 +61,14 @@ class LeaseTimes:
 
 
 class Lease:
-    """A Lease that we want to hold; implements `kube.writer.Fence`.
+    """The Lease of this replica; implements `kube.writer.WriteFence`.
 
     Args:
       connection: to the API server.
-      clock: tells time.
-      name: namespace and name of the Lease; it is made when it is not there.
-      identity: who we are, different for every process.
-      terms: its times.
+      clock: the current time.
+      name: namespace and name of the Lease, which is created if it does not exist.
+      identity: the name of this replica, different for every process.
+      terms: the times of the Lease.
     """
 
     def __init__(
@@ -85,57 +86,57 @@ class Lease:
         self._terms = terms or LeaseTimes()
         self._until = float("-inf")
         self._claimed = False
-        """Whether the Lease may be ours: a claim was sent, and nobody else was seen to hold it since."""
+        """Whether this replica may hold the Lease: it sent a claim, and has seen no other holder since."""
         self._seen = ("", "")
-        """Who held it when we looked last, and in which version."""
+        """The holder and the resourceVersion of the Lease as last read."""
         self._seen_at = float("-inf")
 
     def remaining(self) -> float:
-        """Return the seconds for which we lead for sure."""
+        """Return the seconds for which this replica certainly leads."""
         return self._until - self._clock.monotonic()
 
     async def acquire(self) -> None:
-        """Wait until we lead."""
+        """Wait until this replica leads."""
         while not await self._try(self._claim):
             await self._clock.sleep(self._terms.retry * (1 + self._clock.jitter() / 5))
         _LOG.info("%s leads (%s/%s)", self.identity, self._namespace, self._name)
 
     async def keep(self) -> None:
-        """Renew for as long as it goes; return when somebody else may lead."""
+        """Renew the Lease. Return when another replica may lead."""
         while True:
             await self._clock.sleep(min(self._terms.retry, max(0.0, self.remaining())))
             if not await self._try(self._renew) and self.remaining() <= 0:
-                _LOG.error("%s leads no more: the Lease was not renewed in time", self.identity)
+                _LOG.error("%s no longer leads: the Lease was not renewed in time", self.identity)
                 return
 
     async def release(self) -> None:
-        """Give the Lease back, so that the next one need not wait."""
-        self._until = float("-inf")  # from here on nothing is written
+        """Release the Lease, so that the next leader need not wait for its expiry."""
+        self._until = float("-inf")  # stops all writes
         if not self._claimed:
             return
         self._claimed = False
         try:
-            found = await self._read(self._terms.retry)
-            if found is not None and found.spec.holder_identity == self.identity:
-                found.spec.holder_identity = ""
-                found.spec.lease_duration_seconds = 1
-                found.spec.renew_time = found.spec.acquire_time = self._time()
-                await self._write("PUT", found, self._terms.retry)
+            lease = await self._read(self._terms.retry)
+            if lease is not None and lease.spec.holder_identity == self.identity:
+                lease.spec.holder_identity = ""
+                lease.spec.lease_duration_seconds = 1
+                lease.spec.renew_time = lease.spec.acquire_time = self._time()
+                await self._write("PUT", lease, self._terms.retry)
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            _LOG.warning("the Lease is not given back: %s", error)
+            _LOG.warning("the Lease was not released: %s", error)
 
     async def _try(self, take: Callable[[_Lease | None, float], Awaitable[bool]]) -> bool:
-        """Take or renew the Lease; True when we lead."""
+        """Acquire or renew the Lease. Return whether this replica leads."""
         sent = self._clock.monotonic()
-        # A hung server must not keep us from noticing that our time is over.
+        # A hanging API server must not delay the end of the leadership beyond its time.
         deadline = min(self._terms.renew / 2, max(self._terms.retry, self.remaining()))
         try:
-            found = await self._read(deadline)
-            self._look(found)
-            if not await take(found, deadline):
+            lease = await self._read(deadline)
+            self._look(lease)
+            if not await take(lease, deadline):
                 return False
         except ApiError as error:
-            if error.status != 409:  # 409: somebody was faster
+            if error.status != 409:  # 409: another replica wrote first
                 _LOG.warning("Lease %s/%s: %s", self._namespace, self._name, error)
             return False
         except (Unreachable, msgspec.DecodeError) as error:
@@ -144,44 +145,44 @@ class Lease:
         self._until = sent + self._terms.renew
         return True
 
-    def _look(self, found: _Lease | None) -> None:
-        """Note who holds it; when that is somebody else, our time is over whatever our clock says."""
-        if found is None:
+    def _look(self, lease: _Lease | None) -> None:
+        """Record the holder. If it is another replica, this one stops leading at once."""
+        if lease is None:
             return
-        # The version, not renewTime: another's clock may stand still.
-        state = (found.spec.holder_identity or "", str(found.metadata.get("resourceVersion", "")))
+        # The resourceVersion and not renewTime, because the clock of the holder may have stopped.
+        state = (lease.spec.holder_identity or "", str(lease.metadata.get("resourceVersion", "")))
         if state != self._seen:
             self._seen, self._seen_at = state, self._clock.monotonic()
         if state[0] != self.identity:
             self._until, self._claimed = float("-inf"), False
 
-    async def _claim(self, found: _Lease | None, deadline: float) -> bool:
-        """Take the Lease when nobody holds it, or its holder has not renewed it for its duration."""
-        holder, theirs = self._seen[0], self._terms.duration
-        if found is not None:
-            theirs = max(theirs, float(found.spec.lease_duration_seconds or 0))
-        # Also when it was deleted: whoever held it believes for a while that it still does.
-        if holder not in ("", self.identity) and self._clock.monotonic() < self._seen_at + theirs:
+    async def _claim(self, lease: _Lease | None, deadline: float) -> bool:
+        """Acquire the Lease if it has no holder, or if the holder has not renewed it for its duration."""
+        holder, duration = self._seen[0], self._terms.duration
+        if lease is not None:
+            duration = max(duration, float(lease.spec.lease_duration_seconds or 0))
+        # Also if the Lease was deleted: the former holder may still write until its own deadline.
+        if holder not in ("", self.identity) and self._clock.monotonic() < self._seen_at + duration:
             return False
         self._claimed = True
-        if found is None:
+        if lease is None:
             fresh = _Lease({"name": self._name, "namespace": self._namespace})
-            await self._write("POST", self._ours(fresh, anew=True), deadline)
+            await self._write("POST", self._with_holder(fresh, acquire=True), deadline)
         else:
-            await self._write("PUT", self._ours(found, anew=holder != self.identity), deadline)
+            await self._write("PUT", self._with_holder(lease, acquire=holder != self.identity), deadline)
         return True
 
-    async def _renew(self, found: _Lease | None, deadline: float) -> bool:
-        """Renew what is ours. What is not has to be acquired: another may have led meanwhile."""
-        if found is None or found.spec.holder_identity != self.identity:
+    async def _renew(self, lease: _Lease | None, deadline: float) -> bool:
+        """Renew the Lease. A lost Lease must be acquired again, because another replica may have led meanwhile."""
+        if lease is None or lease.spec.holder_identity != self.identity:
             self._until = float("-inf")
             return False
-        await self._write("PUT", self._ours(found, anew=False), deadline)
+        await self._write("PUT", self._with_holder(lease, acquire=False), deadline)
         return True
 
-    def _ours(self, lease: _Lease, *, anew: bool) -> _Lease:
+    def _with_holder(self, lease: _Lease, *, acquire: bool) -> _Lease:
         spec = lease.spec
-        if anew:
+        if acquire:
             spec.acquire_time = self._time()
             spec.lease_transitions = (spec.lease_transitions or 0) + (
                 1 if spec.holder_identity is not None else 0

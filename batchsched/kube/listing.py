@@ -1,4 +1,4 @@
-"""Lists of whole collections, page by page."""
+"""Lists of all objects of a collection, page by page."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
@@ -12,7 +12,7 @@ _DEADLINE: Final = 60.0
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str  # whatever has none is no list
+    resource_version: str  # an object without one is not a list
     continue_: str = msgspec.field(name="continue", default="")
 
 
@@ -27,30 +27,30 @@ _LIST: Final = msgspec.json.Decoder(_List)
 async def page(
     connection: Connection, path: str, query: Mapping[str, str], deadline: float = _DEADLINE
 ) -> _List:
-    """Return one page of a list, the whole of it where no limit was asked for; raises as `pages`."""
+    """Return one page of a list, or the whole list if the query has no limit. Raises as `pages`."""
     return _LIST.decode(await connection.request("GET", path, query=query, deadline=deadline))
 
 
 async def pages(
     connection: Connection, path: str, selector: Mapping[str, str], size: int = PAGE
 ) -> AsyncGenerator[tuple[list[bytes], str], None]:
-    """Yield the objects of each page as the API wrote them, and the version of the whole list.
+    """Yield the objects of each page as JSON, with the resourceVersion of the list.
 
     Args:
       connection: to the API server.
-      path: of the collection.
-      selector: more of every query.
-      size: objects of one page.
+      path: the path of the collection.
+      selector: further parameters of each query.
+      size: the number of objects of a page.
 
     Raises:
-      ApiError: the server refused; 410: it took too long, and the list has to begin anew.
+      ApiError: the server refused. 410: the list took too long and must be started again.
       Unreachable: there was no answer.
-      msgspec.DecodeError: the answer is no list.
+      msgspec.DecodeError: the answer is not a list.
     """
     query = {**selector, "limit": str(size)}
     while True:
-        found = await page(connection, path, query)
-        yield [bytes(item) for item in found.items or ()], found.metadata.resource_version
-        if not found.metadata.continue_:
+        listed = await page(connection, path, query)
+        yield [bytes(item) for item in listed.items or ()], listed.metadata.resource_version
+        if not listed.metadata.continue_:
             return
-        query = {**query, "continue": found.metadata.continue_}
+        query = {**query, "continue": listed.metadata.continue_}

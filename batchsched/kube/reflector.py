@@ -1,9 +1,14 @@
-"""Following one collection of the API: list it in pages, watch it from there, and list again when the thread is lost.
+"""Lists and watches one collection of the API, and passes each object to a sink.
 
-Owed by every reflector, and kept here: bookmarks, so that a quiet watch can be taken up again; a time limit on every
-watch; backoff with jitter on failures, also on watches that end as soon as they began; a fresh list on 410 Gone only.
-A right that is missing is told once, with the rule that gives it, and asked for again as any other failure.
-Source: the behaviour of client-go's Reflector.
+The rules of every reflector:
+
+- It requests bookmarks, so that a watch without events can be resumed.
+- Every watch has a time limit.
+- Failures are retried with backoff and jitter. A watch that ends immediately is a failure.
+- The collection is listed again only after 410 Gone.
+- A missing permission is logged once, with the RBAC rule that grants it, and retried like any other failure.
+
+Source: the Reflector of client-go.
 """
 
 import asyncio
@@ -25,22 +30,22 @@ from batchsched.ports.feed import Sink
 
 _LOG: Final = logging.getLogger(__name__)
 _WATCH_SECONDS: Final = 300
-"""The shortest time that a watch is asked for; the longest is twice that, so that not all watches end together."""
-_SHORT: Final = 1.0
-"""A watch that ended within so many seconds without an event counts as a failure."""
-_MOMENT: Final = 1
-"""Seconds of a watch that takes in what is late: the shortest that can be asked for."""
-_LONGEST_WAIT: Final = 15.0
-"""Seconds between two attempts at most: so much later do we hear of a server that came back."""
-_NOBODY: Final = "nobody.batchsched.dev"
+"""The shortest requested duration of a watch. The longest is twice that, so that watches do not all end together."""
+_MIN_WATCH_SECONDS: Final = 1.0
+"""A watch that ends earlier without an event counts as a failure."""
+_CATCH_UP_SECONDS: Final = 1
+"""Duration of a watch that catches up with late events: the shortest that the API accepts."""
+_MAX_BACKOFF_SECONDS: Final = 15.0
+"""The longest wait between two attempts, and so the longest delay after the API server returns."""
+_NO_OBJECT: Final = "no-object.batchsched.dev"
 """A name that no object has."""
-_DEADLINE: Final = 10.0
+_DEADLINE_SECONDS: Final = 10.0
 _GONE: Final = 410
 _FORBIDDEN: Final = 403
-_FOR_GOOD: Final = 3
-"""Refusals in a row after which a right is missing: an API server that just began refuses before it knows roles."""
+_REFUSALS_UNTIL_FORBIDDEN: Final = 3
+"""Consecutive refusals after which a permission counts as missing. A starting API server refuses until it has roles."""
 _DETAIL: Final = logging.INFO - 2
-"""What only `-vv` shows."""
+"""The level of messages that only `-vv` shows."""
 
 
 class _Versioned(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,14 +74,14 @@ _FAILURE: Final = msgspec.json.Decoder(_Failure)
 
 @dataclass(frozen=True, slots=True)
 class ReflectorTimes:
-    """How a collection is followed.
+    """The settings of a reflector.
 
     Args:
-      selector: more of every query, such as a fieldSelector.
-      page: objects of one page of a list.
-      silence: seconds without a byte after which a watch counts as dead. A bookmark comes every minute, or a
-        little later.
-      without: what becomes of it while we may not read the collection; "": everybody has to wait for that.
+      selector: further parameters of each query, such as a fieldSelector.
+      page: the number of objects of one page of a list.
+      silence: seconds without a byte after which a watch counts as lost. The API server sends a bookmark about every
+        minute.
+      without: the consequence of a missing permission, as a sentence; "": nothing is scheduled without it.
     """
 
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -86,16 +91,16 @@ class ReflectorTimes:
 
 
 class Reflector:
-    """Tells a sink of every object of a collection, for as long as it runs.
+    """Passes every object of a collection to a sink until it is cancelled.
 
     Args:
       connection: to the API server.
       resource: the collection.
-      sink: is told.
+      sink: receives the objects.
       clock: waits.
-      terms: how it is followed.
-      read: makes of an object as it comes what the sink is told, so that no list is ever held as text; None from
-        it is passed over.
+      terms: the settings.
+      read: decodes each object as it arrives, so that no list is held as text. Objects for which it returns None
+        are skipped.
     """
 
     def __init__(
@@ -110,13 +115,13 @@ class Reflector:
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
-        """Set once the first list was taken in, or nobody has to wait for it."""
+        """Set after the first list, or if sessions need not wait for it."""
         self.forbidden = False
-        """Whether we lack the right to list or watch."""
+        """Whether the permission to list or watch is missing."""
         self.lists = self.events = self.failures = 0
-        """How often the collection was listed, events that watches brought, and what failed, since the start."""
+        """The numbers of lists, of watch events and of failures since the start."""
         self.heard_at: float | None = None
-        """When a watch brought something last, an event or a bookmark; by the monotonic clock."""
+        """The time of the last event or bookmark, by the monotonic clock."""
         self._connection = connection
         self._sink = sink
         self._clock = clock
@@ -125,55 +130,55 @@ class Reflector:
         self._read = read
         self._missing = False
         self._refusals = 0
-        self._asked = self._answered = 0
-        """How often somebody wanted all to be told, and up to which of these it was."""
-        self._told = asyncio.Event()
+        self._requested = self._served = 0
+        """The number of calls of `up_to_date`, and how many of them were served."""
+        self._caught_up = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
-        self._backoff = Backoff(clock, longest=_LONGEST_WAIT)
+        self._backoff = Backoff(clock, longest=_MAX_BACKOFF_SECONDS)
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
         while True:
-            asked = self._asked
+            requested = self._requested
             try:
                 if not self._version:
                     await self._list()
-                elif asked > self._answered:
+                elif requested > self._served:
                     await self._catch_up()
                 else:
                     await self._follow()
                     continue
-                self._answered = asked
-                self._told.set()
+                self._served = requested
+                self._caught_up.set()
             except (ApiError, Unreachable, msgspec.DecodeError) as error:
                 await self._recover(error)
 
     async def _follow(self) -> None:
-        """Watch until the server ends it, or somebody wants to be up to date."""
+        """Watch until the server ends the watch, or until `up_to_date` is called."""
         try:
             async with asyncio.timeout(None) as self._watching:
                 await self._watch(int(_WATCH_SECONDS * (1 + self._clock.jitter())))
         except TimeoutError:
-            _LOG.log(_DETAIL, "%s: the watch is taken up anew", self.resource.plural)
+            _LOG.log(_DETAIL, "%s: the watch is resumed", self.resource.plural)
         finally:
             self._watching = None
 
     async def up_to_date(self) -> None:
-        """Wait until the sink was told all that had been written when this was called.
+        """Wait until the sink has received every change that was written before this call.
 
-        A watch tells everything, but not how late it is; one that has fallen silent tells nothing for a while.
+        A watch delivers all events but does not show its delay, and a lost connection delivers none for a while.
         """
-        self._asked += 1
-        mine = self._asked
+        self._requested += 1
+        number = self._requested
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
-        while self._answered < mine:
-            self._told.clear()
-            await self._told.wait()
+        while self._served < number:
+            self._caught_up.clear()
+            await self._caught_up.wait()
 
     @property
     def needed(self) -> bool:
-        """Whether nothing may be decided before the collection was listed."""
+        """Whether sessions must wait until the collection was listed."""
         return not self._terms.without
 
     async def _recover(self, error: Exception) -> None:
@@ -184,13 +189,13 @@ class Reflector:
         elif status == _FORBIDDEN:
             self._refused(error)
         else:
-            _LOG.warning("%s: %s; going on", self.resource.plural, error)
+            _LOG.warning("%s: %s; retrying", self.resource.plural, error)
         if status in (404, _GONE):
-            self._version = ""  # what we knew is too old to go on from
+            self._version = ""  # too old to resume from
         await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
 
     def _absent(self) -> None:
-        """The kind is not installed, or no more: nobody is to wait for it."""
+        """The kind is not installed: sessions need not wait for it."""
         if not self._missing:
             _LOG.log(_DETAIL, "%s of %s: no such kind", self.resource.plural, self.resource.api_version)
             self._sink.replaced(())
@@ -198,10 +203,10 @@ class Reflector:
         self.synced.set()
 
     def _refused(self, error: Exception) -> None:
-        """Say once which right is missing; what we knew before stays."""
+        """Log once which permission is missing. The objects that are known already are kept."""
         self._refusals += 1
-        if self.forbidden or self._refusals < _FOR_GOOD:
-            _LOG.log(_DETAIL, "%s: %s; going on", self.resource.full_name, error)
+        if self.forbidden or self._refusals < _REFUSALS_UNTIL_FORBIDDEN:
+            _LOG.log(_DETAIL, "%s: %s; retrying", self.resource.full_name, error)
             return
         self.forbidden = True
         where = self.resource
@@ -212,7 +217,7 @@ class Reflector:
             where.group,
             where.plural,
             self._terms.without
-            or ("we go by what we know" if self.synced.is_set() else "nothing is scheduled"),
+            or ("the known objects are used" if self.synced.is_set() else "nothing is scheduled"),
         )
         if not self.needed:
             self.synced.set()
@@ -223,37 +228,37 @@ class Reflector:
         self.forbidden, self._refusals = False, 0
 
     async def _list(self) -> None:
-        """Take in everything there is, page by page."""
-        found: list[Any] = []
+        """List all objects, page by page."""
+        objects: list[Any] = []
         version = ""
         terms = self._terms
         async with aclosing(
             pages(self._connection, self.resource.path(), terms.selector, terms.page)
         ) as all_pages:
             async for items, latest in all_pages:
-                found += map(self._read, items)
+                objects += map(self._read, items)
                 version = latest
-        self._sink.replaced([one for one in found if one is not None])
+        self._sink.replaced([decoded for decoded in objects if decoded is not None])
         self.lists += 1
         self.heard_at = self._clock.monotonic()
         self._version = version
-        # The backoff stays as it is: lists may go well whose watches do not.
+        # No reset of the backoff: lists may succeed although watches fail.
         self._missing = False
         self._allowed()
         self.synced.set()
 
     async def _catch_up(self) -> None:
-        """Take in what is not told yet, by a short watch: what is late comes first in it, and its end after that.
+        """Receive late events by a short watch: it delivers them before it ends.
 
-        Before it a consistent read of nothing: its answer waits until the server, which answers watches from a cache of
-        its own, is up to date (1.31 and later).
+        The API server serves watches from a cache. A consistent list without results comes first, because the server
+        (1.31 and later) answers it only when that cache is up to date.
         """
-        nothing = {"fieldSelector": f"metadata.name={_NOBODY}"}
-        await page(self._connection, self.resource.path(), nothing, _DEADLINE)
-        await self._watch(_MOMENT)
+        nothing = {"fieldSelector": f"metadata.name={_NO_OBJECT}"}
+        await page(self._connection, self.resource.path(), nothing, _DEADLINE_SECONDS)
+        await self._watch(_CATCH_UP_SECONDS)
 
     async def _watch(self, seconds: int) -> None:
-        """Follow changes until the server ends the watch, after so many seconds."""
+        """Watch changes until the server ends the watch after a number of seconds."""
         query = {
             **self._terms.selector,
             "watch": "true",
@@ -273,31 +278,31 @@ class Reflector:
                 self.heard_at = self._clock.monotonic()
                 self._backoff.reset()
                 self._allowed()
-        if self._clock.monotonic() - begun < _SHORT and (not seen or seconds == _MOMENT):
-            raise Unreachable("the watch ended as soon as it began")
+        if self._clock.monotonic() - begun < _MIN_WATCH_SECONDS and (
+            not seen or seconds == _CATCH_UP_SECONDS
+        ):
+            raise Unreachable("the watch ended immediately")
         self._backoff.reset()
 
     def _take(self, event: _Event) -> None:
         raw = bytes(event.object)
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._tell(self._sink.changed, raw)
+                self._deliver(self._sink.changed, raw)
             case "DELETED":
-                self._tell(self._sink.gone, raw)
+                self._deliver(self._sink.gone, raw)
             case "BOOKMARK":
                 pass
             case "ERROR":
                 failure = _FAILURE.decode(raw)
                 raise ApiError(failure.code, failure.reason, failure.message)
             case _:
-                _LOG.warning(
-                    "%s: an event of an unknown type %r is passed over", self.resource.plural, event.type
-                )
+                _LOG.warning("%s: skipped an event of the unknown type %r", self.resource.plural, event.type)
                 return
         self._version = _META.decode(raw).metadata.resource_version or self._version
 
-    def _tell(self, how: Callable[[Any], None], raw: bytes) -> None:
-        found = self._read(raw)
+    def _deliver(self, deliver: Callable[[Any], None], raw: bytes) -> None:
+        decoded = self._read(raw)
         self.events += 1
-        if found is not None:
-            how(found)
+        if decoded is not None:
+            deliver(decoded)

@@ -1,4 +1,4 @@
-"""Where each kind lives in the API: the paths that requests go to."""
+"""The API path of each kind of object."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ class Resource:
     """A collection of the API.
 
     Args:
-      api_version: group and version, "v1" for the core.
+      api_version: group and version, "v1" for the core group.
       plural: the last part of the path, such as "pods".
-      kind: what an object of it is called.
-      namespaced: whether its objects live in namespaces.
+      kind: the kind of its objects, such as "Pod".
+      namespaced: whether its objects belong to namespaces.
     """
 
     api_version: str
@@ -25,16 +25,16 @@ class Resource:
 
     @property
     def group(self) -> str:
-        """The API group, "" for the core's."""
+        """The API group, "" for the core group."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def full_name(self) -> str:
-        """The plural and the group, as kubectl takes them: `jobs.batch`, and `pods` of the core."""
+        """The plural and the group as kubectl accepts them: `jobs.batch`, or `pods` for the core group."""
         return ".".join(part for part in (self.plural, self.group) if part)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of the collection, of one in a namespace, of an object, or of a part of it."""
+        """Return the path of the collection, of an object, or of a subresource."""
         parts = ["/apis" if "/" in self.api_version else "/api", self.api_version]
         if namespace and self.namespaced:
             parts += ["namespaces", namespace]
@@ -53,12 +53,12 @@ def plural(kind: str) -> str:
 
 
 def resource(kind: ObjectKind) -> Resource:
-    """Return where objects of a kind live."""
+    """Return the collection of a kind."""
     return Resource(kind.api_version, plural(kind.name), kind.name, kind.namespaced)
 
 
 def resources() -> Iterator[tuple[ObjectKind, Resource]]:
-    """Yield every kind of a Snapshot with its place."""
+    """Yield each kind of a Snapshot with its collection."""
     for kind in ALL:
         yield kind, resource(kind)
 

@@ -1,4 +1,4 @@
-"""Writing to the API server: so many requests at once, as fast as it lets us, and not a moment longer than we lead."""
+"""Writes to the API server, with a limit of concurrent requests and only while this replica leads."""
 
 import asyncio
 import logging
@@ -15,28 +15,28 @@ from batchsched.kube.resources import PODS, Resource
 from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
-_DEADLINE: Final = 10.0
-"""Seconds that a single request may take."""
-_PATIENCE: Final = 60.0
-"""Seconds within which a write is tried again while the server is busy."""
-_BUSY: Final = (429, 503, 504)
-_TRIES: Final = 4
-"""How often a bind is sent that gets no answer, and after which the pod has no node."""
+_DEADLINE_SECONDS: Final = 10.0
+"""The longest time that one request may take."""
+_BUSY_SECONDS: Final = 60.0
+"""The time for which a write is retried while the API server is busy."""
+_BUSY_STATUSES: Final = (429, 503, 504)
+_MAX_BIND_ATTEMPTS: Final = 4
+"""How often a Binding is sent that gets no answer and leaves the pod without a node."""
 
 
 class WriteFence(Protocol):
-    """Says how long we may still write."""
+    """Limits the time in which this replica may write."""
 
     def remaining(self) -> float:
-        """Return the seconds for which we lead for sure, 0 or less when we may not."""
+        """Return the seconds for which this replica certainly leads; 0 or less if it may not write."""
         ...
 
 
 class NoFence:
-    """The fence of whoever is alone."""
+    """The fence of a single replica without leader election."""
 
     def remaining(self) -> float:
-        """Return forever."""
+        """Return infinity."""
         return float("inf")
 
 
@@ -54,13 +54,13 @@ class _Bound(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Sends writes.
+    """Sends writes to the API server.
 
     Args:
       connection: to the API server.
       clock: waits.
-      fence: no request outlives it.
-      in_flight: requests at once.
+      fence: limits the deadline of each request.
+      in_flight: the number of concurrent requests.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class Writer:
         self._slots = asyncio.Semaphore(in_flight)
 
     async def bind(self, binding: Binding) -> None:
-        """Bind a pod. A request without an answer is looked into: the pod may be where it was to go.
+        """Bind a pod. After a request without an answer the pod is read, because it may be bound.
 
-        Whoever is not told that it is not waits: its room must not be given to another.
+        While that is unknown the method keeps trying: the capacity of the node must not be given to another pod.
 
         Raises:
-          BindFailed: it is bound elsewhere, or gone, or the server does not take it.
-          NotLeading: the fence fell first.
+          BindFailed: the pod is bound to another node, was deleted, or the server refused.
+          NotLeading: the fence expired first.
         """
         meta: dict[str, Any] = {"name": binding.pod, "namespace": binding.namespace}
         if binding.labels:
             meta["labels"] = dict(binding.labels)
-        if binding.uid:  # another pod of its name is not to be bound in its place
+        if binding.uid:  # protects a new pod of the same name
             meta["uid"] = binding.uid
         target = {"apiVersion": "v1", "kind": "Node", "name": binding.node}
         body = msgspec.json.encode(
@@ -92,7 +92,7 @@ class Writer:
         path = PODS.path(binding.namespace, binding.pod, "binding")
         failed = f"binding {binding.namespace}/{binding.pod} to {binding.node}"
         backoff = Backoff(self._clock, first=0.1, longest=5.0)
-        in_doubt, in_vain = False, 0
+        in_doubt, unanswered = False, 0
         while True:
             try:
                 await self.send("POST", path, body)
@@ -106,41 +106,41 @@ class Writer:
                 if node == binding.node:
                     return
                 if node is not None:
-                    in_vain += 1
-                    if refused or in_vain == _TRIES:
-                        why = error if refused else f"no answer to {_TRIES} requests"
+                    unanswered += 1
+                    if refused or unanswered == _MAX_BIND_ATTEMPTS:
+                        why = error if refused else f"no answer to {_MAX_BIND_ATTEMPTS} requests"
                         raise BindFailed(f"{failed}: {why}") from error
                 await backoff.wait()
             else:
                 return
 
     async def _node_of(self, binding: Binding, failed: str, error: ApiError | Unreachable) -> str | None:
-        """Return the node of a pod that was to be bound, "" where it has none, None where nobody can tell.
+        """Return the node of a pod after a failed bind, "" without a node, None if it cannot be read.
 
         Raises:
-          BindFailed: it never will be.
+          BindFailed: the pod can never be bound to the node.
         """
         try:
             now = msgspec.json.decode(await self.get(PODS, binding.namespace, binding.pod), type=_Bound)
         except ApiError as answer:
             if answer.status == 404:
-                raise BindFailed(f"{failed}: the pod is gone") from error
+                raise BindFailed(f"{failed}: the pod was deleted") from error
             return None
         except (Unreachable, msgspec.DecodeError):
             return None
         if binding.uid and now.metadata.uid != binding.uid:
-            raise BindFailed(f"{failed}: another pod has its name now") from error
+            raise BindFailed(f"{failed}: another pod has its name") from error
         if now.spec.node_name not in ("", binding.node):
-            raise BindFailed(f"{failed}: it is bound to {now.spec.node_name} already") from error
+            raise BindFailed(f"{failed}: it is already bound to {now.spec.node_name}") from error
         return now.spec.node_name
 
     async def evict(self, pod: Pod, grace: int | None = None) -> None:
-        """Evict a pod through the Eviction API, which minds disruption budgets; one that is gone already is no error.
+        """Evict a pod through the Eviction API, which respects disruption budgets. A deleted pod is not an error.
 
         Raises:
-          ApiError: a budget does not allow it (429), or another refusal.
+          ApiError: a budget does not allow the eviction (429), or the server refused.
           Unreachable: there was no answer.
-          NotLeading: the fence fell first.
+          NotLeading: the fence expired first.
         """
         options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}} if pod.metadata.uid else {}
         if grace is not None:
@@ -154,18 +154,18 @@ class Writer:
         path = PODS.path(pod.namespace, pod.name, "eviction")
         self._allowed()
         try:
-            # The server tries a wrong UID again for ten seconds before it says no.
+            # The API server retries an eviction with a wrong UID for ten seconds before it refuses.
             now = msgspec.json.decode(await self.get(PODS, pod.namespace, pod.name), type=_Bound)
             if pod.metadata.uid not in ("", now.metadata.uid):
                 return
-            # 429 is the budget's word here: asking again at once would not change it.
+            # 429 comes from a disruption budget here; an immediate retry would not help.
             await self.send("POST", path, msgspec.json.encode(body), patient=False)
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
 
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
-        """Read an object as it is now, before it is written.
+        """Read the current object before a write.
 
         Raises:
           ApiError: the server refused.
@@ -173,18 +173,18 @@ class Writer:
         """
         async with self._slots:
             path = resource.path(namespace, name)
-            return await self._connection.request("GET", path, deadline=_DEADLINE)
+            return await self._connection.request("GET", path, deadline=_DEADLINE_SECONDS)
 
     async def create(self, resource: Resource, namespace: str, body: Any) -> bytes:
-        """Make an object, and return it as the server wrote it. Raises as `send`."""
+        """Create an object and return it as the server stored it. Raises as `send`."""
         return await self.send("POST", resource.path(namespace), msgspec.json.encode(body))
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Any) -> bytes:
-        """Write an object anew; a resourceVersion in it is a condition. Raises as `send`."""
+        """Replace an object. A resourceVersion in it is a precondition. Raises as `send`."""
         return await self.send("PUT", resource.path(namespace, name), msgspec.json.encode(body))
 
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str = "") -> None:
-        """Delete an object; one that is gone already is no error. Raises as `send`."""
+        """Delete an object. An object that does not exist is not an error. Raises as `send`."""
         options = {"preconditions": {"uid": uid}} if uid else {}
         try:
             await self.send("DELETE", resource.path(namespace, name), msgspec.json.encode(options))
@@ -195,19 +195,19 @@ class Writer:
     async def patch(
         self, resource: Resource, namespace: str, name: str, change: Any, subresource: str = ""
     ) -> bytes:
-        """Merge a change into an object or a part of it, such as its status. Raises as `send`."""
+        """Merge a change into an object or a subresource such as its status. Raises as `send`."""
         path = resource.path(namespace, name, subresource)
         return await self.send("PATCH", path, msgspec.json.encode(change), MERGE_PATCH)
 
     async def send(
         self, method: str, path: str, body: bytes, content_type: str = JSON, *, patient: bool = True
     ) -> bytes:
-        """Send a write; while the server is too busy, wait as long as it asks and try again.
+        """Send a write. While the server is busy, wait as long as it requests and retry.
 
         Raises:
-          ApiError: the server refused, or stayed busy for a minute.
-          Unreachable: there was no answer: it may have been carried out.
-          NotLeading: the fence fell first; nothing was sent after that.
+          ApiError: the server refused, or was busy for a minute.
+          Unreachable: there was no answer. The server may have executed the write.
+          NotLeading: the fence expired first, and nothing was sent after that.
         """
         begun, backoff = self._clock.monotonic(), Backoff(self._clock, first=0.2, longest=10.0)
         while True:
@@ -217,15 +217,15 @@ class Writer:
                         method, path, body=body, content_type=content_type, deadline=self._allowed()
                     )
                 except ApiError as error:
-                    late = self._clock.monotonic() - begun > _PATIENCE
-                    if error.status not in _BUSY or not patient or late:
+                    late = self._clock.monotonic() - begun > _BUSY_SECONDS
+                    if error.status not in _BUSY_STATUSES or not patient or late:
                         raise
-                    asked = error.retry_after
-            # Outside of the slot: others may have more luck meanwhile.
-            await backoff.wait(asked)
+                    retry_after = error.retry_after
+            # Outside the semaphore: other requests may succeed meanwhile.
+            await backoff.wait(retry_after)
 
     def _allowed(self) -> float:
         remaining = self._fence.remaining()
         if remaining <= 0:
-            raise NotLeading("nothing is written any more: the lease may be lost")
-        return min(_DEADLINE, remaining)
+            raise NotLeading("the write was not sent: this replica may have lost the Lease")
+        return min(_DEADLINE_SECONDS, remaining)

@@ -91,7 +91,7 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
         observation = Observer(
             clock, configuration.sessions_kept, configuration.leader_election.resource_name
         )
-        connection.asked = observation.counting.asked
+        connection.on_request = observation.counting.asked
         lease = _lease(options, configuration.leader_election, connection, clock)
 
         def make() -> SchedulerApp:

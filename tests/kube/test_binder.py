@@ -39,7 +39,7 @@ async def test_a_volume_is_given_to_one_claim_and_to_no_other(plane, namespace, 
         binder = ApiBinder(writer, lambda _: True)
         await binder.bind_volume(first)
         await binder.bind_volume(first)
-        with pytest.raises(BindFailed, match=f"is of {namespace.name}/one already"):
+        with pytest.raises(BindFailed, match=f"is already bound to {namespace.name}/one"):
             await binder.bind_volume(second)
     assert plane.admin.get(f"{VOLUMES}/{volume}")["spec"]["claimRef"]["uid"] == first.uid
 

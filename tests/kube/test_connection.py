@@ -171,7 +171,7 @@ async def test_a_watch_that_ends_in_the_middle_of_a_line_is_no_end(plane, proxy,
     namespace.pod("lone")
     proxy.on(cut(100, Ending.END))
     async with opened(plane, proxy) as connection:
-        with pytest.raises(Unreachable, match="in the middle of an event"):
+        with pytest.raises(Unreachable, match="inside an event"):
             await watched(connection)
 
 
@@ -186,7 +186,7 @@ async def test_a_watch_that_is_silent_too_long_counts_as_dead(plane, proxy, name
 async def test_a_watch_that_does_not_begin_counts_as_dead_long_before_one_that_is_quiet(
     plane, proxy, monkeypatch
 ):
-    monkeypatch.setattr("batchsched.kube.connection._OPENING", 0.3)
+    monkeypatch.setattr("batchsched.kube.connection._OPENING_SECONDS", 0.3)
     proxy.on(hung())
     async with opened(plane, proxy) as connection:
         with pytest.raises(Unreachable, match="deadline"):

@@ -146,7 +146,7 @@ def test_an_exec_plugin_is_asked_once_and_again_when_the_server_wants_something_
     )
     ours = Credentials(kubeconfig(tmp_path, exec=asks))
     assert [ours.load().authorization for _ in range(3)] == ["Bearer t1"] * 3
-    assert ours.load(anew=True).authorization == "Bearer t2"
+    assert ours.load(renew=True).authorization == "Bearer t2"
     assert ours.load().authorization == "Bearer t2"
 
 

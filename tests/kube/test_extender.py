@@ -98,7 +98,7 @@ def test_redirection_is_not_followed():
 
 
 def test_answer_without_end_is_cut(monkeypatch):
-    monkeypatch.setattr(adapter, "LARGEST_ANSWER", 1000)
+    monkeypatch.setattr(adapter, "MAX_RESPONSE_BYTES", 1000)
     with extender(filter=b"x" * 5000) as server:
         reply = HttpExtenders().ask(Endpoint(server.url), "filter", b"{}")
     assert reply.fault == "answered filter with more than 1000 bytes"

@@ -357,7 +357,7 @@ async def test_whoever_may_list_and_not_watch_goes_by_what_was_listed(plane, pro
         shelf.put(2)
         await settled(mirror, shelf)
         assert not reflector.forbidden
-    assert "until then we go by what we know" in caplog.text
+    assert "until then the known objects are used" in caplog.text
 
 
 async def test_a_kind_that_is_not_installed_is_empty_and_is_seen_when_it_comes(plane, shelf):

@@ -63,7 +63,7 @@ async def test_a_pod_is_bound_and_binding_it_there_again_is_no_failure(plane, na
     async with writing(plane) as writer:
         await writer.bind(Binding.of(lone, "node-0"))
         await writer.bind(Binding.of(lone, "node-0"))
-        with pytest.raises(BindFailed, match="bound to node-0 already"):
+        with pytest.raises(BindFailed, match="already bound to node-0"):
             await writer.bind(Binding.of(lone, "node-1"))
     assert node_of(namespace) == "node-0"
 
@@ -74,14 +74,14 @@ async def test_a_pod_that_is_gone_is_not_bound_nor_is_another_of_its_name(plane,
         with pytest.raises(BindFailed, match="not found"):
             await writer.bind(Binding.of(lone, "node-0"))
         namespace.pod("lone")
-        with pytest.raises(BindFailed, match="another pod has its name now"):
+        with pytest.raises(BindFailed, match="another pod has its name"):
             await writer.bind(Binding.of(lone, "node-0"))
     assert node_of(namespace) is None
 
 
 @pytest.mark.parametrize("ending", [Ending.RESET, Ending.STALL], ids=["reset", "hung"])
 async def test_a_bind_whose_answer_is_lost_is_looked_into(plane, proxy, namespace, lone, monkeypatch, ending):
-    monkeypatch.setattr(module, "_DEADLINE", 0.5)
+    monkeypatch.setattr(module, "_DEADLINE_SECONDS", 0.5)
     proxy.on(lost(ending), **BINDING, count=1)
     async with writing(plane, proxy) as writer:
         await writer.bind(Binding.of(lone, "node-0"))
@@ -97,7 +97,7 @@ async def test_a_bind_whose_answer_is_lost_is_looked_into(plane, proxy, namespac
 async def test_a_bind_that_was_not_carried_out_is_sent_again(
     plane, proxy, namespace, lone, monkeypatch, fault
 ):
-    monkeypatch.setattr(module, "_DEADLINE", 0.5)
+    monkeypatch.setattr(module, "_DEADLINE_SECONDS", 0.5)
     proxy.on(fault, **BINDING, count=2)
     async with writing(plane, proxy) as writer:
         await writer.bind(Binding.of(lone, "node-0"))
@@ -169,7 +169,7 @@ async def test_a_server_that_is_too_busy_is_left_alone_for_as_long_as_it_asks(pl
 
 
 async def test_a_server_that_stays_too_busy_is_given_up(plane, proxy, lone, monkeypatch):
-    monkeypatch.setattr(module, "_PATIENCE", 0.1)
+    monkeypatch.setattr(module, "_BUSY_SECONDS", 0.1)
     proxy.on(status(429, "TooManyRequests", retry_after=1))
     async with writing(plane, proxy) as writer:
         with pytest.raises(BindFailed, match="429"):
