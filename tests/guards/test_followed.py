@@ -1,0 +1,146 @@
+"""For every prefix of a random event stream, what is followed equals what is built from the snapshot."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+from typing_extensions import override
+
+from batchsched.api.core.pod import POD_GROUP_LABEL, USER_LABEL, Pod
+from batchsched.api.decision import to_json
+from batchsched.api.snapshot import Snapshot
+from batchsched.session.follow import Follower
+from batchsched.session.gangs.queue_limits import quotas
+from batchsched.session.queue_report import queues_view
+from tests.guards.cases import PROFILES, busy
+from tests.session.scenario import NOW, profile
+from tests.state.test_feed import History
+
+SCHEDULER = "batchsched"
+WAYS = ("joint", "consolidate", "ordered-easy", "weight-kept", "pod-by-pod")
+EVERY = 8
+"""Events between two prefixes that are decided; the tables are compared at every prefix."""
+
+
+class BusyHistory(History):
+    """A history whose queues are known from the start, so that one follower sees nearly all of it.
+
+    Args:
+      seed: of the events.
+      way: the profile, by its name.
+    """
+
+    def __init__(self, seed: int, way: str) -> None:
+        super().__init__(seed, profile(**PROFILES[way]))
+        if seed % 2:
+            full = busy(seed % 40, limits=0.2)
+            self.full = replace(full, pods=tuple(map(of_one_user, full.pods)))
+
+    @override
+    def follower(self, snapshot: Snapshot) -> Follower:
+        return Follower(snapshot, self.settings, brief=False)
+
+    @override
+    def events(self) -> Iterator[None]:
+        full = self.full
+        for known in (*full.queues, *full.topologies, *full.priority_classes):
+            self.cache.put(known)
+        coming: list[Any] = [*full.pod_groups, *full.pods]
+        self.rng.shuffle(coming)
+        for node in full.nodes:
+            self.cache.put(node)
+        for item in coming:
+            self.cache.put(item)
+            yield
+            if self.rng.random() < 0.4:
+                self.move()
+                yield
+
+
+def of_one_user(pod: Pod) -> Pod:
+    """Return the pod with a user that all pods of its gang have: of several users, the first pod's would count."""
+    user = "ann" if len(pod.labels.get(POD_GROUP_LABEL, pod.name)) % 2 else "bob"
+    labels = {**pod.labels, USER_LABEL: user}
+    return structs.replace(pod, metadata=structs.replace(pod.metadata, labels=labels))
+
+
+def tables(follower: Any) -> dict[str, Any]:
+    """Return what a follower knows: what nodes hold, each gang's pods, and what the limits of queues leave."""
+    known = follower._sessions.tables
+    known.refresh()
+    limits = quotas(known, SCHEDULER)
+    # A follower may know resources that no object names any more.
+    columns = [
+        at for at, name in enumerate(known.node_table.resources) if known.node_table.allocatable[:, at].any()
+    ]
+    names = [known.node_table.resources[at] for at in columns]
+    return {
+        "nodes": {
+            node: dict(zip(names, known.node_table.requested[at, columns].tolist(), strict=True))
+            for at, node in enumerate(known.node_table.names)
+        },
+        "gangs": {
+            identity: (
+                state.group,
+                sorted(state.pending),
+                {key: pod.node for key, (pod, _) in state.bound.items()},
+                state.queue,
+                state.minimum,
+            )
+            for identity, state in known.gangs.items()
+        },
+        "kinds": [sorted(kind) for kind in (known.running, known.incomplete, known.nominated)],
+        "pending": sorted(state.identity for state in known.pending_gangs),
+        "limits": sorted(
+            (
+                str(limit.name),
+                str(limit.pod_groups),
+                *limits.free[at, columns].tolist(),
+                int(limits.gangs[at]),
+            )
+            for at, limit in enumerate(limits.limits)
+        ),
+    }
+
+
+@pytest.mark.properties
+@given(seed=st.integers(0, 2**32 - 1))
+def test_followed_tables_are_those_of_a_fresh_snapshot_at_every_prefix(seed: int):
+    history = BusyHistory(seed, "joint")
+    for _ in history.events():
+        followed = history.feed.scheduler()
+        assert tables(followed) == tables(history.follower(history.cache.snapshot()))
+
+
+@pytest.mark.properties
+@given(seed=st.integers(0, 2**32 - 1), way=st.sampled_from(WAYS))
+def test_followed_decisions_are_those_of_a_fresh_snapshot_at_many_prefixes(seed: int, way: str):
+    history = BusyHistory(seed, way)
+    reservations: tuple[Any, ...] = ()
+    for number, _ in enumerate(history.events()):
+        followed: Any = history.feed.scheduler()
+        if number % EVERY == EVERY - 1:
+            fresh = history.follower(replace(history.cache.snapshot(), reservations=reservations))
+            followed._sessions.promised = reservations  # a follower that was made again has none
+            decision = followed.decide(NOW, 0)
+            assert to_json(decision) == to_json(fresh.decide(NOW, 0))
+            reservations = decision.reservations
+
+
+@pytest.mark.properties
+@given(seed=st.integers(0, 2**32 - 1))
+def test_usage_of_queues_is_that_of_a_fresh_snapshot_whatever_the_order_of_events(seed: int):
+    history = BusyHistory(seed, "joint")
+    for _ in history.events():
+        pass
+    snapshot = history.cache.snapshot()
+    backwards = replace(snapshot, pods=snapshot.pods[::-1], pod_groups=snapshot.pod_groups[::-1])
+    reports = [queues_view(each, history.settings, NOW) for each in (snapshot, backwards)]
+    first, second = (
+        [(queue.name, queue.allocated, queue.running) for queue in one.queues] for one in reports
+    )
+    assert first == second
