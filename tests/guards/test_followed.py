@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from batchsched.session.follow import Follower
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -13,7 +14,6 @@ from typing_extensions import override
 from batchsched.api.core.pod import POD_GROUP_LABEL, USER_LABEL, Pod
 from batchsched.api.decision import to_json
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.follow import Follower
 from batchsched.session.gangs.queue_limits import quotas
 from batchsched.session.queue_report import queues_view
 from tests.guards.cases import PROFILES, busy
