@@ -1,7 +1,6 @@
 """`lab serve` as a process: who gets in, and how it leaves."""
 
 import json
-import os
 import re
 import signal
 import ssl
@@ -10,7 +9,6 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -24,8 +22,6 @@ from tests.lab.test_sweep import Here
 
 PATIENCE = 120
 OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-SHOWN = os.environ.get("BATCHSCHED_SCREENSHOTS")
-"""A folder to which the picture of the documentation is written."""
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +102,6 @@ def test_a_browser_shows_the_runs_leads_to_the_report_and_saves_a_file(chromium,
             page, complaints = opened(browser, f"{url}runs", scheme)
             assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
             assert page.evaluate("document.documentElement.scrollWidth") <= 1200
-            if SHOWN and scheme == "light":
-                page.screenshot(path=Path(SHOWN) / "lab-runs.png", full_page=True)
             with page.expect_download() as download:
                 page.click("text=Parquet >> nth=0")
             name = download.value.suggested_filename

@@ -1,8 +1,5 @@
 """The page of a running scheduler in a real browser: it asks for a token, and is light or dark, wide or narrow."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from batchsched.cli import exit_code
@@ -12,8 +9,6 @@ from tests.e2e.running import group, make
 from tests.e2e.serving import WITHIN, Served, bind_a_gang, serving
 
 OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-SHOWN = os.environ.get("BATCHSCHED_SCREENSHOTS")
-"""A folder to which the pictures of the documentation are written."""
 
 
 @pytest.fixture
@@ -70,8 +65,6 @@ def test_page_opens_in_a_browser_that_gives_a_token(chromium, served, namespace,
             nodes = " ".join(page.locator("h2#nodes ~ div").all_inner_texts())  # a table for each topology
             assert {"rack-0", "rack-1"} <= set(nodes.split())
             assert f"research-{namespace.name}" in page.locator("h2#queues + div").inner_text()
-            if SHOWN:
-                page.screenshot(path=Path(SHOWN) / f"page-{scheme}.png", full_page=True)
         with page.expect_download() as download:
             page.click("text=for replay")
         file = tmp_path / "session.json.gz"
