@@ -135,7 +135,9 @@ async def test_a_leader_that_is_cut_off_is_out_before_the_next_one_is_in(plane, 
                 assert not (ada.remaining() > 0 and bob.remaining() > 0)
         await keeping
         assert ada.remaining() <= 0
+        before = proxy.count("GET")
         await ada.release()
+        assert proxy.count("GET") == before  # bob was seen to hold it: there is nothing to give back
         assert spec(plane, name)["holderIdentity"] == "bob"
 
 

@@ -244,9 +244,9 @@ async def test_a_watch_that_fails_goes_on_where_it_was(plane, proxy, shelf, faul
 async def test_a_list_that_fails_is_asked_for_again(plane, proxy, shelf, fault):
     shelf.put("old")
     proxy.on(fault, watch=False, count=2)
-    async with following(plane, shelf, proxy) as (_, mirror):
+    async with following(plane, shelf, proxy) as (reflector, mirror):
         await settled(mirror, shelf)
-    assert mirror.lists == 1
+    assert (mirror.lists, reflector.failures) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ async def test_a_kind_that_is_not_installed_is_empty_and_is_seen_when_it_comes(p
     }
     async with following(plane, shelf, resource=things, selector={}) as (reflector, mirror):
         await reflector.synced.wait()
-        assert (mirror.there, mirror.lists) == ({}, 1)
+        assert (mirror.there, mirror.lists, reflector.failures) == ({}, 1, 0)
         await asyncio.to_thread(plane.admin.create, crds, crd)
         thing = {"apiVersion": f"{group}/v1", "kind": plural.capitalize(), "metadata": {"name": "first"}}
 

@@ -159,8 +159,11 @@ async def test_a_bind_that_is_forbidden_fails_at_once(plane, proxy, lone):
     assert proxy.count() == 1
 
 
-async def test_a_server_that_is_too_busy_is_left_alone_for_as_long_as_it_asks(plane, proxy, namespace, lone):
-    proxy.on(status(429, "TooManyRequests", retry_after=7), count=2)
+@pytest.mark.parametrize("code", [429, 503, 504])
+async def test_a_server_that_is_too_busy_is_left_alone_for_as_long_as_it_asks(
+    plane, proxy, namespace, lone, code
+):
+    proxy.on(status(code, "TooManyRequests", retry_after=7), count=2)
     clock = Hurried()
     async with writing(plane, proxy, clock) as writer:
         await writer.bind(Binding.of(lone, "node-0"))

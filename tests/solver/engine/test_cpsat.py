@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.errors import SolverFault
-from batchsched.solver.engine.cpsat import Effort, maximise, relax
+from batchsched.solver.engine.cpsat import Effort, LinearProgram, maximise, relax
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
 
 EFFORT = Effort(deterministic=5.0, guard_seconds=60.0)
@@ -143,3 +143,20 @@ def test_the_relaxation_leaves_switched_rows_out():
     model.add_row(columns[:1], np.ones(1, np.int64), upper=4, when=1)
     assert relax(model, np.array([1.0, 0.0])).bound == pytest.approx(9.0)
     assert relax(model, np.array([1.0, 0.0])).values is None
+
+
+def test_a_linear_program_is_solved_again_with_other_sides_and_upper_bounds():
+    model, worth = knapsack()
+    program = LinearProgram(model, worth.astype(np.float64))
+    first = program.solve()
+    assert first is not None
+    assert first.worth == pytest.approx(6 * 9 / 5)
+    program.set_variables(np.array([2]), np.array([1.0]))
+    second = program.solve()
+    assert second is not None
+    assert second.values[2] == pytest.approx(1.0)
+    assert second.worth == pytest.approx(6 + 4)
+    program.set_rows(np.array([0]), np.array([-np.inf]), np.array([5.0]))
+    third = program.solve()
+    assert third is not None
+    assert third.worth == pytest.approx(6.0)

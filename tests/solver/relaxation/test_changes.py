@@ -83,6 +83,12 @@ def test_a_domain_that_no_node_has_yet_can_get_its_first(problem: Problem):
     assert apply(problem, Nodes(1, like=2, level=1, domain=9)).nodes.levels[:, 3].tolist() == [1, 9]
 
 
+def test_new_nodes_in_another_domain_get_the_labels_of_the_best_labelled_node_there():
+    sparse = problem_of([[1], [2], [3]], [{"pods": 2, "demand": [1]}], levels=[[0, 1, 1], [0, -1, 2]])
+    more = apply(sparse, Nodes(1, like=0, level=0, domain=1))
+    assert more.nodes.levels[:, 3].tolist() == [1, 2]
+
+
 def test_a_level_is_replaced_and_a_pin_moves_to_the_domain_around_it(problem: Problem):
     pinned = replace(problem, gangs=replace(problem.gangs, pinned=np.array([2], np.int32)))
     assert apply(pinned, Level(0, 0)).gangs.pinned.tolist() == [1]
