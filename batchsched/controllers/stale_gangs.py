@@ -18,16 +18,14 @@ import msgspec
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.gang_identity import identity_of, is_single_pod
+from batchsched.api.gang_identity import is_single_pod
 from batchsched.controllers.evictor import Evicted, silent
 from batchsched.errors import BatchschedError
 from batchsched.kube import resources
 from batchsched.kube.connection import Connection
 from batchsched.kube.writer import Writer
-from batchsched.session.tables.gang import PodGroupState
-from batchsched.state.change_log import Change
-from batchsched.state.cluster_state import PODS, ClusterState
-from batchsched.state.feed import GROUPS
+from batchsched.state.cluster_state import ClusterState
+from batchsched.state.podgroup_state import GangPods, missing_pods
 
 _LOG: Final = logging.getLogger(__name__)
 AGAIN: Final = 10.0
@@ -65,8 +63,8 @@ class StaleGangs:
         self._writer = writer
         self._busy = busy
         self._told = told
-        self._seen: int | None = None
-        self._gangs: dict[str, PodGroupState] = {}
+        self._changed_gangs = cache.gangs.subscribe()
+        self._first_turn = True
         self._doubtful: set[str] = set()
         """Gangs to be judged again: their pods count as bound, and are being bound."""
         self._since: dict[str, float] = {}
@@ -76,9 +74,9 @@ class StaleGangs:
 
     def turn(self, now: float) -> None:
         """Take in what changed, and begin to roll back who has waited long enough."""
-        found = self._seen is None
-        for identity in self._follow():
-            self._judge(identity, now, found=found)
+        first_turn, self._first_turn = self._first_turn, False
+        for identity in self._gangs_to_judge():
+            self._judge(identity, now, first_turn=first_turn)
         due = [one for one, until in self._since.items() if until <= now and not self._busy(one)]
         for identity in sorted({*due, *self.leaving}):
             if now - self._tried.get(identity, float("-inf")) >= AGAIN:
@@ -93,58 +91,33 @@ class StaleGangs:
         """The gangs that are half bound, by identity, and when they are given up."""
         return dict(self._since)
 
-    # Who is half bound
+    # Which gangs are partially bound
 
-    def _follow(self) -> set[str]:
-        """Bring the gangs up to date; returns those that may have changed their state."""
-        changes = self._cache.changes(self._seen) if self._seen is not None else None
-        self._seen = self._cache.generation
-        touched = {one for one in self._doubtful if not self._busy(one)}
-        if changes is None:
-            touched |= set(self._gangs)
-            self._gangs = {}
-            snapshot = self._cache.snapshot()
-            changes = tuple(Change(GROUPS, one.key, None, one) for one in snapshot.pod_groups)
-            changes += tuple(Change(PODS, one.key, None, one) for one in snapshot.pods if one.node)
-        for change in changes:
-            touched |= self._take(change)
-        return touched
+    def _gangs_to_judge(self) -> set[str]:
+        """Return the gangs that may have become, or ceased to be, partially bound."""
+        no_longer_busy = {identity for identity in self._doubtful if not self._busy(identity)}
+        changed = {identity for identity in self._changed_gangs.read() if not is_single_pod(identity)}
+        return changed | no_longer_busy
 
-    def _take(self, change: Change) -> set[str]:
-        if change.field == GROUPS:
-            members = self._gangs.setdefault(change.key, PodGroupState(change.key, None))
-            members.group = change.after
-            return {change.key}
-        touched = set()
-        if change.field == PODS:
-            for pod in (change.before, change.after):
-                if pod is None or not pod.node or pod.spec.scheduler_name not in self._cache.scheduler_names:
-                    continue
-                identity = identity_of(pod)
-                if is_single_pod(identity):
-                    continue
-                members = self._gangs.setdefault(identity, PodGroupState(identity, None))
-                if pod is change.after:
-                    members.bound[pod.key] = (pod, -1)
-                else:
-                    members.bound.pop(pod.key, None)
-                touched.add(identity)
-        return touched
+    def _placed(self, gang: GangPods | None) -> list[Pod]:
+        """Return the placed pods of a gang that this scheduler placed."""
+        names = self._cache.scheduler_names
+        return [pod for pod in gang.placed() if pod.spec.scheduler_name in names] if gang is not None else []
 
-    def _judge(self, identity: str, now: float, *, found: bool) -> None:
-        """Say of a gang what it is; `found`: as a new leader finds it."""
+    def _judge(self, identity: str, now: float, *, first_turn: bool) -> None:
+        """Record whether a gang is partially bound. On the first turn, another leader left it so."""
         self._doubtful.discard(identity)
-        members = self._gangs.get(identity)
-        group = members.group if members is not None else None
-        if members is None or group is None or not members.standing:
+        gang = self._cache.gangs.get(identity)
+        group = gang.group if gang is not None else None
+        placed = self._placed(gang)
+        if group is None or not placed:
             self._forget(identity)
-            if members is not None and group is None and not members.bound:
-                del self._gangs[identity]
-        elif members.stranded:
+        elif missing_pods(group, placed):
             if identity not in self._since:
-                self._since[identity] = self._given_up(group, now, found=found)
-                _LOG.info("%s is half bound: %d of %d", identity, len(members.standing), members.minimum)
+                self._since[identity] = self._given_up(group, now, found=first_turn)
+                _LOG.info("%s is half bound: %d of %d", identity, len(placed), group.min_member)
         elif self._busy(identity):
+            # Its pods are assumed, so they count as placed; a bind may still fail.
             self._doubtful.add(identity)
         else:
             self._forget(identity)
@@ -167,28 +140,26 @@ class StaleGangs:
     # Rolling back
 
     async def _roll_back(self, identity: str) -> None:
-        members = self._gangs.get(identity)
+        gang = self._cache.gangs.get(identity)
+        group = gang.group if gang is not None else None
         try:
             pods = await self._pods(identity)
-            if members is None or not self._half_bound(members, pods):
-                self.leaving.discard(identity)
-                self._since[identity] = float("inf")  # it was whole: some of its members have finished
-                return
             placed = [pod for pod in pods if pod.node and not pod.terminating]
+            # Finished pods count here: a gang that had its minimum once is not rolled back.
+            if group is None or not placed or not missing_pods(group, placed):
+                self.leaving.discard(identity)
+                self._since[identity] = float("inf")
+                return
             message = (
-                f"only {len(placed)} of the {members.minimum} pods of PodGroup {identity} that minMember asks for are "
-                f"bound, and the others could not be ({self._why(members)})"
+                f"only {len(placed)} of the {group.min_member} pods of PodGroup {identity} that minMember asks for are "
+                f"bound, and the others could not be (strandedPolicy {group.spec.stranded_policy}, "
+                f"scheduleTimeoutSeconds {group.spec.schedule_timeout_seconds})"
             )
             _LOG.warning("%s is rolled back: %s", identity, message)
             await asyncio.gather(*(self._evict(pod, message) for pod in placed))
-        except BatchschedError as error:  # it is tried again
+        except BatchschedError as error:
+            # The next turns try again.
             _LOG.warning("%s is not rolled back yet: %s", identity, error)
-
-    def _why(self, members: PodGroupState) -> str:
-        group = members.group
-        seconds = group.spec.schedule_timeout_seconds if group is not None else 0
-        policy = group.spec.stranded_policy if group is not None else ""
-        return f"strandedPolicy {policy}, scheduleTimeoutSeconds {seconds}"
 
     async def _pods(self, identity: str) -> tuple[Pod, ...]:
         """List the pods of a gang afresh, finished ones too."""
@@ -197,12 +168,6 @@ class StaleGangs:
         raw = await self._connection.request("GET", resources.PODS.path(namespace), query=query)
         listed = msgspec.json.decode(raw, type=_Pods).items
         return tuple(one for one in listed if one.spec.scheduler_name in self._cache.scheduler_names)
-
-    @staticmethod
-    def _half_bound(members: PodGroupState, pods: tuple[Pod, ...]) -> bool:
-        """Tell whether a gang is half bound when those that have finished count, too."""
-        bound = {pod.key: (pod, -1) for pod in pods if pod.node}
-        return PodGroupState(members.identity, members.group, bound=bound).stranded
 
     async def _evict(self, pod: Pod, message: str) -> None:
         await self._writer.evict(pod)

@@ -12,7 +12,6 @@ from batchsched.api.gang_identity import is_single_pod
 from batchsched.kube.reflector import Reflector
 from batchsched.observability.metrics import Metrics
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.scheduler.standby_usage import Usage
 from batchsched.scheduling_queue.queue import QUEUES
 from batchsched.scheduling_queue.states import QueueState
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
@@ -45,14 +44,14 @@ class MetricsCollector:
     reflectors: Sequence[Reflector]
     _counted: WeakKeyDictionary[object, Counted] = field(init=False, default_factory=WeakKeyDictionary)
 
-    def read(self, planners: Sequence[ProfileScheduler], usage: Usage, now: float) -> None:
+    def read(self, planners: Sequence[ProfileScheduler], now: float) -> None:
         """Read everything; `now` by the monotonic clock."""
         self._read_cache()
         self._read_reflectors(now)
         self._read_queues(planners)
         self.metrics.queue_allocated.clear()
         self.metrics.queue_pending.clear()
-        for (queue, resource), (allocated, pending) in usage.items():
+        for (queue, resource), (allocated, pending) in self.cache.queue_usage.by_resource().items():
             unit = _MILLI if resource == "cpu" else 1
             self.metrics.queue_allocated.labels(queue, resource).set(allocated / unit)
             self.metrics.queue_pending.labels(queue, resource).set(pending / unit)

@@ -10,7 +10,6 @@ from batchsched import __version__
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.gang_identity import key_of
-from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.logs import say, warn
@@ -20,7 +19,6 @@ from batchsched.observability.session_history import RecordedSession, SessionHis
 from batchsched.ports.clock import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.standby_usage import Usage, usage
 
 _LOG: Final = logging.getLogger("batchsched.service")
 _DIGITS: Final = 6
@@ -47,7 +45,6 @@ class Observer:
         self._lease = lease
         self._timed: dict[str, TimedStage] = {}
         self._number = 0
-        self._used: tuple[Snapshot, Usage] = (Snapshot(), {})
 
     def telemetry(self, profile: Profile) -> TimedStage:
         """Return what hears of the sessions of a profile."""
@@ -92,19 +89,10 @@ class Observer:
         """Hear of an eviction; a `disruption.Evicted`."""
         say(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
-    async def usage(self, service: SchedulerApp, snapshot: Snapshot) -> Usage:
-        """Return what pods request by queue; of one snapshot it is added up once."""
-        known, used = self._used
-        if known is not snapshot:
-            used = await asyncio.to_thread(usage, snapshot, service.cache.scheduler_names)
-            self._used = snapshot, used
-        return used
-
     async def text(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:
         """Bring everything up to date, and write it as Prometheus reads it."""
-        used = await self.usage(service, service.cache.snapshot())
         self.metrics.leader.labels(self._lease).set(service.leads)
-        gauges.read(service.planners, used, self._clock.monotonic())
+        gauges.read(service.planners, self._clock.monotonic())
         return await asyncio.to_thread(self.metrics.text)
 
 

@@ -10,7 +10,6 @@ from batchsched.config.schema import Profile
 from batchsched.controllers.assumed_pods import AssumedPodExpiry
 from batchsched.controllers.evictor import Evicted, Evictor, silent
 from batchsched.controllers.stale_gangs import StaleGangs
-from batchsched.controllers.status.observed import ObservedState
 from batchsched.controllers.status.reporter import Reporter
 from batchsched.errors import InvalidInput
 from batchsched.kube.binder import ApiBinder
@@ -31,6 +30,7 @@ from batchsched.scheduler.binding import BindingCycles
 from batchsched.scheduler.loop import Heard, SchedulerLoop
 from batchsched.scheduler.standby_usage import StandbyUsage, ended
 from batchsched.scheduler.wakeup import Wakeup
+from batchsched.state.cluster_state import ClusterState
 
 ASSUMED_FOR = 60.0
 """Seconds after its binding for which a pod that no watch confirms counts as bound."""
@@ -85,7 +85,7 @@ class SchedulerApp:
     loop: SchedulerLoop | None = field(init=False, default=None)
     _teller: Reporter | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())
-    cache: ObservedState = field(init=False)
+    cache: ClusterState = field(init=False)
     alarm: Wakeup = field(init=False)
     chronicle: StandbyUsage = field(init=False)
     grouper: PodGrouper = field(init=False)
@@ -94,7 +94,7 @@ class SchedulerApp:
     reflectors: list[Reflector] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.cache = ObservedState([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
+        self.cache = ClusterState([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
         self.alarm = Wakeup(self.clock)
         self.chronicle = StandbyUsage(
             self.cache, self.clock, lambda: self.profiles, lambda: self.loop is not None

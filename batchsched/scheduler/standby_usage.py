@@ -1,18 +1,15 @@
-"""What queues use while somebody else leads: so the past of queues does not end with a leader.
+"""The usage history of queues while another replica leads.
 
-A replica that waits follows the cluster as the leader does. It looks once a minute at what each queue holds, and when
-it leads itself its planners go on from there. Nothing of it is written anywhere: what no replica saw is not known.
+A standby replica follows the cluster as the leader does. Once a minute it samples what each queue uses; if it becomes
+the leader, its sessions continue with this history. The history is kept in memory only, so usage from before the start
+of the replica is missing.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
-from batchsched.api.core.requests import requests
-from batchsched.api.crd.podgroup import DEFAULT_QUEUE
-from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.clock import Clock
 from batchsched.queues.tree import QueueTree
@@ -21,20 +18,18 @@ from batchsched.session.gangs.order import QueuePolicies
 from batchsched.state.cluster_state import ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
-Usage = Mapping[tuple[str, str], tuple[int, int]]
-"""(queue, resource) → what bound and what waiting pods request, in base units."""
-EVERY: Final = 60.0
-"""Seconds between two looks: what is used for a shorter time may be missed."""
+SAMPLE_SECONDS: Final = 60.0
+"""Seconds between two samples. Usage that starts and ends between two samples is missed."""
 
 
 class StandbyUsage:
-    """Remembers what queues used, for each profile.
+    """Samples the usage of queues for each profile until this replica leads.
 
     Args:
-      cache: what is known of the cluster.
-      clock: tells time.
-      profiles: returns those in force.
-      leads: tells whether we lead: planners remember for themselves then.
+      cache: The cluster.
+      clock: The clock.
+      profiles: Returns the profiles in force.
+      leads: Returns whether this replica leads; sessions then record usage themselves.
     """
 
     def __init__(
@@ -48,72 +43,35 @@ class StandbyUsage:
         self._clock = clock
         self._profiles = profiles
         self._leads = leads
-        self._pasts: dict[str, UsageHistory] = {}
+        self._histories: dict[str, UsageHistory] = {}
 
     def past(self, profile: Profile) -> UsageHistory:
-        """Return what the queues of a profile used so far."""
+        """Return the usage history of the queues for a profile, with the half-life of the profile."""
         half_life = profile.usage_half_life_seconds
-        return self._pasts.get(profile.scheduler_name, UsageHistory({}, half_life)).with_half_life(half_life)
+        history = self._histories.get(profile.scheduler_name, UsageHistory({}, half_life))
+        return history.with_half_life(half_life)
 
     async def run(self) -> None:
-        """Look now and then until we lead."""
+        """Sample periodically until this replica leads."""
         while not self._leads():
-            await self._clock.sleep(EVERY)
-            await self.look()
+            await self._clock.sleep(SAMPLE_SECONDS)
+            self.sample()
 
-    async def look(self) -> None:
-        """Take in what is used now, where a policy asks for it."""
-        snapshot, now = self._cache.snapshot(), self._clock.now()
-        tree = QueueTree(snapshot.queues)
+    def sample(self) -> None:
+        """Record what queues use now, for each profile with a policy that reads past usage."""
+        now = self._clock.now()
+        tree = QueueTree(self._cache.snapshot().queues)
+        allocated = {queue: dict(amounts) for queue, amounts in self._cache.queue_usage.allocated.items()}
         for profile in self._profiles():
             policies = QueuePolicies.between(tree, profile)
             if policies is not None and policies.remember:
-                held = await asyncio.to_thread(_held, snapshot, profile.scheduler_name)
-                past = self.past(profile)
-                past.advance(now, held)
-                past.hold(held)
-                self._pasts[profile.scheduler_name] = past
-
-
-def _held(snapshot: Snapshot, scheduler_name: str) -> dict[str, dict[str, int]]:
-    """Return what the bound pods of each queue request."""
-    found: dict[str, dict[str, int]] = {}
-    for (queue, resource), (allocated, _) in usage(snapshot, frozenset({scheduler_name})).items():
-        if allocated:
-            found.setdefault(queue, {})[resource] = allocated
-    return found
+                history = self.past(profile)
+                history.advance(now, allocated)
+                history.hold(allocated)
+                self._histories[profile.scheduler_name] = history
 
 
 def ended(running: asyncio.Task[None]) -> None:
-    """Complain when nobody looks any more; whoever leads next knows less of the past."""
+    """Log an error if sampling failed: a new leader then starts with an incomplete history."""
     if not running.cancelled() and running.exception() is not None:
-        _LOG.error("what queues use is remembered no more", exc_info=running.exception())
-
-
-def usage(snapshot: Snapshot, scheduler_names: frozenset[str]) -> Usage:
-    """Add up what pods request by queue. It may run in another thread.
-
-    Pods without a PodGroup count for the queue that their label names; those of other schedulers do not count.
-    """
-    queue_of = {group.key: group.spec.queue for group in snapshot.pod_groups}
-    known: dict[int, dict[str, int]] = {}
-    found: dict[tuple[str, str], list[int]] = {}
-    for pod in snapshot.pods:
-        if pod.spec.scheduler_name not in scheduler_names:
-            continue
-        queue = _queue(pod, queue_of)
-        wants = known.get(id(pod.spec))
-        if wants is None:
-            wants = known[id(pod.spec)] = {"pods": 1, **requests(pod)}
-        for resource, amount in wants.items():
-            sums = found.setdefault((queue, resource), [0, 0])
-            sums[0 if pod.node else 1] += amount
-    return {key: (allocated, pending) for key, (allocated, pending) in found.items()}
-
-
-def _queue(pod: Pod, queue_of: Mapping[str, str]) -> str:
-    labels = pod.labels
-    group = labels.get(POD_GROUP_LABEL)
-    if group:
-        return queue_of.get(f"{pod.namespace}/{group}", DEFAULT_QUEUE)
-    return labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
+        _LOG.error("the usage of queues is no longer sampled", exc_info=running.exception())

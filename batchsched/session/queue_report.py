@@ -21,9 +21,9 @@ from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, by_queue
 from batchsched.session.gangs.fair_share_order import FairShareOrder, Orders, total_of
 from batchsched.session.gangs.order import QueuePolicies, standing_of
-from batchsched.session.gangs.queue_limits import is_ours
 from batchsched.session.tables.gang import PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
+from batchsched.state.queue_usage import counts_against_queue
 
 Amounts = dict[str, int]
 """By resource, in base units; resources of which there is nothing are left out."""
@@ -133,7 +133,7 @@ class _Tree:
         self._running = Counter(
             members.queue
             for members in tables.running.values()
-            if any(is_ours(pod, profile.scheduler_name) for pod, _ in members.bound.values())
+            if any(counts_against_queue(pod, (profile.scheduler_name,)) for pod, _ in members.bound.values())
         )
 
     def _waiting(self) -> Iterable[PodGroupState]:

@@ -1,19 +1,23 @@
-"""The cache: watch events in, Snapshots and changes out.
+"""The state of one cluster: watch events come in, Snapshots and changes go out.
 
-An object is known by the last event about it. Events of one object may be repeated, late or missing: what is older
-than what is known is passed over, what was deleted stays so, and a list is the truth. Events of different objects may
-come in any order: a pod on a node that is not known yet counts there as soon as the node is.
+The last event about an object decides. Events may be repeated, late or missing, so an event that is older than the
+known version is ignored, a deleted object stays deleted, and a list replaces everything. Events of different objects
+may come in any order: a pod may be bound to a node of which no event has come yet.
 
-A pod that a decision placed is **assumed**: it counts on its node until the watch **confirms** it, on that node or on
-another (the API is right), the binding failed and it is **forgotten**, or the binding has finished, nobody confirmed
-it, and it **expires**.
+A pod that a session placed is **assumed**: it counts on its node until a watch event **confirms** the binding (on this
+node or another, since the API server is right), until the binding fails and the pod is **forgotten**, or until the
+confirmation is overdue.
 
-Source: `pkg/scheduler/backend/cache` of kube-scheduler, 1.36. Waiting pods are kept here, too: sessions decide on them.
+Source: `pkg/scheduler/backend/cache` of kube-scheduler, 1.36. Pending pods are kept here too, since sessions decide
+about them.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
+
+from pydantic import BaseModel
 
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.api.cross_checks import misplaced_queues
@@ -22,22 +26,25 @@ from batchsched.api.kinds import ALL
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.assumed_pods import AssumedPod, Assumption, Placements
 from batchsched.state.change_log import LENGTH, Change, ChangeLog
+from batchsched.state.podgroup_state import GangIndex
+from batchsched.state.queue_usage import QueueUsageTally
 from batchsched.state.semantic_equality import alike
-from batchsched.state.store import Store
-from batchsched.state.tombstones import Tombstones
+from batchsched.state.store import Store, Tombstones
 
 PODS: Final = "pods"
 NODES: Final = "nodes"
-_KINDS: Final = {kind.type: kind for kind in ALL}
+POD_GROUPS: Final = "pod_groups"
+_KIND_OF_TYPE: Final = {kind.type: kind for kind in ALL}
 
 
 class ClusterState:
-    """What is known of one cluster.
+    """The objects of one cluster, its assumed pods, and what follows from them.
 
     Args:
-      scheduler_names: whose waiting pods count; those of other schedulers are passed over until they are bound.
-      ttl_seconds: how long after its binding a pod stays assumed without a confirmation; 0: for ever, as upstream.
-      journal_length: changes that are kept for followers.
+      scheduler_names: The scheduler names of the profiles. Pending pods of other schedulers are ignored.
+      ttl_seconds: Time after its binding at which an assumed pod without a confirmation is overdue; 0 for never, as
+        in kube-scheduler.
+      journal_length: Number of changes that the change log keeps.
     """
 
     def __init__(
@@ -47,99 +54,121 @@ class ClusterState:
         journal_length: int = LENGTH,
     ) -> None:
         self.scheduler_names = frozenset(scheduler_names)
+        self.queue_usage = QueueUsageTally(self.scheduler_names)
+        self.gangs = GangIndex(self.queue_usage)
+        self.capacity: Counter[str] = Counter()
+        """Allocatable resources of all nodes, in base units."""
         self._ttl = ttl_seconds
-        self._journal = ChangeLog(journal_length)
-        self._shelves: dict[str, Store[Any]] = {kind.field: Store() for kind in ALL}
+        self._change_log = ChangeLog(journal_length)
+        self._stores: dict[str, Store[Any]] = {kind.field: Store() for kind in ALL}
         self._versions: dict[tuple[str, str], int] = {}
-        self._graves = Tombstones()
-        self._told: dict[str, Pod] = {}
-        """Assumed pods as the API showed them last."""
+        self._tombstones = Tombstones()
+        self._statuses: dict[tuple[str, str], tuple[str, BaseModel]] = {}
+        """The uid and the status of each custom resource, as the API server showed them last."""
+        self._api_pods: dict[str, Pod] = {}
+        """Assumed pods as the API server showed them last: without a node."""
         self._assumed: dict[str, Assumption] = {}
         self._placements = Placements()
         self._snapshot: tuple[int, Snapshot] = (0, Snapshot())
 
     # Events
 
-    def put(self, found: Any, version: str | None = None) -> None:
-        """Take in an object that was added or changed.
+    def put(self, changed: Any, version: str | None = None) -> None:
+        """Handle the event that an object was added or changed.
 
         Args:
-          found: the object, of any kind that a Snapshot holds.
-          version: its resourceVersion, where its metadata does not carry it.
+          changed: The object, of any kind that a Snapshot has.
+          version: Its resourceVersion, if its metadata lacks it.
 
         Raises:
-          KeyError: a kind that no Snapshot holds.
+          KeyError: The object is of a kind that no Snapshot has.
         """
-        self._put(found, _number(found, version), listed=False)
+        self._put(changed, _version(changed, version), listed=False)
 
-    def remove(self, gone: Any) -> None:
-        """Take in that an object was deleted.
+    def remove(self, deleted: Any) -> None:
+        """Handle the event that an object was deleted.
 
-        Its last state may be stale: only its name and its uid count. Another object of its name, younger, stays.
+        The last state of the object may be outdated, so only its name and its uid are read. A younger object of the
+        same name stays.
         """
-        field, key = _place(gone)
-        uid = gone.metadata.uid
-        self._graves.bury(uid)
-        known = self._shelves[field].get(key)
+        field, key = _address(deleted)
+        uid = deleted.metadata.uid
+        self._tombstones.bury(uid)
+        if field == PODS:
+            self.gangs.forget_finished(key)
+        self._statuses.pop((field, key), None)
+        known = self._stores[field].get(key)
         if known is not None and uid and known.metadata.uid and known.metadata.uid != uid:
             return
         self._drop(field, key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Take in a fresh list of one kind: what it does not name is gone, what it names is so."""
-        field = _KINDS[kind].field
-        alive = set()
-        for one in listed:
-            alive.add(_place(one)[1])
-            self._graves.open(one.metadata.uid)
-            self._put(one, _number(one, None), listed=True)
-        for key in sorted(set(self._shelves[field]) - alive):
+        """Handle a list of all objects of one kind. Objects that are not in the list are deleted."""
+        field = _KIND_OF_TYPE[kind].field
+        if field == PODS:
+            self.gangs.forget_all_finished()
+        for address in [address for address in self._statuses if address[0] == field]:
+            del self._statuses[address]
+        keys = set()
+        for listed_object in listed:
+            keys.add(_address(listed_object)[1])
+            self._tombstones.open(listed_object.metadata.uid)
+            self._put(listed_object, _version(listed_object, None), listed=True)
+        for key in sorted(set(self._stores[field]) - keys):
             self._bury(field, key)
 
     def _bury(self, field: str, key: str) -> None:
-        known = self._shelves[field].get(key)
+        known = self._stores[field].get(key)
         if known is not None:
-            self._graves.bury(known.metadata.uid)
+            self._tombstones.bury(known.metadata.uid)
             self._drop(field, key)
 
-    def _put(self, found: Any, version: int, *, listed: bool) -> None:
-        field, key = _place(found)
-        known = self._told.get(key) if field == PODS else None
-        known = known or self._shelves[field].get(key)
-        if not listed and self._late(field, key, found, version):
+    def _put(self, changed: Any, version: int, *, listed: bool) -> None:
+        field, key = _address(changed)
+        known = self._api_pods.get(key) if field == PODS else None
+        known = known or self._stores[field].get(key)
+        if not listed and self._is_late(field, key, changed, version):
             return
-        if known is not None and _another(known, found):
+        if known is not None and _is_other_object(known, changed):
             self._bury(field, key)
             known = None
         if version:
             self._versions[field, key] = version
+        status = getattr(changed, "status", None)
+        if isinstance(status, BaseModel):
+            self._statuses[field, key] = (changed.metadata.uid, status)
         if field == PODS:
-            self._put_pod(key, known, found)
-        elif known is None or not alike(known, found):
-            self._show(field, key, found)
+            self._put_pod(key, known, changed)
+        elif known is None or not alike(known, changed):
+            self._show(field, key, changed)
 
-    def _late(self, field: str, key: str, found: Any, version: int) -> bool:
-        if found.metadata.uid in self._graves:
+    def _is_late(self, field: str, key: str, changed: Any, version: int) -> bool:
+        if changed.metadata.uid in self._tombstones:
             return True
         return 0 < version <= self._versions.get((field, key), 0)
 
     def _put_pod(self, key: str, known: Pod | None, pod: Pod) -> None:
+        self.gangs.forget_finished(key)
         if not pod.counts(self.scheduler_names):
-            if pod.finished:
-                self._graves.bury(pod.metadata.uid)
             self._drop(PODS, key)
+            if pod.finished:
+                self._tombstones.bury(pod.metadata.uid)
+                self.gangs.finish(pod)
             return
         assumption = self._assumed.get(key)
         if assumption is not None and not pod.node:
             if known is None or not alike(known, pod):
-                self._told[key] = pod
+                self._api_pods[key] = pod
                 self._show(PODS, key, self._placements.place(pod, assumption.node))
             return
-        shown: Pod | None = self._shelves[PODS].get(key)
+        shown: Pod | None = self._stores[PODS].get(key)
         if assumption is not None:
-            del self._assumed[key], self._told[key]
+            del self._assumed[key], self._api_pods[key]
+            if shown is not None:
+                self.gangs.confirm(shown)
         if shown is None or not alike(shown, pod):
-            if shown is not None and shown.spec == pod.spec:  # a spec that is known is worked out already
+            if shown is not None and shown.spec == pod.spec:
+                # Plugins cache results by the identity of the spec, so an equal spec keeps its identity.
                 pod = Pod(metadata=pod.metadata, spec=shown.spec, status=pod.status)
             self._show(PODS, key, pod)
 
@@ -147,142 +176,157 @@ class ClusterState:
         self._versions.pop((field, key), None)
         if field == PODS:
             self._assumed.pop(key, None)
-            self._told.pop(key, None)
-        if key in self._shelves[field]:
+            self._api_pods.pop(key, None)
+        if key in self._stores[field]:
             self._show(field, key, None)
 
     def _show(self, field: str, key: str, after: Any) -> None:
-        """Change what a Snapshot shows of an object; None takes it away."""
-        shelf = self._shelves[field]
-        before = shelf.get(key)
+        """Change what a Snapshot shows of an object; None removes it. Each change passes here, and only here."""
+        store = self._stores[field]
+        before = store.get(key)
         if after is None:
-            shelf.pop(key)
+            store.pop(key)
         else:
-            shelf.put(key, after)
-        self._journal.note(Change(field, key, before, after))
+            store.put(key, after)
+        if field == PODS:
+            self.gangs.set_pod(key, before, after, assumed=key in self._assumed)
+        elif field == POD_GROUPS:
+            self.gangs.set_group(key, after)
+        elif field == NODES:
+            if before is not None:
+                self.capacity.subtract(before.allocatable())
+            if after is not None:
+                self.capacity.update(after.allocatable())
+        self._change_log.note(Change(field, key, before, after))
 
-    # Decisions
+    # Assumed pods
 
     def assume(self, key: str, node: str, now: float, uid: str = "") -> bool:
-        """Let a waiting pod count on a node from now on.
+        """Count a pending pod on a node from now on.
 
         Args:
-          key: the pod's `namespace/name`.
-          node: where the decision placed it.
-          now: seconds since 1970.
-          uid: the pod that was decided on, where it is known.
+          key: `namespace/name` of the pod.
+          node: The node on which a session placed it.
+          now: Seconds since 1970.
+          uid: The uid of the pod that the session saw; "" if it is unknown.
 
         Returns:
-          False, and nothing changed, when the decision has been overtaken: the pod is gone, finished, leaving,
-          bound, assumed already or another one of its name, or the node is gone.
+          False, with no change, if the decision is outdated: the pod is deleted, finished, terminating, bound, already
+          assumed or another pod of the same name, or the node is deleted.
         """
-        pod: Pod | None = self._shelves[PODS].get(key)
-        if pod is None or pod.node or pod.terminating or node not in self._shelves[NODES]:
+        pod: Pod | None = self._stores[PODS].get(key)
+        if pod is None or pod.node or pod.terminating or node not in self._stores[NODES]:
             return False
         if uid and pod.metadata.uid and uid != pod.metadata.uid:
             return False
-        self._told[key] = pod
+        self._api_pods[key] = pod
         self._assumed[key] = Assumption(node, now)
         self._show(PODS, key, self._placements.place(pod, node))
         return True
 
     def finish_binding(self, key: str, now: float) -> None:
-        """Note that the API took the binding of an assumed pod: it may expire from now + ttl on."""
-        known = self._assumed.get(key)
-        if known is not None and self._ttl > 0:
-            self._assumed[key] = Assumption(known.node, known.since, now + self._ttl)
+        """Record that the API server accepted the binding of an assumed pod: the time to its confirmation starts."""
+        assumption = self._assumed.get(key)
+        if assumption is not None and self._ttl > 0:
+            self._assumed[key] = Assumption(assumption.node, assumption.since, now + self._ttl)
 
     def forget(self, key: str, node: str) -> bool:
-        """Let an assumed pod wait again: its binding failed.
+        """Make an assumed pod pending again after its binding failed.
 
         Returns:
-          False, and nothing changed, when it is not assumed on that node any more.
+          False, with no change, if the pod is not assumed on that node any more.
         """
-        known = self._assumed.get(key)
-        if known is None or known.node != node:
+        assumption = self._assumed.get(key)
+        if assumption is None or assumption.node != node:
             return False
         del self._assumed[key]
-        self._show(PODS, key, self._told.pop(key))
+        self._show(PODS, key, self._api_pods.pop(key))
         return True
 
-    def expire(self, now: float) -> tuple[AssumedPod, ...]:
-        """Let pods wait again whose binding finished, and whom nobody confirmed in time; returns them by name."""
-        overdue = self.overdue(now)
-        for one in overdue:
-            self.forget(one.pod, one.assumption.node)
-        return overdue
-
     def overdue(self, now: float) -> tuple[AssumedPod, ...]:
-        """Return the pods whose binding finished, and whom nobody confirmed in time, by name."""
-        found = [
+        """Return the pods, by name, that no event confirmed within `ttl_seconds` after their binding."""
+        keys = [
             key
-            for key, known in self._assumed.items()
-            if known.deadline is not None and known.deadline <= now
+            for key, assumption in self._assumed.items()
+            if assumption.deadline is not None and assumption.deadline <= now
         ]
-        return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(found))
-
-    # What followers ask
-
-    @property
-    def generation(self) -> int:
-        """Grows with every change of what a Snapshot shows."""
-        return self._journal.generation
-
-    def changes(self, since: int) -> tuple[Change, ...] | None:
-        """Return what changed after a generation, one change an object; None when that is too long ago."""
-        return self._journal.since(since)
-
-    def size(self, field: str) -> int:
-        """Return how many objects a field of Snapshot holds."""
-        return len(self._shelves[field])
-
-    def snapshot(self) -> Snapshot:
-        """Return the cluster as it stands, assumed pods on their nodes; objects that did not change are the same ones.
-
-        Objects are in the order of their keys. Queues without a place in the tree are set aside. Nothing is held: the
-        caller knows who waits at Permit.
-        """
-        if self._snapshot[0] != self.generation:
-            self._snapshot = (self.generation, _well_placed(self._frozen()))
-        return self._snapshot[1]
-
-    def _frozen(self) -> Snapshot:
-        return Snapshot(**{field: shelf.freeze() for field, shelf in self._shelves.items()})
-
-    def listed(self) -> Snapshot:
-        """Return the cluster as the API told it: assumed pods wait."""
-        frozen = self._frozen()
-        return replace(frozen, pods=tuple(self._told.get(pod.key, pod) for pod in frozen.pods))
+        return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(keys))
 
     def assumed(self) -> tuple[AssumedPod, ...]:
-        """Return the pods that are assumed, by name."""
+        """Return the assumed pods by name."""
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(self._assumed))
 
     def is_assumed(self, key: str) -> bool:
-        """Tell whether a pod counts on a node that no watch has confirmed."""
+        """Return whether a pod counts on a node that no watch event has confirmed."""
         return key in self._assumed
 
+    # Reading
+
+    @property
+    def generation(self) -> int:
+        """The number of changes so far of what a Snapshot shows."""
+        return self._change_log.generation
+
+    def changes(self, since: int) -> tuple[Change, ...] | None:
+        """Return the changes after a generation, one for each object; None if the log does not reach back so far."""
+        return self._change_log.since(since)
+
+    def size(self, field: str) -> int:
+        """Return the number of objects in a field of Snapshot."""
+        return len(self._stores[field])
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster with assumed pods on their nodes. Unchanged objects keep their identity.
+
+        Objects are sorted by key. Queues without a place in the tree are set aside. Gangs held at Permit are not
+        included, since only the profile's scheduler knows them.
+        """
+        if self._snapshot[0] != self.generation:
+            self._snapshot = (self.generation, _without_misplaced_queues(self._frozen()))
+        return self._snapshot[1]
+
+    def _frozen(self) -> Snapshot:
+        return Snapshot(**{field: store.freeze() for field, store in self._stores.items()})
+
+    def listed(self) -> Snapshot:
+        """Return the cluster as the API server showed it: assumed pods are pending."""
+        frozen = self._frozen()
+        return replace(frozen, pods=tuple(self._api_pods.get(pod.key, pod) for pod in frozen.pods))
+
     def get(self, field: str, key: str) -> Any:
-        """Return one object of a field of Snapshot by its key; None where there is none."""
-        return self._shelves[field].get(key)
+        """Return an object of a field of Snapshot by its key; None if it does not exist."""
+        return self._stores[field].get(key)
 
     def every(self, field: str) -> tuple[Any, ...]:
-        """Return all objects of a field of Snapshot, also those that a Snapshot sets aside."""
-        return tuple(self._shelves[field].freeze())
+        """Return all objects of a field of Snapshot, including those that a Snapshot sets aside."""
+        return tuple(self._stores[field].freeze())
 
     def has_node(self, name: str) -> bool:
-        """Tell whether a node is known; pods may name others."""
-        return name in self._shelves[NODES]
+        """Return whether a node exists; pods may name nodes that do not."""
+        return name in self._stores[NODES]
+
+    def status(self, field: str, key: str, uid: str) -> dict[str, Any]:
+        """Return the status of a custom resource as the API server showed it last, {} if it has none.
+
+        Args:
+          field: The field of Snapshot that has the object.
+          key: Its key there.
+          uid: Its uid; the status of another object of the same name is not returned.
+        """
+        known_uid, status = self._statuses.get((field, key), ("", None))
+        if status is None or known_uid != uid:
+            return {}
+        return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _place(found: Any) -> tuple[str, str]:
-    """Return the field of an object and its key there."""
-    kind = _KINDS[type(found)]
-    return kind.field, kind.key(found.metadata)
+def _address(changed: Any) -> tuple[str, str]:
+    """Return the field of Snapshot for an object, and its key there."""
+    kind = _KIND_OF_TYPE[type(changed)]
+    return kind.field, kind.key(changed.metadata)
 
 
-def _well_placed(snapshot: Snapshot) -> Snapshot:
-    """Set aside the queues that have no place in the tree; a parent may just be on its way."""
+def _without_misplaced_queues(snapshot: Snapshot) -> Snapshot:
+    """Set aside the queues that have no place in the tree; the event of a parent may still come."""
     reasons = misplaced_queues(snapshot.queues)
     if not reasons:
         return snapshot
@@ -295,13 +339,13 @@ def _well_placed(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def _number(found: Any, version: str | None) -> int:
-    """Read a resourceVersion, which grows within a kind; 0 where there is none."""
-    text = getattr(found.metadata, "resource_version", "") if version is None else version
+def _version(changed: Any, version: str | None) -> int:
+    """Return the resourceVersion of an object as a number, which grows within a kind; 0 without one."""
+    text = getattr(changed.metadata, "resource_version", "") if version is None else version
     return int(text) if text.isdecimal() else 0
 
 
-def _another(known: Any, found: Any) -> bool:
-    """Tell whether an object has only the name of the one that is known."""
-    old, new = known.metadata.uid, found.metadata.uid
-    return bool(old and new and old != new)
+def _is_other_object(known: Any, changed: Any) -> bool:
+    """Return whether two objects of the same name have different uids."""
+    old_uid, new_uid = known.metadata.uid, changed.metadata.uid
+    return bool(old_uid and new_uid and old_uid != new_uid)

@@ -1,15 +1,18 @@
-"""A shelf: the objects of one kind, by key, and frozen in the order of their keys."""
+"""Objects of one kind by key, and the uids of deleted objects."""
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+MAX_TOMBSTONES: Final = 16_384
+"""Uids that are remembered. Events of one kind come in order, so a late event is late by a few events only."""
 
 
 class Store(Generic[T]):
-    """Objects by key. Freezing is free while nothing changed, and a plain copy unless keys were added out of order.
+    """Objects by key, sorted by key when they are read.
 
-    The order of keys is what a fresh list of the API has; the order of events would be nobody's.
+    A list of the API server is sorted by key, while the order of events has no meaning. `freeze` costs nothing if
+    nothing changed, and one copy unless keys were added out of order.
     """
 
     __slots__ = ("_by_key", "_frozen", "_sorted")
@@ -24,36 +27,61 @@ class Store(Generic[T]):
         return len(self._by_key)
 
     def __contains__(self, key: str) -> bool:
-        """Tell whether an object is there."""
+        """Return whether an object exists."""
         return key in self._by_key
 
     def __iter__(self) -> Iterator[str]:
-        """The keys, in no order that means anything."""
+        """The keys, in no particular order."""
         return iter(self._by_key)
 
     def get(self, key: str) -> T | None:
-        """Return an object, or None."""
+        """Return an object; None if it does not exist."""
         return self._by_key.get(key)
 
     def put(self, key: str, value: T) -> None:
-        """Add an object, or replace the one of its key."""
+        """Add an object, or replace the object of the same key."""
         if self._sorted and key not in self._by_key:
             self._sorted = not self._by_key or next(reversed(self._by_key)) < key
         self._by_key[key] = value
         self._frozen = None
 
     def pop(self, key: str) -> T | None:
-        """Take an object away, and return it; None where there was none."""
+        """Remove an object and return it; None if it does not exist."""
         value = self._by_key.pop(key, None)
         if value is not None:
             self._frozen = None
         return value
 
     def freeze(self) -> tuple[T, ...]:
-        """Return the objects by key: the same tuple as before while nothing changed."""
+        """Return the objects sorted by key; the same tuple as before if nothing changed."""
         if self._frozen is None:
             if not self._sorted:
                 self._by_key = {key: self._by_key[key] for key in sorted(self._by_key)}
                 self._sorted = True
             self._frozen = tuple(self._by_key.values())
         return self._frozen
+
+
+class Tombstones:
+    """The uids of deleted objects and finished pods, so that a late event does not bring them back.
+
+    The oldest uids are forgotten first.
+    """
+
+    def __init__(self) -> None:
+        self._uids: dict[str, None] = {}
+
+    def bury(self, uid: str) -> None:
+        """Remember a uid; an empty one is ignored."""
+        if uid:
+            self._uids[uid] = None
+            if len(self._uids) > MAX_TOMBSTONES:
+                del self._uids[next(iter(self._uids))]
+
+    def __contains__(self, uid: str) -> bool:
+        """Return whether an object of this uid was deleted."""
+        return uid in self._uids
+
+    def open(self, uid: str) -> None:
+        """Forget a uid, since a list shows that the object exists."""
+        self._uids.pop(uid, None)

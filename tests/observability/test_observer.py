@@ -6,7 +6,6 @@ from batchsched.record.file import read
 from batchsched.record.replay import differences
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.world import World
-from batchsched.scheduler.standby_usage import usage
 from batchsched.session.decide import decide
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, nodes, profile
@@ -31,8 +30,7 @@ class Observed:
         self.gauges = MetricsCollector(seen.metrics, town.cache, ())
 
     def read(self) -> None:
-        used = usage(self.town.cache.snapshot(), frozenset({PROFILE}))
-        self.gauges.read(self.town.loop.planners, used, self.town.clock.monotonic())
+        self.gauges.read(self.town.loop.planners, self.town.clock.monotonic())
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.seen.metrics.registry.get_sample_value(name, labels)

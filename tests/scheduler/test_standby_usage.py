@@ -7,7 +7,7 @@ import pytest
 from batchsched.config.schema import Profile
 from batchsched.queues.usage_history import UsageHistory
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.scheduler.standby_usage import EVERY, StandbyUsage
+from batchsched.scheduler.standby_usage import SAMPLE_SECONDS, StandbyUsage
 from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Clock
 from tests.session.scenario import GPU, bound, cluster, gang, nodes, queue, schedule
@@ -38,7 +38,7 @@ async def test_half_of_what_is_used_for_a_half_life_counts():
     clock = Clock()
     one = chronicle(running(), clock)
     for _ in range(61):
-        await one.look()
+        one.sample()
         clock.turn(HOUR / 60)
     assert one.past(PROFILE).usage["team"][GPU] == pytest.approx(1.0, rel=0.01)
 
@@ -47,7 +47,7 @@ async def test_nothing_is_remembered_where_no_policy_asks_for_it():
     clock = Clock()
     one = chronicle(running(policy="drf"), clock)
     for _ in range(2):
-        await one.look()
+        one.sample()
         clock.turn(HOUR)
     assert one.past(PROFILE).usage == {}
 
@@ -58,11 +58,11 @@ async def test_it_looks_until_we_lead():
     one = StandbyUsage(running(), clock, lambda: (PROFILE,), lambda: bool(leads))
     looking = asyncio.create_task(one.run())
     while one.past(PROFILE).usage.get("team") is None:
-        clock.turn(EVERY)
+        clock.turn(SAMPLE_SECONDS)
         await asyncio.sleep(0.001)
     leads.append(True)
     while not looking.done():
-        clock.turn(EVERY)
+        clock.turn(SAMPLE_SECONDS)
         await asyncio.sleep(0.001)
     looking.result()
 

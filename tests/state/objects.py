@@ -8,6 +8,8 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.ports.scheduler import ClusterChanges
+from batchsched.state.assumed_pods import AssumedPod
+from batchsched.state.cluster_state import ClusterState
 from tests.session.scenario import NOW
 from tests.session.scenario import node as plain_node
 from tests.session.scenario import pod as plain_pod
@@ -79,3 +81,11 @@ class Ledger:
 
 
 __all__ = ["NOW", "Ledger", "ended", "leaving", "node", "places", "pod", "told"]
+
+
+def expire(state: ClusterState, now: float) -> tuple[AssumedPod, ...]:
+    """Forget the assumed pods that are overdue, as the expiry controller does; returns them."""
+    overdue = state.overdue(now)
+    for pod in overdue:
+        state.forget(pod.pod, pod.assumption.node)
+    return overdue

@@ -10,7 +10,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.cluster_state import ClusterState
 from tests.session.scenario import group, priority_class, queue, topology
-from tests.state.objects import NOW, ended, leaving, node, places, pod, told
+from tests.state.objects import NOW, ended, expire, leaving, node, places, pod, told
 
 A = "team/a"
 
@@ -321,10 +321,10 @@ def test_assumed_pod_stays_when_its_node_goes():
 
 def test_only_a_binding_that_has_finished_expires():
     cache = assumed(ttl=30.0)
-    assert cache.expire(NOW + 1000) == ()
+    assert expire(cache, NOW + 1000) == ()
     cache.finish_binding(A, NOW + 1000)
-    assert cache.expire(NOW + 1029) == ()
-    (gone,) = cache.expire(NOW + 1030)
+    assert expire(cache, NOW + 1029) == ()
+    (gone,) = expire(cache, NOW + 1030)
     assert (gone.pod, gone.assumption.node) == (A, "n0")
     assert places(cache.snapshot()) == {"a": ""}
 
@@ -332,12 +332,12 @@ def test_only_a_binding_that_has_finished_expires():
 def test_without_a_time_to_live_nothing_expires():
     cache = assumed()
     cache.finish_binding(A, NOW)
-    assert cache.expire(NOW + 1e9) == ()
+    assert expire(cache, NOW + 1e9) == ()
 
 
 def test_confirmed_pods_do_not_expire():
     cache = assumed(ttl=1.0)
     cache.put(pod("a", 4, "ua", on="n0"))
     cache.finish_binding(A, NOW)
-    assert cache.expire(NOW + 100) == ()
+    assert expire(cache, NOW + 100) == ()
     assert places(cache.snapshot()) == {"a": "n0"}

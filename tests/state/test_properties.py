@@ -19,7 +19,7 @@ from batchsched.state.comparer import drift
 from batchsched.state.feed import Feed
 from tests.session.clusters import clusters
 from tests.session.scenario import group
-from tests.state.objects import NOW, Ledger, ended, node, pod
+from tests.state.objects import NOW, Ledger, ended, expire, node, pod
 
 pytestmark = pytest.mark.properties
 
@@ -225,7 +225,7 @@ class Life(RuleBasedStateMachine):
     def time_passes(self, passed: float) -> None:
         self.now += passed
         expected = sorted(name for name, since in self.bound_at.items() if since + TTL <= self.now)
-        assert [one.pod for one in self.cache.expire(self.now)] == [f"team/{name}" for name in expected]
+        assert [one.pod for one in expire(self.cache, self.now)] == [f"team/{name}" for name in expected]
         for name in expected:
             self._confirm(name)
 

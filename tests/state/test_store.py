@@ -1,9 +1,11 @@
 """Shelves freeze in the order of keys, and copy only what changed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.state.store import Store
+from batchsched.state import store
+from batchsched.state.store import Store, Tombstones
 
 
 @given(moves=st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())))
@@ -28,3 +30,22 @@ def test_freezing_twice_gives_the_same_tuple():
     assert shelf.freeze() is frozen
     assert shelf.pop("b") is None
     assert shelf.freeze() is frozen
+
+
+def test_buried_uids_are_known_until_a_list_shows_them_alive():
+    gone = Tombstones()
+    gone.bury("u1")
+    gone.bury("")
+    assert "u1" in gone
+    assert "" not in gone
+    gone.open("u1")
+    gone.open("u1")
+    assert "u1" not in gone
+
+
+def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store, "MAX_TOMBSTONES", 2)
+    gone = Tombstones()
+    for uid in "abc":
+        gone.bury(uid)
+    assert [uid in gone for uid in "abc"] == [False, True, True]

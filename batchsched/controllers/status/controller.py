@@ -20,10 +20,8 @@ from batchsched.api.gang_identity import SINGLE_POD_PREFIX, identity_of, key_of
 from batchsched.config.schema import Profile
 from batchsched.controllers.status import desired_status as status
 from batchsched.controllers.status.event_recorder import EventRecorder, PendingEvent, reference
-from batchsched.controllers.status.observed import ObservedState
-from batchsched.controllers.status.queue_positions import holdings, positions
+from batchsched.controllers.status.queue_positions import QUEUES, holdings, positions
 from batchsched.controllers.status.refusal_history import RefusalHistory
-from batchsched.controllers.status.tally import QUEUES, GangCounts, Tally
 from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.errors import ApiError, BatchschedError, Unreachable
 from batchsched.kube import resources
@@ -31,8 +29,8 @@ from batchsched.kube.connection import MERGE_PATCH
 from batchsched.kube.resources import Resource
 from batchsched.kube.writer import Writer
 from batchsched.ports.clock import Clock
-from batchsched.state.cluster_state import PODS
-from batchsched.state.feed import GROUPS
+from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
+from batchsched.state.podgroup_state import RUNNING, GangPods
 
 _LOG: Final = logging.getLogger(__name__)
 PERIOD: Final = 0.5
@@ -43,7 +41,7 @@ LOOKED_AT: Final = 5_000
 """Objects that are looked at in one period."""
 OVERVIEW: Final = 5.0
 """Seconds between two looks at who stands where: each that starts moves all behind it."""
-POD_GROUPS: Final = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
+OUR_POD_GROUPS: Final = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
 OUR_QUEUES: Final = Resource(API_VERSION, "queues", "Queue", namespaced=False)
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 Wish = tuple[str, str]
@@ -67,7 +65,7 @@ class StatusController:
 
     def __init__(  # noqa: PLR0913 - the one place where all that a status is made of comes together
         self,
-        cache: ObservedState,
+        cache: ClusterState,
         verdicts: RefusalHistory,
         writer: Writer,
         recorder: EventRecorder,
@@ -83,7 +81,7 @@ class StatusController:
         self._recorder = recorder
         self._courtesy = courtesy
         self._clock = clock
-        self._tally = Tally(cache)
+        self._changed_gangs = cache.gangs.subscribe()
         self._turn = asyncio.Lock()
         self._wishes: dict[Wish, None] = {}
         self._pods: dict[Wish, None] = {}
@@ -96,15 +94,15 @@ class StatusController:
     def wish(self, keys: Iterable[str]) -> None:
         """Look again at gangs, and at their pods where they are refused: something else is to be said of them."""
         for key in keys:
-            if self._cache.get(GROUPS, key) is not None:
-                self._wishes[GROUPS, key] = None
+            if self._cache.get(POD_GROUPS, key) is not None:
+                self._wishes[POD_GROUPS, key] = None
             if self._verdicts.get(key).message:
                 self._pods.update(dict.fromkeys((PODS, pod) for pod in self.waiting(key)))
 
     def waiting(self, key: str) -> list[str]:
-        """Return the pods of a gang that waited when we looked last."""
-        found = (self._tally.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
-        return [pod for standing in found if standing is not None for pod in standing.waiting]
+        """Return the keys of the pending pods of a gang or of a single pod."""
+        gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
+        return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable()]
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -122,9 +120,9 @@ class StatusController:
                 return
 
     def complete(self, identity: str) -> bool:
-        """Tell whether a gang had its minimum when we looked last."""
-        standing = self._tally.gangs.get(identity)
-        return standing is not None and bool(standing.placed) and not standing.pending
+        """Return whether a gang has placed pods and is not pending."""
+        gang = self._cache.gangs.get(identity)
+        return gang is not None and bool(gang.placed()) and not gang.is_pending
 
     async def turn(self) -> None:
         """Look at what changed, and write a part of it."""
@@ -139,20 +137,18 @@ class StatusController:
             await asyncio.gather(*(one(change) for change in self._some()))
 
     def _look(self) -> None:
-        touched = self._tally.sync() | self._cache.changed
-        self._cache.changed = set()
-        self.wish({key_of(key) for key in touched})
+        self.wish({key_of(identity) for identity in self._changed_gangs.read()})
         monotonic = self._clock.monotonic()
         if monotonic - self._overview_at >= OVERVIEW and self._overview_of != self._cache.generation:
             self._overview_at, self._overview_of = monotonic, self._cache.generation
             self._stand_in_line()
-            self._held = holdings(self._tally, self.profile.queue_policy)
+            self._held = holdings(self._cache, self.profile.queue_policy)
             self._wishes.update(dict.fromkeys((QUEUES, name) for name in self._held))
             self._prune()
 
     def _stand_in_line(self) -> None:
         before = self._positions
-        self._positions = positions(self._tally, self._cache, self.profile, self._clock.now())
+        self._positions = positions(self._cache, self.profile, self._clock.now())
         self.wish(key for key, position in self._positions.items() if before.get(key) != position)
 
     def _prune(self) -> None:
@@ -161,7 +157,8 @@ class StatusController:
         for place in gone:
             del self._written[place]
         for key in self._verdicts.known():
-            if key not in self._tally.gangs and SINGLE_POD_PREFIX + key not in self._tally.gangs:
+            gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
+            if not any(gang is not None and gang.has_pods for gang in gangs):
                 self._verdicts.forget(key)
 
     def _some(self) -> list["Change"]:
@@ -200,7 +197,7 @@ class StatusController:
             return None
         verdict = self._verdicts.get(key)
         wanted = status.of_group(found, self._numbers(key), verdict, before, now)
-        return _change(place, POD_GROUPS, there, wanted)
+        return _change(place, OUR_POD_GROUPS, there, wanted)
 
     def _upstream(
         self, place: Place, found: PodGroup, before: status.Conditions, now: float
@@ -216,16 +213,16 @@ class StatusController:
         return None if wanted is None else Change(place, where, {"conditions": [wanted]}, None)
 
     def _numbers(self, key: str) -> status.PodCounts:
-        standing = self._tally.gangs.get(key) or GangCounts()
-        good, bad = self._cache.ends(key)
-        placed = len(standing.placed)
+        gang = self._cache.gangs.get(key) or GangPods(key)
+        succeeded, failed = gang.finished_counts()
+        placed = gang.placed()
         return status.PodCounts(
-            waiting=len(standing.waiting),
-            placed=placed,
-            bound=placed - sum(self._cache.is_assumed(pod) for pod in standing.placed),
-            running=standing.running,
-            succeeded=good,
-            failed=bad,
+            waiting=len(gang.schedulable()),
+            placed=len(placed),
+            bound=sum(pod.key not in gang.assumed for pod in placed),
+            running=sum(pod.status.phase == RUNNING for pod in placed),
+            succeeded=succeeded,
+            failed=failed,
             position=self._positions.get(key),
         )
 
@@ -244,7 +241,7 @@ class StatusController:
         ours = change.resource.api_version == API_VERSION
         kind = MERGE_PATCH if ours else STRATEGIC  # which leaves the conditions of others
         body = {"status": change.wanted}
-        if field == GROUPS and not ours:  # of this one object, and no other of its name
+        if field == POD_GROUPS and not ours:  # of this one object, and no other of its name
             body["metadata"] = {"uid": uid}
         path = change.resource.path(namespace, name, "status")
         try:
@@ -260,7 +257,7 @@ class StatusController:
             return
         else:
             self._written[change.place] = change.message or change.wanted
-            if field == GROUPS:
+            if field == POD_GROUPS:
                 self._tell(change)
 
     def _tell(self, change: "Change") -> None:
@@ -269,7 +266,7 @@ class StatusController:
         if now.get("status") == "True" and before.get("status") != "True":
             (_, key), uid = change.place
             namespace, _, name = key.partition("/")
-            about = reference(POD_GROUPS, namespace, name, uid)
+            about = reference(OUR_POD_GROUPS, namespace, name, uid)
             self._recorder.once(PendingEvent(about, "GangScheduled", "Scheduling", now["message"]))
 
 

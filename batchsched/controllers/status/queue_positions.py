@@ -1,4 +1,4 @@
-"""Who stands where: the gangs that wait in each queue, one behind the other, and what each queue holds in all."""
+"""What the status of PodGroups and Queues shows: the place of each PodGroup in its queue, and what each queue uses."""
 
 import math
 from collections import Counter
@@ -10,10 +10,10 @@ import numpy as np
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import requests
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.queue import Queue
 from batchsched.api.cross_checks import misplaced_queues
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.status.desired_status import QueueAllocation
-from batchsched.controllers.status.tally import GangCounts, Tally
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import entitlements
 from batchsched.queues.gang_order.builtin import POLICIES
@@ -22,158 +22,188 @@ from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.order import QueuePolicies
 from batchsched.session.tables.session_tables import share_resources
-from batchsched.state.cluster_state import PODS, ClusterState
-from batchsched.state.feed import GROUPS
+from batchsched.state.cluster_state import ClusterState
+from batchsched.state.podgroup_state import GangPods
+from batchsched.state.queue_usage import POD_COUNT
+
+QUEUES = "queues"
+PendingGroup = tuple[PodGroup, GangPods]
 
 
-def positions(
-    tally: Tally, cache: ClusterState, profile: Profile | None = None, now: float = 0.0
-) -> dict[str, int]:
-    """Number the PodGroups that wait in each queue, the first to start at 1, as sessions put them in order.
+def positions(state: ClusterState, profile: Profile | None = None, now: float = 0.0) -> dict[str, int]:
+    """Number the pending PodGroups of each queue in the order in which sessions try them, from 1.
 
     Args:
-      tally: what is counted.
-      cache: the objects.
-      profile: how sessions schedule; the first one's.
-      now: seconds since 1970.
+      state: The cluster.
+      profile: The first profile; None for the defaults.
+      now: Seconds since 1970.
+
+    Returns:
+      The position by `namespace/name` of the PodGroup.
     """
     profile = profile or Profile()
-    line = [
-        (key, group, standing)
-        for key, standing in sorted(tally.gangs.items())
-        if standing.pending and (group := cache.get(GROUPS, key)) is not None
+    pending = [
+        (gang.group, gang)
+        for gang in sorted(state.gangs, key=lambda gang: gang.identity)
+        if gang.group is not None and gang.is_pending
     ]
-    if not line:
+    if not pending:
         return {}
-    columns = _columns(tally, cache, line)
-    orders = QueuePositions(tally, profile)
-    found: dict[str, int] = {}
-    by_policy: dict[int, tuple[Policy, list[int]]] = {}
-    for at, (_, _, standing) in enumerate(line):
-        policy = orders.of(standing.queue)
-        by_policy.setdefault(id(policy), (policy, []))[1].append(at)
-    count: Counter[str] = Counter()
-    stranded = np.array([bool(standing.placed) for _, _, standing in line], np.bool_)
-    for policy, some in by_policy.values():
-        mine = GangColumns(*(getattr(columns, one.name)[some] for one in fields(GangColumns)))
-        rank = np.empty(len(some), np.int64)
-        rank[order(policy, mine, now)] = np.arange(len(some))
-        urgency = -mine.priority if orders.by_priority else np.zeros(len(some), np.int64)
-        for at in np.lexsort((rank, urgency, ~stranded[some])).tolist():
-            key, _, standing = line[some[at]]
-            count[standing.queue] += 1
-            found[key] = count[standing.queue]
-    return found
+    columns = _columns(state, pending)
+    orders = QueuePositions(state, profile)
+    queues = [gang.queue for _, gang in pending]
+    rows_by_policy: dict[int, tuple[Policy, list[int]]] = {}
+    for row, queue in enumerate(queues):
+        policy = orders.of(queue)
+        rows_by_policy.setdefault(id(policy), (policy, []))[1].append(row)
+    partially_bound = np.array([bool(gang.placed()) for _, gang in pending], np.bool_)
+    last_position: Counter[str] = Counter()
+    position_by_key: dict[str, int] = {}
+    for policy, rows in rows_by_policy.values():
+        policy_columns = GangColumns(*(getattr(columns, column.name)[rows] for column in fields(GangColumns)))
+        rank = np.empty(len(rows), np.int64)
+        rank[order(policy, policy_columns, now)] = np.arange(len(rows))
+        urgency = -policy_columns.priority if orders.by_priority else np.zeros(len(rows), np.int64)
+        # Sessions complete partially bound gangs first: what they have bound is of no use until then.
+        for index in np.lexsort((rank, urgency, ~partially_bound[rows])).tolist():
+            row = rows[index]
+            last_position[queues[row]] += 1
+            position_by_key[pending[row][1].identity] = last_position[queues[row]]
+    return position_by_key
 
 
 class QueuePositions:
-    """The order of the PodGroups of each queue: its own, or that of a queue above it, or the profile's.
+    """The order of the PodGroups of each queue: that of the queue, of an ancestor, or of the profile.
 
     Args:
-      tally: has the queues.
-      profile: how sessions schedule.
+      state: The cluster.
+      profile: The first profile.
     """
 
-    def __init__(self, tally: Tally, profile: Profile) -> None:
+    def __init__(self, state: ClusterState, profile: Profile) -> None:
         self._default = make(profile.policy.name, profile.policy.args, POLICIES)
-        self._known: dict[str, Policy] = {}
-        misplaced = misplaced_queues(tuple(tally.queues.values()))
-        tree = QueueTree(queue for name, queue in tally.queues.items() if name not in misplaced)
+        self._policy_by_queue: dict[str, Policy] = {}
+        tree, _ = _queue_tree(queues_of(state))
         policies = QueuePolicies.between(tree, profile)
         self.by_priority = policies is not None or profile.selection == "weight"
-        """Whether priorities come before the order; under ordered selection without entitlements they do not."""
+        """Whether priorities are compared before the policy. Selection `ordered` without entitlements does not."""
         if policies is not None:
-            nothing = np.zeros(0, np.int64)
-            shares = lay_out(tree, TotalCapacity((), nothing, np.zeros(0, np.bool_)), QueueDemand({}, {}))
-            chosen = policies.of(shares)
+            no_capacity = TotalCapacity((), np.zeros(0, np.int64), np.zeros(0, np.bool_))
+            table = lay_out(tree, no_capacity, QueueDemand({}, {}))
+            chosen = policies.of(table)
             for name in tree.queues:
-                self._known[name] = chosen[shares.home(name)].gangs or self._default
+                self._policy_by_queue[name] = chosen[table.home(name)].gangs or self._default
 
     def of(self, queue: str) -> Policy:
-        """Return the order of a queue."""
-        return self._known.get(queue, self._default)
+        """Return the policy that orders the PodGroups of a queue."""
+        return self._policy_by_queue.get(queue, self._default)
 
 
-def _columns(
-    tally: Tally, cache: ClusterState, line: Sequence[tuple[str, PodGroup, GangCounts]]
-) -> GangColumns:
-    """Return what policies may know of gangs; the pods of one are taken to ask for what the first of them does."""
-    classes = {one.metadata.name: one.value for one in cache.every("priority_classes")}
-    pods: list[Pod | None] = [cache.get(PODS, min(standing.waiting)) for _, _, standing in line]
+def queues_of(state: ClusterState) -> dict[str, Queue]:
+    """Return all queues by name. A Snapshot lacks those without a place in the tree; they have a status too."""
+    return {queue.name: queue for queue in state.every(QUEUES)}
+
+
+def _queue_tree(queues: Mapping[str, Queue]) -> tuple[QueueTree, Mapping[str, str]]:
+    """Return the tree of the queues that have a place in it, and why each other queue has none."""
+    misplaced = misplaced_queues(tuple(queues.values()))
+    return QueueTree(queue for name, queue in queues.items() if name not in misplaced), misplaced
+
+
+def _columns(state: ClusterState, pending: Sequence[PendingGroup]) -> GangColumns:
+    """Return what gang policies may read. All pods of a gang are taken to request what its first pod requests."""
+    classes = {
+        priority_class.metadata.name: priority_class.value
+        for priority_class in state.every("priority_classes")
+    }
+    pods_of = [gang.schedulable() for _, gang in pending]
+    first_pods = [min(pods, key=lambda pod: pod.key) for pods in pods_of]
     priority = [
-        classes.get(group.spec.priority_class_name, (pod.spec.priority or 0) if pod is not None else 0)
-        for (_, group, _), pod in zip(line, pods, strict=True)
+        classes.get(group.spec.priority_class_name, pod.spec.priority or 0)
+        for (group, _), pod in zip(pending, first_pods, strict=True)
     ]
-    created = np.array([group.created for _, group, _ in line], np.float64)
-    estimates = [group.spec.expected_runtime_seconds for _, group, _ in line]
-    size = np.array([len(standing.waiting) for _, _, standing in line], np.float64)
-    arrival = np.empty(len(line), np.int64)
-    arrival[np.argsort(created, kind="stable")] = np.arange(len(line))  # the line is by name
+    created = np.array([group.created for group, _ in pending], np.float64)
+    estimates = [group.spec.expected_runtime_seconds for group, _ in pending]
+    size = np.array([len(pods) for pods in pods_of], np.float64)
+    arrival = np.empty(len(pending), np.int64)
+    # The rows are sorted by name, so a stable sort breaks ties by name, as sessions do.
+    arrival[np.argsort(created, kind="stable")] = np.arange(len(pending))
     return GangColumns(
         priority=np.array(priority, np.int64),
         created=created,
-        estimate=np.array([math.nan if one is None else one for one in estimates], np.float64),
+        estimate=np.array([math.nan if seconds is None else seconds for seconds in estimates], np.float64),
         size=size,
-        share=size * [_share(tally, pod) for pod in pods],
+        share=size * [_dominant_share(state, pod) for pod in first_pods],
         arrival=arrival,
     )
 
 
-def _share(tally: Tally, pod: Pod | None) -> float:
-    """Return the dominant share of a pod."""
-    asked = requests(pod) if pod is not None else {}
-    counted = (
-        amount / tally.capacity[resource]
-        for (resource, amount), weighs in zip(asked.items(), share_resources(asked), strict=True)
-        if weighs and tally.capacity[resource] > 0
+def _dominant_share(state: ClusterState, pod: Pod) -> float:
+    """Return the largest share of the cluster that a pod requests of one resource."""
+    requested = requests(pod)
+    shares = (
+        amount / state.capacity[resource]
+        for (resource, amount), counts in zip(requested.items(), share_resources(requested), strict=True)
+        if counts and state.capacity[resource] > 0
     )
-    return max(counted, default=0.0)
+    return max(shares, default=0.0)
 
 
-def holdings(tally: Tally, queue_policy: PolicySettings | None = None) -> Mapping[str, QueueAllocation]:
-    """Work out what each queue holds, with its descendants; one without a place in the tree holds its own.
+def holdings(
+    state: ClusterState, queue_policy: PolicySettings | None = None
+) -> Mapping[str, QueueAllocation]:
+    """Return what each queue uses, its descendants included; a queue without a place in the tree has only its own.
 
     Args:
-      tally: what is counted.
-      queue_policy: for queues without a parent, None for the usual one.
+      state: The cluster.
+      queue_policy: The policy of queues without a parent; None for the default policy.
     """
-    queues = tally.queues
-    misplaced = misplaced_queues(tuple(queues.values()))
-    tree = QueueTree(queue for name, queue in queues.items() if name not in misplaced)
-    usage: dict[str, Counter[str]] = {name: Counter() for name in queues}
+    queues = queues_of(state)
+    tree, misplaced = _queue_tree(queues)
+    allocated: dict[str, Counter[str]] = {name: Counter() for name in queues}
     pending: Counter[str] = Counter()
-    for name in {*tally.usage, *tally.pending}:
-        for above in tree.ancestry(name):
-            if above in usage:
-                pending[above] += tally.pending[name]
-                for resource, amount in tally.usage.get(name, {}).items():
-                    usage[above][resource] += amount
-    fair = _fair_shares(tally, tree, queue_policy)
+    own_pending = Counter(gang.queue for gang in state.gangs if gang.is_pending)
+    for name in {*state.queue_usage.allocated, *own_pending}:
+        for ancestor in tree.ancestry(name):
+            if ancestor in allocated:
+                pending[ancestor] += own_pending[name]
+                for resource, amount in state.queue_usage.allocated.get(name, {}).items():
+                    # The status has amounts of resources; the number of pods is in the status of PodGroups.
+                    if resource != POD_COUNT:
+                        allocated[ancestor][resource] += amount
+    fair = _fair_shares(state, tree, queue_policy)
     return {
-        name: QueueAllocation(usage[name], pending[name], misplaced.get(name, ""), fair.get(name))
+        name: QueueAllocation(allocated[name], pending[name], misplaced.get(name, ""), fair.get(name))
         for name in queues
     }
 
 
 def _fair_shares(
-    tally: Tally, tree: QueueTree, queue_policy: PolicySettings | None
+    state: ClusterState, tree: QueueTree, queue_policy: PolicySettings | None
 ) -> Mapping[str, Mapping[str, int]]:
-    """By queue, what it is entitled to; nothing while policies look at what was used lately: sessions know that."""
+    """Return the fair share of each queue; empty if a policy reads past usage, which only sessions have."""
     policies = QueuePolicies(tree, queue_policy)
     if policies.remember:
         return {}
-    resources = tuple(sorted(resource for resource, amount in tally.capacity.items() if amount > 0))
+    resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 
     def row(amounts: Mapping[str, int]) -> IntArray:
-        return np.array([amounts.get(resource, 0) for resource in resources], np.int64)
+        return np.array(
+            [amounts.get(resource, 0) if resource != POD_COUNT else 0 for resource in resources], np.int64
+        )
 
-    used = {name: row(amounts) for name, amounts in tally.usage.items()}
-    asked = {name: row(amounts) for name, amounts in tally.wanted.items()}
+    allocated = {name: row(amounts) for name, amounts in state.queue_usage.allocated.items()}
+    requested = {name: row(amounts) for name, amounts in state.queue_usage.requested.items()}
     nothing = row({})
-    request = {name: used.get(name, nothing) + asked.get(name, nothing) for name in {*used, *asked}}
-    capacity = TotalCapacity(resources, row(tally.capacity), share_resources(resources))
-    shares = lay_out(tree, capacity, QueueDemand(used, request))
-    fair = entitlements(shares, policies.of(shares)).fair
+    demand = {
+        name: allocated.get(name, nothing) + requested.get(name, nothing) for name in {*allocated, *requested}
+    }
+    capacity = np.array([state.capacity[resource] for resource in resources], np.int64)
+    table = lay_out(
+        tree, TotalCapacity(resources, capacity, share_resources(resources)), QueueDemand(allocated, demand)
+    )
+    fair = entitlements(table, policies.of(table)).fair
     return {
-        name: dict(zip(resources, fair[at].tolist(), strict=True)) for at, name in enumerate(shares.names)
+        name: dict(zip(resources, fair[index].tolist(), strict=True))
+        for index, name in enumerate(table.names)
     }

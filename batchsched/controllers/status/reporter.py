@@ -11,9 +11,8 @@ from batchsched.api.decision import Decision
 from batchsched.api.external_podgroups import is_foreign
 from batchsched.api.gang_identity import key_of
 from batchsched.config.schema import Profile
-from batchsched.controllers.status.controller import POD_GROUPS, StatusController
+from batchsched.controllers.status.controller import OUR_POD_GROUPS, StatusController
 from batchsched.controllers.status.event_recorder import EventRecorder, PendingEvent, reference
-from batchsched.controllers.status.observed import ObservedState
 from batchsched.controllers.status.refusal_history import SURPLUS, RefusalHistory, sentence
 from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.kube.resources import PODS as RESOURCE
@@ -21,8 +20,7 @@ from batchsched.kube.writer import Writer
 from batchsched.ports.clock import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.state.cluster_state import PODS
-from batchsched.state.feed import GROUPS
+from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
 FAILED: Final = "FailedScheduling"
@@ -45,7 +43,7 @@ class Reporter:
 
     def __init__(
         self,
-        cache: ObservedState,
+        cache: ClusterState,
         writers: tuple[Writer, Writer],
         clock: Clock,
         profile: Profile,
@@ -113,9 +111,9 @@ class Reporter:
                 continue
             about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
             self.recorder.note(PendingEvent(about, FAILED, "Scheduling", verdict.message, warning=True))
-        group = self._cache.get(GROUPS, key)
+        group = self._cache.get(POD_GROUPS, key)
         if group is not None and not is_foreign(group) and refusal.reason != SURPLUS:
-            about = reference(POD_GROUPS, group.namespace, group.name, group.metadata.uid)
+            about = reference(OUR_POD_GROUPS, group.namespace, group.name, group.metadata.uid)
             note = f"{refusal.reason}: {sentence(refusal)}"
             self.recorder.note(PendingEvent(about, "GangRefused", "Scheduling", note, warning=True))
 

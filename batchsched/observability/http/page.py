@@ -46,8 +46,10 @@ class StatusPage:
         service, observation = self._service, self._observation
         snapshot = service.cache.snapshot()
         waits = view.waiting(service.planners, observation.refusals)
-        usage = await observation.usage(service, snapshot)
-        seen = await asyncio.to_thread(view.cluster, snapshot, waits, usage)
+        # The index and the tally change with every event, so a copy goes to the thread.
+        usage = service.cache.queue_usage.by_resource()
+        counts = view.pod_counts(service.cache.gangs)
+        seen = await asyncio.to_thread(view.cluster, snapshot, waits, usage, counts)
         now = dt.datetime.fromtimestamp(service.clock.now(), dt.UTC)
         return _template().render(
             version=__version__,

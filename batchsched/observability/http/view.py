@@ -7,7 +7,6 @@ from typing import Final
 
 from batchsched.api.core.metadata import timestamp
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.api.core.quantity import show
 from batchsched.api.core.requests import requests
 from batchsched.api.crd.base import in_base_units
@@ -15,7 +14,8 @@ from batchsched.api.decision import Refusal
 from batchsched.api.gang_identity import key_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.scheduler.standby_usage import Usage
+from batchsched.state.podgroup_state import GangPods
+from batchsched.state.queue_usage import ResourceUsage
 
 MOST_GANGS: Final = 300
 MOST_DOMAINS: Final = 300
@@ -130,10 +130,27 @@ def waiting(planners: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal
     return found
 
 
-def cluster(snapshot: Snapshot, waits: Mapping[str, PendingRow], usage: Usage) -> ClusterView:
-    """Return what there is to be seen. It may run in another thread."""
+def pod_counts(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
+    """Return, by `namespace/name`, how many pods of each gang are bound, and how many pods it has."""
+    return {key_of(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending)) for gang in gangs}
+
+
+def cluster(
+    snapshot: Snapshot,
+    waits: Mapping[str, PendingRow],
+    usage: ResourceUsage,
+    counts: Mapping[str, tuple[int, int]],
+) -> ClusterView:
+    """Return the rows of the page. It may run in another thread.
+
+    Args:
+      snapshot: The cluster.
+      waits: The pending gangs, by `namespace/name`.
+      usage: What queues use.
+      counts: Bound pods and all pods of each gang, as `pod_counts` returns them.
+    """
     resources = _resources(snapshot.nodes)
-    gangs = _gangs(snapshot, waits)
+    gangs = _gangs(snapshot, waits, counts)
     in_queue = Counter(one.queue for one in gangs if one.waiting is not None)
     return ClusterView(
         resources,
@@ -152,27 +169,22 @@ def _resources(nodes: Iterable[Node]) -> tuple[str, ...]:
     )
 
 
-def _gangs(snapshot: Snapshot, waits: Mapping[str, PendingRow]) -> list[GangRow]:
+def _gangs(
+    snapshot: Snapshot, waits: Mapping[str, PendingRow], counts: Mapping[str, tuple[int, int]]
+) -> list[GangRow]:
     """Return those that wait first, the longest first, then the others by name."""
-    members: Counter[str] = Counter()
-    placed: Counter[str] = Counter()
-    for pod in snapshot.pods:
-        group = pod.labels.get(POD_GROUP_LABEL)
-        key = f"{pod.namespace}/{group}" if group else pod.key
-        members[key] += 1
-        placed[key] += bool(pod.node)
     groups = {group.key: group for group in snapshot.pod_groups}
     found = []
     for key in groups.keys() | waits.keys():
         spec = groups[key].spec if key in groups else None
         queue, least = (spec.queue, spec.min_member or 1) if spec is not None else (NOWHERE, 1)
-        found.append(GangRow(key, queue, least, placed[key], members[key], waits.get(key)))
+        found.append(GangRow(key, queue, least, *counts.get(key, (0, 0)), waits.get(key)))
     return sorted(
         found, key=lambda one: (one.waiting is None, one.waiting.since if one.waiting else "", one.key)
     )
 
 
-def _queues(snapshot: Snapshot, usage: Usage, gangs: Mapping[str, int]) -> Iterable[QueueRow]:
+def _queues(snapshot: Snapshot, usage: ResourceUsage, gangs: Mapping[str, int]) -> Iterable[QueueRow]:
     """Yield the queues, children below their parents; and those that are used without being made."""
     specs = {queue.name: queue.spec for queue in snapshot.queues}
     below: dict[str | None, list[str]] = {}

@@ -26,11 +26,12 @@ from batchsched.queues.tree import QueueTree
 from batchsched.queues.usage_history import Usage, UsageHistory, by_queue
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.fair_share_order import FairShareOrder, Orders, QueueStanding, total_of
-from batchsched.session.gangs.queue_limits import held_by, is_ours
+from batchsched.session.gangs.queue_limits import held_by
 from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
+from batchsched.state.queue_usage import counts_against_queue, queue_of
 
 
 class QueuePolicies:
@@ -121,9 +122,9 @@ def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntA
     """By queue, [R] what its own pods hold on nodes."""
     there: dict[str, list[Pod]] = {}
     for members in tables.running.values():
-        ours = [pod for pod, node in members.bound.values() if node >= 0 and is_ours(pod, scheduler_name)]
-        if ours:
-            there.setdefault(members.queue, []).extend(ours)
+        for pod, _ in members.bound.values():
+            if counts_against_queue(pod, (scheduler_name,)):
+                there.setdefault(queue_of(pod, members.group), []).append(pod)
     return {queue: held_by(tables, pods) for queue, pods in there.items()}
 
 

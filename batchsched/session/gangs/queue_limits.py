@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
+from batchsched.api.core.pod import USER_LABEL, Pod
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED, IntArray
+from batchsched.state.queue_usage import counts_against_queue, queue_of
 
 Owner = tuple[str, str]
 """Against whom a gang counts: its queue, and its user or ""."""
@@ -91,10 +92,13 @@ def _used(tables: SessionTables, finder: "Finder", scheduler_name: str) -> tuple
     there: dict[Owner, list[Pod]] = {}
     gangs: Counter[Owner] = Counter()
     for members in tables.running.values():
-        ours = [pod for pod, _ in members.bound.values() if is_ours(pod, scheduler_name)]
-        if ours:
-            there.setdefault(members.owner, []).extend(ours)
-            gangs[members.owner] += 1
+        owners = set()
+        for pod, _ in members.bound.values():
+            if counts_against_queue(pod, (scheduler_name,)):
+                owner = members.owner if members.group is not None else _owner_without_group(pod)
+                there.setdefault(owner, []).append(pod)
+                owners.add(owner)
+        gangs.update(owners)
     for owner, pods in there.items():
         above = finder.inside(tables, owner)
         running[above] += gangs[owner]
@@ -118,6 +122,11 @@ def _beside(
     beside = [there - sum(unused[name] for name in limits[at].kept) for at in kept]
     stated = left[kept] < UNLIMITED
     return np.where(stated, np.maximum(0, beside), UNLIMITED)
+
+
+def _owner_without_group(pod: Pod) -> Owner:
+    """Return the queue and the user that a pod counts against if no PodGroup says so."""
+    return queue_of(pod, None), pod.labels.get(USER_LABEL, "")
 
 
 class Finder:
@@ -180,12 +189,3 @@ def held_by(tables: SessionTables, pods: Iterable[Pod]) -> IntArray:
     for vector, count in Counter(map(id, found)).items():  # most are one and the same array
         total += vectors[vector] * count
     return total
-
-
-def is_ours(pod: Pod, scheduler_name: str) -> bool:
-    """Tell whether a pod counts against queues: it is scheduled here, or its labels say where it belongs."""
-    return (
-        pod.spec.scheduler_name == scheduler_name
-        or POD_GROUP_LABEL in pod.labels
-        or QUEUE_LABEL in pod.labels
-    )

@@ -15,10 +15,10 @@ import numpy as np
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import LAST_CHECKPOINT, Pod
 from batchsched.framework.status import IntArray
-from batchsched.session.gangs.queue_limits import is_ours
 from batchsched.session.preemption.pod_preemption import started
 from batchsched.session.tables.gang import PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
+from batchsched.state.queue_usage import counts_against_queue
 
 POD: Final = 1000
 """What it costs that a pod leaves."""
@@ -165,7 +165,7 @@ class VictimCandidates:
         placed = tuple(pods)
         total = np.zeros(len(self._tables.node_table.resources), np.int64)
         for pod, _ in placed:
-            if is_ours(pod, self._scheduler_name):
+            if counts_against_queue(pod, (self._scheduler_name,)):
                 total += self._tables.request_vectors(pod)[0]
         cost = sum(self._cost(members, pod) for pod, _ in placed) * factor
         return EvictionUnit(members, placed, max(1, cost), ends, total)

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from batchsched.controllers.status.observed import ObservedState
 from batchsched.errors import BatchschedError
 from batchsched.kube.resources import Resource
+from batchsched.state.cluster_state import ClusterState
 from tests.state.objects import told
 
 
@@ -52,9 +52,9 @@ class Desk:
         return [body for _, where, body in self.sent if path in where]
 
 
-def observed(*parts: Iterable[Any]) -> ObservedState:
+def observed(*parts: Iterable[Any]) -> ClusterState:
     """A cache with these objects, each with a uid."""
-    cache = ObservedState(["batchsched"])
+    cache = ClusterState(["batchsched"])
     for part in parts:
         for one in part:
             cache.put(known(one))

@@ -8,10 +8,10 @@ from batchsched.api.decision import Decision, Refusal
 from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
 from batchsched.controllers.status.controller import MOST, OVERVIEW, StatusController
 from batchsched.controllers.status.event_recorder import EventRecorder
-from batchsched.controllers.status.observed import ObservedState
 from batchsched.controllers.status.refusal_history import RefusalHistory
 from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.errors import ApiError, NotLeading, Unreachable
+from batchsched.state.cluster_state import ClusterState
 from tests.controllers.status.office import Desk, known, observed
 from tests.kube.virtual import Skewed, run
 from tests.session.scenario import gang, group, queue
@@ -27,7 +27,7 @@ class Office:
       cache: what is known of the cluster.
     """
 
-    def __init__(self, cache: ObservedState) -> None:
+    def __init__(self, cache: ClusterState) -> None:
         self.cache = cache
         self.desk = Desk()
         self.clock = Skewed()

@@ -3,16 +3,13 @@
 import asyncio
 from typing import Any
 
-import pytest
 from typing_extensions import override
 
 from batchsched.api.core.pod import SchedulingGate
 from batchsched.api.snapshot import Snapshot
-from batchsched.controllers.status.observed import ObservedState
 from batchsched.controllers.status.refusal_history import ARRIVING
 from batchsched.controllers.status.reporter import REST, Reporter
 from batchsched.errors import BindFailed
-from batchsched.state.cluster_state import ClusterState
 from docs.generate.events import EVENTS
 from tests.controllers.status.office import Desk, known
 from tests.service.town import Town
@@ -58,16 +55,6 @@ class Reported(Town):
                 known.action,
             )
         return found
-
-
-@pytest.fixture(autouse=True)
-def watching(monkeypatch):
-    """Towns remember what reports read."""
-
-    def made(ttl_seconds: float = 0.0, journal_length: int = 0) -> ClusterState:
-        return ObservedState(["batchsched"], ttl_seconds)
-
-    monkeypatch.setattr("tests.service.town.Cache", made)
 
 
 def told(events: list[Any], about: str) -> dict[str, str]:

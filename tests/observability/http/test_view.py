@@ -2,15 +2,16 @@
 
 from batchsched.api.decision import Refusal
 from batchsched.observability.http import view
-from batchsched.scheduler.standby_usage import usage
+from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, node, nodes, pod, queue, topology
 
-NAMES = frozenset({"batchsched"})
-
 
 def seen(snapshot, waits=None):
-    return view.cluster(snapshot, waits or {}, usage(snapshot, NAMES))
+    state = ClusterState(["batchsched"])
+    for found in (*snapshot.pod_groups, *snapshot.pods):
+        state.put(found)
+    return view.cluster(snapshot, waits or {}, state.queue_usage.by_resource(), view.pod_counts(state.gangs))
 
 
 async def test_gangs_that_wait_come_first_and_say_why():

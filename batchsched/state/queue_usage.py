@@ -1,0 +1,127 @@
+"""What counts against a queue, and what each queue uses: the only rule and the only tally of a running scheduler.
+
+A pod counts against a queue if it is bound or assumed, has not finished, and belongs to this scheduler: one of the
+profiles schedules it, or one of its labels names a PodGroup or a queue. A terminating pod holds its resources until it
+is gone, so it counts until then. A pod counts for the queue of its PodGroup; without a PodGroup it counts for the queue
+that its own label names, else for the default queue.
+
+Queue limits, entitlements, Queue status, metrics, the web page and the usage history of a standby replica follow this
+rule.
+"""
+
+from collections import Counter
+from collections.abc import Container, Hashable, Iterable, Mapping
+from typing import Final
+
+from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
+from batchsched.api.core.requests import requests, resized, stated
+from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
+
+POD_COUNT: Final = "pods"
+"""Resource name under which pods themselves are counted, as nodes offer it."""
+MAX_CACHED_REQUESTS: Final = 10_000
+"""Different sets of container requests whose sums are cached."""
+
+ResourceUsage = Mapping[tuple[str, str], tuple[int, int]]
+"""(queue, resource) → requests of bound or assumed pods, and requests of pending pods, in base units."""
+
+
+def counts_against_queue(pod: Pod, scheduler_names: Container[str]) -> bool:
+    """Return whether a pod with a node counts against a queue; for a pending pod, whether its requests do.
+
+    Args:
+      pod: The pod; a pod that terminates counts until it is deleted.
+      scheduler_names: The scheduler names of the profiles.
+    """
+    if pod.finished:
+        return False
+    if pod.spec.scheduler_name in scheduler_names:
+        return True
+    labels = pod.labels
+    return POD_GROUP_LABEL in labels or QUEUE_LABEL in labels
+
+
+def queue_of(pod: Pod, pod_group: PodGroup | None) -> str:
+    """Return the name of the queue that a pod counts against.
+
+    Args:
+      pod: The pod.
+      pod_group: The PodGroup that its label names; None if there is no label, or the PodGroup does not exist.
+    """
+    return pod_group.spec.queue if pod_group is not None else pod.labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
+
+
+class QueueUsageTally:
+    """Requests by queue, kept up to date pod by pod. Usage of descendant queues is not included.
+
+    Args:
+      scheduler_names: The scheduler names of the profiles.
+    """
+
+    def __init__(self, scheduler_names: Container[str]) -> None:
+        self._scheduler_names = scheduler_names
+        self._cached_requests: dict[Hashable, dict[str, int]] = {}
+        self.allocated: dict[str, Counter[str]] = {}
+        """By queue and resource, requests of bound and assumed pods in base units. Zeros are left out."""
+        self.requested: dict[str, Counter[str]] = {}
+        """By queue and resource, requests of pending pods in base units. Zeros are left out."""
+
+    def add(self, pod: Pod, pod_group: PodGroup | None) -> None:
+        """Count a pod for the queue of its PodGroup."""
+        self._change(pod, queue_of(pod, pod_group), 1)
+
+    def remove(self, pod: Pod, pod_group: PodGroup | None) -> None:
+        """Stop counting a pod. The pod and the queue of the PodGroup must be those of the matching `add`."""
+        self._change(pod, queue_of(pod, pod_group), -1)
+
+    def move(self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None) -> None:
+        """Count pods for the queue of their PodGroup after it was added, changed or deleted."""
+        for pod in pods:
+            self.remove(pod, before)
+            self.add(pod, after)
+
+    def by_resource(self) -> ResourceUsage:
+        """Return a copy of the tally as a table with one row for each queue and resource."""
+        keys = {
+            (queue, resource)
+            for amounts_by_queue in (self.allocated, self.requested)
+            for queue, amounts in amounts_by_queue.items()
+            for resource in amounts
+        }
+        empty: Counter[str] = Counter()
+        return {
+            (queue, resource): (
+                self.allocated.get(queue, empty)[resource],
+                self.requested.get(queue, empty)[resource],
+            )
+            for queue, resource in sorted(keys)
+        }
+
+    def _change(self, pod: Pod, queue: str, sign: int) -> None:
+        # No session places a pending pod that terminates, so its requests are no demand.
+        if not counts_against_queue(pod, self._scheduler_names) or (pod.terminating and not pod.node):
+            return
+        amounts_by_queue = self.allocated if pod.node else self.requested
+        amounts = amounts_by_queue.setdefault(queue, Counter())
+        for resource, amount in self._requests(pod).items():
+            amounts[resource] += sign * amount
+            if not amounts[resource]:
+                del amounts[resource]
+        if not amounts:
+            del amounts_by_queue[queue]
+
+    def _requests(self, pod: Pod) -> dict[str, int]:
+        """Return the requests of a pod with the pod count.
+
+        Most pods come from few templates, so sums are cached by what the containers state. A resized pod counts for
+        what its status says, so it has its own sum.
+        """
+        if resized(pod):
+            return {POD_COUNT: 1, **requests(pod)}
+        key = stated(pod)
+        cached = self._cached_requests.get(key)
+        if cached is None:
+            if len(self._cached_requests) >= MAX_CACHED_REQUESTS:
+                self._cached_requests.clear()
+            cached = self._cached_requests[key] = {POD_COUNT: 1, **requests(pod)}
+        return cached

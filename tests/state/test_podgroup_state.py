@@ -1,0 +1,275 @@
+"""The index of gangs and the tally of queues: kept event by event, they are what a fresh count says."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.state.cluster_state import ClusterState
+from batchsched.state.podgroup_state import missing_pods
+from tests.session.scenario import group, queue
+from tests.state.objects import ended, leaving, node, pod
+
+KINDS = ("wait", "bound", "runs", "leaves", "ended", "failed", "gone", "assume", "forget")
+GANGS = ("", "a", "b")
+
+
+def index_of(state: ClusterState) -> Any:
+    """Return what the index holds of pods that have not finished, and the tallies, without zeros."""
+    return (
+        {
+            gang.identity: (gang.group, dict(gang.pending), dict(gang.bound), set(gang.assumed))
+            for gang in state.gangs
+            if gang.has_pods or gang.group is not None
+        },
+        state.queue_usage.allocated,
+        state.queue_usage.requested,
+        +state.capacity,
+    )
+
+
+def rebuilt(state: ClusterState) -> ClusterState:
+    """Return a state that is made of the objects of another one, in the order of their names."""
+    fresh = ClusterState(state.scheduler_names)
+    listed = state.listed()
+    for found in (*listed.nodes, *listed.pods, *listed.pod_groups):
+        fresh.put(found)
+    for assumed in state.assumed():
+        fresh.put(node(assumed.assumption.node))
+        fresh.assume(assumed.pod, assumed.assumption.node, 0.0)
+    for name in {found.assumption.node for found in state.assumed()}:
+        if not state.has_node(name):
+            fresh.remove(node(name))
+    return fresh
+
+
+class Story:
+    """Events of a cluster, with a count of finished pods that is kept by hand."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState(["batchsched"])
+        self.state.put(node("n0"))
+        self.changed = self.state.gangs.subscribe()
+        self.version = 0
+        self.finished: dict[str, tuple[str, bool]] = {}
+
+    def pod(self, number: int, gang: str, kind: str) -> None:
+        self.version += 1
+        name = f"{gang or 'solo'}-{number}"
+        key = f"team/{name}"
+        known = self.state.get("pods", key)
+        if kind == "gone":
+            self.finished.pop(key, None)
+            if known is not None:
+                self.state.remove(known)
+            else:
+                self.state.remove(pod(name))
+        elif kind == "assume":
+            self.state.assume(key, "n0", 0.0)
+        elif kind == "forget":
+            self.state.forget(key, "n0")
+        else:
+            labels = {"scheduling.batchsched.dev/queue": f"q{self.version % 2}"}
+            made = pod(name, self.version, group=gang, on="" if kind == "wait" else "n0", labels=labels)
+            phases = {"runs": "Running", "ended": "Succeeded", "failed": "Failed"}
+            if kind in phases:
+                made = ended(made, phases[kind])
+            self.state.put(leaving(made) if kind == "leaves" else made)
+            self.finished.pop(key, None)
+            if kind in ("ended", "failed") and gang:
+                self.finished[key] = (f"team/{gang}", kind == "ended")
+
+    def node(self, number: int, cpu: int) -> None:
+        self.version += 1
+        known = self.state.get("nodes", f"m{number}")
+        if cpu:
+            self.state.put(node(f"m{number}", self.version, cpu=cpu))
+        elif known is not None:
+            self.state.remove(known)
+
+    def group(self, gang: str, minimum: int, queue_name: str) -> None:
+        known = self.state.get("pod_groups", f"team/{gang}")
+        if not minimum and known is not None:
+            self.state.remove(known)
+        elif minimum:
+            self.state.put(group(gang, minimum, queue=queue_name))
+
+
+pods = st.tuples(st.just("pod"), st.integers(0, 3), st.sampled_from(GANGS), st.sampled_from(KINDS))
+nodes = st.tuples(st.just("node"), st.integers(0, 2), st.integers(0, 3))
+groups = st.tuples(
+    st.just("group"), st.sampled_from(GANGS[1:]), st.integers(0, 3), st.sampled_from(("q0", "q1"))
+)
+
+
+@given(st.lists(st.one_of(pods, groups, nodes), max_size=40))
+def test_index_and_tally_kept_event_by_event_equal_a_fresh_count(events):
+    story = Story()
+    for what, *arguments in events:
+        getattr(story, what)(*arguments)
+    assert index_of(story.state) == index_of(rebuilt(story.state))
+    finished = {
+        (key, gang.identity, succeeded)
+        for gang in story.state.gangs
+        for key, succeeded in gang.finished.items()
+    }
+    assert finished == {(key, identity, good) for key, (identity, good) in story.finished.items()}
+
+
+@given(st.lists(st.one_of(pods, groups), max_size=20))
+def test_each_gang_that_differs_was_reported_as_changed(events):
+    story = Story()
+    for what, *arguments in events:
+        before = _records(story.state)
+        story.changed.read()
+        getattr(story, what)(*arguments)
+        after = _records(story.state)
+        differ = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+        assert differ <= story.changed.read()
+
+
+def _records(state: ClusterState) -> dict[str, Any]:
+    return {
+        gang.identity: (
+            gang.group,
+            dict(gang.pending),
+            dict(gang.bound),
+            set(gang.assumed),
+            dict(gang.finished),
+        )
+        for gang in state.gangs
+    }
+
+
+def is_pending(state: ClusterState) -> bool:
+    bert = state.gangs.get("team/bert")
+    return bert is not None and bert.is_pending
+
+
+def test_gang_counts_for_the_queue_of_its_pod_group():
+    state = ClusterState(["batchsched"])
+    state.put(node("n0"))
+    for number in range(3):
+        state.put(pod(f"bert-{number}", group="bert", on="n0" if number < 2 else "", uid=f"u{number}"))
+    changed = state.gangs.subscribe()
+    changed.read()
+    assert state.queue_usage.allocated["default"]["cpu"] == 2000
+    state.put(group("bert", 3, queue="ml"))
+    assert changed.read() == {"team/bert"}
+    assert "default" not in state.queue_usage.allocated
+    assert state.queue_usage.allocated["ml"] == Counter(cpu=2000, pods=2)
+    assert state.queue_usage.requested["ml"]["cpu"] == 1000
+    assert is_pending(state)
+    state.put(pod("bert-2", group="bert", on="n0", uid="u2"))
+    assert not is_pending(state)
+    assert "ml" not in state.queue_usage.requested
+
+
+def test_pods_of_other_schedulers_count_if_a_label_names_a_queue_or_a_pod_group():
+    state = ClusterState(["batchsched"])
+    state.put(node("n0"))
+    for labels in ({}, {"scheduling.batchsched.dev/queue": "ml"}):
+        theirs = pod(f"pod-{len(labels)}", on="n0", labels=labels)
+        state.put(replace(theirs, spec=replace(theirs.spec, scheduler_name="default-scheduler")))
+    assert {name: amounts["cpu"] for name, amounts in state.queue_usage.allocated.items()} == {"ml": 1000}
+
+
+def test_terminating_pod_counts_for_its_queue_until_it_is_gone_and_never_for_its_gang():
+    state = ClusterState(["batchsched"])
+    state.put(node("n0"))
+    state.put(group("bert", 1, queue="ml"))
+    state.put(leaving(pod("bert-0", group="bert", on="n0", uid="u0")))
+    bert = state.gangs.get("team/bert")
+    assert bert is not None
+    assert (len(bert.bound), bert.placed()) == (1, [])
+    assert state.queue_usage.allocated["ml"]["cpu"] == 1000
+    state.remove(state.get("pods", "team/bert-0"))
+    assert state.queue_usage.allocated == {}
+
+
+def test_finished_pods_are_counted_by_their_end():
+    state = ClusterState(["batchsched"])
+    for number, phase in enumerate(("Succeeded", "Succeeded", "Failed")):
+        state.put(ended(pod(f"bert-{number}", group="bert", on="n0", uid=f"u{number}"), phase))
+    bert = state.gangs.get("team/bert")
+    assert bert is not None
+    assert bert.finished_counts() == (2, 1)
+
+
+def test_finished_pod_is_forgotten_when_it_is_deleted_or_another_has_its_name():
+    state = ClusterState(["batchsched"])
+    first, second = (ended(pod(f"bert-{number}", group="bert", uid=f"u{number}")) for number in range(2))
+    state.put(group("bert", 2))
+    state.put(first)
+    state.put(second)
+    bert = state.gangs.get("team/bert")
+    assert bert is not None
+    state.remove(pod("bert-0", uid="u0"))  # a delete event may lack the labels
+    assert bert.finished_counts() == (1, 0)
+    state.put(pod("bert-1", group="bert", uid="u9"))
+    assert bert.finished_counts() == (0, 0)
+
+
+def test_list_replaces_finished_pods():
+    state = ClusterState(["batchsched"])
+    state.put(ended(pod("bert-0", group="bert")))
+    state.replace(type(pod("x")), [ended(pod("bert-1", group="bert"), "Failed")])
+    bert = state.gangs.get("team/bert")
+    assert bert is not None
+    assert bert.finished_counts() == (0, 1)
+
+
+def test_confirmed_binding_is_a_change_of_the_gang_but_not_of_the_snapshot():
+    state = ClusterState(["batchsched"])
+    state.put(node("n0"))
+    state.put(pod("bert-0", 1, "u0", group="bert"))
+    state.assume("team/bert-0", "n0", 0.0)
+    bert = state.gangs.get("team/bert")
+    assert bert is not None
+    assert bert.assumed == {"team/bert-0"}
+    changed, generation = state.gangs.subscribe(), state.generation
+    changed.read()
+    state.put(pod("bert-0", 2, "u0", group="bert", on="n0"))
+    assert (bert.assumed, changed.read(), state.generation) == (set(), {"team/bert"}, generation)
+
+
+def test_status_of_another_object_of_the_same_name_is_not_returned():
+    made = group("bert", 2).model_dump(by_alias=True)
+    made["metadata"]["uid"] = "u1"
+    bert = PodGroup.model_validate(made | {"status": {"phase": "Running", "placed": 2}})
+    state = ClusterState(["batchsched"])
+    state.put(bert)
+    assert state.status("pod_groups", "team/bert", "u1")["placed"] == 2
+    assert state.status("pod_groups", "team/bert", "u2") == {}
+    state.remove(bert)
+    assert state.status("pod_groups", "team/bert", "u1") == {}
+
+
+def test_change_of_a_status_is_no_change_of_the_snapshot():
+    state = ClusterState(["batchsched"])
+    state.put(group("bert", 2))
+    generation = state.generation
+    made = state.get("pod_groups", "team/bert").model_dump(by_alias=True)
+    state.put(PodGroup.model_validate(made | {"status": {"phase": "Running"}}))
+    assert state.generation == generation
+
+
+def test_queues_without_a_place_in_the_tree_are_returned():
+    state = ClusterState(["batchsched"])
+    state.put(queue("lost", parent="absent"))
+    assert [found.name for found in state.every("queues")] == ["lost"]
+
+
+@pytest.mark.parametrize("placed, missing", [((), 3), (("a",), 2), (("a", "a"), 1), (("a", "b", ""), 0)])
+def test_missing_pods_are_those_of_the_gang_or_of_its_sub_groups(placed, missing):
+    bert = group("bert", 3, subGroups=[{"name": "a", "minMember": 1}, {"name": "b", "minMember": 1}])
+    label = "scheduling.batchsched.dev/sub-group"
+    made = [
+        pod(f"bert-{number}", group="bert", on="n0", labels={label: name} if name else {})
+        for number, name in enumerate(placed)
+    ]
+    assert missing_pods(bert, made) == missing
