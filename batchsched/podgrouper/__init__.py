@@ -1,5 +1,5 @@
-"""The pod grouper: pods that a Job, a JobSet, a training job, a Ray cluster and the like own are gangs.
+"""The pod grouper: gangs for the pods of Jobs, JobSets, training jobs, Ray clusters and similar owners.
 
-`rules` and its neighbours are pure: an owner as JSON in, what its gang needs out. `members` says which pod belongs to
-which gang, as pods and owners come and go; `projection` writes it all to the API, for people to see.
+`rules`, `workloads`, `kubeflow`, `ray` and `shape` are pure functions from an owner as JSON to the needs of its gang.
+`members` assigns pods to gangs as pods and owners change, and `projection` writes PodGroups and labels to the API.
 """

@@ -1,4 +1,4 @@
-"""The pod grouper as a whole: what follows the owners of pods and the gangs of others, beside what follows the rest."""
+"""The pod grouper as a whole, with the reflectors for the owners of pods and for external PodGroups."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector, ReflectorTimes
 from batchsched.kube.resources import Resource, plural, resource
 from batchsched.manifests.decode import Decoder
-from batchsched.podgrouper.groups import OtherGroups, PodGroupSources, StatedGroups
+from batchsched.podgrouper.groups import ExternalGroups, NativeGroups, PodGroupSources
 from batchsched.podgrouper.members import GangMembership
 from batchsched.podgrouper.owners import OwnerSink, read
 from batchsched.podgrouper.rules import OWNERS
@@ -27,12 +27,12 @@ _TRANSLATED: Final = tuple(enumerate(FOREIGN))
 
 @dataclass(slots=True)
 class PodGrouper:
-    """Stands between what is seen and the cache.
+    """Assigns pods to gangs before they enter the cluster state.
 
     Args:
-      cache: takes pods and PodGroups.
-      scheduler_names: whose pods are ours.
-      changed: is called after each change of the cache.
+      cache: receives pods and PodGroups.
+      scheduler_names: pods with these scheduler names are grouped.
+      changed: is called after each change of the cluster state.
     """
 
     cache: ClusterState
@@ -46,19 +46,19 @@ class PodGrouper:
         self.members = GangMembership(self.cache, self.groups, self.scheduler_names)
 
     def store(self, kind: ObjectKind) -> ObjectStore:
-        """Return what takes in objects of a kind of ours."""
+        """Return the store that receives the objects of a kind."""
         if kind.type is Pod:
             return self.members
-        return StatedGroups(self.groups) if kind.type is PodGroup else self.cache
+        return NativeGroups(self.groups) if kind.type is PodGroup else self.cache
 
     def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
-        """Yield what follows owners and the PodGroups of others; kinds that are not there cost a look now and then."""
+        """Yield the reflectors for owners and external PodGroups. Kinds that are not installed are retried rarely."""
         for number, kind in _TRANSLATED:
-            intake = EventHandlers(kind, OtherGroups(self.groups, number), decoder, self.changed)
+            handlers = EventHandlers(kind, ExternalGroups(self.groups, number), decoder, self.changed)
             terms = ReflectorTimes(without=WITHOUT_GROUPS)
-            yield Reflector(connection, resource(kind), intake, clock, terms=terms, read=intake.read)
+            yield Reflector(connection, resource(kind), handlers, clock, terms=terms, read=handlers.read)
         for owner in OWNERS:
-            place = Resource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
+            collection = Resource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
             sink = OwnerSink(self.members.owners, self.changed)
             terms = ReflectorTimes(without=WITHOUT_OWNERS)
-            yield Reflector(connection, place, sink, clock, terms=terms, read=partial(read, owner))
+            yield Reflector(connection, collection, sink, clock, terms=terms, read=partial(read, owner))

@@ -1,7 +1,8 @@
-"""PodGroups from several sources in one cache: what users made, what owners call for, what others define.
+"""PodGroups of several sources in one cluster state.
 
-Where several have one name, one counts: what a user made as ours, then what an owner calls for, then the first of the
-others. What we wrote ourselves is a copy of what an owner calls for, and counts only until the owner is known.
+The sources are PodGroups of users, PodGroups that the grouper derives from owners, and PodGroups of other schedulers.
+If several have the same name, that of the user counts, then the derived one, then the first external one. A PodGroup
+that the grouper wrote to the API is a copy of a derived one, and counts only until the owner is known.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,49 +12,52 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.state.cluster_state import ClusterState
 
 OWNER_LABEL: Final = "scheduling.batchsched.dev/owner"
-"""The label of PodGroups that we wrote: the uid of the owner that calls for them."""
-STATED: Final = 0
-MADE: Final = 1
+"""The label of PodGroups that the grouper wrote: the uid of the owner."""
+FROM_USERS: Final = 0
+"""The source of PodGroups that users created."""
+DERIVED: Final = 1
+"""The source of PodGroups that owners need."""
 WRITTEN: Final = 2
-OTHERS: Final = 3
-"""The first source of those that others define."""
+"""The source of PodGroups that the grouper wrote to the API."""
+EXTERNAL: Final = 3
+"""The first source of external PodGroups."""
 
 
 class PodGroupSources:
     """All PodGroups, by source.
 
     Args:
-      cache: gets the one of each name that counts.
-      others: how many other sources there are.
+      cache: receives for each name the PodGroup that counts.
+      external: the number of external sources.
     """
 
-    def __init__(self, cache: ClusterState, others: int = 0) -> None:
+    def __init__(self, cache: ClusterState, external: int = 0) -> None:
         self._cache = cache
-        self._sources: tuple[dict[str, PodGroup], ...] = tuple({} for _ in range(OTHERS + others))
+        self._sources: tuple[dict[str, PodGroup], ...] = tuple({} for _ in range(EXTERNAL + external))
         self.touched: set[str] = set()
-        """Names, `namespace/name`, of which something changed that we may have to write; whoever writes clears it."""
+        """Names, `namespace/name`, of changed PodGroups. `PodGroupWriter` writes them to the API and clears the set."""
 
     def of(self, source: int) -> Mapping[str, PodGroup]:
         """Return the PodGroups of a source by `namespace/name`."""
         return self._sources[source]
 
     def put(self, source: int, group: PodGroup) -> None:
-        """Take in a PodGroup."""
+        """Add or update a PodGroup."""
         self._sources[source][group.key] = group
         self._show(group.key)
 
     def remove(self, source: int, key: str) -> None:
-        """Forget the PodGroup of a source."""
+        """Remove the PodGroup of a source."""
         if self._sources[source].pop(key, None) is not None:
             self._show(key)
 
     def replace(self, source: int, listed: Iterable[PodGroup]) -> None:
-        """Take in all there are of a source."""
-        found = self._sources[source]
-        before = set(found)
-        found.clear()
-        found.update((group.key, group) for group in listed)
-        for key in sorted(before | set(found)):
+        """Replace all PodGroups of a source."""
+        groups = self._sources[source]
+        before = set(groups)
+        groups.clear()
+        groups.update((group.key, group) for group in listed)
+        for key in sorted(before | set(groups)):
             self._show(key)
 
     def _show(self, key: str) -> None:
@@ -62,70 +66,70 @@ class PodGroupSources:
         if group is not None:
             self._cache.put(group)
         else:
-            known = self._cache.get("pod_groups", key)
-            if known is not None:  # not for good: another source may show it again, as it was
-                nameless = known.metadata.model_copy(update={"uid": ""})
-                self._cache.remove(known.model_copy(update={"metadata": nameless}))
+            previous = self._cache.get("pod_groups", key)
+            if previous is not None:  # without its uid, since another source may add the same object again
+                without_uid = previous.metadata.model_copy(update={"uid": ""})
+                self._cache.remove(previous.model_copy(update={"metadata": without_uid}))
 
     def _counting(self, key: str) -> PodGroup | None:
-        group = next((one[key] for one in self._sources if key in one), None)
+        group = next((groups[key] for groups in self._sources if key in groups), None)
         written = self._sources[WRITTEN].get(key)
-        if group is None or written is None or group is not self._sources[MADE].get(key):
+        if group is None or written is None or group is not self._sources[DERIVED].get(key):
             return group
-        # Whoever writes its status has to name the object that is in the API.
-        known = {"uid": written.metadata.uid, "generation": written.metadata.generation}
-        meta = group.metadata.model_copy(update=known)
+        # The writer of its status must name the object in the API.
+        identity = {"uid": written.metadata.uid, "generation": written.metadata.generation}
+        meta = group.metadata.model_copy(update=identity)
         return group.model_copy(update={"metadata": meta, "status": written.status})
 
 
-class StatedGroups:
-    """Takes in PodGroups of ours as the API has them: users', and those that we wrote."""
+class NativeGroups:
+    """Receives PodGroups of batchsched from the API: those of users, and those that the grouper wrote."""
 
     def __init__(self, groups: PodGroupSources) -> None:
         self._groups = groups
 
-    def put(self, found: PodGroup) -> None:
-        """Take in a PodGroup; a user takes one over by removing our label."""
-        source = _source(found)
-        self._groups.remove(STATED + WRITTEN - source, found.key)
-        self._groups.put(source, found)
+    def put(self, group: PodGroup) -> None:
+        """Add or update a PodGroup. A user takes over a written one by removing its label `OWNER_LABEL`."""
+        source = _source(group)
+        self._groups.remove(FROM_USERS + WRITTEN - source, group.key)
+        self._groups.put(source, group)
 
-    def remove(self, gone: PodGroup) -> None:
-        """Forget a PodGroup."""
-        for source in (STATED, WRITTEN):
-            self._groups.remove(source, gone.key)
+    def remove(self, group: PodGroup) -> None:
+        """Remove a PodGroup."""
+        for source in (FROM_USERS, WRITTEN):
+            self._groups.remove(source, group.key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Take in all there are."""
+        """Replace all PodGroups."""
         every = tuple(listed)
-        for source in (STATED, WRITTEN):
-            self._groups.replace(source, [one for one in every if _source(one) == source])
+        for source in (FROM_USERS, WRITTEN):
+            self._groups.replace(source, [group for group in every if _source(group) == source])
 
 
 def _source(group: PodGroup) -> int:
-    return WRITTEN if OWNER_LABEL in group.metadata.labels else STATED
+    return WRITTEN if OWNER_LABEL in group.metadata.labels else FROM_USERS
 
 
-class OtherGroups:
-    """Takes in PodGroups that others define.
+class ExternalGroups:
+    """Receives the PodGroups of another scheduler.
 
     Args:
       groups: all PodGroups.
-      number: of the source among the others.
+      number: the number of this source among the external ones.
     """
 
     def __init__(self, groups: PodGroupSources, number: int) -> None:
         self._groups = groups
-        self._source = OTHERS + number
+        self._source = EXTERNAL + number
 
-    def put(self, found: PodGroup) -> None:
-        """Take in a PodGroup."""
-        self._groups.put(self._source, found)
+    def put(self, group: PodGroup) -> None:
+        """Add or update a PodGroup."""
+        self._groups.put(self._source, group)
 
-    def remove(self, gone: PodGroup) -> None:
-        """Forget a PodGroup."""
-        self._groups.remove(self._source, gone.key)
+    def remove(self, group: PodGroup) -> None:
+        """Remove a PodGroup."""
+        self._groups.remove(self._source, group.key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Take in all there are."""
+        """Replace all PodGroups."""
         self._groups.replace(self._source, listed)

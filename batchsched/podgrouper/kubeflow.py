@@ -1,10 +1,10 @@
-"""Kubeflow's training jobs: replica specs of several types, and a scheduling policy that has the last word."""
+"""Training jobs of Kubeflow: replica specs of several types. Their `schedulingPolicy` takes precedence."""
 
 from typing import Any, Final
 
 from batchsched.podgrouper.shape import (
     Manifest,
-    PodsOf,
+    OwnerPart,
     Shape,
     count,
     mapping,
@@ -20,17 +20,17 @@ LAUNCHER: Final = "launcher"
 
 
 def pytorch_job(manifest: Manifest) -> Shape | None:
-    """Master and workers; of elastic workers the least that it runs with."""
+    """Return master and workers; elastic workers count with their smallest number."""
     return _training_job(manifest, "pytorchReplicaSpecs")
 
 
 def tf_job(manifest: Manifest) -> Shape | None:
-    """Chief, parameter servers, workers and evaluator."""
+    """Return chief, parameter servers, workers and evaluator."""
     return _training_job(manifest, "tfReplicaSpecs")
 
 
 def mpi_job(manifest: Manifest) -> Shape | None:
-    """Launcher and workers, of the training operator and of the MPI operator alike."""
+    """Return launcher and workers, for the training operator and for the MPI operator."""
     return _training_job(manifest, "mpiReplicaSpecs")
 
 
@@ -39,17 +39,21 @@ def _training_job(manifest: Manifest, field: str) -> Shape | None:
     run = mapping(spec.get("runPolicy"))
     if run.get("suspend") is True:
         return None
-    replicas = {text(name).lower(): mapping(one) for name, one in mapping(spec.get(field)).items()}
+    replicas = {text(name).lower(): mapping(replica) for name, replica in mapping(spec.get(field)).items()}
     done = {
-        text(name).lower(): count(mapping(one).get("succeeded"))
-        for name, one in mapping(status_of(manifest).get("replicaStatuses")).items()
+        text(name).lower(): count(mapping(replica).get("succeeded"))
+        for name, replica in mapping(status_of(manifest).get("replicaStatuses")).items()
     }
-    parts: list[PodsOf] = []
-    for name in sorted(replicas, key=lambda one: (_ORDER.index(one) if one in _ORDER else len(_ORDER), one)):
+    parts: list[OwnerPart] = []
+    for name in sorted(
+        replicas, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)
+    ):
         pods = count(replicas[name].get("replicas"), 1)
-        left = max(0, pods - done.get(name, 0))
-        needed = min(_needed(spec, name, pods), left)
-        parts.append(PodsOf(name, pods, needed, mapping(replicas[name].get("template")), pods - left))
+        unfinished = max(0, pods - done.get(name, 0))
+        needed = min(_needed(spec, name, pods), unfinished)
+        parts.append(
+            OwnerPart(name, pods, needed, mapping(replicas[name].get("template")), pods - unfinished)
+        )
     return Shape(tuple(parts), ROLES, wishes=_wishes(run)) if parts else None
 
 
@@ -68,7 +72,7 @@ def _wishes(run: Manifest) -> dict[str, Any]:
         wishes["minMember"] = policy["minAvailable"]
     if count(policy.get("scheduleTimeoutSeconds")):
         wishes["scheduleTimeoutSeconds"] = policy["scheduleTimeoutSeconds"]
-    for theirs, ours in (("queue", "queue"), ("priorityClass", "priorityClassName")):
-        if text(policy.get(theirs)):
-            wishes[ours] = policy[theirs]
+    for policy_field, spec_field in (("queue", "queue"), ("priorityClass", "priorityClassName")):
+        if text(policy.get(policy_field)):
+            wishes[spec_field] = policy[policy_field]
     return wishes

@@ -1,8 +1,9 @@
-"""Which pod belongs to which gang, as pods and their owners come and go, in any order.
+"""The gangs of pods, derived from their owners. Pods and owners may arrive, change and disappear in any order.
 
-A pod says who owns it, and its owner says what the gang needs. The pod gets its labels here, on its way into the cache,
-so that no session ever sees it alone: while its owner is not known yet it is a member of a PodGroup that nobody has
-made, which is refused like any other such gang. What stands in the API follows.
+A pod names its owner, and the owner determines the needs of the gang. A pod receives the labels of its gang before it
+enters the cluster state, so that no session sees it without a gang. While its owner is unknown, the pod belongs to a
+PodGroup that does not exist, and is refused like other pods of missing PodGroups. `projection` writes the labels to the
+API later.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +16,7 @@ from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.podgrouper.groups import MADE, OWNER_LABEL, PodGroupSources
+from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, PodGroupSources
 from batchsched.podgrouper.owners import Owner, Owners, Ref, owner_of
 from batchsched.podgrouper.rules import Grouping
 from batchsched.state.cluster_state import ClusterState
@@ -23,13 +24,13 @@ from batchsched.state.cluster_state import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class GangOfPod:
-    """Where a pod belongs.
+    """The gang of a pod.
 
     Args:
-      ref: the owner that decides.
-      name: of the PodGroup.
-      index: which of the owner's gangs.
-      owner: None while it is not known.
+      ref: the owner that determines the gang.
+      name: the name of the PodGroup.
+      index: the value that distinguishes the gangs of one owner, "" for a single gang.
+      owner: None while the owner is unknown.
     """
 
     ref: Ref
@@ -40,26 +41,26 @@ class GangOfPod:
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """A pod whose owner may make it a member of a gang.
+    """A pod with an owner that may make it a member of a gang.
 
     Args:
-      pod: as the API shows it, and in our words.
+      pod: the pod of the API, with labels of other schedulers translated.
       ref: its owner.
-      place: None for a pod that is for itself.
+      gang: None for a pod without a gang.
     """
 
     pod: Pod
     ref: Ref
-    place: GangOfPod | None
+    gang: GangOfPod | None
 
 
 class GangMembership:
-    """Puts pods to gangs on their way into a cache.
+    """Assigns pods to gangs before they enter the cluster state.
 
     Args:
-      cache: takes the pods.
-      groups: takes the PodGroups that owners call for.
-      scheduler_names: whose pods are ours.
+      cache: receives the pods.
+      groups: receives the derived PodGroups.
+      scheduler_names: pods with these scheduler names are grouped.
     """
 
     def __init__(
@@ -67,39 +68,39 @@ class GangMembership:
     ) -> None:
         self.owners = Owners(self._owner_changed)
         self.labels: dict[str, Mapping[str, str | None]] = {}
-        """By pod, `namespace/name`: labels that it is to have in the API and has not; None: that it is not to have."""
+        """By pod, `namespace/name`: the labels to write to the API; None: a label to remove."""
         self._cache = cache
         self._groups = groups
         self._names = frozenset(scheduler_names)
         self._members: dict[str, GangMember] = {}
         self._owned: dict[str, set[str]] = {}
         self._pods_of: dict[str, set[str]] = {}
-        self._made: dict[str, dict[str, str]] = {}
+        self._derived: dict[str, dict[str, str]] = {}
 
     # Pods
 
     def put(self, pod: Pod) -> None:
-        """Take in a pod that is new or has changed."""
-        self._cache.put(self._taken(pod))
+        """Add or update a pod."""
+        self._cache.put(self._with_gang(pod))
 
     def remove(self, pod: Pod) -> None:
-        """Forget a pod."""
+        """Remove a pod."""
         self._forget(pod.key)
         self._cache.remove(pod)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Take in all pods there are."""
-        pods = [self._taken(pod) for pod in listed]
+        """Replace all pods."""
+        pods = [self._with_gang(pod) for pod in listed]
         for key in sorted(self._members.keys() - {pod.key for pod in pods}):
             self._forget(key)
         self._cache.replace(kind, pods)
 
     def get(self, key: str) -> Pod | None:
-        """Return a pod that may be a member of a gang, as the API shows it."""
+        """Return a pod that may be a member of a gang, without the labels that were added here."""
         member = self._members.get(key)
         return member.pod if member else None
 
-    def _taken(self, pod: Pod) -> Pod:
+    def _with_gang(self, pod: Pod) -> Pod:
         if pod.spec.scheduler_name not in self._names:
             return pod
         pod = foreign.joined(pod)
@@ -108,44 +109,46 @@ class GangMembership:
             if pod.key in self._members:
                 self._forget(pod.key)
             return pod
-        return self._placed(pod, ref)
+        return self._assign(pod, ref)
 
-    def _placed(self, pod: Pod, ref: Ref) -> Pod:
-        """Put a pod to its gang; returns it with the labels of a member."""
+    def _assign(self, pod: Pod, ref: Ref) -> Pod:
+        """Assign a pod to its gang and return it with the labels of a member."""
         key = pod.key
         chain = tuple(self.owners.chain(ref))
         own = pod.metadata.label(POD_GROUP_LABEL)
-        stated = own is not None and not any(_ours(own, pod, one, owner) for one, owner in chain)
-        place = None if stated else _place(pod, chain)
-        self._leave(key, place)
-        self._members[key] = GangMember(pod, ref, place)
+        names_own_group = own is not None and not any(
+            _is_derived(own, pod, link, owner) for link, owner in chain
+        )
+        gang = None if names_own_group else _gang_of(pod, chain)
+        self._leave(key, gang)
+        self._members[key] = GangMember(pod, ref, gang)
         self._owned.setdefault(_anchor(ref), set()).add(key)
-        if place is not None:
-            self._pods_of.setdefault(f"{pod.namespace}/{place.name}", set()).add(key)
-            self._call_for(place)
-        labels = {} if stated else _labels(pod, place)
+        if gang is not None:
+            self._pods_of.setdefault(f"{pod.namespace}/{gang.name}", set()).add(key)
+            self._derive(gang)
+        labels = {} if names_own_group else _labels(pod, gang)
         missing = {name: text for name, text in labels.items() if pod.metadata.label(name) != text}
-        held = place is not None and place.owner is None
-        if missing and not held and not pod.finished and not pod.terminating:
+        owner_unknown = gang is not None and gang.owner is None
+        if missing and not owner_unknown and not pod.finished and not pod.terminating:
             self.labels[key] = missing
         else:
             self.labels.pop(key, None)
         return _with_labels(pod, missing) if missing else pod
 
-    def _leave(self, key: str, place: GangOfPod | None) -> None:
-        """Let a pod leave its gang for another one."""
+    def _leave(self, key: str, gang: GangOfPod | None) -> None:
+        """Remove a pod from its gang, unless that is still its gang."""
         member = self._members.get(key)
-        before = member.place if member is not None else None
-        if before is None or (place is not None and place.name == before.name):
+        before = member.gang if member is not None else None
+        if before is None or (gang is not None and gang.name == before.name):
             return
         group = f"{before.ref.namespace}/{before.name}"
-        left = self._pods_of.get(group, set())
-        left.discard(key)
-        if not left:
+        remaining = self._pods_of.get(group, set())
+        remaining.discard(key)
+        if not remaining:
             self._pods_of.pop(group, None)
-            # Of an owner with many gangs each goes with its last pod; others stay for as long as the owner does.
-            if before.index and self._made.get(before.ref.uid, {}).pop(group, None) is not None:
-                self._groups.remove(MADE, group)
+            # With several gangs per owner, a PodGroup ends with its last pod. A single one ends with its owner.
+            if before.index and self._derived.get(before.ref.uid, {}).pop(group, None) is not None:
+                self._groups.remove(DERIVED, group)
 
     def _forget(self, key: str) -> None:
         self._leave(key, None)
@@ -160,51 +163,51 @@ class GangMembership:
     # Owners
 
     def owner_of_group(self, group: PodGroup) -> Owner | None:
-        """Return the owner that calls, or called, for a PodGroup that we wrote; None when it is gone."""
+        """Return the owner of a PodGroup that the grouper wrote, or None if it was deleted."""
         uid = group.metadata.labels.get(OWNER_LABEL, "")
         return self.owners.find(Ref("", "", "", "", uid)) if uid else None
 
-    def _call_for(self, place: GangOfPod) -> None:
-        """Make the PodGroup of a gang that has its first pod."""
-        if place.owner is None or place.owner.grouping is None:
+    def _derive(self, gang: GangOfPod) -> None:
+        """Add the PodGroup of a gang when its first pod arrives."""
+        if gang.owner is None or gang.owner.grouping is None:
             return
-        made = self._made.setdefault(place.ref.uid, {})
-        group = f"{place.ref.namespace}/{place.name}"
-        if group not in made:
-            made[group] = place.name
-            self._groups.put(MADE, _group(place.owner, place.owner.grouping, place.name))
+        names = self._derived.setdefault(gang.ref.uid, {})
+        group = f"{gang.ref.namespace}/{gang.name}"
+        if group not in names:
+            names[group] = gang.name
+            self._groups.put(DERIVED, _group(gang.owner, gang.owner.grouping, gang.name))
 
     def _owner_changed(self, before: Owner | None, after: Owner | None) -> None:
         owner = after or before
         if owner is None:
             return
-        made = self._made.get(owner.ref.uid, {})
-        for group, name in tuple(made.items()):
+        names = self._derived.get(owner.ref.uid, {})
+        for group, name in tuple(names.items()):
             if after is None or after.grouping is None:
-                del made[group]
-                self._groups.remove(MADE, group)
+                del names[group]
+                self._groups.remove(DERIVED, group)
             else:
-                self._groups.put(MADE, _group(after, after.grouping, name))
+                self._groups.put(DERIVED, _group(after, after.grouping, name))
         if after is None:
-            self._made.pop(owner.ref.uid, None)
+            self._derived.pop(owner.ref.uid, None)
         if before is None or after is None or not before.places_as(after):
-            self._place_again(owner)
+            self._reassign(owner)
 
-    def _place_again(self, owner: Owner) -> None:
-        """Put the pods below an owner to their gangs, now that more, or something else, is known of it."""
+    def _reassign(self, owner: Owner) -> None:
+        """Assign the pods below an owner again, after the owner changed."""
         anchors = [*self.owners.family(owner.ref.uid), _anchor(by_name(owner.ref))]
         keys = {key for anchor in anchors for key in self._owned.get(anchor, ())}
         for key in sorted(keys):
             member = self._members[key]
-            known = self._cache.get("pods", key)
-            placed = self._placed(member.pod, member.ref)
-            if known is not None:
-                # The version is not the pod's: it is we who changed it.
-                self._cache.put(placed, version="")
+            cached = self._cache.get("pods", key)
+            assigned = self._assign(member.pod, member.ref)
+            if cached is not None:
+                # Without a version: the labels changed here, and not the object in the API.
+                self._cache.put(assigned, version="")
 
 
 def by_name(ref: Ref) -> Ref:
-    """Return a reference by name alone."""
+    """Return a reference without uid."""
     return Ref(ref.group, ref.kind, ref.namespace, ref.name, "")
 
 
@@ -212,8 +215,8 @@ def _anchor(ref: Ref) -> str:
     return ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}"
 
 
-def _place(pod: Pod, chain: tuple[tuple[Ref, Owner | None], ...]) -> GangOfPod | None:
-    """Return where a pod belongs: to the topmost owner that makes a gang, or may turn out to."""
+def _gang_of(pod: Pod, chain: tuple[tuple[Ref, Owner | None], ...]) -> GangOfPod | None:
+    """Return the gang of a pod: that of the topmost owner that forms one, or that is still unknown."""
     for ref, owner in reversed(chain):
         if owner is None:
             return GangOfPod(ref, ref.group_name())
@@ -223,31 +226,31 @@ def _place(pod: Pod, chain: tuple[tuple[Ref, Owner | None], ...]) -> GangOfPod |
     return None
 
 
-def _ours(name: str, pod: Pod, ref: Ref, owner: Owner | None) -> bool:
-    """Tell whether a pod's label names a PodGroup that its owner called for, now or before."""
+def _is_derived(name: str, pod: Pod, ref: Ref, owner: Owner | None) -> bool:
+    """Return whether a pod's label names a PodGroup that is derived from an owner, now or before."""
     if name == ref.group_name():
         return True
     label = owner.grouping.gang_label if owner is not None and owner.grouping is not None else ""
     return bool(label) and name == ref.group_name(pod.labels.get(label, ""))
 
 
-def _labels(pod: Pod, place: GangOfPod | None) -> dict[str, str | None]:
-    """Return the labels that a pod is to have where it belongs; None: that it is not to have."""
-    if place is None:
+def _labels(pod: Pod, gang: GangOfPod | None) -> dict[str, str | None]:
+    """Return the labels of a member of a gang; None: a label to remove."""
+    if gang is None:
         return {POD_GROUP_LABEL: None} if pod.metadata.label(POD_GROUP_LABEL) else {}
-    found: dict[str, str | None] = {POD_GROUP_LABEL: place.name}
-    grouping = place.owner.grouping if place.owner is not None else None
+    labels: dict[str, str | None] = {POD_GROUP_LABEL: gang.name}
+    grouping = gang.owner.grouping if gang.owner is not None else None
     if grouping is not None and pod.metadata.label(SUB_GROUP_LABEL) is None:
         names = (pod.labels.get(label) for label in grouping.sub_group_labels)
         sub_group = next((name for name in names if name), None)
-        found |= {SUB_GROUP_LABEL: sub_group} if sub_group else {}
-    return found
+        labels |= {SUB_GROUP_LABEL: sub_group} if sub_group else {}
+    return labels
 
 
 def _with_labels(pod: Pod, changes: Mapping[str, str | None]) -> Pod:
     labels = {**(pod.metadata.labels or {}), **changes}
-    stated = {name: text for name, text in labels.items() if text is not None}
-    return replace(pod, metadata=replace(pod.metadata, labels=stated))
+    kept = {name: text for name, text in labels.items() if text is not None}
+    return replace(pod, metadata=replace(pod.metadata, labels=kept))
 
 
 def _group(owner: Owner, grouping: Grouping, name: str) -> PodGroup:

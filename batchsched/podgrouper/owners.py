@@ -1,4 +1,4 @@
-"""The owners of pods, as the API shows them: what is kept of each, and who owns whom."""
+"""The owners of pods: what the grouper keeps of each, and the chains of owners."""
 
 import hashlib
 import logging
@@ -14,18 +14,18 @@ from batchsched.podgrouper.rules import GROUPED, Grouping, OwnerKind, grouping
 from batchsched.podgrouper.workloads import LEADER_WORKER_SET
 
 _LOG: Final = logging.getLogger(__name__)
-_LONGEST: Final = 63
-"""Characters of a PodGroup's name: pods carry it in a label."""
+_MAX_NAME_CHARACTERS: Final = 63
+"""The longest name of a PodGroup, because pods carry it in a label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Who owns something.
+    """A reference to an owner.
 
     Args:
-      group, kind: of the owner.
-      namespace, name: of the owner.
-      uid: "" where only the name is known.
+      group, kind: the API group and the kind of the owner.
+      namespace, name: the namespace and the name of the owner.
+      uid: "" if only the name is known.
     """
 
     group: str
@@ -36,26 +36,26 @@ class Ref:
 
     @property
     def grouped(self) -> bool:
-        """True for a kind whose pods are gangs."""
+        """Whether the pods of this kind of owner form gangs."""
         return (self.group, self.kind) in GROUPED
 
     def group_name(self, index: str = "") -> str:
-        """Return the name of the PodGroup, which no user would choose: it ends in a hash of the owner's uid."""
+        """Return the name of the PodGroup. A hash of the owner's uid prevents collisions with names of users."""
         mark = hashlib.sha256(self.uid.encode()).hexdigest()[:8]
         whole = "-".join(part for part in (self.kind.lower(), self.name, index) if part)
-        return f"{whole[: _LONGEST - len(mark) - 1].rstrip('-._')}-{mark}"
+        return f"{whole[: _MAX_NAME_CHARACTERS - len(mark) - 1].rstrip('-._')}-{mark}"
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An owner.
+    """An owner of pods.
 
     Args:
-      ref: who it is.
-      kind: what is known of its kind.
-      created: when, as the API wrote it.
+      ref: the reference to it.
+      kind: its kind.
+      created: the creationTimestamp.
       above: its own controller.
-      grouping: what its gangs need, None where each pod is for itself.
+      grouping: the needs of its gangs, None if its pods form no gang.
     """
 
     ref: Ref
@@ -65,15 +65,15 @@ class Owner:
     grouping: Grouping | None
 
     def places_as(self, other: "Owner") -> bool:
-        """Tell whether pods belong to the same gangs under both states of an owner."""
-        mine, theirs = self.grouping, other.grouping
-        if self.above != other.above or (mine is None) != (theirs is None):
+        """Return whether pods belong to the same gangs under both versions of an owner."""
+        before, after = self.grouping, other.grouping
+        if self.above != other.above or (before is None) != (after is None):
             return False
-        return mine is None or theirs is None or _marks(mine) == _marks(theirs)
+        return before is None or after is None or _labels_of(before) == _labels_of(after)
 
 
-def _marks(one: Grouping) -> tuple[tuple[str, ...], str]:
-    return one.sub_group_labels, one.gang_label
+def _labels_of(needs: Grouping) -> tuple[tuple[str, ...], str]:
+    return needs.sub_group_labels, needs.gang_label
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 def read(kind: OwnerKind, raw: bytes) -> Owner | None:
-    """Return what is kept of an owner; None for what is no object."""
+    """Return an owner from its JSON, or None if that is not an object."""
     try:
         meta = msgspec.json.decode(raw, type=_Head).metadata
         manifest = msgspec.json.decode(raw)
@@ -89,17 +89,17 @@ def read(kind: OwnerKind, raw: bytes) -> Owner | None:
         return None
     namespace = meta.namespace or "default"
     ref = Ref(kind.group, kind.name, namespace, meta.name, meta.uid)
-    found = grouping(kind.rule, manifest)
-    if found is not None and found.problem:
-        _LOG.warning("%s %s/%s: %s", kind.name, namespace, meta.name, found.problem)
-    return Owner(ref, kind, meta.creation_timestamp, controller(meta), found)
+    needs = grouping(kind.rule, manifest)
+    if needs is not None and needs.problem:
+        _LOG.warning("%s %s/%s: %s", kind.name, namespace, meta.name, needs.problem)
+    return Owner(ref, kind, meta.creation_timestamp, controller(meta), needs)
 
 
 def controller(meta: ObjectMeta) -> Ref | None:
-    """Return who controls an object, None for nobody."""
-    for one in meta.owner_references or ():
-        if one.controller:
-            return Ref(_group(one), one.kind, meta.namespace or "default", one.name, one.uid)
+    """Return the controller of an object, or None."""
+    for owner in meta.owner_references or ():
+        if owner.controller:
+            return Ref(_group(owner), owner.kind, meta.namespace or "default", owner.name, owner.uid)
     return None
 
 
@@ -108,28 +108,29 @@ def _group(reference: OwnerReference) -> str:
 
 
 def owner_of(pod: Pod) -> Ref | None:
-    """Return the owner of a pod that may make it a member of a gang, None where it is for itself.
+    """Return the owner that may make a pod a member of a gang, or None.
 
-    Workers of a LeaderWorkerSet are owned by a StatefulSet of their leader, a pod; they name the set in a label.
+    The workers of a LeaderWorkerSet belong to a StatefulSet that their leader pod owns. A label names the
+    LeaderWorkerSet.
     """
-    found = controller(pod.metadata)
-    if found is None or not found.grouped:
+    owner = controller(pod.metadata)
+    if owner is None or not owner.grouped:
         return None
     name = pod.metadata.label(LEADER_WORKER_SET)
-    if name and found.kind == "StatefulSet":
+    if name and owner.kind == "StatefulSet":
         return Ref("leaderworkerset.x-k8s.io", "LeaderWorkerSet", pod.namespace, name, "")
-    return found
+    return owner
 
 
 Changed = Callable[[Owner | None, Owner | None], None]
-"""Hears of an owner before and after."""
+"""Receives the previous and the new version of an owner."""
 
 
 class Owners:
-    """All owners that are known.
+    """All known owners.
 
     Args:
-      changed: hears of each that came, went or changed.
+      changed: is called for each owner that was added, changed or deleted.
     """
 
     def __init__(self, changed: Changed) -> None:
@@ -139,13 +140,13 @@ class Owners:
         self._below: dict[str, set[str]] = {}
 
     def find(self, ref: Ref) -> Owner | None:
-        """Return an owner; one that is known by name only may be another one tomorrow."""
+        """Return an owner. A reference without uid finds the present owner of that name."""
         if ref.uid:
             return self._by_uid.get(ref.uid)
         return self._by_name.get((ref.kind, ref.namespace, ref.name))
 
     def chain(self, ref: Ref | None) -> Iterator[tuple[Ref, Owner | None]]:
-        """Yield the owners from one upwards, as far as they are of kinds whose pods are gangs, and known."""
+        """Yield an owner and the owners above it, as long as they are known and their pods form gangs."""
         seen: set[Ref] = set()
         while ref is not None and ref.grouped and ref not in seen:
             seen.add(ref)
@@ -154,13 +155,13 @@ class Owners:
             ref = owner.above if owner is not None else None
 
     def family(self, uid: str) -> Iterator[str]:
-        """Yield the uid of an owner, and of all owners below it."""
+        """Yield the uid of an owner and of all owners below it."""
         yield uid
         for child in sorted(self._below.get(uid, ())):
             yield from self.family(child)
 
     def put(self, owner: Owner) -> None:
-        """Take in an owner, or its new state."""
+        """Add or update an owner."""
         before = self._by_uid.get(owner.ref.uid)
         self._unlink(before)
         self._by_uid[owner.ref.uid] = owner
@@ -170,7 +171,7 @@ class Owners:
         self._changed(before, owner)
 
     def remove(self, uid: str) -> None:
-        """Forget an owner."""
+        """Remove an owner."""
         before = self._by_uid.pop(uid, None)
         if before is None:
             return
@@ -190,10 +191,10 @@ class Owners:
 
 
 class OwnerSink:
-    """Takes the owners of one kind in; implements `ports.feed.Sink`.
+    """Receives the owners of one kind; implements `ports.feed.Sink`.
 
     Args:
-      owners: takes them in.
+      owners: receives them.
       changed: is called after each change.
     """
 
@@ -203,23 +204,23 @@ class OwnerSink:
         self._uids: set[str] = set()
 
     def replaced(self, objects: Sequence[Owner]) -> None:
-        """Take all there are."""
-        there = {one.ref.uid for one in objects}
-        for uid in sorted(self._uids - there):
+        """Replace all owners."""
+        uids = {owner.ref.uid for owner in objects}
+        for uid in sorted(self._uids - uids):
             self._owners.remove(uid)
-        for one in objects:
-            self._owners.put(one)
-        self._uids = there
+        for owner in objects:
+            self._owners.put(owner)
+        self._uids = uids
         self._changed()
 
-    def changed(self, found: Owner) -> None:
-        """Take one that is new or has changed."""
-        self._uids.add(found.ref.uid)
-        self._owners.put(found)
+    def changed(self, item: Owner) -> None:
+        """Add or update an owner."""
+        self._uids.add(item.ref.uid)
+        self._owners.put(item)
         self._changed()
 
-    def gone(self, found: Owner) -> None:
-        """Take one that is gone."""
-        self._uids.discard(found.ref.uid)
-        self._owners.remove(found.ref.uid)
+    def gone(self, item: Owner) -> None:
+        """Remove an owner."""
+        self._uids.discard(item.ref.uid)
+        self._owners.remove(item.ref.uid)
         self._changed()

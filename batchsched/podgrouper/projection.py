@@ -1,8 +1,8 @@
-"""What owners call for, written to the API for people to see: PodGroups, and the labels of members.
+"""Writes the derived PodGroups and the labels of their pods to the API, so that users can see them.
 
-No decision waits for it: sessions know all this from the owners themselves. A PodGroup is owned by whoever calls for
-it, so that it is collected with it. Pods get their labels with their binding, where the API server takes labels there
-(1.35 and later), and by a patch when they have been without for a while.
+Sessions do not wait for these writes: they know the same facts from the owners. A derived PodGroup has its owner in
+`ownerReferences`, so that it is garbage collected with the owner. Pods receive their labels with the binding if the
+API server supports that (1.35 and later), and otherwise by a patch some seconds later.
 """
 
 import asyncio
@@ -15,32 +15,32 @@ from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.resources import PODS, Resource
 from batchsched.kube.writer import Writer
-from batchsched.podgrouper.groups import MADE, OWNER_LABEL, STATED, WRITTEN, PodGroupSources
+from batchsched.podgrouper.groups import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupSources
 from batchsched.podgrouper.members import GangMembership
 from batchsched.podgrouper.owners import Owner
 from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
 PODGROUPS: Final = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
-TURN: Final = 0.5
-"""Seconds between two looks at what is to be written."""
-SETTLED: Final = 3.0
-"""Seconds for which a pod may be without its labels: most are bound by then, and have them."""
-RETRY: Final = 5.0
-NOT_INSTALLED: Final = 60.0
-"""Seconds to wait where there is no kind PodGroup."""
-_AT_ONCE: Final = 16
-"""Writes in flight: bindings come first."""
+TURN_SECONDS: Final = 0.5
+"""Seconds between two checks for pending writes."""
+LABEL_DELAY_SECONDS: Final = 3.0
+"""Age at which a missing label is patched. Most pods are bound earlier, and receive it with the binding."""
+RETRY_SECONDS: Final = 5.0
+NOT_INSTALLED_SECONDS: Final = 60.0
+"""Seconds between two attempts while the kind PodGroup is not installed."""
+_MAX_CONCURRENT_WRITES: Final = 16
+"""A low number, so that bindings are not delayed."""
 
 
 class PodGroupWriter:
-    """Writes while we lead.
+    """Writes PodGroups and labels while this replica leads.
 
     Args:
       groups: all PodGroups.
-      members: which pods belong to them.
-      writer: sends.
-      clock: tells time.
+      members: the gangs of pods.
+      writer: sends the writes.
+      clock: the current time.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class PodGroupWriter:
         self._since: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Write until cancelled, everything once at first: another leader may have left something undone."""
-        self._groups.touched |= self._groups.of(MADE).keys() | self._groups.of(WRITTEN).keys()
+        """Write until cancelled. Start with everything, because a former leader may have left writes undone."""
+        self._groups.touched |= self._groups.of(DERIVED).keys() | self._groups.of(WRITTEN).keys()
         while True:
             await self.turn(self._clock.monotonic())
-            await self._clock.sleep(TURN)
+            await self._clock.sleep(TURN_SECONDS)
 
     async def turn(self, now: float) -> None:
-        """Write what is to be written by now, in seconds of the monotonic clock."""
+        """Send the writes that are due at `now`, in seconds of the monotonic clock."""
         for key in self._groups.touched:
             self._due.setdefault(key, now)
         self._groups.touched.clear()
@@ -72,54 +72,53 @@ class PodGroupWriter:
         await self._each(self._unlabelled(now), self._write_labels, now)
 
     async def _each(self, keys: list[str], write: Any, now: float) -> None:
-        for first in range(0, len(keys), _AT_ONCE):
-            await asyncio.gather(*(write(key, now) for key in keys[first : first + _AT_ONCE]))
+        for first in range(0, len(keys), _MAX_CONCURRENT_WRITES):
+            await asyncio.gather(*(write(key, now) for key in keys[first : first + _MAX_CONCURRENT_WRITES]))
 
     def _unlabelled(self, now: float) -> list[str]:
-        """Return the pods that have been without their labels for too long."""
-        wanted = self._members.labels
-        self._since = {key: self._since.get(key, now) for key in wanted}
-        return sorted(key for key, since in self._since.items() if now - since >= SETTLED)
+        """Return the pods with labels that have been missing for too long."""
+        self._since = {key: self._since.get(key, now) for key in self._members.labels}
+        return sorted(key for key, since in self._since.items() if now - since >= LABEL_DELAY_SECONDS)
 
     async def _write_group(self, key: str, now: float) -> None:
         namespace, _, name = key.partition("/")
-        wanted, written = self._groups.of(MADE).get(key), self._groups.of(WRITTEN).get(key)
-        if key in self._groups.of(STATED):
-            return  # a user's own
+        derived, written = self._groups.of(DERIVED).get(key), self._groups.of(WRITTEN).get(key)
+        if key in self._groups.of(FROM_USERS):
+            return  # a user created it
         try:
-            if wanted is not None and written is None:
-                await self._writer.create(PODGROUPS, namespace, self._manifest(wanted))
-            elif wanted is not None and written is not None:
-                if wanted.spec != written.spec:
-                    await self._writer.patch(PODGROUPS, namespace, name, {"spec": _patch(wanted.spec)})
+            if derived is not None and written is None:
+                await self._writer.create(PODGROUPS, namespace, self._manifest(derived))
+            elif derived is not None and written is not None:
+                if derived.spec != written.spec:
+                    await self._writer.patch(PODGROUPS, namespace, name, {"spec": _patch(derived.spec)})
             elif written is not None and self._members.owner_of_group(written) is not None:
-                # Its owner is there and calls for it no more. Where the owner is gone it is garbage, and collected.
+                # The owner exists and no longer needs it. If the owner was deleted, it is garbage collected.
                 await self._writer.delete(PODGROUPS, namespace, name, written.metadata.uid)
         except ApiError as error:
-            if error.status != 409:  # 409: it is there already, and the watch will show it
-                self._later(f"PodGroup {key}", key, now, error, error.status)
+            if error.status != 409:  # 409: it exists already, and the watch will deliver it
+                self._retry(f"PodGroup {key}", key, now, error, error.status)
         except BatchschedError as error:
-            self._later(f"PodGroup {key}", key, now, error, 0)
+            self._retry(f"PodGroup {key}", key, now, error, 0)
 
-    def _later(self, what: str, key: str, now: float, error: Exception, status: int) -> None:
-        _LOG.log(logging.INFO if status == 404 else logging.WARNING, "%s is not written: %s", what, error)
-        self._due[key] = now + (NOT_INSTALLED if status == 404 else RETRY)
+    def _retry(self, name: str, key: str, now: float, error: Exception, status: int) -> None:
+        _LOG.log(logging.INFO if status == 404 else logging.WARNING, "%s was not written: %s", name, error)
+        self._due[key] = now + (NOT_INSTALLED_SECONDS if status == 404 else RETRY_SECONDS)
 
     async def _write_labels(self, key: str, now: float) -> None:
         labels, pod = self._members.labels.get(key), self._members.get(key)
         if labels is None or pod is None:
             return
-        self._since[key] = now + RETRY - SETTLED
+        self._since[key] = now + RETRY_SECONDS - LABEL_DELAY_SECONDS
         meta: dict[str, Any] = {"labels": dict(labels)}
-        if pod.metadata.uid:  # another pod of its name is not meant
+        if pod.metadata.uid:  # protects another pod of the same name
             meta["uid"] = pod.metadata.uid
         try:
             await self._writer.patch(PODS, pod.namespace, pod.name, {"metadata": meta})
         except ApiError as error:
             if error.status not in (404, 409):
-                _LOG.warning("labels of %s are not written: %s", key, error)
+                _LOG.warning("labels of %s were not written: %s", key, error)
         except BatchschedError as error:
-            _LOG.warning("labels of %s are not written: %s", key, error)
+            _LOG.warning("labels of %s were not written: %s", key, error)
 
     def _manifest(self, group: PodGroup) -> dict[str, Any]:
         meta: dict[str, Any] = {
@@ -144,7 +143,7 @@ def _reference(owner: Owner) -> Mapping[str, Any]:
 
 
 def _patch(spec: PodGroupSpec) -> dict[str, Any]:
-    """Return the change that makes any spec this one: what is not stated is taken away."""
-    stated = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    every = spec.model_dump(mode="json", by_alias=True)
-    return {name: stated.get(name) for name in every}
+    """Return the merge patch that turns any spec into this one: fields that are not set become null."""
+    set_fields = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    all_fields = spec.model_dump(mode="json", by_alias=True)
+    return {name: set_fields.get(name) for name in all_fields}

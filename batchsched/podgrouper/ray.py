@@ -1,14 +1,14 @@
-"""Ray: a head and groups of workers, of which so many are needed and the others come and go."""
+"""Ray clusters: a head and groups of workers with a minimum each. Workers beyond the minimum are elastic."""
 
 from typing import Final
 
 from batchsched.podgrouper.shape import (
     Manifest,
-    PodsOf,
+    OwnerPart,
     Shape,
     count,
-    listed,
     mapping,
+    mappings,
     spec_of,
     text,
 )
@@ -18,12 +18,12 @@ HEAD: Final = "headgroup"
 
 
 def ray_cluster(manifest: Manifest) -> Shape | None:
-    """The head and `minReplicas` of each group of workers."""
+    """Return the head and `minReplicas` of each group of workers."""
     return _cluster(spec_of(manifest))
 
 
 def ray_job(manifest: Manifest) -> Shape | None:
-    """The cluster that it starts, which is all that is needed at first: who submits to it comes when it runs."""
+    """Return the cluster that the job starts. The pod that submits the job is created when the cluster runs."""
     spec = spec_of(manifest)
     if spec.get("suspend") is True or mapping(spec.get("clusterSelector")):
         return None
@@ -33,13 +33,13 @@ def ray_job(manifest: Manifest) -> Shape | None:
 def _cluster(spec: Manifest) -> Shape | None:
     if spec.get("suspend") is True or not mapping(spec.get("headGroupSpec")):
         return None
-    parts = [PodsOf(HEAD, 1, 1, mapping(mapping(spec["headGroupSpec"]).get("template")))]
-    for group in listed(spec.get("workerGroupSpecs")):
+    parts = [OwnerPart(HEAD, 1, 1, mapping(mapping(spec["headGroupSpec"]).get("template")))]
+    for group in mappings(spec.get("workerGroupSpecs")):
         if group.get("suspend") is True:
             continue
         least = count(group.get("minReplicas"))
-        wanted = max(least, count(group.get("replicas"), least))
+        replicas = max(least, count(group.get("replicas"), least))
         hosts = count(group.get("numOfHosts"), 1)
         template = mapping(group.get("template"))
-        parts.append(PodsOf(text(group.get("groupName")), wanted * hosts, least * hosts, template))
+        parts.append(OwnerPart(text(group.get("groupName")), replicas * hosts, least * hosts, template))
     return Shape(tuple(parts), (GROUP,))

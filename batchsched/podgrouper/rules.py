@@ -1,4 +1,4 @@
-"""From an owner to what its gang needs: a PodGroup's spec, or None where each pod is for itself."""
+"""The rules that derive the spec of a PodGroup from an owner."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from batchsched.api.core.pod import QUEUE_LABEL
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import complaints
 from batchsched.podgrouper import kubeflow, ray, workloads
-from batchsched.podgrouper.shape import Manifest, PodsOf, Shape, mapping, text
+from batchsched.podgrouper.shape import Manifest, OwnerPart, Shape, mapping, text
 
 MIN_MEMBER: Final = "scheduling.batchsched.dev/min-member"
 PRIORITY_CLASS: Final = "scheduling.batchsched.dev/priority-class"
@@ -22,11 +22,11 @@ Rule = Callable[[Manifest], Shape | None]
 
 @dataclass(frozen=True, slots=True)
 class OwnerKind:
-    """A kind of owner whose pods are gangs.
+    """A kind of owner with pods that form gangs.
 
     Args:
-      name, api_version: as ownerReferences state them.
-      rule: tells the shape of a gang.
+      name, api_version: as in ownerReferences.
+      rule: returns the shape of a gang.
     """
 
     name: str
@@ -56,14 +56,14 @@ GROUPED: Final = frozenset((kind.group, kind.name) for kind in OWNERS)
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What the gangs of an owner need.
+    """The needs of the gangs of one owner.
 
     Args:
-      spec: of each PodGroup.
-      pods: that the owner makes for one gang.
-      sub_group_labels: labels of pods, the first that is there names the subGroup.
-      gang_label: pods with different values of this label are different gangs; "": all are one.
-      problem: what its owner states and cannot mean, "" for nothing.
+      spec: the spec of each PodGroup.
+      pods: the number of pods of one gang.
+      sub_group_labels: the first of these labels that a pod has names its subGroup.
+      gang_label: pods with different values of this label belong to different gangs; "": all pods are one gang.
+      problem: an invalid annotation of the owner, as a sentence; "" without one.
     """
 
     spec: PodGroupSpec
@@ -74,62 +74,64 @@ class Grouping:
 
 
 def grouping(rule: Rule, manifest: Manifest) -> Grouping | None:
-    """Return what an owner's gangs need; None for a gang of one that asks for nothing: it needs no PodGroup."""
+    """Return the needs of an owner's gangs, or None if its pods need no PodGroup, such as a single plain pod."""
     shape = rule(manifest)
     if shape is None or shape.pods == 0:
         return None
-    stated, problem = _stated(manifest)
-    wishes = {**_queue_of_pods(shape.parts), **shape.wishes, **stated}
+    annotated, problem = _annotated_fields(manifest)
+    wishes = {**_queue_of_pods(shape.parts), **shape.wishes, **annotated}
     if shape.pods == 1 and not wishes:
         return None
     minimum = sum(part.minimum for part in shape.parts)
-    minimum = max(1, min(wishes.pop("minMember", minimum), shape.left))
+    minimum = max(1, min(wishes.pop("minMember", minimum), shape.unfinished))
     fields = {"minMember": minimum, **wishes}
     subs = _sub_groups(shape, minimum)
     try:
         spec = PodGroupSpec.model_validate({**fields, **({"subGroups": subs} if subs else {})})
     except ValidationError as error:
-        problem = "; ".join(f"{one.field}: {one.message}" for one in complaints(error, PodGroupSpec))
+        problem = "; ".join(
+            f"{complaint.field}: {complaint.message}" for complaint in complaints(error, PodGroupSpec)
+        )
         spec, subs = PodGroupSpec(min_member=minimum), []
     return Grouping(spec, shape.pods, shape.sub_group_labels if subs else (), shape.gang_label, problem)
 
 
 def _sub_groups(shape: Shape, minimum: int) -> list[dict[str, Any]]:
-    """Return the parts as subGroups that need no more than the gang: the last parts give way first."""
+    """Return the parts as subGroups. If the gang needs fewer pods than they do, the last parts are reduced first."""
     if not shape.sub_group_labels or not 1 < len(shape.parts) <= MOST_SUBGROUPS:
         return []
-    found: list[dict[str, Any]] = []
-    left = minimum
+    sub_groups: list[dict[str, Any]] = []
+    remaining = minimum
     for part in shape.parts:
-        needed = min(part.minimum, left)
-        found.append({"name": part.name, "minMember": needed})
-        left -= needed
-    return found
+        needed = min(part.minimum, remaining)
+        sub_groups.append({"name": part.name, "minMember": needed})
+        remaining -= needed
+    return sub_groups
 
 
-def _stated(manifest: Manifest) -> tuple[dict[str, Any], str]:
-    """Return what an owner states for us in annotations or labels, and what of it means nothing."""
+def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
+    """Return the fields of PodGroupSpec from annotations and labels of an owner, and an invalid value as a sentence."""
     meta = mapping(manifest.get("metadata"))
     marks = {**mapping(meta.get("labels")), **mapping(meta.get("annotations"))}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     problem = ""
     if text(marks.get(QUEUE_LABEL)):
-        found["queue"] = marks[QUEUE_LABEL]
+        fields["queue"] = marks[QUEUE_LABEL]
     if text(marks.get(PRIORITY_CLASS)):
-        found["priorityClassName"] = marks[PRIORITY_CLASS]
+        fields["priorityClassName"] = marks[PRIORITY_CLASS]
     least = text(marks.get(MIN_MEMBER))
     if least.isdecimal() and int(least) > 0:
-        found["minMember"] = int(least)
+        fields["minMember"] = int(least)
     elif least:
         problem = f"{MIN_MEMBER}: expected a whole number from 1 on, found {least!r}"
     levels = {"required": text(marks.get(REQUIRED)), "preferred": text(marks.get(PREFERRED))}
     if any(levels.values()):
         name = text(marks.get(TOPOLOGY))
-        found["topology"] = {key: one for key, one in (("name", name), *levels.items()) if one}
-    return found, problem
+        fields["topology"] = {key: value for key, value in (("name", name), *levels.items()) if value}
+    return fields, problem
 
 
-def _queue_of_pods(parts: Sequence[PodsOf]) -> dict[str, str]:
+def _queue_of_pods(parts: Sequence[OwnerPart]) -> dict[str, str]:
     named = (text(part.labels.get(QUEUE_LABEL)) for part in parts)
-    queue = next((one for one in named if one), "")
+    queue = next((name for name in named if name), "")
     return {"queue": queue} if queue else {}

@@ -1,7 +1,6 @@
-"""What the owners of pods have in common: parts that make pods, and how many of these are needed together.
+"""The shape of a gang: the parts of an owner that create pods, and how many of these are needed together.
 
-Owners are read as JSON: they belong to others, and a field of theirs that is not what it should be counts as not
-stated.
+Owners are objects of other projects and are read as JSON. A field with an unexpected type counts as missing.
 """
 
 from collections.abc import Mapping
@@ -12,74 +11,74 @@ Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class PodsOf:
-    """A part of an owner that makes equal pods.
+class OwnerPart:
+    """A part of an owner that creates equal pods.
 
     Args:
-      name: of the part, as its pods name it in a label.
-      pods: that it makes.
-      minimum: that are needed together; no more than `pods`.
-      template: of its pods.
-      gone: pods that have done their work and do not come again.
+      name: the name of the part in a label of its pods.
+      pods: the number of its pods.
+      minimum: the number of pods that are needed together; at most `pods`.
+      template: the pod template.
+      finished: the number of pods that have finished and are not created again.
     """
 
     name: str
     pods: int
     minimum: int
     template: Manifest = field(default_factory=dict)
-    gone: int = 0
+    finished: int = 0
 
     @property
     def labels(self) -> Manifest:
-        """The labels that its pods get from the template."""
+        """The labels of the pod template."""
         return mapping(mapping(self.template.get("metadata")).get("labels"))
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a gang of an owner looks like.
+    """The pods of one gang of an owner.
 
     Args:
-      parts: at least one.
-      sub_group_labels: labels of its pods, the first that is there names the part.
-      gang_label: pods with different values of this label are different gangs; "": all pods are one.
-      wishes: fields of PodGroupSpec that the owner states in words of its own.
+      parts: at least one part.
+      sub_group_labels: the first of these labels that a pod has names its part.
+      gang_label: pods with different values of this label belong to different gangs; "": all pods are one gang.
+      wishes: fields of PodGroupSpec that follow from fields of the owner.
     """
 
-    parts: tuple[PodsOf, ...]
+    parts: tuple[OwnerPart, ...]
     sub_group_labels: tuple[str, ...] = ()
     gang_label: str = ""
     wishes: Manifest = field(default_factory=dict)
 
     @property
     def pods(self) -> int:
-        """Pods of one gang."""
+        """The number of pods of one gang."""
         return sum(part.pods for part in self.parts)
 
     @property
-    def left(self) -> int:
-        """Pods of one gang that run, or may still come."""
-        return sum(part.pods - part.gone for part in self.parts)
+    def unfinished(self) -> int:
+        """The number of pods of one gang that run or are still to be created."""
+        return sum(part.pods - part.finished for part in self.parts)
 
 
-def mapping(found: object) -> Manifest:
-    """Return a mapping, an empty one for anything else."""
-    return found if isinstance(found, dict) else {}
+def mapping(value: object) -> Manifest:
+    """Return a mapping, or an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
 
 
-def listed(found: object) -> list[Manifest]:
-    """Return the mappings of a list, none for anything else."""
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def mappings(value: object) -> list[Manifest]:
+    """Return the mappings of a list, or none for any other value."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def count(found: object, default: int = 0) -> int:
-    """Return a number of pods, the default for anything else; never less than 0."""
-    return max(0, found) if isinstance(found, int) and not isinstance(found, bool) else default
+def count(value: object, default: int = 0) -> int:
+    """Return a number of pods, 0 or more, or the default for any other value."""
+    return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def text(found: object) -> str:
-    """Return a text, "" for anything else."""
-    return found if isinstance(found, str) else ""
+def text(value: object) -> str:
+    """Return a text, or "" for any other value."""
+    return value if isinstance(value, str) else ""
 
 
 def spec_of(manifest: Manifest) -> Manifest:

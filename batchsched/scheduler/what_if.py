@@ -21,7 +21,7 @@ from batchsched.manifests.documents import Document, documents
 from batchsched.manifests.sources import sources
 from batchsched.podgrouper.owners import read
 from batchsched.podgrouper.rules import OWNERS, OwnerKind
-from batchsched.podgrouper.shape import PodsOf, count, mapping, spec_of, text
+from batchsched.podgrouper.shape import OwnerPart, count, mapping, spec_of, text
 from batchsched.scheduler.app import SchedulerApp
 
 _OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
@@ -150,7 +150,7 @@ class WhatIf:
 
 
 def _pods(
-    part: PodsOf, prefix: str, namespace: str, labels: Mapping[str, str], owner: Mapping[str, Any]
+    part: OwnerPart, prefix: str, namespace: str, labels: Mapping[str, str], owner: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Yield the pods that a part of an owner would make."""
     for number in range(part.pods):

@@ -254,7 +254,7 @@ def test_the_copy_in_the_api_lends_its_uid_and_never_its_spec(world):
 
 
 def test_where_others_define_a_gang_of_the_same_name_ours_counts(world):
-    from batchsched.podgrouper.groups import OtherGroups
+    from batchsched.podgrouper.groups import ExternalGroups
 
     theirs = PodGroup.model_validate(
         {"metadata": {"name": "g", "namespace": "team"}, "spec": {"minMember": 2}}
@@ -262,16 +262,16 @@ def test_where_others_define_a_gang_of_the_same_name_ours_counts(world):
     ours = PodGroup.model_validate(
         {"metadata": {"name": "g", "namespace": "team", "uid": "u"}, "spec": {"minMember": 3}}
     )
-    first = OtherGroups(world.grouper.groups, 0)
+    first = ExternalGroups(world.grouper.groups, 0)
     for numbers in (range(len(FOREIGN)), (0,)):
         for number in numbers:
-            OtherGroups(world.grouper.groups, number).put(theirs)
+            ExternalGroups(world.grouper.groups, number).put(theirs)
         world.groups.put(ours)
         assert world.cache.get("pod_groups", "team/g").min_member == 3
         world.groups.remove(ours)
         assert world.cache.get("pod_groups", "team/g").min_member == 2
     for number in range(len(FOREIGN)):
-        OtherGroups(world.grouper.groups, number).replace(PodGroup, [])
+        ExternalGroups(world.grouper.groups, number).replace(PodGroup, [])
     assert world.cache.get("pod_groups", "team/g") is None
     first.replace(PodGroup, [theirs])
     assert world.cache.get("pod_groups", "team/g").min_member == 2
