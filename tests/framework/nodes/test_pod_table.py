@@ -121,3 +121,21 @@ def test_groups_without_pods_are_forgotten_and_counts_stay():
     selection = Selection.of(LabelSelector(match_labels={"app": "a"}))
     assert table.count_selected(selection).tolist() == [1, 1]
     assert table.count_selected(selection, terminating=False).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_pod_that_leaves_holds_no_disk_no_attachment_and_no_claim(together):
+    disk = {"name": "d", "gcePersistentDisk": {"pdName": "d"}}
+    data = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
+    mounting = [nb.pod(name, volumes=[disk, data]) for name in ("first", "second")]
+    table = PodTable(1)
+    for one in mounting:
+        table.add(one, 0)
+    for held in (table.disks_on[0], table.attaching_on[0], table.claim_users["default/c"]):
+        assert set(held) == {"default/first", "default/second"}
+    if together:
+        table.remove_all([one.key for one in mounting])
+    else:
+        for one in mounting:
+            table.remove(one)
+    assert not any((table.disks_on[0], table.attaching_on[0], table.claim_users["default/c"]))

@@ -79,3 +79,12 @@ def test_the_levels_of_subgroups_are_tried_although_the_gang_itself_states_none(
     kinds = families(problem, (np.arange(2),), lambda level: wider_levels(problem, level))
     tried = [family.make(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
     assert tried == [Level(0, 0, subgroup=0), Level(0, -1, subgroup=0)]
+
+
+def test_more_nodes_are_also_tried_with_no_level_binding():
+    problem = problem_of([[1]], [{"pods": 2, "demand": [1], "required": 0}], levels=[[0]])
+    kinds = families(problem, (np.arange(1),), lambda level: wider_levels(problem, level))
+    tried = [family.make(1) for family in kinds if family.cause is RefusalCause.CAPACITY]
+    loose = [change for change in tried if isinstance(change, Together) and Level(0, -1) in change.parts]
+    assert any(isinstance(part, Nodes) for change in loose for part in change.parts)
+    assert any(isinstance(change, Nodes) for change in tried)

@@ -1,0 +1,48 @@
+"""A plugin that has exceeded its deadline is left out: it says nothing against any pod, for every node."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.runtime.deadline import watched
+from batchsched.ports.plugin_deadline import DeadlineExceeded
+from tests.plugins.cluster import class_of, node, pod, table
+
+
+class Refusing:
+    """Would refuse every node, and is never asked."""
+
+    name: ClassVar[str] = "Refusing"
+
+    def filter(self, pod, nodes, state):
+        raise AssertionError
+
+    def score(self, pod, nodes, state):
+        raise AssertionError
+
+    def normalize(self, scores, pod, nodes, state):
+        raise AssertionError
+
+    def admits(self, pod, table, nodes, counts):
+        raise AssertionError
+
+
+class Exceeded:
+    """The deadline of a plugin that exceeded it in an earlier session."""
+
+    def overdue(self, plugin):
+        return DeadlineExceeded(plugin, "Filter", 0, 1.0)
+
+    def watch(self, plugin, point, call):
+        raise AssertionError
+
+
+def test_a_plugin_that_is_left_out_accepts_every_node_and_scores_them_all_alike():
+    made = table([node(f"n{at}") for at in range(3)])
+    pod_class, nodes, state = class_of(made, pod("p")), made.all(), CycleState()
+    plugin: Any = watched(Refusing(), Exceeded())
+    assert plugin.filter(pod_class, nodes, state).fits.tolist() == [True] * 3
+    assert plugin.score(pod_class, nodes, state).tolist() == [0] * 3
+    assert plugin.normalize(np.array([1, 2, 3]), pod_class, nodes, state).tolist() == [0] * 3
+    assert plugin.admits(pod_class, made, np.arange(3), np.ones(3)) is True
