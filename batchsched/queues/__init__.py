@@ -1,7 +1,6 @@
-"""Floor 3: who is next, and what each queue is entitled to.
+"""Floor 3: the queue tree, entitlements of queues, and the order of pending gangs.
 
-The queue tree, the policies that order gangs inside a queue, and the backoff of those refused. An order
-is total: between equals submission decides, then the name.
+Every order is total: gangs with equal keys are ordered by submission time, then by `namespace/name`.
 
-May import: ``errors``, ``model``, ``ports``, ``settings``. Knows nothing of its siblings.
+May import: ``errors``, ``api``, ``ports``, ``config``. It does not import its sibling packages.
 """

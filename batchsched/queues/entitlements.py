@@ -1,15 +1,16 @@
-"""Entitlements: what every queue may always have, and what its fair share of the rest is.
+"""Entitlements: the effective guarantee and the fair share of every queue.
 
     entitlements(shares, policies) -> Entitlements
-    siblings_of(shares, entitled, parent, head) -> Siblings    the children of a row, for policies
+    siblings_of(shares, entitled, parent, head) -> SiblingQueues    the children of one row, as input of a policy
 
-From the root down every row's fair share is divided among its children. Each keeps its floor: its guarantee as far as
-it, or something below it, wants it or does not lend it. The rest is the surplus, which the policy of the row divides,
-up to what each can use. So, whatever the policy: floor <= fair <= ceiling, and the children of a row get no
-more than the row has (a pooled policy grants each child up to all of it).
+The fair share of each row is divided among its children, from the root downwards. Each child first gets its floor:
+the part of its guarantee that its subtree demands or does not lend. The remaining surplus is divided by the policy of
+the row, up to the ceiling of each child. Under every policy, floor <= fair <= ceiling, and the fair shares of the
+children of a row sum up to at most the row's share. The exception is a policy with a shared surplus, which grants
+each child up to the whole surplus.
 
-Source: max(min, guaranteed) of Koordinator's elastic quotas, min(quota, request) of Volcano and KAI; lending, borrowing
-and what a row can reach as `potentialAvailable` of Kueue.
+Source: max(min, guaranteed) of Koordinator's elastic quotas, min(quota, request) of Volcano and KAI; lending,
+borrowing and the lendable amount of a row as `potentialAvailable` of Kueue.
 """
 
 from collections.abc import Sequence
@@ -23,16 +24,16 @@ from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues
 
 
 def entitlements(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> Entitlements:
-    """Work out what every row is entitled to.
+    """Compute the entitlements of every row.
 
     Args:
-      shares: the tree.
-      policies: [Q] that of a row divides among its children.
+      shares: the queue tree.
+      policies: [Q] the policy that divides the share of row q among its children.
     """
     guarantee = _guarantees(shares)
-    kept = _not_lent(shares, guarantee)
-    floor, ceiling = _bounds(shares, guarantee, kept)
-    lendable = _reach(shares, guarantee, kept)
+    unlent = _not_lent(shares, guarantee)
+    floor, ceiling = _bounds(shares, guarantee, unlent)
+    lendable = _reach(shares, guarantee, unlent)
     fair = floor.copy()
     fair[0] = shares.capacity
     entitled = Entitlements(guarantee, fair, floor, ceiling, lendable)
@@ -40,24 +41,24 @@ def entitlements(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> Enti
         if begin < end:
             below = slice(begin, end)
             surplus = np.maximum(0, fair[row] - floor[below].sum(axis=0))
-            most = np.minimum(ceiling[below] - floor[below], surplus)
-            if end - begin > 1 and (most.sum(axis=0) > surplus).any():
-                given = policies[row].divide(siblings_of(shares, entitled, row), surplus)
-                most = np.clip(given, 0, most)
-            fair[below] += most
+            part = np.minimum(ceiling[below] - floor[below], surplus)
+            if end - begin > 1 and (part.sum(axis=0) > surplus).any():
+                division = policies[row].divide(siblings_of(shares, entitled, row), surplus)
+                part = np.clip(division, 0, part)
+            fair[below] += part
     return entitled
 
 
 def siblings_of(
     shares: QueueTable, entitled: Entitlements, parent: int, head: FloatArray | None = None
 ) -> SiblingQueues:
-    """Return what policies may know of the children of a row.
+    """Return the children of a row as input of a sharing policy.
 
     Args:
-      shares: the tree; its usage is the one that is compared.
-      entitled: what it entitles to.
-      parent: the row.
-      head: [S] places of the children's next gangs, None when nobody asks.
+      shares: the queue tree with the usage to compare.
+      entitled: the entitlements of all rows.
+      parent: the parent row.
+      head: [S] position of each child's next gang in the order of gangs, or None if the order is not needed.
     """
     begin, end = np.searchsorted(shares.parent, [parent, parent + 1]).tolist()
     below = slice(begin, end)
@@ -80,63 +81,63 @@ def siblings_of(
 
 
 def _guarantees(shares: QueueTable) -> IntArray:
-    """[Q, R] guarantees within limits; scaled where those of children come to more than the parent's."""
-    found = np.minimum(shares.guarantee, shares.limit)
-    found[0] = shares.capacity
+    """Return [Q, R] effective guarantees: within limits, and scaled down if the children's sum exceeds the parent's."""
+    guarantee = np.minimum(shares.guarantee, shares.limit)
+    guarantee[0] = shares.capacity
     for level in shares.levels():
         parents = shares.parent[level]
-        claimed = np.zeros_like(found)
-        np.add.at(claimed, parents, found[level])
-        over = claimed[parents] > found[parents]
-        for row, resource in np.argwhere(over & (found[level] > 0)).tolist():
+        claimed = np.zeros_like(guarantee)
+        np.add.at(claimed, parents, guarantee[level])
+        over = claimed[parents] > guarantee[parents]
+        for row, resource in np.argwhere(over & (guarantee[level] > 0)).tolist():
             row += level.start
             parent = int(shares.parent[row])
-            # In Python's integers: bytes times bytes are more than 64 bits hold.
-            scaled = int(found[row, resource]) * int(found[parent, resource])
-            found[row, resource] = scaled // int(claimed[parent, resource])
-    return found
+            # Python integers, because a product of two byte amounts does not fit into 64 bits.
+            scaled = int(guarantee[row, resource]) * int(guarantee[parent, resource])
+            guarantee[row, resource] = scaled // int(claimed[parent, resource])
+    return guarantee
 
 
 def _not_lent(shares: QueueTable, guarantee: IntArray) -> IntArray:
-    """[Q, R] what each keeps, wanted or not: its guarantee, as far as children lend it, less what it lends."""
-    pool = guarantee.copy()
-    kept = np.zeros_like(guarantee)
+    """Return [Q, R] the part of each guarantee that is never lent: the guarantee minus its lending limit."""
+    lendable = guarantee.copy()
+    unlent = np.zeros_like(guarantee)
     for level in reversed(shares.levels()):
-        kept[level] = np.maximum(0, pool[level] - shares.lending[level])
-        np.subtract.at(pool, shares.parent[level], kept[level])
-        np.maximum(pool, 0, out=pool)
-    return kept
+        unlent[level] = np.maximum(0, lendable[level] - shares.lending[level])
+        np.subtract.at(lendable, shares.parent[level], unlent[level])
+        np.maximum(lendable, 0, out=lendable)
+    return unlent
 
 
-def _bounds(shares: QueueTable, guarantee: IntArray, kept: IntArray) -> tuple[IntArray, IntArray]:
-    """[Q, R] the least and the most that each may have: a row's floor holds those of its children."""
-    wanted = shares.request.copy()
+def _bounds(shares: QueueTable, guarantee: IntArray, unlent: IntArray) -> tuple[IntArray, IntArray]:
+    """Return [Q, R] floor and ceiling of each row. The floor of a row contains the floors of its children."""
+    demand = shares.request.copy()
     spans = shares.spans()
-    wanted[spans[:, 0] < spans[:, 1]] = 0
-    below = np.zeros_like(guarantee)
-    most = np.minimum(shares.limit, np.minimum(guarantee + shares.borrowing, UNLIMITED))
+    demand[spans[:, 0] < spans[:, 1]] = 0
+    floor_of_children = np.zeros_like(guarantee)
+    maximum = np.minimum(shares.limit, np.minimum(guarantee + shares.borrowing, UNLIMITED))
     floor, ceiling = np.zeros_like(guarantee), np.zeros_like(guarantee)
     for level in reversed(shares.levels()):
         floor[level] = np.minimum(
-            guarantee[level], np.maximum(np.maximum(wanted[level], kept[level]), below[level])
+            guarantee[level], np.maximum(np.maximum(demand[level], unlent[level]), floor_of_children[level])
         )
-        ceiling[level] = np.maximum(np.minimum(wanted[level], most[level]), floor[level])
-        np.add.at(below, shares.parent[level], floor[level])
-        np.add.at(wanted, shares.parent[level], ceiling[level])
-    floor[0], ceiling[0] = guarantee[0], wanted[0]
+        ceiling[level] = np.maximum(np.minimum(demand[level], maximum[level]), floor[level])
+        np.add.at(floor_of_children, shares.parent[level], floor[level])
+        np.add.at(demand, shares.parent[level], ceiling[level])
+    floor[0], ceiling[0] = guarantee[0], demand[0]
     return floor, ceiling
 
 
-def _reach(shares: QueueTable, guarantee: IntArray, kept: IntArray) -> IntArray:
-    """[Q, R] what the children of a row can reach, from the root down."""
-    pool = guarantee.copy()
+def _reach(shares: QueueTable, guarantee: IntArray, unlent: IntArray) -> IntArray:
+    """Return [Q, R] the amount that the children of each row can use together, computed from the root downwards."""
+    available = guarantee.copy()
     for level in shares.levels():
-        np.subtract.at(pool, shares.parent[level], kept[level])
-    pool = np.maximum(pool, 0)
-    reach = pool.copy()
+        np.subtract.at(available, shares.parent[level], unlent[level])
+    available = np.maximum(available, 0)
+    reach = available.copy()
     for level in shares.levels():
-        own = np.maximum(0, pool[level] - shares.lending[level])
+        own = np.maximum(0, available[level] - shares.lending[level])
         above = own + reach[shares.parent[level]]
-        bound = np.minimum(pool[level] + shares.borrowing[level], shares.limit[level])
+        bound = np.minimum(available[level] + shares.borrowing[level], shares.limit[level])
         reach[level] = np.minimum(bound, above)
     return reach

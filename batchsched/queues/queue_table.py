@@ -1,13 +1,14 @@
-"""Shares: the queue tree as arrays, and what it entitles every queue to.
+"""The queue tree as arrays, and the entitlements of every queue.
 
-Rows stand level by level, siblings by name, parents before children; row 0 is the implicit root, whose guarantee is
-the cluster. A queue that has children *and* PodGroups of its own gets one row more among its children, named
-`{queue}/`, in which these PodGroups stand with weight 1: so every PodGroup stands at a leaf, `home(queue)`.
+Rows are ordered level by level, parents before children, siblings by name. Row 0 is the implicit root; its
+guarantee is the capacity of the cluster. If a queue has both children and PodGroups of its own, it gets an additional
+child row named `{queue}/` with weight 1, to which these PodGroups belong. So every PodGroup belongs to a leaf,
+`home(queue)`.
 
-    Shares                       frozen: names [Q], parent [Q], guarantee, limit, lending, borrowing, usage [Q, R], ...
-    shares.home(queue) -> int    row of a queue's own PodGroups
-    shares.chain(row) -> [D]     row, its parent, ... without the root
-    shares.with_usage(usage)     the same with another usage [Q, R]
+    QueueTable                   frozen: names [Q], parent [Q], guarantee, limit, lending, borrowing, usage [Q, R], ...
+    table.home(queue) -> int     row of a queue's own PodGroups
+    table.chain(row) -> [D]      row, its parent, ... without the root
+    table.with_usage(usage)      the same table with another usage [Q, R]
     Entitlements                 guarantee, fair [Q, R]; lendable, floor, ceiling for policies
 """
 
@@ -19,9 +20,9 @@ from batchsched.queues.gang_order.policy import FloatArray, IntArray
 from batchsched.queues.sharing.sibling_queues import BoolArray
 
 ROOT = ""
-"""The name of row 0."""
-OWN = "/"
-"""Behind the name of a queue with children: the row of its own PodGroups. No queue's name has it."""
+"""Name of row 0."""
+OWN_PODGROUPS_SUFFIX = "/"
+"""Suffix of the row for the own PodGroups of a queue with children. A queue name never contains it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,19 +30,19 @@ class QueueTable:
     """The queue tree as arrays: Q rows, R resources, amounts in base units.
 
     Args:
-      names: [Q] queues; row 0 is the root.
-      parent: [Q] row of the parent, never decreasing; -1 for the root.
-      guarantee: [Q, R] what each may always have; where a queue states none, what its children's come to.
-      limit: [Q, R] UNLIMITED where unset.
-      lending: [Q, R] how much of an unused guarantee others may use; UNLIMITED where unset: all of it.
-      borrowing: [Q, R] how much above the guarantee it may use; UNLIMITED where unset.
+      names: [Q] queue names; row 0 is the root.
+      parent: [Q] row of the parent, in ascending order; -1 for the root.
+      guarantee: [Q, R] the guarantee; for a queue without one, the sum of its children's guarantees.
+      limit: [Q, R] the limit, UNLIMITED if unset.
+      lending: [Q, R] the part of an unused guarantee that other queues may use; UNLIMITED if unset.
+      borrowing: [Q, R] the amount that the queue may use above its guarantee; UNLIMITED if unset.
       weight: [Q] float.
-      priority: [Q] the higher the sooner.
-      usage: [Q, R] what runs in the subtree.
-      request: [Q, R] what runs and what waits, in the subtree; only that of leaves is read.
-      history: [Q, R] float, decayed usage of the subtree; zeros when there is none.
-      capacity: [R] what all nodes have.
-      weighed: [R] bool, the resources by which shares are measured.
+      priority: [Q] a higher value is served first.
+      usage: [Q, R] requests of the bound and assumed pods in the subtree.
+      request: [Q, R] usage plus requests of pending gangs in the subtree; only the values of leaves are read.
+      history: [Q, R] float, decayed usage of the subtree; zeros without history.
+      capacity: [R] capacity of all nodes.
+      weighed: [R] bool, the resources that dominant shares consider.
     """
 
     names: tuple[str, ...]
@@ -63,34 +64,34 @@ class QueueTable:
         object.__setattr__(self, "_rows", {name: row for row, name in enumerate(self.names)})
 
     def __len__(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(self.names)
 
     def spans(self) -> IntArray:
-        """[Q, 2] first child and the row after the last."""
+        """[Q, 2] the first child of each row, and the row after its last child."""
         rows = np.arange(len(self))
         return np.stack(
             [np.searchsorted(self.parent, rows, "left"), np.searchsorted(self.parent, rows, "right")], axis=1
         )
 
     def levels(self) -> list[slice]:
-        """Rows level by level, the root's children first."""
-        found, begin, end = [], 1, int(np.searchsorted(self.parent, 1, "left"))
+        """Rows by level, starting with the children of the root."""
+        levels, begin, end = [], 1, int(np.searchsorted(self.parent, 1, "left"))
         while begin < end:
-            found.append(slice(begin, end))
+            levels.append(slice(begin, end))
             begin, end = end, int(np.searchsorted(self.parent, end, "left"))
-        return found
+        return levels
 
     def home(self, queue: str) -> int:
-        """Return the row in which a queue's own PodGroups stand.
+        """Return the row to which a queue's own PodGroups belong.
 
         Raises:
-          KeyError: there is no such queue.
+          KeyError: the queue does not exist.
         """
-        return self._rows.get(f"{queue}{OWN}") or self._rows[queue]
+        return self._rows.get(f"{queue}{OWN_PODGROUPS_SUFFIX}") or self._rows[queue]
 
     def chain(self, row: int) -> IntArray:
-        """[D] a row and those above it, the root left out."""
+        """Return [D] a row and its ancestors without the root."""
         rows = []
         while row > 0:
             rows.append(row)
@@ -104,15 +105,15 @@ class QueueTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entitlements:
-    """What the tree entitles every row to.
+    """The entitlements of every row.
 
     Args:
-      guarantee: [Q, R] guarantees in effect: within limits, scaled where children's come to more than the parent has.
-      fair: [Q, R] fair shares: the guarantee as far as it is wanted or not lent, and the part of the surplus.
-        The root's is the capacity.
-      floor: [Q, R] the part of `fair` that no policy touches.
-      ceiling: [Q, R] the most that each can use: request, limit, borrowing limit.
-      lendable: [Q, R] what the children of a row can reach: its own, and what it may borrow from above.
+      guarantee: [Q, R] effective guarantees: within limits, and scaled down if the children's sum exceeds the
+        parent's.
+      fair: [Q, R] fair shares: the floor plus a part of the surplus. The fair share of the root is the capacity.
+      floor: [Q, R] the part of `fair` that the guarantee secures under every policy.
+      ceiling: [Q, R] the maximum that each row can use: the minimum of request, limit and borrowing limit.
+      lendable: [Q, R] the amount that the children of a row can use together: the row's own and what it may borrow.
     """
 
     guarantee: IntArray

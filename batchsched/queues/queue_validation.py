@@ -1,7 +1,7 @@
-"""Settings of queues that do not fit the rest: guarantees above the parent's, resources that nobody knows.
+"""Inconsistent queue settings: guarantees above the parent's, and resources that no node offers.
 
-A queue takes part all the same; what does not fit counts only as far as it fits, and this says so. Parents that do not
-exist, and cycles, are `model.relations`'.
+Such a queue still takes part in sessions; the excess has no effect, and this module reports it. Parents that do not
+exist and cycles are reported by `api.cross_checks`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,53 +18,54 @@ from batchsched.queues.tree import QueueTree
 AMOUNTS: Final = ("guarantee", "limit", "lending_limit", "borrowing_limit", "user_limits")
 
 
-def misfits(tree: QueueTree, resources: Collection[str]) -> tuple[SetAside, ...]:
-    """Return what does not fit, queue by queue.
+def invalid_settings(tree: QueueTree, resources: Collection[str]) -> tuple[SetAside, ...]:
+    """Return the inconsistent settings of all queues.
 
     Args:
       tree: the queues.
-      resources: the names that some node offers; none: nobody can tell yet.
+      resources: the resources that nodes offer; if empty, unknown resources are not reported.
     """
-    found: list[SetAside] = []
-    below: dict[str | None, dict[str, dict[str, int]]] = {}
+    findings: list[SetAside] = []
+    guarantees_by_parent: dict[str | None, dict[str, dict[str, int]]] = {}
     for name, queue in sorted(tree.queues.items()):
-        below.setdefault(queue.spec.parent, {})[name] = in_base_units(queue.spec.guarantee)
+        guarantees_by_parent.setdefault(queue.spec.parent, {})[name] = in_base_units(queue.spec.guarantee)
     for name, queue in sorted(tree.queues.items()):
-        found += _above_the_parents(queue, below.get(name, {}))
+        findings += _above_the_parents(queue, guarantees_by_parent.get(name, {}))
         if resources:
-            found += _unknown(queue, sorted(resources))
-    return tuple(found)
+            findings += _unknown(queue, sorted(resources))
+    return tuple(findings)
 
 
 def _above_the_parents(queue: Queue, children: Mapping[str, Mapping[str, int]]) -> Iterator[SetAside]:
-    """The guarantees of a queue's children, where together they are above its own, or above its limit."""
+    """Yield queues with children that are guaranteed more than the queue's own guarantee or limit."""
     own, limit = in_base_units(queue.spec.guarantee), in_base_units(queue.spec.limit)
     for resource in sorted({resource for amounts in children.values() for resource in amounts}):
         claimed = sum(amounts.get(resource, 0) for amounts in children.values())
-        word, bound = (
+        field, bound = (
             ("guarantee", own[resource]) if resource in own else ("limit", limit.get(resource, claimed))
         )
         if claimed > bound:
-            who = ", ".join(
+            claims = ", ".join(
                 f"{name} {amounts[resource]}" for name, amounts in children.items() if resource in amounts
             )
             yield SetAside(
                 "",
                 f"Queue {queue.name}",
-                f"spec.{word}.{resource}",
-                f"the guarantees of its children come to {claimed} ({who}), more than its own {word} of {bound}, in "
-                "base units; they count scaled down to it: raise it, or lower theirs",
+                f"spec.{field}.{resource}",
+                f"the guarantees of its children add up to {claimed} ({claims}), more than its own {field} of "
+                f"{bound}, "
+                "in base units; they are scaled down to it: raise it, or lower the guarantees of the children",
             )
 
 
-def _unknown(queue: Queue, known: list[str]) -> Iterator[SetAside]:
-    """Resources that no node offers."""
-    for setting in AMOUNTS:
-        for resource in sorted(getattr(queue.spec, setting) or {}):
-            if resource not in known:
+def _unknown(queue: Queue, offered: list[str]) -> Iterator[SetAside]:
+    """Yield resources of a queue that no node offers."""
+    for field in AMOUNTS:
+        for resource in sorted(getattr(queue.spec, field) or {}):
+            if resource not in offered:
                 yield SetAside(
                     "",
                     f"Queue {queue.name}",
-                    f"spec.{to_camel(setting)}.{resource}",
-                    f"no node offers {resource!r}; {nearest(resource, known)}",
+                    f"spec.{to_camel(field)}.{resource}",
+                    f"no node offers {resource!r}; {nearest(resource, offered)}",
                 )

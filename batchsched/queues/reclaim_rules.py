@@ -1,12 +1,13 @@
-"""Who may take from whom: what holds whatever the policy, then the policy's own word.
+"""Reclaim rules: whether a queue may take capacity from another queue.
 
-    may_reclaim(shares, entitled, policies, Reclaim(reclaimer, victim, gains, loses)) -> bool
+    may_reclaim(table, entitled, policies, QueueReclaim(reclaimer, victim, gains, loses)) -> bool
 
-Two rows are compared at the children of their lowest common ancestor ("almost lowest common ancestor"), with the usage
-that `shares` states: for a second victim, state what is left after the first (`shares.with_usage`). Of the *final* set
-ask `all_may_go`, so that what was added back changes no answer.
+Some rules hold under every policy; then the policy decides. Two rows are compared at the children of their lowest
+common ancestor, with the usage of the table. For a second victim, pass the usage that remains after the first
+(`table.with_usage`). Check the final set of victims with `all_permitted`, because removing a victim from the set may
+change the answer for the others.
 
-Source: KEP-1714 of Kueue for where shares are compared; kueue#14543 for why the final set is asked again.
+Source: KEP-1714 of Kueue for the position at which shares are compared; kueue#14543 for the check of the final set.
 """
 
 from collections.abc import Sequence
@@ -22,14 +23,14 @@ from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReclaimRules:
-    """A gang of one queue would take the place of a workload of another.
+class QueueReclaim:
+    """A request to evict a workload of one queue for a gang of another.
 
     Args:
-      reclaimer: row of the queue that gains (`shares.home`).
+      reclaimer: row of the queue that gains (`table.home`).
       victim: row of the queue that loses.
-      gains: [R] what the gang wants, base units.
-      loses: [R] what the workload holds.
+      gains: [R] requests of the gang, in base units.
+      loses: [R] requests of the workload, in base units.
     """
 
     reclaimer: int
@@ -39,28 +40,30 @@ class ReclaimRules:
 
 
 def may_reclaim(
-    shares: QueueTable, entitled: Entitlements, policies: Sequence[FairnessPolicy], wish: ReclaimRules
+    shares: QueueTable, entitled: Entitlements, policies: Sequence[FairnessPolicy], request: QueueReclaim
 ) -> bool:
-    """Tell whether one queue may take a workload of another.
+    """Return whether one queue may take a workload of another.
 
-    Never from the same queue, nor what is inside a guarantee: every queue above the victim, below the common
-    ancestor, must be above its guarantee in something that changes hands. Whoever stays within its guarantee wins;
-    else nobody may fall below a guarantee by it, every queue above the victim must hold more than it is entitled to,
-    and the policy that divides between the two decides.
+    A queue never reclaims from itself, and never from inside a guarantee: each row above the victim and below the
+    common ancestor must exceed its guarantee in a resource that changes hands. If the reclaimer stays within its own
+    guarantee, it may reclaim. Otherwise three conditions apply: no row falls below its guarantee, each row above the
+    victim uses more than its entitlement, and the policy that divides between the two rows agrees.
     """
-    pair = _pair(shares, wish.reclaimer, wish.victim)
+    pair = _pair(shares, request.reclaimer, request.victim)
     if pair is None:
         return False
-    parent, mine, path = pair
-    touched = (wish.gains > 0) & (wish.loses > 0)
+    parent, gaining_row, path = pair
+    touched = (request.gains > 0) & (request.loses > 0)
     over = (shares.usage[path] > entitled.guarantee[path]) & touched
     if not over.any(axis=1).all():
         return False
-    after = shares.usage[mine] + wish.gains
-    if ((after <= entitled.guarantee[mine]) | (wish.gains == 0)).all():
+    after = shares.usage[gaining_row] + request.gains
+    if ((after <= entitled.guarantee[gaining_row]) | (request.gains == 0)).all():
         return True
-    left = shares.usage[path] - wish.loses
-    if ((left < entitled.guarantee[path]) & (shares.usage[path] >= entitled.guarantee[path]) & touched).any():
+    usage_after = shares.usage[path] - request.loses
+    if (
+        (usage_after < entitled.guarantee[path]) & (shares.usage[path] >= entitled.guarantee[path]) & touched
+    ).any():
         return False
     for row in path[:-1].tolist():
         above = int(shares.parent[row])
@@ -69,11 +72,11 @@ def may_reclaim(
         if not (policies[above].above(siblings, row - first) & touched).any():
             return False
     first = int(np.searchsorted(shares.parent, parent))
-    claim = ReclaimRequest(mine - first, int(path[-1]) - first, wish.gains, wish.loses)
+    claim = ReclaimRequest(gaining_row - first, int(path[-1]) - first, request.gains, request.loses)
     return policies[parent].may_reclaim(siblings_of(shares, entitled, parent), claim)
 
 
-def all_may_go(
+def all_permitted(
     shares: QueueTable,
     entitled: Entitlements,
     policies: Sequence[FairnessPolicy],
@@ -81,36 +84,36 @@ def all_may_go(
     gains: IntArray,
     victims: Sequence[tuple[int, IntArray]],
 ) -> bool:
-    """Tell whether a final set of victims is fair in whatever order they go: each may be taken as the last one.
+    """Return whether a final set of victims is permitted in every order: each victim must be permitted as the last one.
 
     Args:
-      shares: the tree with the usage before anybody went.
-      entitled: what it entitles to.
-      policies: [Q] of every row.
+      shares: the queue tree with the usage before any eviction.
+      entitled: the entitlements of all rows.
+      policies: [Q] the policy of each row.
       reclaimer: row of the queue that gains.
-      gains: [R] what its gang wants.
-      victims: (row, [R] what it holds) of each workload.
+      gains: [R] requests of its gang.
+      victims: pairs of a row and the [R] requests of a workload.
     """
-    left = shares.usage.copy()
+    remaining = shares.usage.copy()
     for row, loses in victims:
-        left[shares.chain(row)] -= loses
+        remaining[shares.chain(row)] -= loses
     for row, loses in victims:
-        usage = left.copy()
+        usage = remaining.copy()
         usage[shares.chain(row)] += loses
-        wish = ReclaimRules(reclaimer, row, gains, loses)
-        if not may_reclaim(shares.with_usage(usage), entitled, policies, wish):
+        request = QueueReclaim(reclaimer, row, gains, loses)
+        if not may_reclaim(shares.with_usage(usage), entitled, policies, request):
             return False
     return True
 
 
 def _pair(shares: QueueTable, reclaimer: int, victim: int) -> tuple[int, int, IntArray] | None:
-    """The lowest common ancestor, its child above the reclaimer, and the victim's rows up to its child above it."""
+    """Return the lowest common ancestor, its child above the reclaimer, and the rows from the victim to its child."""
     if reclaimer == victim:
         return None
-    ours, theirs = shares.chain(reclaimer), shares.chain(victim)
-    common = np.isin(theirs, ours)
-    path = theirs[~common]
-    mine = ours[~np.isin(ours, theirs)]
-    if not len(path) or not len(mine):
+    reclaimer_chain, victim_chain = shares.chain(reclaimer), shares.chain(victim)
+    common = np.isin(victim_chain, reclaimer_chain)
+    path = victim_chain[~common]
+    gaining_rows = reclaimer_chain[~np.isin(reclaimer_chain, victim_chain)]
+    if not len(path) or not len(gaining_rows):
         return None
-    return int(shares.parent[path[-1]]), int(mine[-1]), path
+    return int(shares.parent[path[-1]]), int(gaining_rows[-1]), path

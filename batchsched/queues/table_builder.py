@@ -1,9 +1,9 @@
-"""The queue tree laid out as `QueueTable`, and the policy of every row.
+"""Builds the `QueueTable` from Queue objects, and determines the policy of every row.
 
-    lay_out(tree, Capacity(resources, amounts, weighed), Load(usage, request, history)) -> Shares
-    policies_of(shares, default, chosen) -> [Q] policies: that of row q divides among its children
+    lay_out(tree, TotalCapacity(resources, amounts, weighed), QueueDemand(usage, request, history)) -> QueueTable
+    policies_of(table, default, chosen) -> [Q] policies: that of row q divides among its children
 
-A queue's own amounts go in by its name; parents' sums come out.
+Input amounts are those of each queue alone; the table contains sums over subtrees.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from batchsched.api.crd.base import in_base_units
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE
 from batchsched.api.crd.queue import QueueSpec
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
-from batchsched.queues.queue_table import OWN, ROOT, QueueTable
+from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX, ROOT, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED, BoolArray
 from batchsched.queues.tree import QueueTree
@@ -28,12 +28,12 @@ _PLAIN = QueueSpec()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TotalCapacity:
-    """What the cluster has.
+    """The capacity of the cluster.
 
     Args:
-      resources: R names.
-      amounts: [R] of all nodes together, in base units.
-      weighed: [R] the resources by which shares are measured; limits and guarantees hold for all.
+      resources: names of the R resources.
+      amounts: [R] sums over all nodes, in base units.
+      weighed: [R] bool, the resources that dominant shares consider; limits and guarantees hold for all resources.
     """
 
     resources: tuple[str, ...]
@@ -43,12 +43,12 @@ class TotalCapacity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueDemand:
-    """What queues have and want of their own, without their children's; a queue that is not named has none.
+    """Usage and demand of each queue alone, without its children. An absent queue has none.
 
     Args:
-      usage: by queue [R], what its pods have, in base units.
-      request: by queue [R], what its pods have and what waits in it.
-      history: by queue [R], decayed usage of its pods in base units.
+      usage: by queue, [R] requests of its bound and assumed pods, in base units.
+      request: by queue, [R] usage plus requests of its pending gangs.
+      history: by queue, [R] decayed usage in base units.
     """
 
     usage: Mapping[str, IntArray]
@@ -65,15 +65,15 @@ class _Rows:
         for name in sorted({*tree.queues, DEFAULT_QUEUE}):
             spec = tree.queues[name].spec if name in tree.queues else _PLAIN
             below.setdefault(spec.parent or ROOT, []).append(name)
-        at = 0
-        while at < len(self.names):
-            name = self.names[at]
+        row = 0
+        while row < len(self.names):
+            name = self.names[row]
             children = below.get(name, [])
             for child in children:
-                self._add(child, at, tree.queues[child].spec if child in tree.queues else _PLAIN)
+                self._add(child, row, tree.queues[child].spec if child in tree.queues else _PLAIN)
             if children and name in busy and name != ROOT:
-                self._add(f"{name}{OWN}", at, _PLAIN)
-            at += 1
+                self._add(f"{name}{OWN_PODGROUPS_SUFFIX}", row, _PLAIN)
+            row += 1
         self.row = {name: row for row, name in enumerate(self.names)}
 
     def _add(self, name: str, parent: int, spec: QueueSpec) -> None:
@@ -83,12 +83,12 @@ class _Rows:
 
 
 def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> QueueTable:
-    """Lay out the queues; what a queue's own pods hold and want is given by its name.
+    """Build the table of a queue tree.
 
     Args:
       tree: the queues.
-      capacity: what the nodes have.
-      load: what queues have and want. Queues that do not exist are passed over.
+      capacity: the capacity of the cluster.
+      load: usage and demand by queue. Queues that do not exist are ignored.
     """
     rows = _Rows(tree, frozenset(load.usage) | frozenset(load.request) | frozenset(load.history))
     count, width = len(rows.names), len(capacity.resources)
@@ -99,7 +99,7 @@ def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> Queu
         "lending_limit": np.full((count, width), UNLIMITED, np.int64),
         "borrowing_limit": np.full((count, width), UNLIMITED, np.int64),
     }
-    stated = np.zeros((count, width), np.bool_)
+    configured = np.zeros((count, width), np.bool_)
     for row, spec in enumerate(rows.specs):
         if spec is _PLAIN:
             continue
@@ -107,7 +107,7 @@ def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> Queu
             for resource, amount in in_base_units(getattr(spec, setting)).items():
                 if resource in column:
                     into[row, column[resource]] = min(amount, UNLIMITED)
-                    stated[row, column[resource]] |= setting == "guarantee"
+                    configured[row, column[resource]] |= setting == "guarantee"
     shares = QueueTable(
         names=tuple(rows.names),
         parent=np.array(rows.parent, np.int64),
@@ -123,37 +123,37 @@ def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> Queu
         capacity=capacity.amounts,
         weighed=capacity.weighed,
     )
-    _add_up(shares, stated)
+    _add_up(shares, configured)
     return shares
 
 
 def policies_of(
     shares: QueueTable, default: FairnessPolicy, chosen: Mapping[str, FairnessPolicy]
 ) -> tuple[FairnessPolicy, ...]:
-    """Return the policy of every row: the queue's own, else its parent's, and `default` at the root.
+    """Return the policy of every row: the queue's own, or its parent's, or `default` at the root.
 
     Args:
-      shares: the rows.
-      default: for the queues without a parent.
-      chosen: the policies that queues state, made, by the queue's name.
+      shares: the queue table.
+      default: the policy for queues without a parent.
+      chosen: policy objects by the name of the queue that sets them.
     """
-    found: list[FairnessPolicy] = []
+    policies: list[FairnessPolicy] = []
     for row, name in enumerate(shares.names):
-        inherited = found[int(shares.parent[row])] if row else default
-        found.append(chosen.get(name, inherited))
-    return tuple(found)
+        inherited = policies[int(shares.parent[row])] if row else default
+        policies.append(chosen.get(name, inherited))
+    return tuple(policies)
 
 
-def _own(rows: _Rows, given: Mapping[str, NDArray[Number]], into: NDArray[Number]) -> NDArray[Number]:
-    for name, amount in given.items():
-        row = rows.row.get(f"{name}{OWN}", rows.row.get(name))
+def _own(rows: _Rows, amounts: Mapping[str, NDArray[Number]], into: NDArray[Number]) -> NDArray[Number]:
+    for name, amount in amounts.items():
+        row = rows.row.get(f"{name}{OWN_PODGROUPS_SUFFIX}", rows.row.get(name))
         if row is not None:
             into[row] += amount
     return into
 
 
-def _add_up(shares: QueueTable, stated: BoolArray) -> None:
-    """Sum up to the root: use, requests as far as limits allow, guarantees where a queue states none."""
+def _add_up(shares: QueueTable, configured: BoolArray) -> None:
+    """Add up to the root: usage, requests within limits, and guarantees of queues that set none."""
     for level in reversed(shares.levels()):
         parents = shares.parent[level]
         np.add.at(shares.usage, parents, shares.usage[level])
@@ -161,4 +161,4 @@ def _add_up(shares: QueueTable, stated: BoolArray) -> None:
         np.add.at(shares.request, parents, np.minimum(shares.request[level], shares.limit[level]))
         backed = np.zeros_like(shares.guarantee)
         np.add.at(backed, parents, np.minimum(shares.guarantee[level], shares.limit[level]))
-        shares.guarantee[:] = np.where(stated, shares.guarantee, np.maximum(shares.guarantee, backed))
+        shares.guarantee[:] = np.where(configured, shares.guarantee, np.maximum(shares.guarantee, backed))

@@ -1,6 +1,6 @@
-"""The queue tree: who stands under whom, and what every ancestor allows.
+"""The queue tree: parents, children, and the limits of every ancestor.
 
-networkx holds the tree and finds its cycles; what the session needs often is read off once, by name.
+networkx holds the tree and finds its cycles. Relations that a session needs often are computed once.
 """
 
 from collections import Counter
@@ -14,20 +14,20 @@ from batchsched.api.crd.queue import Queue, QueueSpec
 from batchsched.errors import InvalidInput
 
 ENTITLING: Final = frozenset({"guarantee", "weight", "priority", "policy"})
-"""Settings of a Queue by which capacity is divided; without any of them queues are entitled to nothing."""
+"""Fields of a Queue that divide capacity. If no queue sets one of them, queues have no entitlements."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """What one queue allows in its subtree, to all or to one user; or what it allows to others.
+    """A limit that one queue imposes on its subtree, on one user, or on all queues outside its subtree.
 
     Args:
-      name: of the queue.
-      resources: limits in base units; a resource that is not named has none.
-      pod_groups: how many PodGroups may run, or None.
-      user: who is limited, "" for everybody together.
-      kept: of the guarantees of which queues this keeps what they do not lend: it holds for everybody outside
-        their subtrees; none for a limit on the queue itself.
+      name: name of the queue.
+      resources: limits in base units; a resource that is absent is unlimited.
+      pod_groups: maximum number of running PodGroups, or None.
+      user: the user that the limit applies to, "" for all users together.
+      kept: names of the queues with unlent guarantees that the limit protects; it then applies to all queues outside
+        their subtrees. Empty for a limit on the queue itself.
     """
 
     name: str
@@ -38,7 +38,7 @@ class QueueLimit:
 
 
 class QueueTree:
-    """Queues by name, with their ancestors. The queue `default` exists without being made."""
+    """Queues by name, with their ancestors. The queue `default` exists without a Queue object."""
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = {queue.name: queue for queue in queues}
@@ -56,39 +56,39 @@ class QueueTree:
 
     @property
     def entitles(self) -> bool:
-        """True when some queue states what divides capacity between queues."""
+        """True if some queue sets a field that divides capacity between queues."""
         return any(ENTITLING & queue.spec.model_fields_set for queue in self._queues.values())
 
     @property
     def queues(self) -> Mapping[str, Queue]:
-        """The queues that were made, by name."""
+        """The Queue objects by name."""
         return self._queues
 
     def __contains__(self, name: str) -> bool:
-        """Tell whether a queue exists."""
+        """Return whether a queue exists."""
         return name in self._queues or name == DEFAULT_QUEUE
 
     def ancestry(self, name: str) -> tuple[str, ...]:
-        """Return a queue and those above it, from itself to the root."""
+        """Return a queue and its ancestors, from the queue to the root."""
         chain = []
-        at: str | None = name
-        while at is not None:
-            chain.append(at)
-            queue = self._queues.get(at)
-            at = queue.spec.parent if queue else None
+        current: str | None = name
+        while current is not None:
+            chain.append(current)
+            queue = self._queues.get(current)
+            current = queue.spec.parent if queue else None
         return tuple(chain)
 
     def limits(self, users: Iterable[tuple[str, str]] = ()) -> tuple[QueueLimit, ...]:
-        """Return all that queues limit, by name.
+        """Return all limits that queues impose, by name.
 
         Args:
-          users: (queue, user) of whoever has pods or wants them.
+          users: pairs of queue and user with pods, bound or pending.
         """
-        plain = (one for one in self._limits.values() if one.resources or one.pod_groups is not None)
+        plain = (limit for limit in self._limits.values() if limit.resources or limit.pod_groups is not None)
         return tuple(
             sorted(
                 (*plain, *self._of_users(users), *self._of_others()),
-                key=lambda one: (one.name, one.kept, one.user),
+                key=lambda limit: (limit.name, limit.kept, limit.user),
             )
         )
 
@@ -102,7 +102,7 @@ class QueueTree:
                 yield QueueLimit(name, in_base_units(queue.spec.user_limits), user=user)
 
     def _of_others(self) -> Iterable[QueueLimit]:
-        kept = {name: found for name, queue in sorted(self._queues.items()) if (found := _kept(queue.spec))}
+        kept = {name: unlent for name, queue in sorted(self._queues.items()) if (unlent := _kept(queue.spec))}
         for name, amounts in kept.items():
             yield QueueLimit(name, amounts, kept=(name,))
         highest = tuple(name for name in kept if not kept.keys() & set(self.ancestry(name)[1:]))
@@ -114,7 +114,7 @@ class QueueTree:
 
 
 def _at_most(spec: QueueSpec) -> dict[str, int]:
-    """By resource, what a queue may use: its limit, and no more above its guarantee than it may borrow."""
+    """Return the maximum usage of a queue by resource: its limit, and its guarantee plus its borrowing limit."""
     most, guarantee = dict(in_base_units(spec.limit)), in_base_units(spec.guarantee)
     for resource, borrowed in in_base_units(spec.borrowing_limit).items():
         bound = guarantee.get(resource, 0) + borrowed
@@ -123,14 +123,14 @@ def _at_most(spec: QueueSpec) -> dict[str, int]:
 
 
 def _kept(spec: QueueSpec) -> dict[str, int]:
-    """By resource, how much of its guarantee a queue does not lend, where that is something."""
+    """Return the part of its guarantee that a queue does not lend, by resource, without zeros."""
     guarantee = in_base_units(spec.guarantee)
     lending = in_base_units(spec.lending_limit)
     return {one: guarantee[one] - lent for one, lent in lending.items() if lent < guarantee[one]}
 
 
 def cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
-    """Return the cycles among the queues' parents, each as sorted names."""
+    """Return the cycles among the parents of queues, each as sorted names."""
     edges = [(queue.name, queue.spec.parent) for queue in queues if queue.spec.parent is not None]
     if not edges:
         return ()

@@ -1,11 +1,11 @@
-"""Decayed usage: what a queue used lately, the more recent the more it counts.
+"""Decayed usage: past usage of queues, in which recent usage counts more.
 
-A sample stands for the time since the one before: U <- (1 - a) · U + a · current, with a = 1 - 0.5^(dt / half-life).
-So U has the unit of usage, a queue that always uses u has U = u, and after one half-life of rest it has u / 2. Two
-samples with the same usage come to the same as one: how often is sampled does not matter.
+A sample represents the time since the previous sample: U <- (1 - a) · U + a · current, with a = 1 - 0.5^(dt /
+half-life). So U has the unit of usage: constant usage u gives U = u, and after one half-life without usage it is u /
+2. Two samples with equal usage give the same result as one, so the sampling interval does not matter.
 
     decayed(usage, current, elapsed, half_life) -> usage       {queue: {resource: amount}}
-    Past(usage, half_life)                                     the same, from session to session
+    UsageHistory(usage, half_life)                             the same, from session to session
 
 Source: Kueue, KEP-4136 (admission fair sharing).
 """
@@ -16,31 +16,31 @@ from typing import Final
 from batchsched.api.snapshot import QueueUsage
 
 Usage = Mapping[str, Mapping[str, float]]
-"""By queue, by resource, in base units."""
+"""Amounts in base units by queue, then by resource."""
 Current = Mapping[str, Mapping[str, int]]
-"""What is used at one moment."""
-BLIND: Final = 300.0
-"""Seconds for which usage counts at most after it was last seen."""
+"""Present usage by queue, then by resource."""
+MAX_UNOBSERVED_SECONDS: Final = 300.0
+"""Maximum time in seconds for which usage counts after it was last observed."""
 _FORGOTTEN: Final = 1e-6
-"""Amounts below it are dropped: a millionth of a device or of a milli-CPU."""
+"""Amounts below this value are dropped: a millionth of a device or of a milli-CPU."""
 
 
-def kept(elapsed: float, half_life: float) -> float:
-    """Return the part of past usage that is left after a time: 0.5^(elapsed / half-life); 0 for a half-life of 0."""
+def remaining_factor(elapsed: float, half_life: float) -> float:
+    """Return the remaining part of past usage after a time: 0.5^(elapsed / half-life); 0 for a half-life of 0."""
     return 0.5 ** (max(0.0, elapsed) / half_life) if half_life > 0 else 0.0
 
 
 def decayed(usage: Usage, current: Current, elapsed: float, half_life: float) -> dict[str, dict[str, float]]:
-    """Return decayed usage with one more sample.
+    """Return decayed usage after one more sample.
 
     Args:
-      usage: what it was at the last sample.
-      current: what queues used since; a queue that is not named used nothing.
-      elapsed: seconds since the last sample; 0 or less changes nothing.
-      half_life: seconds after which usage counts half.
+      usage: decayed usage at the previous sample.
+      current: usage since the previous sample; an absent queue used nothing.
+      elapsed: seconds since the previous sample; 0 or less changes nothing.
+      half_life: half-life in seconds.
     """
-    part = kept(elapsed, half_life)
-    found: dict[str, dict[str, float]] = {}
+    part = remaining_factor(elapsed, half_life)
+    result: dict[str, dict[str, float]] = {}
     for queue in sorted({*usage, *current}):
         past, now = usage.get(queue, {}), current.get(queue, {})
         amounts = {
@@ -49,20 +49,20 @@ def decayed(usage: Usage, current: Current, elapsed: float, half_life: float) ->
         }
         amounts = {resource: amount for resource, amount in amounts.items() if amount > _FORGOTTEN}
         if amounts:
-            found[queue] = amounts
-    return found
+            result[queue] = amounts
+    return result
 
 
-def by_queue(listed: Iterable[QueueUsage]) -> dict[str, dict[str, float]]:
-    """Return usage as a snapshot lists it by queue and resource."""
-    found: dict[str, dict[str, float]] = {}
-    for one in listed:
-        found.setdefault(one.queue, {})[one.resource] = one.amount
-    return found
+def by_queue(usage_entries: Iterable[QueueUsage]) -> dict[str, dict[str, float]]:
+    """Return the usage entries of a snapshot by queue and resource."""
+    usage_by_queue: dict[str, dict[str, float]] = {}
+    for entry in usage_entries:
+        usage_by_queue.setdefault(entry.queue, {})[entry.resource] = entry.amount
+    return usage_by_queue
 
 
-def listed(usage: Usage) -> tuple[QueueUsage, ...]:
-    """Return usage as a snapshot lists it."""
+def usage_entries(usage: Usage) -> tuple[QueueUsage, ...]:
+    """Return usage as entries of a snapshot."""
     return tuple(
         QueueUsage(queue, resource, amount)
         for queue, amounts in sorted(usage.items())
@@ -71,27 +71,27 @@ def listed(usage: Usage) -> tuple[QueueUsage, ...]:
 
 
 class UsageHistory:
-    """Decayed usage as sessions go by.
+    """Decayed usage from session to session.
 
-    Between two sessions nobody looks. What was held after the one and is there at the other was used all the time;
-    what is gone by then counts for `BLIND` seconds at most.
+    Usage is observed only at sessions. Usage that is present at two consecutive sessions counts for the time between
+    them; usage that has ended by the second session counts for `MAX_UNOBSERVED_SECONDS` seconds at most.
 
     Args:
-      usage: as of the first session.
-      half_life: seconds after which usage counts half.
+      usage: decayed usage at the first session.
+      half_life: half-life in seconds.
     """
 
     def __init__(self, usage: Usage, half_life: float) -> None:
         self.usage: Usage = usage
         self._half_life = half_life
         self._held: Current = {}
-        self._at: float | None = None
+        self._last_time: float | None = None
 
     def advance(self, now: float, present: Current) -> Usage:
-        """Go on to another moment, at which this is used; returns decayed usage as of then."""
-        if self._at is not None and now > self._at:
-            elapsed = now - self._at
-            blind = min(elapsed, BLIND)
+        """Advance to a time with the present usage, and return decayed usage at that time."""
+        if self._last_time is not None and now > self._last_time:
+            elapsed = now - self._last_time
+            blind = min(elapsed, MAX_UNOBSERVED_SECONDS)
             stayed = {
                 queue: {
                     resource: min(amount, present.get(queue, {}).get(resource, 0))
@@ -102,15 +102,15 @@ class UsageHistory:
             seen = decayed(self.usage, self._held, blind, self._half_life)
             self.usage = decayed(seen, stayed, elapsed - blind, self._half_life)
             self._held = present
-        self._at = now if self._at is None else max(self._at, now)
+        self._last_time = now if self._last_time is None else max(self._last_time, now)
         return self.usage
 
     def hold(self, current: Current) -> None:
-        """Take in what is used from the last moment on."""
+        """Record the usage from the last time onwards."""
         self._held = current
 
     def with_half_life(self, half_life: float) -> "UsageHistory":
-        """Return the same past, forgotten faster or slower from now on."""
+        """Return the same history with another half-life from now on."""
         other = UsageHistory(self.usage, half_life)
-        other._held, other._at = self._held, self._at
+        other._held, other._last_time = self._held, self._last_time
         return other

@@ -19,7 +19,7 @@ from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.binding_cycle import unreserve
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
-from batchsched.queues.usage_history import UsageHistory, listed
+from batchsched.queues.usage_history import UsageHistory, usage_entries
 from batchsched.runner import queue_events as queueing
 from batchsched.runner.world import Asked, World
 from batchsched.scheduling_queue.entity import Entity, Rejection
@@ -200,7 +200,7 @@ class ProfileScheduler:
         self._past = past
 
     def _seen(self, now: float) -> Snapshot:
-        usage = listed(self._scheduler.usage(now))
+        usage = usage_entries(self._scheduler.usage(now))
         snapshot = self._cache.snapshot()
         return replace(snapshot, held=self.held, usage=usage, reservations=self.reservations)
 

@@ -16,7 +16,7 @@ from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import IntArray
 from batchsched.queues.gang_order import policy as policies
 from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.queue_table import OWN
+from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, by_queue
 from batchsched.session.gangs.fair_share_order import FairShareOrder, Orders, total_of
@@ -126,7 +126,7 @@ class _Tree:
         chosen = QueuePolicies(tables.queues, profile.queue_policy)
         past = UsageHistory(by_queue(snapshot.usage), profile.usage_half_life_seconds)
         self._standing = standing_of(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
-        order = policies.make(profile.policy.name, profile.policy.args, POLICIES)
+        order = policies.make_policy(profile.policy.name, profile.policy.args, POLICIES)
         turns = list(FairShareOrder(self._standing, self._gangs, Orders.of(self._gangs, order, now)))
         self._turns = [gang for gang in turns if not gang.follows]
         self._entitles = tables.queues.entitles or profile.queue_policy is not None
@@ -142,7 +142,11 @@ class _Tree:
 
     def view(self) -> QueuesReport:
         shares = self._standing.shares
-        rows = [row for row in self._depth_first(0) if row and not shares.names[row].endswith(OWN)]
+        rows = [
+            row
+            for row in self._depth_first(0)
+            if row and not shares.names[row].endswith(OWN_PODGROUPS_SUFFIX)
+        ]
         return QueuesReport(
             capacity=self._amounts(shares.capacity),
             queues=tuple(self._queue(row) for row in rows),

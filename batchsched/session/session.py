@@ -64,7 +64,7 @@ class Session:
         self._reservations: tuple[Reservation, ...] = snapshot.reservations
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
         self._resting = frozenset(snapshot.resting)
-        self._policy = policies.make(profile.policy.name, profile.policy.args, POLICIES)
+        self._policy = policies.make_policy(profile.policy.name, profile.policy.args, POLICIES)
         self._order = GangOrder(self.tables, self._policy, profile, past)
         self._number_levels()
 

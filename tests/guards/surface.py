@@ -38,7 +38,7 @@ from batchsched.framework.runtime.result_validation import POINTS
 from batchsched.framework.status import Code
 from batchsched.observability.metrics import Metrics
 from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.sharing.registry import known
+from batchsched.queues.sharing.registry import registered_policies
 from batchsched.session.decide import decide
 from docs.generate.events import EVENTS
 
@@ -284,7 +284,7 @@ def plugins() -> Iterator[str]:
 
 def policies() -> Iterator[str]:
     """Name the policies of gangs and of queues, with their arguments."""
-    for kind, classes in (("gangs", dict(POLICIES)), ("queues", dict(known()))):
+    for kind, classes in (("gangs", dict(POLICIES)), ("queues", dict(registered_policies()))):
         for name in sorted(classes):
             yield f"{kind}: {name}"
             for parameter in inspect.signature(classes[name]).parameters.values():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from batchsched.api.crd.queue import Queue
 from batchsched.lab.fairness import measure, water_filled
 from batchsched.queues.entitlements import entitlements
-from batchsched.queues.sharing.registry import make
+from batchsched.queues.sharing.registry import make_sharing_policy
 from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out, policies_of
 from batchsched.queues.tree import QueueTree
 from batchsched.simulator.result import QueueSeries, RunResult, Series
@@ -193,7 +193,7 @@ def test_the_yardstick_agrees_with_the_entitlements_that_sessions_work_with(tree
     request = {name: np.array([amount], np.int64) for name, amount in wanted.items()}
     capacity = TotalCapacity((GPU,), np.array([total], np.int64), np.array([True]))
     shares = lay_out(QueueTree(queues), capacity, QueueDemand({}, request))
-    entitled = entitlements(shares, policies_of(shares, make("drf", {}), {}))
+    entitled = entitlements(shares, policies_of(shares, make_sharing_policy("drf", {}), {}))
     for name, fair in zip(made.queues, made.fair[0] * total, strict=True):
         # A device or two on each level of the tree may go to one queue or another: of thousands.
         assert abs(min(entitled.fair[shares.home(name), 0], wanted[name]) - fair) <= 12.0

@@ -6,16 +6,16 @@ from hypothesis import given
 
 from batchsched.queues.entitlements import entitlements
 from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.sharing.registry import known, make
+from batchsched.queues.sharing.registry import make_sharing_policy, registered_policies
 from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of, trees
 
-EVERY = sorted({*known(), *POLICIES})
+EVERY = sorted({*registered_policies(), *POLICIES})
 
 
 @pytest.mark.parametrize("name", EVERY)
 @given(shares=trees())
 def test_fair_shares_lie_between_floor_and_ceiling_and_within_the_parents(name, shares):
-    found = case(shares, make(name, {}))
+    found = case(shares, make_sharing_policy(name, {}))
     entitled = found.entitled
     assert (entitled.floor[1:] <= entitled.fair[1:]).all()
     assert (entitled.fair[1:] <= entitled.ceiling[1:]).all()
@@ -38,7 +38,7 @@ def test_fair_shares_lie_between_floor_and_ceiling_and_within_the_parents(name, 
 @pytest.mark.parametrize("name", EVERY)
 @given(shares=trees())
 def test_guarantee_that_is_wanted_is_in_the_fair_share(name, shares):
-    found = case(shares, make(name, {}))
+    found = case(shares, make_sharing_policy(name, {}))
     leaves = np.array([row not in shares.parent for row in range(len(shares))])
     wanted = np.minimum(found.entitled.guarantee, shares.request)[leaves]
     assert (found.entitled.fair[leaves] >= wanted).all()
@@ -48,7 +48,10 @@ def test_guarantee_that_is_wanted_is_in_the_fair_share(name, shares):
 @given(shares=trees())
 def test_entitlements_repeat_and_change_nothing_they_are_given(name, shares):
     before = [getattr(shares, one).copy() for one in ("guarantee", "usage", "request", "history", "limit")]
-    first, second = case(shares, make(name, {})).entitled, case(shares, make(name, {})).entitled
+    first, second = (
+        case(shares, make_sharing_policy(name, {})).entitled,
+        case(shares, make_sharing_policy(name, {})).entitled,
+    )
     assert (first.fair == second.fair).all()
     after = [getattr(shares, one) for one in ("guarantee", "usage", "request", "history", "limit")]
     assert all((one == other).all() for one, other in zip(before, after, strict=True))
@@ -57,7 +60,7 @@ def test_entitlements_repeat_and_change_nothing_they_are_given(name, shares):
 @pytest.mark.parametrize("name", ["drf", "dominant-share", "max-min", "priority"])
 @given(shares=trees())
 def test_nothing_that_somebody_could_use_is_left_undivided(name, shares):
-    found = case(shares, make(name, {}))
+    found = case(shares, make_sharing_policy(name, {}))
     for parent in found.parents():
         children = np.flatnonzero(shares.parent == parent)
         left = found.entitled.fair[parent] - found.entitled.fair[children].sum(axis=0)
@@ -72,7 +75,7 @@ def test_guarantees_above_what_the_parent_has_are_scaled():
         *(queue(name, parent="org", guarantee={"cpu": "4"}) for name in ("a", "b", "c")),
     )
     shares = shares_of(queues, cluster(cpu=10_000), waits={"a": [9000], "b": [9000]})
-    entitled = entitlements(shares, [make("drf", {})] * len(shares))
+    entitled = entitlements(shares, [make_sharing_policy("drf", {})] * len(shares))
     rows = {name: entitled.guarantee[row].tolist() for row, name in enumerate(shares.names)}
     assert [rows[name] for name in ("org", "a", "b", "c")] == [[6000], [2000], [2000], [2000]]
 
@@ -122,7 +125,7 @@ def test_own_pod_groups_of_a_queue_with_children_share_with_them():
 def reaches(*queues, cpu):
     """What the children of each queue can reach together, in milli-CPU."""
     shares = shares_of(queues, cluster(cpu=cpu))
-    lendable = entitlements(shares, [make("drf", {})] * len(shares)).lendable
+    lendable = entitlements(shares, [make_sharing_policy("drf", {})] * len(shares)).lendable
     return {name: lendable[row].tolist() for row, name in enumerate(shares.names)}
 
 

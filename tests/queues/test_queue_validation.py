@@ -1,6 +1,6 @@
 """What does not fit in queues is named, with what to do about it."""
 
-from batchsched.queues.queue_validation import misfits
+from batchsched.queues.queue_validation import invalid_settings
 from batchsched.queues.tree import QueueTree
 from tests.queues.sharing.trees import queue
 
@@ -15,24 +15,24 @@ def test_guarantees_above_the_parents_are_named_with_who_states_them():
             queue("b", parent="org", guarantee={"nvidia.com/gpu": "4"}),
         )
     )
-    (one,) = misfits(tree, KNOWN)
+    (one,) = invalid_settings(tree, KNOWN)
     assert (one.object, one.field) == ("Queue org", "spec.guarantee.nvidia.com/gpu")
     assert one.message == (
-        "the guarantees of its children come to 12 (a 8, b 4), more than its own guarantee of 8, in base units; they "
-        "count scaled down to it: raise it, or lower theirs"
+        "the guarantees of its children add up to 12 (a 8, b 4), more than its own guarantee of 8, in base units; "
+        "they are scaled down to it: raise it, or lower the guarantees of the children"
     )
 
 
 def test_parent_without_a_guarantee_has_that_of_its_children_up_to_its_limit():
     tree = QueueTree((queue("org", limit={"cpu": "4"}), queue("a", parent="org", guarantee={"cpu": "3"})))
-    assert misfits(tree, KNOWN) == ()
+    assert invalid_settings(tree, KNOWN) == ()
     tree = QueueTree((queue("org", limit={"cpu": "2"}), queue("a", parent="org", guarantee={"cpu": "3"})))
-    assert [one.field for one in misfits(tree, KNOWN)] == ["spec.limit.cpu"]
+    assert [one.field for one in invalid_settings(tree, KNOWN)] == ["spec.limit.cpu"]
 
 
 def test_resource_that_nobody_offers_is_named_with_the_nearest_there_is():
     tree = QueueTree((queue("a", limit={"nvidia.com/gpus": "8", "cpu": "1"}, userLimits={"memroy": "1Gi"}),))
-    found = misfits(tree, KNOWN)
+    found = invalid_settings(tree, KNOWN)
     assert [(one.field, one.message) for one in found] == [
         (
             "spec.limit.nvidia.com/gpus",
@@ -43,4 +43,4 @@ def test_resource_that_nobody_offers_is_named_with_the_nearest_there_is():
 
 
 def test_of_a_cluster_without_nodes_nobody_can_tell_what_it_offers():
-    assert misfits(QueueTree((queue("a", limit={"nvidia.com/gpu": "8"}),)), ()) == ()
+    assert invalid_settings(QueueTree((queue("a", limit={"nvidia.com/gpu": "8"}),)), ()) == ()

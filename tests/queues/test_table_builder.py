@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchsched.queues.sharing.registry import make
+from batchsched.queues.sharing.registry import make_sharing_policy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.table_builder import policies_of
 from tests.queues.sharing.trees import cluster, queue, shares_of
@@ -68,7 +68,7 @@ def test_queue_nobody_made_is_passed_over_and_default_is_there():
 
 def test_policy_of_a_queue_is_its_own_or_its_parents():
     shares = shares_of((*TREE, queue("deep", parent="team")), SIZE)
-    default, fifo = make("drf", {}), make("fifo", {})
+    default, fifo = make_sharing_policy("drf", {}), make_sharing_policy("fifo", {})
     found = policies_of(shares, default, {"team": fifo})
     chosen = dict(zip(shares.names, found, strict=True))
     assert {name for name, policy in chosen.items() if policy is fifo} == {"team", "deep"}

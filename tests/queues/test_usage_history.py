@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.queues.usage_history import BLIND, UsageHistory, by_queue, decayed, kept, listed
+from batchsched.queues.usage_history import (
+    MAX_UNOBSERVED_SECONDS,
+    UsageHistory,
+    by_queue,
+    decayed,
+    remaining_factor,
+    usage_entries,
+)
 
 WEEK = 7 * 86400.0
 
@@ -37,7 +44,7 @@ def test_two_samples_of_one_usage_come_to_the_same_as_one(past, now, first, seco
 def test_no_time_changes_nothing_and_no_half_life_remembers_nothing():
     assert decayed({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 0.0, WEEK) == {"a": {"cpu": 3.0}}
     assert decayed({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 1.0, 0.0) == {"a": {"cpu": 9.0}}
-    assert kept(-5.0, WEEK) == 1.0
+    assert remaining_factor(-5.0, WEEK) == 1.0
 
 
 def test_what_is_next_to_nothing_is_forgotten():
@@ -61,8 +68,8 @@ def test_what_is_gone_at_the_next_session_counts_for_no_longer_than_nobody_looks
     past = UsageHistory({}, 3600.0)
     past.advance(0.0, {})
     past.hold({"a": {"cpu": 1000}})
-    soon = past.advance(BLIND, {})["a"]["cpu"]
-    assert soon == pytest.approx(1000 * (1 - 0.5 ** (BLIND / 3600)))
+    soon = past.advance(MAX_UNOBSERVED_SECONDS, {})["a"]["cpu"]
+    assert soon == pytest.approx(1000 * (1 - 0.5 ** (MAX_UNOBSERVED_SECONDS / 3600)))
 
 
 def test_past_goes_on_from_what_it_was_told_and_never_back():
@@ -74,12 +81,12 @@ def test_past_goes_on_from_what_it_was_told_and_never_back():
 
 def test_usage_is_listed_as_snapshots_keep_it():
     usage = {"b": {"cpu": 1.5}, "a": {"memory": 2.0, "cpu": 1.0}}
-    assert [(one.queue, one.resource) for one in listed(usage)] == [
+    assert [(one.queue, one.resource) for one in usage_entries(usage)] == [
         ("a", "cpu"),
         ("a", "memory"),
         ("b", "cpu"),
     ]
-    assert by_queue(listed(usage)) == usage
+    assert by_queue(usage_entries(usage)) == usage
 
 
 def test_past_that_is_taken_over_goes_on_with_another_half_life():

@@ -6,7 +6,7 @@ import pytest
 
 from batchsched.api.snapshot import QueueUsage, Snapshot
 from batchsched.ports.scheduler import ClusterChanges
-from batchsched.queues.usage_history import listed
+from batchsched.queues.usage_history import usage_entries
 from batchsched.session.decide import decide
 from batchsched.session.session import Session
 from tests.session.scenario import GPU, NOW, cluster, gang, nodes, profile, queue, schedule
@@ -43,7 +43,7 @@ def test_equal_queues_take_turns_and_replay_repeats_every_one():
     turns: list[str] = []
     for hour in range(6):
         now = NOW + hour * HOUR
-        as_recorded = replace(snapshot, pods=tuple(pods.values()), usage=listed(follower.usage(now)))
+        as_recorded = replace(snapshot, pods=tuple(pods.values()), usage=usage_entries(follower.usage(now)))
         decision = follower.decide(now, 0)
         assert decide(as_recorded, chosen, now, 0) == decision
         turns += started(decision)

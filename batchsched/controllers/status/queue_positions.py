@@ -17,7 +17,7 @@ from batchsched.controllers.status.desired_status import QueueAllocation
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import entitlements
 from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.gang_order.policy import GangColumns, Policy, make, order
+from batchsched.queues.gang_order.policy import GangColumns, Policy, make_policy, order
 from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.order import QueuePolicies
@@ -81,7 +81,7 @@ class QueuePositions:
     """
 
     def __init__(self, state: ClusterState, profile: Profile) -> None:
-        self._default = make(profile.policy.name, profile.policy.args, POLICIES)
+        self._default = make_policy(profile.policy.name, profile.policy.args, POLICIES)
         self._policy_by_queue: dict[str, Policy] = {}
         tree, _ = _queue_tree(queues_of(state))
         policies = QueuePolicies.between(tree, profile)

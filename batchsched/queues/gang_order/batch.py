@@ -1,7 +1,7 @@
-"""The orderings of batch systems, each with its formula.
+"""Gang orders of classical batch systems, each with its formula.
 
-A gang that states no expected run time counts as one of `DEFAULT_ESTIMATE` seconds. `size` is the gang's number
-of pods, the processors of the sources.
+If a gang states no expected run time, `DEFAULT_RUNTIME_SECONDS` is used. `size` is the number of pods of the gang; the
+sources call it the number of processors.
 """
 
 from typing import ClassVar, Final
@@ -10,24 +10,26 @@ import numpy as np
 
 from batchsched.queues.gang_order.policy import FloatArray, GangColumns
 
-DEFAULT_ESTIMATE: Final = 3600.0
-"""Seconds that a gang is taken to run when it does not say."""
-SHORTEST: Final = 1.0
-"""Seconds below which no run time counts, so that no formula divides by zero."""
+DEFAULT_RUNTIME_SECONDS: Final = 3600.0
+"""Run time in seconds that is assumed for a gang without an expected run time."""
+MIN_RUNTIME_SECONDS: Final = 1.0
+"""Minimum run time in seconds in formulas, which prevents division by zero."""
 
 
 def estimates(gangs: GangColumns) -> FloatArray:
-    """[G] expected run times in seconds, the default where none is stated."""
-    return np.maximum(np.where(np.isnan(gangs.estimate), DEFAULT_ESTIMATE, gangs.estimate), SHORTEST)
+    """Return [G] expected run times in seconds, with the default for gangs that state none."""
+    return np.maximum(
+        np.where(np.isnan(gangs.estimate), DEFAULT_RUNTIME_SECONDS, gangs.estimate), MIN_RUNTIME_SECONDS
+    )
 
 
 class Priority:
-    """The highest priority first, then first come, first served: kube-scheduler's PrioritySort, gang by gang."""
+    """Highest priority first, then first come, first served: PrioritySort of kube-scheduler, applied to gangs."""
 
     name: ClassVar[str] = "priority"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Order by priority, then by creation."""
+        """Return keys that order by priority, then by creation time."""
         line = np.lexsort((gangs.created, -gangs.priority))
         priority, created = gangs.priority[line], gangs.created[line]
         places = np.zeros(len(line))
@@ -41,7 +43,7 @@ class Fcfs:
     name: ClassVar[str] = "fcfs"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Order by submission."""
+        """Return keys that order by submission time."""
         return gangs.created
 
 
@@ -51,12 +53,12 @@ class Sjf:
     name: ClassVar[str] = "sjf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Order by expected run time."""
+        """Return keys that order by expected run time."""
         return estimates(gangs)
 
 
 class Saf:
-    """Smallest area first: key = estimate · share, the share of the cluster that the gang takes.
+    """Smallest area first: key = estimate · share, where share is the gang's dominant share of the cluster.
 
     Source: Carastan-Santos et al., One Can Only Gain by Replacing EASY Backfilling, CCGrid 2019.
     """
@@ -64,12 +66,12 @@ class Saf:
     name: ClassVar[str] = "saf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Order by resource-seconds."""
+        """Return keys that order by area: expected run time times dominant share."""
         return estimates(gangs) * gangs.share
 
 
 class Wfp3:
-    """WFP3: key = -(wait / estimate)³ · share: the longer it waited for its length, the sooner.
+    """WFP3: key = -(wait / estimate)³ · share. A gang moves forward as its wait grows relative to its run time.
 
     Source: Tang et al., Fault-aware utility-based job scheduling on Blue Gene/P systems, CLUSTER 2009.
     """
@@ -77,7 +79,7 @@ class Wfp3:
     name: ClassVar[str] = "wfp3"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Order by relative wait, weighed by the share of the cluster."""
+        """Return keys that order by relative wait, weighted by the dominant share."""
         return -(((now - gangs.created) / estimates(gangs)) ** 3) * gangs.share
 
 
@@ -91,6 +93,6 @@ class F1:
     name: ClassVar[str] = "f1"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Order by the learned formula; submissions count from 1 s on."""
-        submitted = np.log10(np.maximum(gangs.created, SHORTEST))
+        """Return keys by the learned formula. Submission times are counted from 1 s."""
+        submitted = np.log10(np.maximum(gangs.created, MIN_RUNTIME_SECONDS))
         return np.log10(estimates(gangs)) * gangs.size + 870.0 * submitted

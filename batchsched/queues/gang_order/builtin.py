@@ -1,4 +1,4 @@
-"""The policies that come with batchsched, by name."""
+"""The gang orders that batchsched ships, by name."""
 
 from collections.abc import Mapping
 from typing import Final

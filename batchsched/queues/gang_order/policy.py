@@ -1,8 +1,8 @@
-"""Policies: who is next among the gangs that wait.
+"""Gang order policies: the protocol, and lookup by name.
 
-A policy turns columns about gangs into one key a gang; the smallest key is next, and between equal keys
-submission decides, then `namespace/name`, as a fresh list of the cluster tells them. Policies are classes
-behind one protocol, found by name here and by entry point (`batchsched.policies`) elsewhere.
+A policy computes one key for each gang from columns of gang attributes. The gang with the smallest key is next; equal
+keys are ordered by submission time, then by `namespace/name`. Policies are found by name among the built-in ones and
+the entry points `batchsched.policies`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,15 +25,15 @@ ENTRY_POINTS: Final = "batchsched.policies"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangColumns:
-    """What policies may know of G waiting gangs.
+    """Attributes of G pending gangs, as input of a policy.
 
     Args:
-      priority: [G] resolved priority, the higher the more urgent.
-      created: [G] seconds since 1970 at which the gang was submitted.
-      estimate: [G] expected run time in seconds, NaN where it is not stated.
-      size: [G] pods that the gang wants.
-      share: [G] dominant share of all its pods: 1 is the whole cluster.
-      arrival: [G] a number that grows with submission, then `namespace/name`; decides between equal keys.
+      priority: [G] resolved priority; a higher value is more urgent.
+      created: [G] submission time in seconds since 1970.
+      estimate: [G] expected run time in seconds, NaN if unknown.
+      size: [G] number of pods that the gang requests.
+      share: [G] dominant share of all its pods; 1 is the whole cluster.
+      arrival: [G] rank by submission time, then `namespace/name`; breaks ties between equal keys.
     """
 
     priority: IntArray
@@ -44,7 +44,7 @@ class GangColumns:
     arrival: IntArray
 
     def at(self, places: Sequence[int] | IntArray) -> "GangColumns":
-        """Return the gangs at these places, in this order."""
+        """Return the columns of the gangs at these indices, in this order."""
         return GangColumns(
             self.priority[places],
             self.created[places],
@@ -56,59 +56,59 @@ class GangColumns:
 
 
 class Policy(Protocol):
-    """An order of gangs. `Args` (a pydantic model) is optional."""
+    """An order of gangs. A policy class may have a pydantic model `Args` for its arguments."""
 
     name: ClassVar[str]
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return [G] keys, the smallest is next; seconds and shares as in the columns."""
+        """Return [G] keys; the gang with the smallest key is next. Units are those of the columns."""
         ...
 
 
 @runtime_checkable
 class HorizonPolicy(Protocol):
-    """A policy that holds gangs back unless they leave room for those that come next."""
+    """A policy that skips gangs which do not leave enough capacity for later gangs."""
 
     @property
     def horizon(self) -> float:
-        """Seconds within which a running gang's expected end counts as room."""
+        """Seconds within which the capacity of a running gang that ends counts as room."""
         ...
 
     def room(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return [G] shares of the cluster that must stay free when a gang starts; 0 holds nobody back."""
+        """Return [G] the share of the cluster that must remain free when each gang starts; 0 means no restriction."""
         ...
 
 
 def order(policy: Policy, gangs: GangColumns, now: float) -> IntArray:
-    """[G] the gangs' places, next first: by key, then by arrival."""
+    """Return [G] the indices of the gangs in the order of the policy, by key, then by arrival."""
     return np.lexsort((gangs.arrival, policy.key(gangs, now)))
 
 
-def make(name: str, arguments: Mapping[str, Any], known: Mapping[str, type]) -> Policy:
-    """Make a policy by name.
+def make_policy(name: str, arguments: Mapping[str, Any], classes: Mapping[str, type]) -> Policy:
+    """Create a policy by name.
 
     Raises:
-      InvalidInput: the name is not registered, or the policy refuses its arguments.
+      InvalidInput: the name is not registered, or the policy rejects its arguments.
     """
-    chosen = find(name, known)
+    chosen = find_policy_class(name, classes)
     if chosen is None:
         raise InvalidInput(
-            f"no policy is named {name!r}; registered are {', '.join(sorted(known))}", field="policy.name"
+            f"no policy is named {name!r}; registered are {', '.join(sorted(classes))}", field="policy.name"
         )
-    policy: Policy = construct(chosen, name, arguments)
+    policy: Policy = construct_policy(chosen, name, arguments)
     return policy
 
 
-def find(name: str, known: Mapping[str, type]) -> type | None:
-    """Return the class of an order of gangs by name, from here or by entry point; None when nobody has it."""
-    return known.get(name) or _offered(name)
+def find_policy_class(name: str, classes: Mapping[str, type]) -> type | None:
+    """Return the class of a built-in or registered gang order by name, or None if the name is unknown."""
+    return classes.get(name) or _offered(name)
 
 
-def construct(chosen: type, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Make a policy of a class from the arguments as they are written.
+def construct_policy(chosen: type, name: str, arguments: Mapping[str, Any]) -> Any:
+    """Create a policy of a class from its arguments as written in the configuration.
 
     Raises:
-      InvalidInput: the policy refuses its arguments.
+      InvalidInput: the policy rejects its arguments.
     """
     model = getattr(chosen, "Args", None)
     try:

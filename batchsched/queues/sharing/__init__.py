@@ -1,5 +1,5 @@
-"""How siblings in the queue tree share what their parent has: one policy a file, all behind one protocol.
+"""Sharing policies: how the children of a queue share its capacity. One policy per file, behind one protocol.
 
-`siblings` says what a policy may know, `policy` what it must answer, `filling` raises levels until a resource is
-spent, `registry` finds policies by name among the entry points `batchsched.queue_policies`.
+`sibling_queues` defines the input of a policy, `policy` the protocol, `water_filling` the division by rising levels,
+and `registry` finds policies by name among the entry points `batchsched.queue_policies`.
 """

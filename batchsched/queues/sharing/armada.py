@@ -1,4 +1,4 @@
-"""Armada's fairness: cost per weight, demand-capped fair shares, and the fairness error."""
+"""The sharing policy of Armada: cost per weight, demand-capped fair shares, and the fairness error."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from batchsched.api.crd.base import SpecPart
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare
 from batchsched.queues.sharing.sibling_queues import SiblingQueues, dominant, per_weight
-from batchsched.queues.sharing.water_filling import whole
+from batchsched.queues.sharing.water_filling import round_to_units
 
 _ROUNDS = 10
 _LEAST = 0.01
@@ -20,26 +20,29 @@ class ArmadaArgs(SpecPart):
     """Arguments of `armada`."""
 
     rounds: int = Field(
-        default=_ROUNDS, ge=1, le=1000, description="How often what is left is divided again, at most."
+        default=_ROUNDS,
+        ge=1,
+        le=1000,
+        description="Maximum number of times that the remainder is divided again.",
     )
     least: float = Field(
-        default=_LEAST, ge=0, lt=1, description="The part of the cluster that may be left undivided."
+        default=_LEAST, ge=0, lt=1, description="Part of the cluster that may remain undivided."
     )
 
 
 class Armada(FairShare):
-    """Armada's fair shares: cost = max_r usage_r / capacity_r, by weight.
+    """Fair shares of Armada: cost = max_r usage_r / capacity_r, by weight.
 
-    Who is next: the smallest cost(usage + candidate) / weight. Fair shares are parts of the cluster: each queue's
-    weight over all weights, capped at its demand; what that leaves goes to the others by weight, at most 10 times, or
-    until no more than 1 % is left. In resources, a queue's fair share is that part of its demand. Reclaim:
-    up to the fair share, from queues above theirs.
+    The queue with the smallest cost(usage + candidate) / weight is next. Fair shares are parts of the cluster: the
+    weight of each queue over all weights, capped at its demand. The remainder is divided among the other queues by
+    weight, at most 10 times, or until at most 1 % is left. In resources, the fair share of a queue is that part of
+    its demand. A queue reclaims up to its fair share from queues above their fair shares.
 
-    Invariants: nobody's fair share is above its demand; together they are no more than the cluster; who demands
-    no more than its weighted part has all of it.
+    Invariants: no fair share exceeds the demand; the sum of fair shares does not exceed the cluster; a queue that
+    demands no more than its weighted part gets all of it.
 
-    Source: Armada, `UpdateFairShares` of its scheduling context. Its multiplier by resource is 1 or 0 here; its penalty
-    for short jobs is left out, since decayed usage (`decayed-usage`) charges for them.
+    Source: Armada, `UpdateFairShares` of its scheduling context. Resource multipliers are 1 or 0 here. The penalty
+    for short jobs is left out, because decayed usage (`decayed-usage`) accounts for them.
     """
 
     name = "armada"
@@ -50,7 +53,7 @@ class Armada(FairShare):
 
     @override
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Give each the part of its demand that its fair share is of its demand's cost."""
+        """Divide the surplus: each queue gets the same part of its demand as its fair share is of the demand's cost."""
         demand = np.where(surplus > 0, siblings.demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
@@ -59,13 +62,13 @@ class Armada(FairShare):
         fair = adjusted_shares(cost, siblings.weight, whole_, self.args.rounds, self.args.least)
         part = np.divide(fair, cost, out=np.zeros_like(cost), where=cost > 0)
         real = demand * np.minimum(part, 1.0)[:, np.newaxis]
-        asked = real.sum(axis=0)
-        scale = np.divide(surplus, asked, out=np.ones_like(asked), where=asked > surplus)
-        return whole(real * np.minimum(scale, 1.0), demand, surplus, self.late(siblings))
+        total = real.sum(axis=0)
+        scale = np.divide(surplus, total, out=np.ones_like(total), where=total > surplus)
+        return round_to_units(real * np.minimum(scale, 1.0), demand, surplus, self.late(siblings))
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Cost by weight, guarantees included."""
+        """Return cost per weight; guaranteed usage counts."""
         cost = dominant(siblings.usage + candidate, siblings.capacity, siblings.weighed)
         return per_weight(cost, siblings.weight)
 
@@ -77,26 +80,26 @@ def adjusted_shares(
     rounds: int = _ROUNDS,
     least: float = _LEAST,
 ) -> FloatArray:
-    """[S] demand-capped fair shares: by weight, capped at the demand, the rest divided again.
+    """Return [S] fair shares by weight, capped at the demand; capped remainders are divided again.
 
     Args:
-      demand: [S] parts of the cluster that queues could use.
+      demand: [S] parts of the cluster that the queues can use.
       weight: [S] 0 or more.
       total: the part of the cluster that is divided.
-      rounds: how often, at most.
-      least: the part that may be left over.
+      rounds: maximum number of divisions.
+      least: the remainder at which division stops.
     """
-    given = np.zeros(len(demand))
-    left = total
+    shares = np.zeros(len(demand))
+    remaining = total
     for _ in range(rounds):
-        open_ = np.where(given < demand, weight, 0.0)
-        if left <= least or not open_.any():
+        open_ = np.where(shares < demand, weight, 0.0)
+        if remaining <= least or not open_.any():
             break
-        given = np.minimum(demand, given + left * open_ / open_.sum())
-        left = total - float(given.sum())
-    return given
+        shares = np.minimum(demand, shares + remaining * open_ / open_.sum())
+        remaining = total - float(shares.sum())
+    return shares
 
 
 def fairness_error(fair: FloatArray, actual: FloatArray) -> float:
-    """Armada's fairness error: sum over queues of max(0, fair share - actual share), in parts of the cluster."""
+    """Return the fairness error of Armada: the sum of max(0, fair share - actual share), in parts of the cluster."""
     return float(np.maximum(0.0, fair - actual).sum())

@@ -1,4 +1,4 @@
-"""Decayed usage: who used least lately is next, and gets more of the surplus until it has caught up."""
+"""Decayed usage: the queue with the smallest recent usage is next, and gets more surplus until it has caught up."""
 
 from typing import ClassVar
 
@@ -19,29 +19,30 @@ class DecayedUsageArgs(SpecPart):
         default=0.0003438,
         ge=0,
         le=1,
-        description="The part of a gang's request that counts as used when it is admitted: "
+        description="Part of a gang's request that counts as used when the gang is admitted: "
         "1 - 0.5^(sampling interval / half-life). The default is that of 5 minutes and 7 days.",
     )
     pull: float = Field(
         default=1.0,
         ge=0,
-        description="How much of what was used lately counts when the surplus is divided; 0 divides as `drf`.",
+        description="Influence of recent usage on the division of the surplus; 0: as `drf`.",
     )
 
 
 class DecayedUsage(FairShare):
-    """Kueue's admission fair sharing, with a fair share to go with it.
+    """Admission fair sharing of Kueue, extended by a fair share.
 
-    U is the usage of a queue decayed with the half-life of the profile: U <- (1 - a) · U + a · current, a = 1 -
-    0.5^(dt / half-life). Who is next: the smallest mean over resources of (U_r + penalty · candidate_r) / capacity_r,
-    divided by the weight. The surplus is divided as by `drf`, but the level of a queue begins at pull · U / weight, its
-    dominant share of the past: who used much waits until the others have as much. Reclaim: up to the fair share.
+    U is the decayed usage of a queue with the half-life of the profile: U <- (1 - a) · U + a · current, a = 1 -
+    0.5^(dt / half-life). The queue with the smallest mean over resources of (U_r + penalty · candidate_r) /
+    capacity_r, divided by its weight, is next. The surplus is divided as under `drf`, but the level of a queue starts
+    at pull · U / weight, its dominant share of past usage. A queue with much past usage gets surplus only after the
+    others have caught up. A queue reclaims up to its fair share.
 
-    Invariants: of two queues that ask alike, the one that used less lately gets no less; equal requests get equal
-    usage in the mean over time; with no history it is `drf`. Guarantees do not depend on history.
+    Invariants: of two queues with equal demand, the one with less recent usage gets no less; equal demand leads to
+    equal mean usage over time; without history the policy equals `drf`. Guarantees do not depend on history.
 
-    Source: Kueue, concepts/admission_fair_sharing and KEP-4136; resources are weighed alike after division by
-    capacity, where Kueue weighs raw amounts.
+    Source: Kueue, concepts/admission_fair_sharing and KEP-4136. Resources are weighted equally after division by
+    capacity, whereas Kueue weights raw amounts.
     """
 
     name = "decayed-usage"
@@ -53,15 +54,15 @@ class DecayedUsage(FairShare):
 
     @override
     def start(self, siblings: SiblingQueues) -> FloatArray:
-        """Begin where the past ends."""
+        """Return the levels of past usage at which the division starts."""
         past = per_weight(dominant(siblings.history, siblings.capacity, siblings.weighed), siblings.weight)
         return self.args.pull * np.where(np.isfinite(past), past, 0.0)
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Mean use of resources, the candidate's penalty included, by weight."""
+        """Return the mean recent usage over resources, with the candidate's penalty, by weight."""
         used = siblings.history + self.args.penalty * candidate
-        there = (siblings.capacity > 0) & siblings.weighed
-        parts = used[:, there] / siblings.capacity[there]
-        mean: FloatArray = parts.sum(axis=1) / max(1, int(there.sum()))
+        has_capacity = (siblings.capacity > 0) & siblings.weighed
+        parts = used[:, has_capacity] / siblings.capacity[has_capacity]
+        mean: FloatArray = parts.sum(axis=1) / max(1, int(has_capacity.sum()))
         return per_weight(mean, siblings.weight)

@@ -6,17 +6,18 @@ from typing_extensions import override
 from batchsched.queues.gang_order.policy import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare
 from batchsched.queues.sharing.sibling_queues import SiblingQueues
-from batchsched.queues.sharing.water_filling import fill, whole
+from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
 
 
 class MaxMin(FairShare):
     """Weighted max-min fairness, each resource by itself.
 
-    Beyond guarantees, of every resource each queue gets weight_q · l_r, and no more than it wants; l_r is the level at
-    which the resource is spent. Whole units go by the largest remainder. Who is next, and who may reclaim: as `drf`.
+    Beyond guarantees, each queue gets weight_q · l_r of every resource, but no more than its demand; l_r is the level
+    at which the resource is exhausted. Whole units are assigned by the largest remainder. The next queue and reclaim
+    are determined as under `drf`.
 
-    Invariants: of every resource, who wants no more than its weighted part gets all it wants; who wants more gets
-    no less than that part. Queues that want of one resource do not bear on another.
+    Invariants: a queue that demands no more of a resource than its weighted part gets its whole demand; a queue that
+    demands more gets no less than that part. Demand for one resource does not affect the division of another.
 
     Source: `proportion` of Volcano and of KAI-Scheduler; `elasticquota` of Koordinator.
     """
@@ -25,7 +26,7 @@ class MaxMin(FairShare):
 
     @override
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Fill every resource by itself."""
+        """Divide each resource by itself, by weight."""
         pace = np.repeat(self.weights(siblings)[:, np.newaxis], len(surplus), axis=1)
         return by_resource(siblings, surplus, pace, np.zeros_like(pace), self.late(siblings))
 
@@ -33,28 +34,30 @@ class MaxMin(FairShare):
 def by_resource(
     siblings: SiblingQueues, surplus: IntArray, pace: FloatArray, start: FloatArray, late: FloatArray
 ) -> IntArray:
-    """Fill every resource by itself.
+    """Divide each resource by itself with water-filling.
 
     Args:
-      siblings: who shares.
-      surplus: [R] what there is.
-      pace: [S, R] units that each gets a level; who has 0 is served after the others, in equal parts.
-      start: [S, R] level below which each gets nothing.
-      late: [S] who gets the last whole unit: the smallest.
+      siblings: the queues that share.
+      surplus: [R] amounts to divide.
+      pace: [S, R] units that each queue gets per level; queues with 0 are served last, in equal parts.
+      start: [S, R] level below which a queue gets nothing.
+      late: [S] the queue with the smallest value gets the last whole unit.
     """
-    demand, given = siblings.demand, np.zeros_like(siblings.demand)
-    for at in np.flatnonzero((surplus > 0) & (demand > 0).any(axis=0)).tolist():
-        column = slice(at, at + 1)
-        mine = demand[:, column]
-        if mine.sum() <= surplus[at]:
-            given[:, column] = mine
+    demand, parts = siblings.demand, np.zeros_like(siblings.demand)
+    for resource in np.flatnonzero((surplus > 0) & (demand > 0).any(axis=0)).tolist():
+        column = slice(resource, resource + 1)
+        column_demand = demand[:, column]
+        if column_demand.sum() <= surplus[resource]:
+            parts[:, column] = column_demand
             continue
-        for paced in (pace[:, at] > 0, pace[:, at] <= 0):
-            who = np.flatnonzero(paced & (mine[:, 0] > 0))
-            left = np.maximum(0, surplus[column] - given[:, column].sum(axis=0))
-            if not len(who) or not left.any():
+        for paced in (pace[:, resource] > 0, pace[:, resource] <= 0):
+            members = np.flatnonzero(paced & (column_demand[:, 0] > 0))
+            remaining = np.maximum(0, surplus[column] - parts[:, column].sum(axis=0))
+            if not len(members) or not remaining.any():
                 continue
-            units = np.where(pace[who, at] > 0, pace[who, at], 1.0)
-            real = fill(mine[who], left, units / mine[who, 0], start[who, at])
-            given[who, column] = whole(real, mine[who], left, late[who])
-    return given
+            units = np.where(pace[members, resource] > 0, pace[members, resource], 1.0)
+            real = fill_to_common_level(
+                column_demand[members], remaining, units / column_demand[members, 0], start[members, resource]
+            )
+            parts[members, column] = round_to_units(real, column_demand[members], remaining, late[members])
+    return parts

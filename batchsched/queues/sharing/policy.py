@@ -1,8 +1,8 @@
-"""The protocol of fairness policies, and the answers that most of them share.
+"""The protocol of sharing policies, and the behaviour that most of them share.
 
-A policy answers for the children of one queue: how a surplus is divided, who is next, and who holds more than it is
-entitled to. What holds whatever the policy is not asked of it: `entitlements` and `reclaim` keep to guarantees,
-limits, lending and borrowing by themselves.
+A policy answers three questions for the children of one queue: how a surplus is divided, which queue is next, and
+which resources a queue holds above its entitlement. Guarantees, limits, lending and borrowing hold under every
+policy; `entitlements` and `reclaim_rules` enforce them.
 """
 
 from typing import Protocol
@@ -18,21 +18,21 @@ from batchsched.queues.sharing.sibling_queues import (
     per_weight,
     sizes,
 )
-from batchsched.queues.sharing.water_filling import fill, whole
+from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
 
 _LEAST = 1e-15
 
 
 class FairnessPolicy(Protocol):
-    """How siblings share. `Args` (a pydantic model) is optional, as is a constructor that takes one.
+    """A sharing policy. The pydantic model `Args` and a constructor that takes one are optional.
 
     Attributes:
-      name: under which it is registered.
-      strict: the first gang that does not fit holds back all behind it in the subtree.
-      pooled: the surplus is one pool: what `divide` grants may come to more than the surplus, and only the parent's
-        own share bounds the siblings together.
-      remembers: it looks at decayed usage, which is kept only for policies that do.
-      gangs: the order of the PodGroups in these queues; None leaves it to the profile.
+      name: registered name.
+      strict: the first gang that does not fit blocks all gangs behind it in the subtree.
+      pooled: the surplus is shared: the parts that `divide` returns may sum up to more than the surplus, and only the
+        parent's share limits the siblings together.
+      remembers: the policy reads decayed usage, which is recorded only for such policies.
+      gangs: the order of the PodGroups in these queues; None uses the order of the profile.
     """
 
     name: str
@@ -42,31 +42,32 @@ class FairnessPolicy(Protocol):
     gangs: Policy | None
 
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Return [S, R] what each gets of a surplus [R] beyond its floor: 0 <= part <= siblings.demand.
+        """Return [S, R] the part of a surplus [R] for each sibling beyond its floor: 0 <= part <= siblings.demand.
 
-        It is asked only where there is not enough for all.
+        It is called only if the surplus does not satisfy every demand.
         """
         ...
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S] who is next, the smallest first, were each given its `candidate` [S, R]; ties go to `head`.
+        """Return [S] keys, given a `candidate` [S, R] for each sibling.
 
-        A key of several parts is [S, K], the first part first. Each row follows from that row of the siblings only:
-        the same sibling has the same key among whatever others it stands.
+        The sibling with the smallest key is next; ties are broken by `head`. A key of several parts is [S, K], most
+        significant first. Each row must depend only on the same row of the siblings: the key of a queue does not
+        depend on which other queues are passed.
         """
         ...
 
     def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return [R] of which resources a sibling holds more than it is entitled to keep."""
+        """Return [R] bool: the resources of which a sibling uses more than its entitlement."""
         ...
 
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Tell whether one sibling may take from another; `reclaim` has seen to guarantees already."""
+        """Return whether one sibling may reclaim from another. The caller has already checked the guarantees."""
         ...
 
 
 class FairShare:
-    """What most policies do: divide along the demand, compare what was borrowed, reclaim up to the fair share."""
+    """Base of most policies: divides along the demand, compares borrowed amounts, reclaims up to the fair share."""
 
     name = ""
     strict = False
@@ -75,55 +76,55 @@ class FairShare:
     gangs: Policy | None = None
 
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Fill by weight; what only queues of weight 0 want is theirs in equal parts."""
-        # What there is none of is nobody's to have, and makes no demand larger.
+        """Divide by weight with water-filling; demand of queues with weight 0 is served last, in equal parts."""
+        # A resource without surplus must not enlarge the dominant share of a demand.
         demand = np.where(surplus > 0, siblings.demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
         size, start = self.sizes(siblings, demand), self.start(siblings)
-        given = np.zeros_like(demand)
+        parts = np.zeros_like(demand)
         for part, weight in _by_weight(self.weights(siblings)):
-            left = np.maximum(0, surplus - given.sum(axis=0))
+            remaining = np.maximum(0, surplus - parts.sum(axis=0))
             pace = weight[part] / np.maximum(size[part], _LEAST)
-            real = fill(demand[part], left, pace, start[part])
-            given[part] = whole(real, demand[part], left, self.late(siblings)[part])
-        return given
+            real = fill_to_common_level(demand[part], remaining, pace, start[part])
+            parts[part] = round_to_units(real, demand[part], remaining, self.late(siblings)[part])
+        return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Who has borrowed least by weight: max_r (usage + candidate - guarantee)_r / capacity_r / weight."""
+        """Return borrowed amounts by weight: max_r (usage + candidate - guarantee)_r / capacity_r / weight."""
         borrowed = np.maximum(0, siblings.usage + candidate - siblings.guarantee)
         return per_weight(dominant(borrowed, siblings.capacity, siblings.weighed), siblings.weight)
 
     def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """What is beyond the fair share."""
+        """Return the resources that are used beyond the fair share."""
         above: BoolArray = siblings.usage[sibling] > siblings.fair[sibling]
         return above
 
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """The reclaimer stays within its fair share; the victim is above its own in what changes hands."""
+        """Return whether the reclaimer stays within its fair share and the victim exceeds its own."""
         after = siblings.usage[claim.reclaimer] + claim.gains
         within = (after <= siblings.fair[claim.reclaimer]) | (claim.gains == 0)
         return bool(within.all() and (self.above(siblings, claim.victim) & claim.touched).any())
 
     def weights(self, siblings: SiblingQueues) -> FloatArray:
-        """[S] weights by which the surplus is divided."""
+        """Return [S] the weights for dividing the surplus."""
         return siblings.weight
 
     def sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """[S] how large each sibling's demand [S, R] is in terms of what is to be equal."""
+        """Return [S] the size of each demand [S, R] in the quantity that the policy equalises."""
         return sizes(demand, siblings.capacity, siblings.weighed)
 
     def start(self, siblings: SiblingQueues) -> FloatArray:
-        """[S] the level at which each begins to get anything."""
+        """Return [S] the level at which each sibling begins to get surplus."""
         return np.zeros(len(siblings))
 
     def late(self, siblings: SiblingQueues) -> FloatArray:
-        """[S] who gets the last whole unit among equals: whoever used least so far."""
+        """Return [S] the rank for the last whole unit among equals: the smallest usage comes first."""
         return per_weight(dominant(siblings.history, siblings.capacity, siblings.weighed), siblings.weight)
 
 
 def _by_weight(weight: FloatArray) -> list[tuple[IntArray, FloatArray]]:
-    """Those with a weight, then those without: members, and weights for all S."""
-    some, none = np.flatnonzero(weight > 0), np.flatnonzero(weight <= 0)
-    parts = [(some, weight)] if len(some) else []
+    """Yield the siblings with a weight, then those without: member indices, and weights for all S."""
+    weighted, none = np.flatnonzero(weight > 0), np.flatnonzero(weight <= 0)
+    parts = [(weighted, weight)] if len(weighted) else []
     return [*parts, (none, np.ones(len(weight)))] if len(none) else parts

@@ -1,4 +1,4 @@
-"""Queues by priority: the higher ones are served first, and whole."""
+"""Queue priority: queues of higher priority are served first and completely."""
 
 import numpy as np
 from typing_extensions import override
@@ -10,13 +10,15 @@ from batchsched.queues.sharing.sibling_queues import SiblingQueues
 
 
 class PrioritySharing(FairShare):
-    """The queue of the highest priority first, and all that it wants; queues of equal priority share as `drf` has it.
+    """Highest priority first, up to its whole demand; queues of equal priority share as under `drf`.
 
-    The surplus goes down the priorities: those of one priority divide it by dominant share and weight, what they
-    do not want goes on to the next. PodGroups inside a queue go by their own priority, then first come.
+    The surplus is passed from priority to priority. Queues of one priority divide it by dominant share and weight,
+    and the remainder goes to the next priority. Within a queue, PodGroups are ordered by their own priority, then by
+    submission.
 
-    Invariants: a queue gets surplus only when all of higher priority have what they can use; guarantees of the lower
-    hold all the same. It reclaims up to its fair share: a higher priority from lower ones, never the other way.
+    Invariants: a queue gets surplus only after all queues of higher priority have what they can use; guarantees of
+    lower priorities hold nevertheless. A queue reclaims up to its fair share, only from queues of lower or equal
+    priority.
 
     Source: queue priority of Volcano and KAI-Scheduler.
     """
@@ -26,37 +28,37 @@ class PrioritySharing(FairShare):
 
     @override
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Fill priority by priority."""
-        given = np.zeros_like(siblings.demand)
-        for at in buckets(siblings.priority):
-            given[at] = super().divide(some_of(siblings, at), surplus - given.sum(axis=0))
-        return given
+        """Divide the surplus priority by priority."""
+        parts = np.zeros_like(siblings.demand)
+        for members in members_by_priority(siblings.priority):
+            parts[members] = super().divide(select_siblings(siblings, members), surplus - parts.sum(axis=0))
+        return parts
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """[S, 2]: by priority, then by what was borrowed by weight."""
+        """Return [S, 2] keys: priority, then borrowed amounts by weight."""
         return np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)], axis=1)
 
 
-def buckets(priority: IntArray) -> list[IntArray]:
-    """Members of each priority, the highest first."""
+def members_by_priority(priority: IntArray) -> list[IntArray]:
+    """Yield the members of each priority, highest first."""
     return [np.flatnonzero(priority == one) for one in np.unique(priority)[::-1]]
 
 
-def some_of(siblings: SiblingQueues, at: IntArray) -> SiblingQueues:
-    """Return some of the siblings."""
+def select_siblings(siblings: SiblingQueues, members: IntArray) -> SiblingQueues:
+    """Return the selected siblings."""
     return SiblingQueues(
-        tuple(siblings.names[one] for one in at.tolist()),
-        siblings.weight[at],
-        siblings.priority[at],
-        siblings.guarantee[at],
-        siblings.floor[at],
-        siblings.ceiling[at],
-        siblings.limit[at],
-        siblings.usage[at],
-        siblings.history[at],
-        siblings.fair[at],
-        siblings.head[at],
+        tuple(siblings.names[one] for one in members.tolist()),
+        siblings.weight[members],
+        siblings.priority[members],
+        siblings.guarantee[members],
+        siblings.floor[members],
+        siblings.ceiling[members],
+        siblings.limit[members],
+        siblings.usage[members],
+        siblings.history[members],
+        siblings.fair[members],
+        siblings.head[members],
         siblings.lendable,
         siblings.capacity,
         siblings.weighed,

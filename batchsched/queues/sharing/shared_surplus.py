@@ -1,4 +1,4 @@
-"""Queues that share one pool: no sibling is entitled to a part of the surplus, an order of gangs decides."""
+"""Shared surplus: no queue is entitled to a part of the surplus; an order of gangs decides which queue gets it."""
 
 from typing_extensions import override
 
@@ -9,13 +9,13 @@ from batchsched.queues.sharing.sibling_queues import BoolArray, ReclaimRequest, 
 
 
 class SharedSurplus(FairShare):
-    """One pool for all siblings, in the order of their gangs: what `sjf`, `saf`, `wfp3`, `f1` and `fcfs` do for queues.
+    """One surplus for all siblings, in the order of their gangs.
 
-    Every queue's fair share is all that it can use of the surplus; together they are bounded by the parent's alone.
-    Who is next: the queue whose gang is first in the order.
+    The gang orders `sjf`, `saf`, `wfp3`, `f1` and `fcfs` use it as sharing policies. The fair share of each queue is
+    all that it can use of the surplus; the parent's share limits the sum. The queue of the first gang in the order is next.
 
-    Invariants: guarantees and limits hold as ever; nobody reclaims surplus from a sibling, for nobody is entitled
-    to a part of it; a guarantee is still won back.
+    Invariants: guarantees and limits hold; no queue reclaims surplus from a sibling, because no queue is entitled to
+    a part of it; a queue below its guarantee still reclaims.
     """
 
     pooled = True
@@ -26,34 +26,36 @@ class SharedSurplus(FairShare):
 
     @override
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Grant each what it can use of the pool."""
+        """Grant each queue all that it can use of the surplus."""
         from_pool: IntArray = siblings.demand.clip(max=surplus)
         return from_pool
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Order by the siblings' first gangs."""
+        """Return the position of each sibling's first gang."""
         return siblings.head
 
     @override
     def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """What is beyond the guarantee."""
+        """Return the resources that are used beyond the guarantee."""
         above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
         return above
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Never: who came first keeps it."""
+        """Return False: surplus is kept by the queue that got it first."""
         return False
 
 
 class Fifo(SharedSurplus):
-    """First come, first served over all PodGroups of the subtree; later ones pass one that does not fit.
+    """First come, first served over all PodGroups of the subtree, without blocking.
 
-    Every queue's fair share is all that it can use of the surplus; together they are bounded by the parent's alone.
+    A PodGroup that does not fit does not block later ones.
 
-    Invariants: as every pool: guarantees and limits hold; nobody reclaims surplus from a sibling; between gangs
-    that both fit, the one submitted first starts first.
+    The fair share of each queue is all that it can use of the surplus; the parent's share limits the sum.
+
+    Invariants: guarantees and limits hold; no queue reclaims surplus from a sibling; of two gangs that both fit, the
+    one submitted first starts first.
 
     Source: `BestEffortFIFO` of Kueue, `fifo` of YuniKorn.
     """
@@ -66,9 +68,9 @@ class Fifo(SharedSurplus):
 
 
 class StrictFifo(SharedSurplus):
-    """First come, first served, strictly: the first PodGroup that does not fit holds back all behind it in the subtree.
+    """Strict first come, first served: the first PodGroup that does not fit blocks all later ones in the subtree.
 
-    Invariants: no gang starts before one of the same subtree that was submitted earlier; otherwise as `fifo`.
+    Invariants: no gang starts before a gang of the same subtree that was submitted earlier; otherwise as `fifo`.
 
     Source: `StrictFIFO` of Kueue.
     """

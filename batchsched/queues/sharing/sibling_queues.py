@@ -1,7 +1,7 @@
-"""What a fairness policy may know: the children of one queue, as arrays, and who would take from whom.
+"""The input of sharing policies: the children of one queue as arrays, and requests to reclaim between them.
 
-Letters: S siblings, R resources. Amounts are int64 in base units and never compared across resources: `portions`
-divides them by what the whole cluster has first.
+Letters: S siblings, R resources. Amounts are int64 in base units. Amounts of different resources are compared only
+after `portions` has divided them by the capacity of the cluster.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from batchsched.queues.gang_order.policy import FloatArray, IntArray
 BoolArray = NDArray[np.bool_]
 
 UNLIMITED: Final = np.iinfo(np.int64).max // 4
-"""The amount where nothing is set; the same as the solver's, and small enough to be added up."""
+"""The value of an unset amount. It equals that of the solver and is small enough to be summed up without overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,21 +23,22 @@ class SiblingQueues:
     """The children of one queue.
 
     Args:
-      names: S queues.
+      names: names of the S queues.
       weight: [S] float, 0 or more.
-      priority: [S] the higher the sooner.
-      guarantee: [S, R] the guarantee in effect: scaled to what the parent has.
-      floor: [S, R] what each keeps before any surplus is divided: the guarantee as far as it is wanted or not lent.
-      ceiling: [S, R] the most that each can use: request, limit and borrowing limit; floor <= ceiling.
-      limit: [S, R] the queue's own limit, UNLIMITED where there is none.
-      usage: [S, R] what runs in the subtree.
-      history: [S, R] float, decayed usage in base units; zeros when nobody keeps it.
-      fair: [S, R] the fair share, as `divide` and the floor made it; the floor while the surplus is being divided.
-      head: [S] float, the place of each sibling's next gang in the order of gangs of this subtree: 0 is first, inf
-        for one that has none.
-      lendable: [R] what the parent can reach: its own, and what it may borrow from above.
-      capacity: [R] what the cluster has, all nodes together.
-      weighed: [R] bool, the resources by which shares are measured; limits and guarantees hold for all.
+      priority: [S] a higher value is served first.
+      guarantee: [S, R] effective guarantees, scaled down to the parent's.
+      floor: [S, R] the part of the guarantee that is demanded or not lent, assigned before any surplus is divided.
+      ceiling: [S, R] the maximum that each can use: the minimum of request, limit and borrowing limit; floor <=
+        ceiling.
+      limit: [S, R] the queue's own limit, UNLIMITED if unset.
+      usage: [S, R] requests of the bound and assumed pods in the subtree.
+      history: [S, R] float, decayed usage in base units; zeros without history.
+      fair: [S, R] the fair share; equal to the floor while the surplus is being divided.
+      head: [S] float, position of each sibling's next gang in the order of gangs of this subtree: 0 is first, inf for
+        a sibling without pending gangs.
+      lendable: [R] the amount that the parent can use: its own, and what it may borrow.
+      capacity: [R] capacity of all nodes.
+      weighed: [R] bool, the resources that dominant shares consider; limits and guarantees hold for all resources.
     """
 
     names: tuple[str, ...]
@@ -56,30 +57,30 @@ class SiblingQueues:
     weighed: BoolArray
 
     def __len__(self) -> int:
-        """The number of siblings."""
+        """Return the number of siblings."""
         return len(self.names)
 
     @property
     def demand(self) -> IntArray:
-        """[S, R] what each can still use beyond its floor."""
+        """[S, R] the amount that each sibling can still use beyond its floor."""
         return self.ceiling - self.floor
 
     @property
     def borrowed(self) -> IntArray:
-        """[S, R] what each uses beyond its guarantee."""
+        """[S, R] the amount that each sibling uses beyond its guarantee."""
         borrowed: IntArray = np.maximum(0, self.usage - self.guarantee)
         return borrowed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReclaimRequest:
-    """One sibling would take from another: the workloads of the second leave, those of the first start.
+    """A request of one sibling to evict workloads of another.
 
     Args:
       reclaimer: index of the sibling that gains.
       victim: index of the sibling that loses.
-      gains: [R] what the reclaimer's gang wants.
-      loses: [R] what the victim's workload holds.
+      gains: [R] requests of the reclaimer's gang.
+      loses: [R] requests of the victim's workload.
     """
 
     reclaimer: int
@@ -89,18 +90,18 @@ class ReclaimRequest:
 
     @property
     def touched(self) -> BoolArray:
-        """[R] the resources of which the reclaimer gains what the victim loses."""
+        """[R] bool: the resources that change hands."""
         return (self.gains > 0) & (self.loses > 0)
 
 
-def repeated(siblings: SiblingQueues, at: int, usage: IntArray, head: FloatArray) -> SiblingQueues:
-    """Return one sibling as many: each with a usage [N, R] and a next gang [N] of its own, all else the same."""
+def repeated(siblings: SiblingQueues, index: int, usage: IntArray, head: FloatArray) -> SiblingQueues:
+    """Return one sibling N times, with usages [N, R] and next gangs [N], and all other values equal."""
     count = len(usage)
-    # To copy few rows is cheaper than to broadcast one.
-    chosen = np.full(count, at) if count > 1 else slice(at, at + 1)
+    # Copying few rows costs less than broadcasting one.
+    chosen = np.full(count, index) if count > 1 else slice(index, index + 1)
     return replace(
         siblings,
-        names=siblings.names[at : at + 1] * count,
+        names=siblings.names[index : index + 1] * count,
         weight=siblings.weight[chosen],
         priority=siblings.priority[chosen],
         guarantee=siblings.guarantee[chosen],
@@ -115,35 +116,37 @@ def repeated(siblings: SiblingQueues, at: int, usage: IntArray, head: FloatArray
 
 
 def portions(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """[..., R] amounts as parts of the capacity, 0 where a resource is not weighed.
+    """Return [..., R] amounts divided by the capacity, 0 for resources that shares do not consider.
 
-    An amount of a resource that the cluster does not have is infinitely much of it.
+    Any amount of a resource that the cluster does not have becomes infinite.
     """
-    there = capacity > 0
-    if there.all():
+    has_capacity = capacity > 0
+    if has_capacity.all():
         return np.where(weighed, amounts / capacity, 0.0)
-    parts = np.divide(amounts, capacity, out=np.zeros(np.shape(amounts)), where=there)
-    parts = np.where(there | (np.asarray(amounts) <= 0), parts, np.inf)
+    parts = np.divide(amounts, capacity, out=np.zeros(np.shape(amounts)), where=has_capacity)
+    parts = np.where(has_capacity | (np.asarray(amounts) <= 0), parts, np.inf)
     return np.where(weighed, parts, 0.0)
 
 
 def dominant(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """[...] dominant shares: the largest part of the capacity over all weighed resources."""
+    """Return [...] dominant shares: the largest part of the capacity over all considered resources."""
     share: FloatArray = portions(amounts, capacity, weighed).max(axis=-1, initial=0.0)
     return share
 
 
 def sizes(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """[S] dominant shares, over all resources for those that have nothing of a weighed one: 0 for nothing at all."""
+    """Return [S] dominant shares; siblings without any considered resource are measured by all resources."""
     share = dominant(amounts, capacity, weighed)
     return np.where(share > 0, share, dominant(amounts, capacity, np.ones_like(weighed)))
 
 
 def per_weight(share: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return shares divided by weights; with weight 0 nothing is 0, and anything is infinite."""
-    some = weight > 0
-    if some.all():
+    """Return shares divided by weights. With weight 0, a share of 0 remains 0 and any other share becomes infinite."""
+    weighted = weight > 0
+    if weighted.all():
         return share / weight
     return np.where(
-        some, np.divide(share, weight, out=np.zeros_like(share), where=some), np.where(share > 0, np.inf, 0.0)
+        weighted,
+        np.divide(share, weight, out=np.zeros_like(share), where=weighted),
+        np.where(share > 0, np.inf, 0.0),
     )

@@ -18,7 +18,7 @@ from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import entitlements
 from batchsched.queues.gang_order.policy import FloatArray, Policy
 from batchsched.queues.queue_table import QueueTable
-from batchsched.queues.queue_validation import misfits
+from batchsched.queues.queue_validation import invalid_settings
 from batchsched.queues.sharing import registry
 from batchsched.queues.sharing.policy import FairnessPolicy
 from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out, policies_of
@@ -48,7 +48,7 @@ class QueuePolicies:
     def __init__(self, tree: QueueTree, default: PolicySettings | None = None) -> None:
         chosen = default or PolicySettings(name=registry.DEFAULT)
         try:
-            self._default = registry.make(chosen.name, chosen.args)
+            self._default = registry.make_sharing_policy(chosen.name, chosen.args)
         except InvalidInput as error:
             field = f"queuePolicy.{error.field.removeprefix('policy.')}"
             raise InvalidInput(error.message, field=field) from error
@@ -60,7 +60,7 @@ class QueuePolicies:
             if choice is None:
                 continue
             try:
-                self._chosen[name] = registry.make(choice.name, choice.args)
+                self._chosen[name] = registry.make_sharing_policy(choice.name, choice.args)
             except InvalidInput as error:
                 field = (
                     f"spec.{error.field}"
@@ -167,7 +167,7 @@ class GangOrder:
         """Find what queues state that nodes as they are now do not offer."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.offered}
-        self._misfits = misfits(queues, offered)
+        self._misfits = invalid_settings(queues, offered)
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.framework.status import IntArray
-from batchsched.queues.reclaim_rules import ReclaimRules, all_may_go, may_reclaim
+from batchsched.queues.reclaim_rules import QueueReclaim, all_permitted, may_reclaim
 from batchsched.session.gangs.fair_share_order import QueueStanding
 from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate
@@ -98,7 +98,7 @@ class EvictionEligibility:
         victims = [(row, loses) for (row, _), loses in losing.items()]
         reclaimer = shares.home(gang.queue)
         gains = self._gains(standing, gang)
-        return all_may_go(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
+        return all_permitted(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
 
     def above(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
         """By resource that the gang asks for: what the queue holds beyond its guarantee, or fair share."""
@@ -127,7 +127,7 @@ class EvictionEligibility:
             return False
         shares = standing.shares.with_usage(self._usage)
         mine, theirs = shares.home(gang.queue), shares.home(unit.members.queue)
-        wish = ReclaimRules(mine, theirs, self._gains(standing, gang), unit.total)
+        wish = QueueReclaim(mine, theirs, self._gains(standing, gang), unit.total)
         return may_reclaim(shares, standing.entitled, standing.policies, wish)
 
     def _reclaim_patience(self, queue: str) -> int:

@@ -13,8 +13,8 @@ from typing import Self
 
 from batchsched.api.decision import Reservation
 from batchsched.config.schema import Profile
-from batchsched.queues.gang_order.batch import DEFAULT_ESTIMATE
-from batchsched.queues.gang_order.headroom import BOUND
+from batchsched.queues.gang_order.batch import DEFAULT_RUNTIME_SECONDS
+from batchsched.queues.gang_order.headroom import SLOWDOWN_BOUND_SECONDS
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
@@ -80,5 +80,5 @@ class StickyReservations:
         return replace(line, room=room), iter(places)
 
     def _slowdown(self, gang: PendingGang) -> float:
-        run = DEFAULT_ESTIMATE if math.isnan(gang.estimate) else gang.estimate
-        return (self.now - gang.created + run) / max(run, BOUND)
+        run = DEFAULT_RUNTIME_SECONDS if math.isnan(gang.estimate) else gang.estimate
+        return (self.now - gang.created + run) / max(run, SLOWDOWN_BOUND_SECONDS)

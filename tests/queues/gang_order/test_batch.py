@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given
 
-from batchsched.queues.gang_order.batch import DEFAULT_ESTIMATE, F1, Fcfs, Priority, Saf, Sjf, Wfp3
+from batchsched.queues.gang_order.batch import DEFAULT_RUNTIME_SECONDS, F1, Fcfs, Priority, Saf, Sjf, Wfp3
 from batchsched.queues.gang_order.policy import order
 from tests.queues.columns import DAY, GANGS, columns
 
@@ -51,7 +51,7 @@ def test_priorities_near_each_other_far_from_zero_are_told_apart():
 
 
 def test_gang_without_an_estimate_counts_as_one_of_an_hour():
-    assert DEFAULT_ESTIMATE == 3600.0
+    assert DEFAULT_RUNTIME_SECONDS == 3600.0
     gangs = [{}, {"estimate": 3599.0}, {"estimate": 3601.0}]
     assert order(Sjf(), columns(*gangs), NOW).tolist() == [1, 0, 2]
 

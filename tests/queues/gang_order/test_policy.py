@@ -8,25 +8,25 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.gang_order.headroom import Headroom
-from batchsched.queues.gang_order.policy import make, order
+from batchsched.queues.gang_order.policy import make_policy, order
 from tests.queues.columns import columns
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_is_found_by_its_name(name):
-    assert make(name, {}, POLICIES).name == name
+    assert make_policy(name, {}, POLICIES).name == name
 
 
 def test_name_that_nobody_registered_is_answered_with_those_that_are():
     with pytest.raises(InvalidInput) as caught:
-        make("lottery", {}, POLICIES)
+        make_policy("lottery", {}, POLICIES)
     assert str(caught.value) == (
         "policy.name: no policy is named 'lottery'; registered are f1, fcfs, headroom, priority, saf, sjf, wfp3"
     )
 
 
 def test_arguments_reach_the_policy():
-    made = make("headroom", {"share": 0.25}, POLICIES)
+    made = make_policy("headroom", {"share": 0.25}, POLICIES)
     assert isinstance(made, Headroom)
     assert made.args.share == 0.25
 
@@ -41,7 +41,7 @@ def test_arguments_reach_the_policy():
 )
 def test_wrong_argument_names_the_policy_and_the_field(name, arguments, message):
     with pytest.raises(InvalidInput) as caught:
-        make(name, arguments, POLICIES)
+        make_policy(name, arguments, POLICIES)
     assert str(caught.value) == message
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.reclaim_rules import ReclaimRules, all_may_go, may_reclaim
+from batchsched.queues.reclaim_rules import QueueReclaim, all_permitted, may_reclaim
 from batchsched.queues.sharing.dominant_share import DominantShare, DominantShareArgs
 from batchsched.queues.sharing.dominant_share import shares_of as drs
 from tests.queues.sharing.trees import case, cluster, queue, shares_of
@@ -25,7 +25,7 @@ def cohort(**usage: float):
 def allowed(shares, reclaimer: str, wants: float, victim: str, holds: float, *strategies: str) -> bool:
     policy = DominantShare(DominantShareArgs.model_validate({"strategies": strategies or (FINAL, INITIAL)}))
     found = case(shares, policy)
-    wish = ReclaimRules(
+    wish = QueueReclaim(
         shares.home(reclaimer),
         shares.home(victim),
         np.array([int(wants * 1000)]),
@@ -99,8 +99,8 @@ def test_nobody_is_preempted_when_it_would_switch_the_imbalance():
     found = case(shares, DominantShare())
     a, b, one = shares.home("a"), shares.home("b"), np.array([1000])
     wanted = np.array([2000])
-    assert not all_may_go(shares, found.entitled, found.policies, a, wanted, [(b, one)])
-    assert not all_may_go(shares, found.entitled, found.policies, a, wanted, [(b, one), (b, one)])
+    assert not all_permitted(shares, found.entitled, found.policies, a, wanted, [(b, one)])
+    assert not all_permitted(shares, found.entitled, found.policies, a, wanted, [(b, one), (b, one)])
 
 
 def test_huge_workload_goes_when_a_nominal_quota_can_be_had_no_other_way():
@@ -127,10 +127,10 @@ def test_one_from_each_of_two_queues_when_the_end_has_a_smaller_largest_share_an
     found = case(shares, DominantShare())
     a, b, c = (shares.home(name) for name in "abc")
     assert may_reclaim(
-        shares, found.entitled, found.policies, ReclaimRules(a, b, np.array([3500]), np.array([1500]))
+        shares, found.entitled, found.policies, QueueReclaim(a, b, np.array([3500]), np.array([1500]))
     )
     assert may_reclaim(
-        shares, found.entitled, found.policies, ReclaimRules(a, c, np.array([3500]), np.array([1500]))
+        shares, found.entitled, found.policies, QueueReclaim(a, c, np.array([3500]), np.array([1500]))
     )
     later = cohort(a=3.5, b=2.5, c=2.5)
     assert not allowed(later, "b", 2, "a", 3.5)

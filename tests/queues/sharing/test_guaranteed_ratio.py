@@ -3,7 +3,7 @@
 import numpy as np
 
 from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.reclaim_rules import ReclaimRules, may_reclaim
+from batchsched.queues.reclaim_rules import QueueReclaim, may_reclaim
 from batchsched.queues.sharing.guaranteed_ratio import GuaranteedRatio
 from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of
 
@@ -54,11 +54,11 @@ def test_only_a_queue_under_its_guarantee_preempts_and_only_from_one_over_its_ow
     a, b = shares.home("a"), shares.home("b")
 
     def allowed(gains: int, victim: int) -> bool:
-        wish = ReclaimRules(a, victim, np.array([gains]), np.array([1000]))
+        wish = QueueReclaim(a, victim, np.array([gains]), np.array([1000]))
         return may_reclaim(shares, found.entitled, found.policies, wish)
 
     assert allowed(2000, b)
     assert not allowed(3000, b)
     assert not may_reclaim(
-        shares, found.entitled, found.policies, ReclaimRules(b, a, np.array([1000]), np.array([1000]))
+        shares, found.entitled, found.policies, QueueReclaim(b, a, np.array([1000]), np.array([1000]))
     )

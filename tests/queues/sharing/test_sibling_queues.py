@@ -6,7 +6,7 @@ from hypothesis import given
 
 from batchsched.queues.entitlements import siblings_of
 from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.sharing.registry import known, make
+from batchsched.queues.sharing.registry import make_sharing_policy, registered_policies
 from batchsched.queues.sharing.sibling_queues import dominant, per_weight, portions, repeated, sizes
 from tests.queues.sharing.trees import case, trees
 
@@ -36,11 +36,11 @@ def test_with_weight_0_anything_is_infinite_and_nothing_is_nothing():
     assert found.tolist() == [0.0, np.inf, 0.25]
 
 
-@pytest.mark.parametrize("name", sorted({*known(), *POLICIES}))
+@pytest.mark.parametrize("name", sorted({*registered_policies(), *POLICIES}))
 @given(trees())
 def test_a_siblings_key_is_the_same_among_whatever_others(name, shares):
     # Turns are taken by it: a sibling's keys are worked out alone, for many of its gangs at once.
-    policy = make(name, {})
+    policy = make_sharing_policy(name, {})
     found = case(shares, policy)
     head = np.arange(len(shares), dtype=np.float64)
     for parent in found.parents():

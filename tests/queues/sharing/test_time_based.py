@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.reclaim_rules import ReclaimRules, may_reclaim
+from batchsched.queues.reclaim_rules import QueueReclaim, may_reclaim
 from batchsched.queues.sharing.time_based import TimeBased, TimeBasedArgs
 from tests.queues.sharing.trees import GPU, case, cluster, divided, queue, shares_of
 
@@ -88,7 +88,7 @@ def test_reclaim_is_up_to_the_fair_share_from_above_it():
 
     def allowed(gains: int, loses: int, multiplier: float = 1.0) -> bool:
         policy = TimeBased(TimeBasedArgs(utilization_multiplier=multiplier))
-        wish = ReclaimRules(a, b, np.array([gains]), np.array([loses]))
+        wish = QueueReclaim(a, b, np.array([gains]), np.array([loses]))
         return may_reclaim(shares, found.entitled, [policy] * len(shares), wish)
 
     assert allowed(4, 4)  # 8 of 8 is less saturated than 12 of 8

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.queues.sharing.water_filling import fill, whole
+from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
 
 CASES = st.tuples(st.integers(0, 2**32), st.integers(1, 8), st.integers(1, 4))
 
@@ -22,7 +22,7 @@ def drawn(made: tuple[int, int, int]) -> tuple[np.ndarray, ...]:
 @given(made=CASES)
 def test_nobody_gets_more_than_it_asks_nor_all_more_than_there_is(made):
     demand, surplus, pace, start = drawn(made)
-    given_ = fill(demand, surplus, pace, start)
+    given_ = fill_to_common_level(demand, surplus, pace, start)
     assert (given_ >= 0).all()
     assert (given_ <= demand).all()
     assert (given_.sum(axis=0) <= surplus * (1 + 1e-9) + 1e-6).all()
@@ -32,7 +32,7 @@ def test_nobody_gets_more_than_it_asks_nor_all_more_than_there_is(made):
 @given(made=CASES)
 def test_of_every_resource_somebody_wants_all_is_given(made):
     demand, surplus, pace, start = drawn(made)
-    given_ = fill(demand, surplus, pace, start)
+    given_ = fill_to_common_level(demand, surplus, pace, start)
     left = surplus - given_.sum(axis=0)
     unmet = (demand - given_)[pace > 0].sum(axis=0)
     assert (np.minimum(left, unmet) <= 1e-3 * np.maximum(1, surplus)).all()
@@ -42,7 +42,7 @@ def test_of_every_resource_somebody_wants_all_is_given(made):
 def test_of_one_resource_all_that_are_not_sated_stand_at_one_level(made):
     seed, count, _ = made
     demand, surplus, pace, start = drawn((seed, count, 1))
-    given_ = fill(demand, surplus, pace, start)[:, 0]
+    given_ = fill_to_common_level(demand, surplus, pace, start)[:, 0]
     rising = (pace > 0) & (demand[:, 0] > 0)
     part = np.divide(given_, demand[:, 0], out=np.zeros(count), where=rising)
     level = np.divide(part, pace, out=np.zeros(count), where=rising) + start
@@ -55,8 +55,8 @@ def test_of_one_resource_all_that_are_not_sated_stand_at_one_level(made):
 @given(made=CASES)
 def test_whole_units_differ_from_the_parts_by_less_than_one_and_never_exceed(made):
     demand, surplus, pace, start = drawn(made)
-    parts = fill(demand, surplus, pace, start)
-    units = whole(parts, demand, surplus, np.zeros(len(demand)))
+    parts = fill_to_common_level(demand, surplus, pace, start)
+    units = round_to_units(parts, demand, surplus, np.zeros(len(demand)))
     assert (units >= 0).all()
     assert (units <= demand).all()
     assert (units.sum(axis=0) <= surplus).all()
@@ -67,7 +67,7 @@ def test_last_unit_goes_to_the_largest_remainder_then_to_who_used_least_then_to_
     most, surplus = np.array([[9], [9], [9]]), np.array([4])
 
     def units(parts: list[float], late: list[float]) -> list[int]:
-        found = whole(np.array(parts)[:, np.newaxis], most, surplus, np.array(late))
+        found = round_to_units(np.array(parts)[:, np.newaxis], most, surplus, np.array(late))
         return [int(one) for one in found[:, 0]]
 
     assert units([1.2, 1.5, 1.3], [0, 0, 0]) == [1, 2, 1]

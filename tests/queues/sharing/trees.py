@@ -12,7 +12,7 @@ from batchsched.api.crd.queue import Queue
 from batchsched.queues.entitlements import entitlements, siblings_of
 from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
-from batchsched.queues.sharing.registry import make
+from batchsched.queues.sharing.registry import make_sharing_policy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues
 from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out
 from batchsched.queues.tree import QueueTree
@@ -48,7 +48,7 @@ def shares_of(
 
 def divided(shares: QueueTable, policy: str | FairnessPolicy = "drf", **args: Any) -> dict[str, list[int]]:
     """Fair shares by queue when one policy rules the whole tree."""
-    made = make(policy, args) if isinstance(policy, str) else policy
+    made = make_sharing_policy(policy, args) if isinstance(policy, str) else policy
     fair = entitlements(shares, [made] * len(shares)).fair
     return {name: fair[row].tolist() for row, name in enumerate(shares.names) if name}
 
