@@ -12,7 +12,8 @@ class SharedSurplus(FairShare):
     """One surplus for all siblings, in the order of their gangs.
 
     The gang orders `sjf`, `saf`, `wfp3`, `f1` and `fcfs` use it as sharing policies. The fair share of each queue is
-    all that it can use of the surplus; the parent's share limits the sum. The queue of the first gang in the order is next.
+    all that it can use of the surplus; the parent's share limits the sum.
+    The queue of the first gang in the order is next.
 
     Invariants: guarantees and limits hold; no queue reclaims surplus from a sibling, because no queue is entitled to
     a part of it; a queue below its guarantee still reclaims.
