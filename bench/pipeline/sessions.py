@@ -63,7 +63,9 @@ def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
     sessions = Session(cluster, PODWISE)
     tables = sessions.tables
     tables.refresh()
-    FeasibilityByClass(tables).of(tables.class_of(next(pod for pod in cluster.pods if not pod.node), -1))
+    FeasibilityByClass(tables).of(
+        tables.classes.class_of(next(pod for pod in cluster.pods if not pod.node), -1)
+    )
     waiting = [members for members in tables.gangs.values() if members.pending]
     start = time.process_time()
     feasibility = FeasibilityByClass(tables)

@@ -212,10 +212,10 @@ def relatives(draw: Any) -> list[Pod]:
 def test_a_class_hears_what_each_of_its_pods_would_hear_alone(snapshot, members, asked):
     tables = SessionTables(replace(snapshot, pods=(*snapshot.pods, *members)), asked)
     for one in members:
-        shared = tables.class_of(one, tables.priority_of(one))
+        shared = tables.classes.class_of(one, tables.classes.priority_of(one))
         vector, nonzero = tables.request_vectors(one)
         own = (int(nonzero[0]), int(nonzero[1]))
-        alone = PodClass.of(one, vector, own, tables.priority_of(one))
+        alone = PodClass.of(one, vector, own, tables.classes.priority_of(one))
         for plugin in asked.plugins:
             assert everything(plugin, shared, tables.node_table) == everything(
                 plugin, alone, tables.node_table

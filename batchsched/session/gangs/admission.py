@@ -42,15 +42,15 @@ class Admission:
 
     def gang(self, members: PodGroupState) -> PendingGang | Refusal:
         """Return the gang as the solver may have it, its pods in queue order and without gated ones, or a refusal."""
-        known = members.admitted
-        if known is not None and known[0] is self.mark and known[1] is members.gang:
+        known = members.cache.admission
+        if known is not None and known[0] is self.mark and known[1] is members.cache.pending:
             return known[2]
         gang = self.tables.pending_gang(members)
         try:
             answer = self._references(members) or self._queued(gang)
         except PluginError as error:
             return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
-        members.admitted = (self.mark, gang, answer)
+        members.cache.admission = (self.mark, gang, answer)
         return answer
 
     def _references(self, members: PodGroupState) -> Refusal | None:

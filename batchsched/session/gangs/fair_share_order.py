@@ -70,7 +70,7 @@ class Orders:
             share=np.array([gang.share for gang in gangs], np.float64),
             arrival=arrival,
         )
-        stranded = np.array([gang.members.stranded for gang in gangs], np.bool_)
+        stranded = np.array([gang.members.partially_bound for gang in gangs], np.bool_)
         return cls(columns, stranded, default, now)
 
     def places(self, policy: Policy | None) -> FloatArray:
@@ -317,9 +317,9 @@ def _what_for(stages: Sequence[int]) -> EntitlementClass:
 
 def _standing_in(share: EntitlementClass, gang: PendingGang) -> PendingGang:
     """Return a gang in a share; the same one as in the session before, where nothing has changed."""
-    known = gang.members.turned
+    known = gang.members.cache.entitled
     if known is None or known[0] is not gang or known[1].entitled is not share:
-        known = gang.members.turned = gang, replace(gang, entitled=share)
+        known = gang.members.cache.entitled = gang, replace(gang, entitled=share)
     return known[1]
 
 

@@ -206,7 +206,7 @@ class GangOrder:
         if standing is None:
             return list(gangs)
         turns = FairShareOrder(standing, gangs, Orders.of(gangs, self._policy, now))
-        return sorted(turns, key=lambda gang: not gang.members.stranded)
+        return sorted(turns, key=lambda gang: not gang.members.partially_bound)
 
     def through(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
         """Yield the places of a line in the order of turns, which are worked out as far as somebody asks.
@@ -223,7 +223,7 @@ class GangOrder:
         orders = Orders(line.columns.at(places), line.stranded[places], self._policy, now)
         turns: Iterable[PendingGang] = FairShareOrder(standing, some, orders)
         if line.stranded.any():
-            turns = sorted(turns, key=lambda gang: not gang.members.stranded)
+            turns = sorted(turns, key=lambda gang: not gang.members.partially_bound)
         place = {gang.members.identity: at for at, gang in gangs.items()}
         left: dict[str, int] = {}
         for gang in turns:

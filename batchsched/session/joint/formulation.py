@@ -207,16 +207,17 @@ def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
 
     It is kept with the gang where nothing in it follows from what others do.
     """
-    members = gang.members
-    if members.lasting is not None and members.lasting[0] is members.gang and not context.quotas.limits:
-        return members.lasting[1]
+    cache = gang.members.cache
+    cached = cache.lasting_problem
+    if cached is not None and cached[0] is cache.pending and not context.quotas.limits:
+        return cached[1]
     formulation = formulate(context, [gang], gang.created, lasting=True)
     problem = formulation.problem
     steady = not formulation.failures and all(
         context.feasibility.of(part.pod_class).steady for part in gang.parts
     )
-    if steady and members.gang is not None and not problem.rows and not context.quotas.limits:
-        members.lasting = (members.gang, problem)
+    if steady and cache.pending is not None and not problem.rows and not context.quotas.limits:
+        cache.lasting_problem = (cache.pending, problem)
     return problem
 
 

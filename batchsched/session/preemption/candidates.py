@@ -95,7 +95,7 @@ class VictimCandidates:
         """Who may leave; looked at for the first gang that wants it."""
         tables = self._tables
         running = [one for _, one in sorted(tables.running.items()) if self._may_leave(one)]
-        priorities = {one.identity: tables.gang_priority(one, _bound(one)) for one in running}
+        priorities = {one.identity: tables.classes.gang_priority(one, _bound(one)) for one in running}
         ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities.values())))}
         return [
             VictimCandidate(

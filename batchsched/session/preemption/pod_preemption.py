@@ -72,9 +72,9 @@ class PodPreemption:
         if known is None:
             members = self._tables.gangs.get(identity)
             known = (
-                self._tables.priority_of(pod)
+                self._tables.classes.priority_of(pod)
                 if members is None
-                else self._tables.gang_priority(members, _all_pods(members))
+                else self._tables.classes.gang_priority(members, _all_pods(members))
             )
             self._priorities[identity] = known
         return known

@@ -17,7 +17,7 @@ from batchsched.api.decision import Reservation
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.session.joint.formulation import SessionContext, lasting_problem
 from batchsched.session.placement.statement import GangPlacement
-from batchsched.session.tables.gang import PendingGang, Run
+from batchsched.session.tables.gang import PendingGang, RunningGang
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import Problem
@@ -81,14 +81,14 @@ def reservation(gang: PendingGang, shadow: HeadReservation) -> Reservation:
 
 def hopeful(context: SessionContext, gang: PendingGang) -> bool:
     """Tell whether an empty cluster would take a gang: only then does it wait for running gangs to end."""
-    known = gang.members.hope
-    if known is None or known[0] is not gang.members.gang:
+    known = gang.members.cache.fits_empty_cluster
+    if known is None or known[0] is not gang.members.cache.pending:
         problem = lasting_problem(context, gang)
         there = (
             len(greedy(replace(problem, nodes=replace(problem.nodes, free=problem.nodes.capacity))).counts)
             > 0
         )
-        known = gang.members.hope = (gang.members.gang, there)
+        known = gang.members.cache.fits_empty_cluster = (gang.members.cache.pending, there)
     return known[1]
 
 
@@ -132,11 +132,11 @@ def shadow_of(
     return HeadReservation(start, _released(free, runs[: first + 1]), problem, gang.needs)
 
 
-def _run_of(tables: SessionTables, walked: GangPlacement, now: float) -> Run:
+def _run_of(tables: SessionTables, walked: GangPlacement, now: float) -> RunningGang:
     """What a gang that this session started holds; it counts from now on."""
     gang = walked.gang
     end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
-    return Run.of(
+    return RunningGang.of(
         end if gang.fresh else tables.running_gang(gang.members).end,
         [placed.node for placed in walked.placed],
         [tables.request_vectors(placed.pod)[0] for placed in walked.placed],
@@ -144,7 +144,7 @@ def _run_of(tables: SessionTables, walked: GangPlacement, now: float) -> Run:
     )
 
 
-def _first_fit(problem: Problem, free: IntArray, runs: list[Run], gang: PendingGang) -> int | None:
+def _first_fit(problem: Problem, free: IntArray, runs: list[RunningGang], gang: PendingGang) -> int | None:
     """Bisect for the first end after which the gang fits; ends only ever add room."""
     low, high = _least(free, runs, gang), len(runs) - 1
     if high < 0 or low > high or not fits(problem, _released(free, runs)):
@@ -158,7 +158,7 @@ def _first_fit(problem: Problem, free: IntArray, runs: list[Run], gang: PendingG
     return low
 
 
-def _least(free: IntArray, runs: list[Run], gang: PendingGang) -> int:
+def _least(free: IntArray, runs: list[RunningGang], gang: PendingGang) -> int:
     """The first end after which enough is free in sum: none before it can do."""
     if not runs:
         return 0
@@ -167,7 +167,7 @@ def _least(free: IntArray, runs: list[Run], gang: PendingGang) -> int:
     return int(np.argmax(enough)) if enough.any() else len(runs)
 
 
-def _released(free: IntArray, runs: list[Run]) -> IntArray:
+def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
     after = free.copy()
     if runs:
         np.add.at(

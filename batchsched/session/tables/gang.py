@@ -1,4 +1,4 @@
-"""Gangs as a session sees them: the pods that wait, what they still need, and what stands in their way."""
+"""Gangs of a session: their pods, what they still need before they may start, and what running ones use."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import QUEUE_LABEL, SUB_GROUP_LABEL, USER_LABEL, Pod
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
 from batchsched.api.decision import Refusal
-from batchsched.api.gang_identity import is_single_pod, key_of
+from batchsched.api.gang_identity import identity_of, is_single_pod, key_of
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
@@ -19,7 +19,7 @@ from batchsched.solver.problem import Problem
 
 
 class EntitlementClass(IntEnum):
-    """What a gang is entitled to by its queue, the strongest first; ALL while queues have no entitlements."""
+    """Which share of the cluster a gang uses, the strongest claim first; ALL if no queue has an entitlement."""
 
     ALL = 0
     GUARANTEE = 1
@@ -28,24 +28,51 @@ class EntitlementClass(IntEnum):
 
     @property
     def share(self) -> str:
-        """The share of a tier, as a decision names it."""
+        """The name of the share in a decision."""
         return self.name.lower()
 
 
 @dataclass(slots=True)
-class PodGroupState:
-    """The pods of a gang as they stand: the mutable record behind `PendingGang`.
+class GangCache:
+    """What was computed of one gang's pods; replaced as a whole when a pod of it or its PodGroup changes.
+
+    Each entry has one writer. Entries that depend on more than the gang hold what else they were computed from, which
+    the writer compares by identity before it uses the entry again.
 
     Args:
-      identity: `namespace/name` of the PodGroup, or that of the pod after `pod/`.
-      group: the PodGroup, None for a pod alone or where it does not exist.
-      pending, bound: pods by namespace/name; bound ones with their node's number, -1 for an unknown node.
-      slot: the gang's place in the backlog's columns, -1 outside.
-      gang, run: what was worked out of this record, until a member comes or goes; so is all that follows.
-      lasting: a gang, and its problem by itself, as it stays when running gangs end.
-      admitted: an admission's mark, a gang, and what the one made of the other.
-      turned: a gang, and the same in the share that it stood in last.
-      hope: a gang, and whether an empty cluster would take it.
+      pending: the pending pods, grouped and measured; written by `SessionTables.pending_gang`.
+      running: the bound pods' requests; written by `SessionTables.running_gang`.
+      lasting_problem: (pending gang, its problem with masks that stay true when running gangs end); written by
+        `formulation.lasting_problem`.
+      admission: (mark of the Admission, pending gang, admitted gang or refusal); written by `Admission.gang`.
+      entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
+      fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
+        `reservation.hopeful`.
+    """
+
+    pending: "PendingGang | None" = None
+    running: "RunningGang | None" = None
+    lasting_problem: "tuple[PendingGang, Problem] | None" = None
+    admission: "tuple[object, PendingGang, PendingGang | Refusal] | None" = None
+    entitled: "tuple[PendingGang, PendingGang] | None" = None
+    fits_empty_cluster: "tuple[PendingGang | None, bool] | None" = None
+
+    def forget_nodes(self) -> None:
+        """Drop the entries that were computed from the nodes."""
+        self.lasting_problem = self.fits_empty_cluster = None
+
+
+@dataclass(slots=True)
+class PodGroupState:
+    """The pods of one gang, pending and bound; the mutable record from which `PendingGang` is computed.
+
+    Args:
+      identity: `namespace/name` of the PodGroup; `pod/namespace/name` for a pod without one.
+      group: the PodGroup; None for a pod without one, or if the PodGroup does not exist.
+      pending: pending pods by `namespace/name`.
+      bound: bound pods by `namespace/name`, each with its node's index, -1 for an unknown node.
+      slot: column of the gang in `PendingGangs`, -1 if it has none.
+      cache: what was computed from this record.
     """
 
     identity: str
@@ -53,12 +80,7 @@ class PodGroupState:
     pending: dict[str, Pod] = field(default_factory=dict)
     bound: dict[str, tuple[Pod, int]] = field(default_factory=dict)
     slot: int = -1
-    gang: "PendingGang | None" = None
-    run: "Run | None" = None
-    lasting: "tuple[PendingGang, Problem] | None" = None
-    admitted: "tuple[object, PendingGang, PendingGang | Refusal] | None" = None
-    turned: "tuple[PendingGang, PendingGang] | None" = None
-    hope: "tuple[PendingGang | None, bool] | None" = None
+    cache: GangCache = field(default_factory=GangCache)
 
     @property
     def alone(self) -> bool:
@@ -67,7 +89,7 @@ class PodGroupState:
 
     @property
     def key(self) -> str:
-        """The name under which the gang appears outside."""
+        """The gang's name in decisions: `namespace/name` of the PodGroup or the pod."""
         return key_of(self.identity)
 
     @property
@@ -75,49 +97,53 @@ class PodGroupState:
         """The queue to which the gang belongs."""
         if self.group is not None:
             return self.group.spec.queue
-        for pod in (*self.pending.values(), *(pod for pod, _ in self.bound.values())):
-            return pod.labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
-        return DEFAULT_QUEUE
+        return self._first_pod_label(QUEUE_LABEL, DEFAULT_QUEUE)
 
     @property
     def user(self) -> str:
-        """Whose it is: the label of the PodGroup, else that of a pod; "" where nobody says."""
+        """The user label of the PodGroup, else of a pod; "" if neither has one."""
         if self.group is not None and USER_LABEL in (self.group.metadata.labels or {}):
             return self.group.metadata.labels[USER_LABEL]
-        for pod in (*self.pending.values(), *(pod for pod, _ in self.bound.values())):
-            return pod.labels.get(USER_LABEL, "")
-        return ""
+        return self._first_pod_label(USER_LABEL, "")
+
+    def _first_pod_label(self, label: str, default: str) -> str:
+        for pod in self.pending.values():
+            return pod.labels.get(label, default)
+        for pod, _ in self.bound.values():
+            return pod.labels.get(label, default)
+        return default
 
     @property
     def owner(self) -> tuple[str, str]:
-        """Against whom it counts: (queue, user)."""
+        """The (queue, user) against which the gang counts."""
         return self.queue, self.user
 
     @property
     def minimum(self) -> int:
-        """Members that must be placed together."""
+        """The number of pods that must be placed together."""
         return self.group.min_member if self.group is not None else 1
 
     @property
-    def standing(self) -> list[Pod]:
-        """Members that are bound and stay: those that are being deleted count for no minimum."""
+    def staying_pods(self) -> list[Pod]:
+        """Bound pods that are not being deleted; only these count for minimums."""
         return [pod for pod, _ in self.bound.values() if not pod.terminating]
 
     @property
-    def stranded(self) -> bool:
-        """True for a gang that is half bound: a leader fell, a binding failed, or a node was lost."""
-        return bool(self.standing) and self.need > 0
+    def partially_bound(self) -> bool:
+        """True if some pods are bound, but fewer than the minimum: a bind failed, or a node was lost."""
+        return bool(self.staying_pods) and self.need > 0
 
     @property
     def need(self) -> int:
-        """Members that must still be placed before the gang, and every subGroup of it, is at its minimum."""
-        least = max(0, self.minimum - len(self.standing))
+        """The number of pods that must still be placed for the minimums of the gang and of its subGroups."""
+        gang_need = max(0, self.minimum - len(self.staying_pods))
         if self.group is None or not self.group.spec.sub_groups:
-            return least
+            return gang_need
         count = self.count()
-        return max(
-            least, sum(max(0, most - count.sub_placed[name]) for name, most in count.sub_minimum.items())
+        subgroup_need = sum(
+            max(0, minimum - count.sub_placed[name]) for name, minimum in count.sub_minimum.items()
         )
+        return max(gang_need, subgroup_need)
 
     @property
     def created(self) -> float:
@@ -127,60 +153,94 @@ class PodGroupState:
         return min((seconds(pod.metadata.creation_timestamp) for pod in self.pending.values()), default=0.0)
 
     @property
-    def short(self) -> bool:
-        """True for a PodGroup of which too few pods exist and none waits."""
+    def incomplete(self) -> bool:
+        """True for a PodGroup with fewer pods than its minimums and none pending."""
         return self.group is not None and not self.pending and not self.count().possible
 
     @property
     def end(self) -> float:
-        """Seconds since 1970 at which those that are on nodes are expected to end, infinity where nobody said."""
+        """Seconds since 1970 at which the first bound pod is expected to end; infinity without an estimate."""
         estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None
         if estimate is None:
             return math.inf
-        placed = (pod for pod, node in self.bound.values() if node >= 0)
-        return min((seconds(pod.status.start_time, math.inf) for pod in placed), default=math.inf) + estimate
+        on_nodes = (pod for pod, node in self.bound.values() if node >= 0)
+        return (
+            min((seconds(pod.status.start_time, math.inf) for pod in on_nodes), default=math.inf) + estimate
+        )
 
-    def forget(self) -> None:
-        """Let go of all that was worked out: it holds on to pods as they were, and in a circle with this record."""
-        self.gang = self.run = self.lasting = self.admitted = self.turned = self.hope = None
-
-    def settle(self, index: Mapping[str, int]) -> None:
-        """Take in that nodes have other numbers."""
+    def renumber_nodes(self, index: Mapping[str, int]) -> None:
+        """Look up the node indexes of bound pods again, after nodes joined or left."""
         if self.bound:
             self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
-            self.run = None
+            self.cache.running = None
 
     def count(self) -> GangCount:
-        """Count the members for plugins: those that are bound have a place."""
+        """Count the pods for plugins; bound pods count as placed."""
         group = self.group
-        subs = group.spec.sub_groups if group is not None else ()
-        names = [sub.name for sub in subs]
-        staying = [pod for pod in self.pending.values() if not pod.terminating]
-        standing = self.standing
+        subgroups = group.spec.sub_groups if group is not None else ()
+        names = [subgroup.name for subgroup in subgroups]
+        pending = [pod for pod in self.pending.values() if not pod.terminating]
+        bound = self.staying_pods
         existing = dict.fromkeys(names, 0)
         placed = dict.fromkeys(names, 0)
         if names:
-            for pod in staying:
-                _count(existing, pod)
-            for pod in standing:
-                _count(existing, pod)
-                _count(placed, pod)
+            for pod in pending:
+                _count_subgroup(existing, pod)
+            for pod in bound:
+                _count_subgroup(existing, pod)
+                _count_subgroup(placed, pod)
         return GangCount(
             key=self.identity,
             minimum=self.minimum,
-            existing=len(staying) + len(standing),
-            placed=len(standing),
+            existing=len(pending) + len(bound),
+            placed=len(bound),
             timeout_seconds=float(group.spec.schedule_timeout_seconds if group else SCHEDULE_TIMEOUT),
-            sub_minimum={sub.name: sub.min_member for sub in subs},
+            sub_minimum={subgroup.name: subgroup.min_member for subgroup in subgroups},
             sub_existing=existing,
             sub_placed=placed,
         )
 
 
-def _count(counts: dict[str, int], pod: Pod) -> None:
+def _count_subgroup(counts: dict[str, int], pod: Pod) -> None:
     name = pod.labels.get(SUB_GROUP_LABEL, "")
     if name in counts:
         counts[name] += 1
+
+
+class PlacedPodCounts:
+    """How many pods of each gang have a place; plugins read it, and the statement changes it.
+
+    Args:
+      gangs: all gangs by identity. Their owner calls `forget` when a gang changes.
+    """
+
+    def __init__(self, gangs: Mapping[str, PodGroupState]) -> None:
+        self._gangs = gangs
+        self._counts: dict[str, GangCount] = {}
+
+    def members_of(self, identity: str) -> PodGroupState | None:
+        """Return the record of a gang, None for one that does not exist."""
+        return self._gangs.get(identity)
+
+    def of(self, pod: Pod) -> GangCount:
+        """Return the count of a pod's gang."""
+        identity = identity_of(pod)
+        return self._counts.get(identity) or self.of_members(self._gangs[identity])
+
+    def of_members(self, members: PodGroupState) -> GangCount:
+        """Return the count of a gang."""
+        count = self._counts.get(members.identity)
+        if count is None:
+            count = self._counts[members.identity] = members.count()
+        return count
+
+    def of_gang(self, pod: Pod) -> GangCount | None:
+        """Return the count of a pod's gang, None for the nameless example of a class that several gangs share."""
+        return self.of(pod) if pod.metadata.name else None
+
+    def forget(self, identity: str) -> None:
+        """Drop the count of a gang whose pods changed; the next reader counts again."""
+        self._counts.pop(identity, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,9 +248,9 @@ class GangPart:
     """Equal pods of one subGroup of a gang, in queue order.
 
     Args:
-      pod_class: the pods, seen as one.
+      pod_class: the class of the pods.
       subgroup: index into the PodGroup's subGroups, -1 for none.
-      pods: those that wait.
+      pods: the pending pods.
     """
 
     pod_class: PodClass
@@ -200,19 +260,21 @@ class GangPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingGang:
-    """A gang that waits, as one session sees it.
+    """A gang with pending pods, as one session sees it.
 
     Args:
-      members: the record behind it.
-      queue, priority, created: as resolved; created in seconds since 1970.
-      estimate: expected run time in seconds, NaN where it is not stated.
-      need: pods that must still be placed before the gang counts.
-      parts: its classes, the largest request first.
-      share: Σ dominant share over the pods that wait.
-      needs: [R] what its first `need` pods ask for together, the smallest ones: less than this never suffices.
-      entitled: inside what of its queue's it stands in this session.
-      follows: it is surplus of a gang of the same session, and comes when that has its place.
-      behind: the identity of the gang that must start before it, "" for none: their queue is strict.
+      members: the record of the gang.
+      queue: name of its queue.
+      priority: resolved from the PodGroup's PriorityClass or the pods.
+      created: seconds since 1970 at which it was submitted.
+      estimate: expected run time in seconds, NaN if it is not stated.
+      need: pods that must still be placed before the gang may start.
+      parts: its pods by class and subGroup, the largest request first.
+      share: Σ dominant share over the pending pods.
+      needs: [R] the least that `need` of its pods request together; a necessary condition, not a sufficient one.
+      entitled: what its queue is entitled to when the gang has its turn in this session.
+      follows: True for surplus pods of a gang of the same session; they are placed after the gang.
+      behind: identity of the gang that must start first, since their queue is strict; "" for none.
     """
 
     members: PodGroupState
@@ -230,58 +292,62 @@ class PendingGang:
 
     @property
     def key(self) -> str:
-        """The name under which the gang appears outside."""
+        """The gang's name in decisions: `namespace/name` of the PodGroup or the pod."""
         return self.members.key
 
     @property
     def tier(self) -> tuple[bool, EntitlementClass, int]:
-        """What comes first: half bound gangs, whose places are lost until they are whole; then share and priority."""
-        return not self.members.stranded, self.entitled, -self.priority
+        """Sort key of the gang's tier: partially bound gangs first, then by entitlement and by priority.
+
+        The nodes of a partially bound gang do no work until the gang is complete.
+        """
+        return not self.members.partially_bound, self.entitled, -self.priority
 
     @property
     def size(self) -> int:
-        """Pods that wait."""
+        """The number of pending pods."""
         return sum(len(part.pods) for part in self.parts)
 
     @property
     def seniority(self) -> tuple[float, str, str]:
-        """What decides between gangs that a policy holds equal: submission, then `namespace/name`.
+        """Sort key among gangs that a policy considers equal: submission time, then `namespace/name`.
 
-        When a watcher heard of a gang decides nothing: whoever lists the cluster afresh could not know it.
+        The order of watch events must not count: a scheduler that lists the cluster afresh does not know it.
         """
         return self.created, self.key, self.members.identity
 
     @property
     def fresh(self) -> bool:
-        """True while no member has a place."""
+        """True if no pod of the gang is bound yet."""
         return not self.members.bound and not self.follows
 
 
-def needs_of(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
-    """[R] Add up the least that `need` pods can ask for, resource by resource."""
+def least_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
+    """[R] Return the least that `need` pods of these parts can request together, for each resource by itself."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))
     if not parts:
         return np.zeros(resources, np.int64)
     counts = [len(part.pods) for part in parts]
-    rows = np.repeat(np.stack([part.pod_class.requests for part in parts]), counts, axis=0)
-    total: IntArray = np.sort(rows, axis=0)[:need].sum(axis=0)
+    requests = np.repeat(np.stack([part.pod_class.requests for part in parts]), counts, axis=0)
+    # Sorted column by column: the smallest cpu requests and the smallest memory requests may be of different pods.
+    total: IntArray = np.sort(requests, axis=0)[:need].sum(axis=0)
     return total
 
 
-def seniority(pod: Pod) -> tuple[str, str]:
-    """The order of a gang's pods: what a fresh list tells, not when a watcher heard of them."""
+def pod_seniority(pod: Pod) -> tuple[str, str]:
+    """Sort key of the pods of a gang: creation time, then name; it does not depend on the order of watch events."""
     return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """A gang that runs: what it holds, and until when.
+class RunningGang:
+    """What the bound pods of a gang use, and until when.
 
     Args:
-      end: seconds since 1970 at which it is expected to end, infinity where nobody said.
-      nodes: [P] where its pods are.
-      requests: [P, R] what they hold there.
+      end: seconds since 1970 at which the gang is expected to end; infinity without an estimate.
+      nodes: [P] node index of each pod.
+      requests: [P, R] requests of each pod.
       total: [R] their sum.
     """
 
@@ -291,7 +357,9 @@ class Run:
     total: IntArray
 
     @classmethod
-    def of(cls, end: float, nodes: Sequence[int], requests: Sequence[IntArray], resources: int) -> "Run":
-        """Make a run of P pods over R resources."""
+    def of(
+        cls, end: float, nodes: Sequence[int], requests: Sequence[IntArray], resources: int
+    ) -> "RunningGang":
+        """Make the record of P pods over R resources; P may be 0."""
         rows = np.array(requests, np.int64).reshape(len(nodes), resources)
         return cls(end, np.array(nodes, np.int32), rows, rows.sum(axis=0))

@@ -83,7 +83,7 @@ class PendingGangs:
             gang.estimate,
             gang.size,
             gang.share,
-            members.stranded,
+            members.partially_bound,
         )
         self._needs[at] = gang.needs
 

@@ -52,7 +52,7 @@ class PodSpecIndex:
         Raises:
           InvalidQuantity: an amount that is no quantity.
         """
-        key = whose(pod)
+        key = spec_key(pod)
         known = self._facts.get(key)
         if known is None:
             failures: list[PluginError] = []
@@ -91,14 +91,14 @@ def has_own_volume(pod: Pod) -> bool:
     return any(volume.ephemeral for volume in volumes) if volumes else False
 
 
-def whose(pod: Pod) -> Hashable:
+def spec_key(pod: Pod) -> Hashable:
     """What plugins read of a pod beside its labels: its spec, which many may share, and what tells those apart."""
     owner = controller_of(pod)
     own = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None
     return id(pod.spec) if owner is None and own is None else (id(pod.spec), owner, own)
 
 
-def alike_but_for_names(pod: Pod, other: Pod) -> bool:
+def same_template(pod: Pod, other: Pod) -> bool:
     """Tell whether pods share a spec, and what their metadata says of more than one pod."""
     mine, its = pod.metadata, other.metadata
     return (
@@ -110,7 +110,7 @@ def alike_but_for_names(pod: Pod, other: Pod) -> bool:
     )
 
 
-def nobody(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:
+def representative_pod(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:
     """Return what equal pods of several gangs have in common.
 
     No name: the gang of the first of them may end while the class lives on. Of labels those that a selector reads, and

@@ -8,8 +8,7 @@ from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard
-from batchsched.session.tables.counts import PlacedPodCounts
-from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.gang import PlacedPodCounts, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 
 POD = Pod(metadata=ObjectMeta(name="one", namespace="team"), spec=PodSpec())

@@ -159,10 +159,10 @@ def test_classes_are_shared_by_gangs_whose_pods_look_alike():
 def test_classes_that_differ_in_priority_alone_are_one_to_plugins_that_do_not_look_at_it():
     pods = Snapshot(pods=(pod("low", cpu=1), pod("high", cpu=1), pod("other", cpu=2)))
     tables = frame_of(cluster(nodes(1), pods))
-    low, high = (tables.class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True))
+    low, high = (tables.classes.class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True))
     assert (low.priority, high.priority) == (0, 5)
     assert high.first is low.first
-    assert tables.class_of(pods.pods[2], 0).first is not low.first
+    assert tables.classes.class_of(pods.pods[2], 0).first is not low.first
     assert tables.result_cache.of(high) is tables.result_cache.of(low)
 
 
@@ -171,7 +171,7 @@ def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
     pipeline.by_priority = True
     one = pod("one", cpu=1)
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
-    assert tables.class_of(one, 0).first is not tables.class_of(one, 5).first
+    assert tables.classes.class_of(one, 0).first is not tables.classes.class_of(one, 5).first
 
 
 @pytest.mark.properties
@@ -193,16 +193,16 @@ def test_pods_that_an_extender_looks_at_are_told_apart_by_labels_and_annotations
     metadata = msgspec.structs.replace(noted.metadata, annotations={"example.com/colour": "red"})
     pods = (plain, labelled, msgspec.structs.replace(noted, metadata=metadata))
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=pods)), pipeline)
-    assert len({id(tables.class_of(one, 0)) for one in pods}) == 3
+    assert len({id(tables.classes.class_of(one, 0)) for one in pods}) == 3
 
 
 def test_label_that_a_selector_reads_tells_pods_apart_from_then_on():
     plain = [pod(f"p{at}", labels={"app": name}, cpu=1) for at, name in enumerate("ab")]
     tables = frame_of(cluster(nodes(1), Snapshot(pods=tuple(plain))))
-    before = {id(tables.class_of(one, 0)) for one in plain}
+    before = {id(tables.classes.class_of(one, 0)) for one in plain}
     tables.add_pod(pod("late", labels={"app": "a"}, spec=apart("app"), cpu=1))
     tables.refresh()
-    after = {id(tables.class_of(one, 0)) for one in plain}
+    after = {id(tables.classes.class_of(one, 0)) for one in plain}
     assert (len(before), len(after)) == (1, 2)
 
 

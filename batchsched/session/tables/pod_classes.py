@@ -1,0 +1,174 @@
+"""Pod classes of a session: which pods the plugins cannot tell apart, and what each of them requests."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
+from batchsched.api.core.requests import resized
+from batchsched.api.gang_identity import identity_of
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.status import IntArray
+from batchsched.session.tables.gang import GangPart, PlacedPodCounts, PodGroupState
+from batchsched.session.tables.spec_info import (
+    PodSpecIndex,
+    has_own_volume,
+    representative_pod,
+    same_template,
+    spec_key,
+)
+
+
+class PodClassTable:
+    """Classes of pods, made on first use.
+
+    Args:
+      snapshot: states the priority classes.
+      pipeline: the profile's plugins; they say what they read of a pod.
+      specs: what follows from each pod spec.
+      columns: column of each resource in request vectors; 0 is the pod count.
+      counts: how many pods each gang has.
+      label_keys: labels that some selector in the Snapshot reads; None if a plugin failed to say, so that pods with
+        different labels are never one class.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        pipeline: Pipeline,
+        specs: PodSpecIndex,
+        columns: Mapping[str, int],
+        counts: PlacedPodCounts,
+        label_keys: frozenset[str] | None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._specs = specs
+        self._columns = columns
+        self._counts = counts
+        self._priorities = {entry.metadata.name: entry.value for entry in snapshot.priority_classes}
+        self._default_priority = next(
+            (entry.value for entry in snapshot.priority_classes if entry.global_default), 0
+        )
+        self._reads_all_labels = label_keys is None
+        self._label_keys = label_keys or frozenset()
+        self._sorted_label_keys = sorted(self._label_keys)
+        self._classes: dict[object, PodClass] = {}
+        self._first_of_kind: dict[object, PodClass] = {}
+        """The first of the classes that differ in priority alone; plugins are asked about that one only."""
+        self._request_vectors: dict[int, tuple[IntArray, IntArray]] = {}
+
+    def learn_labels(self, pod: Pod) -> bool:
+        """Note the labels that a new pod's selectors read; True if that invalidates all classes made so far.
+
+        A label tells pods apart from the moment on at which some selector reads it.
+        """
+        label_keys = self._specs.of(pod).label_keys
+        if label_keys <= self._label_keys:
+            return False
+        self._label_keys |= label_keys
+        self._sorted_label_keys = sorted(self._label_keys)
+        self._classes.clear()
+        self._first_of_kind.clear()
+        return True
+
+    def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
+        """Return ([R] requests with the pod count in column 0, [2] requests for scoring) of a pod."""
+        # By identity of the spec: `PodSpecIndex` keeps the spec alive, so its id is not used again.
+        cached = self._request_vectors.get(id(pod.spec))
+        if cached is not None and not resized(pod):
+            return cached
+        info = self._specs.of(pod)
+        requests = np.zeros(len(self._columns), np.int64)
+        requests[0] = 1
+        for resource, amount in self._specs.requests(pod).items():
+            requests[self._columns[resource]] += amount
+        vectors = (requests, np.asarray(self._specs.nonzero(pod), np.int64))
+        # A pod that was resized in place requests something else than its spec says.
+        if not resized(pod):
+            self._request_vectors[id(info.spec)] = vectors
+        return vectors
+
+    def priority_of(self, pod: Pod) -> int:
+        """Return a pod's own priority, by its value, its PriorityClass or the global default."""
+        if pod.spec.priority is not None:
+            return pod.spec.priority
+        return self._priorities.get(pod.spec.priority_class_name, self._default_priority)
+
+    def gang_priority(self, members: PodGroupState, pods: Iterable[Pod]) -> int:
+        """Return the priority of pods of a gang: that of the PodGroup's class, or the highest of their own."""
+        group = members.group
+        if group is not None and group.spec.priority_class_name in self._priorities:
+            return self._priorities[group.spec.priority_class_name]
+        return max((self.priority_of(pod) for pod in pods), default=self._default_priority)
+
+    def class_of(self, pod: Pod, priority: int) -> PodClass:
+        """Return the class of a pod; pods that no plugin can tell apart share it."""
+        info = self._specs.of(pod)
+        visible_metadata, own_gang = self._visible_metadata(pod), self._own_gang(pod)
+        kind = (pod.metadata.namespace, info.signature, visible_metadata)
+        identity = (*kind, priority, own_gang)
+        pod_class = self._classes.get(identity)
+        if pod_class is None:
+            requests, _ = self.request_vectors(pod)
+            # Where a plugin or an extender may read anything, it gets a real pod; otherwise one without a name, so
+            # that no plugin can depend on which pod of the class happens to come first.
+            reads_whole_pod = own_gang or self._pipeline.reads_all or self._pipeline.extenders.interested(pod)
+            example = pod if reads_whole_pod else representative_pod(pod, visible_metadata)
+            pod_class = PodClass.of(example, requests, info.nonzero, priority)
+            if not self._pipeline.by_priority and not reads_whole_pod:
+                first = self._first_of_kind.setdefault((*kind, own_gang), pod_class)
+                pod_class = replace(pod_class, kin=first) if first is not pod_class else pod_class
+            self._classes[identity] = pod_class
+        return pod_class
+
+    def parts_of(self, members: PodGroupState, pods: Sequence[Pod], priority: int) -> tuple[GangPart, ...]:
+        """Group pods of a gang by class and subGroup, in the order of their first pods."""
+        group = members.group
+        subgroup_index = (
+            {subgroup.name: index for index, subgroup in enumerate(group.spec.sub_groups)} if group else {}
+        )
+        pods_by_part: dict[tuple[int, int], list[Pod]] = {}
+        classes: dict[int, PodClass] = {}
+        class_by_content: dict[object, PodClass] = {}
+        part_pods: list[Pod] = []
+        previous: Pod | None = None
+        for pod in pods:
+            # Pods of one template come one after the other, and comparing two is faster than hashing labels.
+            if previous is None or not same_template(pod, previous):
+                content = (spec_key(pod), self._visible_metadata(pod))
+                pod_class = class_by_content.get(content)
+                if pod_class is None:
+                    pod_class = class_by_content[content] = self.class_of(pod, priority)
+                    classes[id(pod_class)] = pod_class
+                subgroup = (
+                    subgroup_index.get(pod.labels.get(SUB_GROUP_LABEL, ""), -1) if subgroup_index else -1
+                )
+                part_pods, previous = pods_by_part.setdefault((id(pod_class), subgroup), []), pod
+            part_pods.append(pod)
+        return tuple(
+            GangPart(classes[class_id], subgroup, tuple(part_pods))
+            for (class_id, subgroup), part_pods in pods_by_part.items()
+        )
+
+    def _visible_metadata(self, pod: Pod) -> tuple[tuple[str, str | None], ...]:
+        """Return the metadata that plugins may read: some labels, or everything if an extender sees the pod."""
+        labels = pod.metadata.labels
+        keys = sorted(labels) if self._reads_all_labels and labels else self._sorted_label_keys
+        visible = tuple((key, labels.get(key)) for key in keys) if labels and keys else ()
+        if self._pipeline.extenders and self._pipeline.extenders.interested(pod):
+            visible += (*sorted((labels or {}).items()), *sorted((pod.metadata.annotations or {}).items()))
+        return visible
+
+    def _own_gang(self, pod: Pod) -> str:
+        """Return the gang's identity if its pods must not share classes with others, else "".
+
+        The PreFilter refuses a gang that cannot reach its minimum; shared results would refuse other gangs. A pod with
+        a volume of its own is different from all others to the volume plugins.
+        """
+        members = self._counts.members_of(identity_of(pod))
+        if members is None or (self._counts.of(pod).possible and not has_own_volume(pod)):
+            return ""
+        return members.identity
