@@ -1,17 +1,19 @@
-"""The life of a gang: one table of states and moves.
+"""The phases of a gang: one table says which change leads from which phase to which.
 
-A move that the table does not have raises and changes nothing. The diagram in the documentation is drawn from this
-table.
+A change that the table does not have raises `IllegalMove` and changes nothing. The diagram and the table of the
+documentation are generated from this table.
 """
 
+from collections import deque
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 from batchsched.errors import IllegalMove
 
 
 class GangPhase(StrEnum):
-    """Where a gang is. All but Reserved are phases that a PodGroup's status shows."""
+    """The phase of a gang. The status of a PodGroup shows all of them but Reserved, which exists within a session."""
 
     PENDING = "Pending"
     RESERVED = "Reserved"
@@ -22,12 +24,21 @@ class GangPhase(StrEnum):
     FAILED = "Failed"
 
 
-class PhaseChange(StrEnum):
-    """What happens to a gang.
+TERMINAL_PHASES: Final = frozenset({GangPhase.SUCCEEDED, GangPhase.FAILED})
+"""Phases that no change leaves, also if the pods of the gang are deleted."""
 
-    reserve: a member passed Reserve. hold: a Permit plugin says Wait when the minimum has a place. allow: nobody
-    says Wait any more. roll back: a refusal, a timeout or a failed bind gives every place back. bind: the minimum is
-    bound. finish and fail: its pods ended. evict: it lost its places after it ran.
+
+class PhaseChange(StrEnum):
+    """A change that leads from one phase to another.
+
+    reserve: A pod of the gang passes Reserve.
+    hold: A Permit plugin answers Wait when the minimum is reserved.
+    allow: No Permit plugin answers Wait.
+    roll back: A refusal, a timeout or a failed binding frees all places.
+    bind: The minimum is bound.
+    finish: No pod is pending or bound, and the minimum has succeeded.
+    fail: No pod is pending or bound, fewer than the minimum have succeeded, and a pod has failed.
+    evict: Pods are evicted or deleted before they finish, and fewer than the minimum are left.
     """
 
     RESERVE = "reserve"
@@ -54,17 +65,40 @@ MOVES: Final = {
     (GangPhase.RUNNING, PhaseChange.FAIL): GangPhase.FAILED,
     (GangPhase.RUNNING, PhaseChange.EVICT): GangPhase.PENDING,
 }
-"""(state, move) → state; what is not here is illegal."""
+"""(phase, change) → next phase. A pair that is not here is illegal."""
 
 
-def after(state: GangPhase, move: PhaseChange) -> GangPhase:
-    """Return the state after a move.
+def after(phase: GangPhase, change: PhaseChange) -> GangPhase:
+    """Return the phase after a change.
 
     Raises:
-      IllegalMove: the table has no such move.
+      IllegalMove: The table does not have the change for this phase.
     """
-    following = MOVES.get((state, move))
-    if following is None:
-        legal = ", ".join(one for at, one in MOVES if at is state) or "none"
-        raise IllegalMove(f"a gang that is {state} cannot {move}; its moves are: {legal}")
-    return following
+    next_phase = MOVES.get((phase, change))
+    if next_phase is None:
+        legal = ", ".join(move for start, move in MOVES if start is phase) or "none"
+        raise IllegalMove(f"a gang that is {phase} cannot {change}; its moves are: {legal}")
+    return next_phase
+
+
+@cache
+def changes_between(phase: GangPhase, later: GangPhase) -> tuple[PhaseChange, ...]:
+    """Return the fewest changes that lead from one phase to another. Several may happen between two observations.
+
+    Raises:
+      IllegalMove: No series of changes in the table leads there.
+    """
+    if phase is later:
+        return ()
+    paths: deque[tuple[GangPhase, tuple[PhaseChange, ...]]] = deque([(phase, ())])
+    reached = {phase}
+    while paths:
+        last, changes = paths.popleft()
+        for (start, change), end in MOVES.items():
+            if start is not last or end in reached:
+                continue
+            if end is later:
+                return (*changes, change)
+            reached.add(end)
+            paths.append((end, (*changes, change)))
+    raise IllegalMove(f"a gang that is {phase} cannot become {later}")

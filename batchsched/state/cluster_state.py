@@ -95,7 +95,7 @@ class ClusterState:
         uid = deleted.metadata.uid
         self._tombstones.bury(uid)
         if field == PODS:
-            self.gangs.forget_finished(key)
+            self.gangs.delete_finished(key)
         self._statuses.pop((field, key), None)
         known = self._stores[field].get(key)
         if known is not None and uid and known.metadata.uid and known.metadata.uid != uid:
@@ -105,8 +105,6 @@ class ClusterState:
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
         """Handle a list of all objects of one kind. Objects that are not in the list are deleted."""
         field = _KIND_OF_TYPE[kind].field
-        if field == PODS:
-            self.gangs.forget_all_finished()
         for address in [address for address in self._statuses if address[0] == field]:
             del self._statuses[address]
         keys = set()
@@ -116,6 +114,8 @@ class ClusterState:
             self._put(listed_object, _version(listed_object, None), listed=True)
         for key in sorted(set(self._stores[field]) - keys):
             self._bury(field, key)
+        if field == PODS:
+            self.gangs.keep_finished(keys)
 
     def _bury(self, field: str, key: str) -> None:
         known = self._stores[field].get(key)
@@ -148,7 +148,6 @@ class ClusterState:
         return 0 < version <= self._versions.get((field, key), 0)
 
     def _put_pod(self, key: str, known: Pod | None, pod: Pod) -> None:
-        self.gangs.forget_finished(key)
         if not pod.counts(self.scheduler_names):
             self._drop(PODS, key)
             if pod.finished:

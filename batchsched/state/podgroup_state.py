@@ -6,7 +6,7 @@ none of them keeps another one.
 Source: `podgroupstate.go` in `pkg/scheduler/backend/cache` of kube-scheduler, 1.36.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakSet
@@ -30,7 +30,8 @@ class GangPods:
       pending: Pods without a node.
       bound: Pods with a node, the assumed ones included.
       assumed: Keys of the pods in `bound` whose binding no watch event has confirmed.
-      finished: Finished pods: True for those that succeeded, False for those that failed. Empty for single pods.
+      finished: Finished pods: True for those that succeeded, False for those that failed. A pod stays here after it is
+        deleted, as long as the PodGroup exists. Empty for single pods.
     """
 
     identity: str
@@ -134,7 +135,7 @@ class GangIndex:
         self._usage = usage
         self._gangs: dict[str, GangPods] = {}
         self._gang_of_finished: dict[str, str] = {}
-        """Identity of the gang of each finished pod: a delete event may lack the labels of the pod."""
+        """Identity of the gang of each finished pod that exists: a delete event may lack the labels of the pod."""
         # Weak references: a reader that its controller drops stops collecting.
         self._readers: WeakSet[ChangedGangs] = WeakSet()
 
@@ -161,6 +162,10 @@ class GangIndex:
         gang = self._gang(identity)
         self._usage.move((*gang.pending.values(), *gang.bound.values()), gang.group, group)
         gang.group = group
+        if group is None:
+            gang.finished = {
+                key: succeeded for key, succeeded in gang.finished.items() if key in self._gang_of_finished
+            }
         self._changed(gang)
 
     def set_pod(self, key: str, before: Pod | None, after: Pod | None, *, assumed: bool) -> None:
@@ -195,6 +200,9 @@ class GangIndex:
         gang = self._gang(identity)
         self._usage.add(pod, gang.group)
         (gang.bound if pod.node else gang.pending)[key] = pod
+        # Another pod of the same name takes the place of the finished one.
+        gang.finished.pop(key, None)
+        self._gang_of_finished.pop(key, None)
         if assumed:
             gang.assumed.add(key)
         self._changed(gang)
@@ -209,7 +217,9 @@ class GangIndex:
     def finish(self, pod: Pod) -> None:
         """Record how a pod of a PodGroup finished. `set_pod` must have removed it before."""
         identity, succeeded = identity_of(pod), pod.status.phase == SUCCEEDED
-        if is_single_pod(identity):
+        # The kubelet reports Failed or Succeeded also for a pod that is evicted. Such a pod was stopped, not finished,
+        # and its gang is pending again.
+        if is_single_pod(identity) or pod.terminating:
             return
         gang = self._gang(identity)
         if gang.finished.get(pod.key) is not succeeded:
@@ -217,18 +227,22 @@ class GangIndex:
             self._gang_of_finished[pod.key] = identity
             self._changed(gang)
 
-    def forget_finished(self, key: str) -> None:
-        """Forget a finished pod: it was deleted, or another pod has its name."""
+    def delete_finished(self, key: str) -> None:
+        """Handle the deletion of a pod that may have finished.
+
+        Its end stays counted while the PodGroup exists: the gang must not fall short because a Job deletes the pods
+        that are done.
+        """
         identity = self._gang_of_finished.pop(key, None)
         gang = self._gangs.get(identity) if identity is not None else None
-        if gang is not None:
+        if gang is not None and gang.group is None:
             gang.finished.pop(key, None)
             self._changed(gang)
 
-    def forget_all_finished(self) -> None:
-        """Forget all finished pods: a list follows, which has those that still exist."""
-        for key in tuple(self._gang_of_finished):
-            self.forget_finished(key)
+    def keep_finished(self, keys: Container[str]) -> None:
+        """Handle a list of all pods: finished pods that are not in it were deleted."""
+        for key in [key for key in self._gang_of_finished if key not in keys]:
+            self.delete_finished(key)
 
     def _gang(self, identity: str) -> GangPods:
         gang = self._gangs.get(identity)

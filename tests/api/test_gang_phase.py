@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.api.gang_phase import MOVES, GangPhase, PhaseChange, after
+from batchsched.api.gang_phase import MOVES, TERMINAL_PHASES, GangPhase, PhaseChange, after, changes_between
 from batchsched.errors import IllegalMove
 
 
@@ -24,3 +24,20 @@ def test_every_state_can_be_reached_and_every_unfinished_one_left():
 def test_whoever_holds_places_can_be_rolled_back():
     for state in (GangPhase.RESERVED, GangPhase.HELD, GangPhase.SCHEDULED):
         assert after(state, PhaseChange.ROLL_BACK) is GangPhase.PENDING
+
+
+@pytest.mark.parametrize("start", GangPhase)
+@pytest.mark.parametrize("end", GangPhase)
+def test_changes_between_two_phases_lead_along_the_table(start, end):
+    if start in TERMINAL_PHASES and start is not end:
+        with pytest.raises(IllegalMove, match=f"{start} cannot become {end}"):
+            changes_between(start, end)
+        return
+    phase = start
+    for change in changes_between(start, end):
+        phase = after(phase, change)
+    assert phase is end
+
+
+def test_terminal_phases_are_those_without_a_change():
+    assert set(GangPhase) - {start for start, _ in MOVES} == TERMINAL_PHASES

@@ -55,7 +55,7 @@ class Story:
         self.state.put(node("n0"))
         self.changed = self.state.gangs.subscribe()
         self.version = 0
-        self.finished: dict[str, tuple[str, bool]] = {}
+        self.finished: dict[str, tuple[str, bool, bool]] = {}
 
     def pod(self, number: int, gang: str, kind: str) -> None:
         self.version += 1
@@ -63,7 +63,7 @@ class Story:
         key = f"team/{name}"
         known = self.state.get("pods", key)
         if kind == "gone":
-            self.finished.pop(key, None)
+            self._delete_finished(key)
             if known is not None:
                 self.state.remove(known)
             else:
@@ -81,7 +81,13 @@ class Story:
             self.state.put(leaving(made) if kind == "leaves" else made)
             self.finished.pop(key, None)
             if kind in ("ended", "failed") and gang:
-                self.finished[key] = (f"team/{gang}", kind == "ended")
+                self.finished[key] = (f"team/{gang}", kind == "ended", True)
+
+    def _delete_finished(self, key: str) -> None:
+        """A finished pod that is deleted stays counted while its PodGroup exists."""
+        identity, succeeded, _ = self.finished.pop(key, ("", False, False))
+        if self.state.get("pod_groups", identity) is not None:
+            self.finished[key] = (identity, succeeded, False)
 
     def node(self, number: int, cpu: int) -> None:
         self.version += 1
@@ -95,6 +101,9 @@ class Story:
         known = self.state.get("pod_groups", f"team/{gang}")
         if not minimum and known is not None:
             self.state.remove(known)
+            for key, (identity, _, exists) in tuple(self.finished.items()):
+                if identity == f"team/{gang}" and not exists:
+                    del self.finished[key]
         elif minimum:
             self.state.put(group(gang, minimum, queue=queue_name))
 
@@ -117,7 +126,7 @@ def test_index_and_tally_kept_event_by_event_equal_a_fresh_count(events):
         for gang in story.state.gangs
         for key, succeeded in gang.finished.items()
     }
-    assert finished == {(key, identity, good) for key, (identity, good) in story.finished.items()}
+    assert finished == {(key, identity, good) for key, (identity, good, _) in story.finished.items()}
 
 
 @given(st.lists(st.one_of(pods, groups), max_size=20))
@@ -200,27 +209,39 @@ def test_finished_pods_are_counted_by_their_end():
     assert bert.finished_counts() == (2, 1)
 
 
-def test_finished_pod_is_forgotten_when_it_is_deleted_or_another_has_its_name():
+def test_pod_that_ends_because_it_was_evicted_has_not_finished():
     state = ClusterState(["batchsched"])
-    first, second = (ended(pod(f"bert-{number}", group="bert", uid=f"u{number}")) for number in range(2))
-    state.put(group("bert", 2))
-    state.put(first)
-    state.put(second)
+    state.put(group("bert", 1))
+    state.put(leaving(ended(pod("bert-0", group="bert", on="n0", uid="u0"), "Failed")))
     bert = state.gangs.get("team/bert")
     assert bert is not None
-    state.remove(pod("bert-0", uid="u0"))  # a delete event may lack the labels
-    assert bert.finished_counts() == (1, 0)
-    state.put(pod("bert-1", group="bert", uid="u9"))
     assert bert.finished_counts() == (0, 0)
 
 
-def test_list_replaces_finished_pods():
+def finished_counts(state: ClusterState) -> tuple[int, int]:
+    bert = state.gangs.get("team/bert")
+    return bert.finished_counts() if bert is not None else (0, 0)
+
+
+def test_finished_pods_stay_counted_after_they_are_deleted_until_another_pod_has_the_name():
+    state = ClusterState(["batchsched"])
+    state.put(group("bert", 2))
+    for number in range(2):
+        state.put(ended(pod(f"bert-{number}", group="bert", uid=f"u{number}")))
+    state.remove(pod("bert-0", uid="u0"))  # a delete event may lack the labels
+    state.replace(type(pod("x")), [])
+    assert finished_counts(state) == (2, 0)
+    state.put(pod("bert-1", group="bert", uid="u9"))
+    assert finished_counts(state) == (1, 0)
+    state.remove(group("bert", 2))
+    assert finished_counts(state) == (0, 0)
+
+
+def test_deleted_finished_pods_without_a_pod_group_are_forgotten():
     state = ClusterState(["batchsched"])
     state.put(ended(pod("bert-0", group="bert")))
     state.replace(type(pod("x")), [ended(pod("bert-1", group="bert"), "Failed")])
-    bert = state.gangs.get("team/bert")
-    assert bert is not None
-    assert bert.finished_counts() == (0, 1)
+    assert finished_counts(state) == (0, 1)
 
 
 def test_confirmed_binding_is_a_change_of_the_gang_but_not_of_the_snapshot():

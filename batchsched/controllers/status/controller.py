@@ -23,7 +23,7 @@ from batchsched.controllers.status.event_recorder import EventRecorder, PendingE
 from batchsched.controllers.status.queue_positions import QUEUES, holdings, positions
 from batchsched.controllers.status.refusal_history import RefusalHistory
 from batchsched.controllers.status.write_throttle import WriteThrottle
-from batchsched.errors import ApiError, BatchschedError, Unreachable
+from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
 from batchsched.kube import resources
 from batchsched.kube.connection import MERGE_PATCH
 from batchsched.kube.resources import Resource
@@ -196,7 +196,12 @@ class StatusController:
         if not found.metadata.uid:  # it is not in the API yet
             return None
         verdict = self._verdicts.get(key)
-        wanted = status.of_group(found, self._numbers(key), verdict, before, now)
+        try:
+            wanted = status.of_group(found, self._numbers(key), verdict, there, now)
+        except IllegalMove as error:
+            # A defect of this controller. The status in the API server stays as it is.
+            _LOG.error("the status of %s is not written: %s", key, error)
+            return None
         return _change(place, OUR_POD_GROUPS, there, wanted)
 
     def _upstream(
@@ -217,7 +222,7 @@ class StatusController:
         succeeded, failed = gang.finished_counts()
         placed = gang.placed()
         return status.PodCounts(
-            waiting=len(gang.schedulable()),
+            pending=len(gang.schedulable()),
             placed=len(placed),
             bound=sum(pod.key not in gang.assumed for pod in placed),
             running=sum(pod.status.phase == RUNNING for pod in placed),

@@ -1,7 +1,7 @@
-"""The status of PodGroups and Queues: what it is to be, made of numbers and of the last word of a session."""
+"""The status of PodGroups, Queues and pods that the controller writes, computed from counts and the last refusal."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from batchsched.api.core.metadata import timestamp
@@ -9,7 +9,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import show
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
-from batchsched.api.gang_phase import GangPhase
+from batchsched.api.gang_phase import TERMINAL_PHASES, GangPhase, changes_between
 from batchsched.controllers.status.refusal_history import LastRefusal, sentence
 
 Json = dict[str, Any]
@@ -34,14 +34,18 @@ QUEUE_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """A gang in numbers.
+    """The pods of a gang in numbers.
 
     Args:
-      waiting, placed, bound, running, succeeded, failed: pods; bound ones are placed, and the API server knows it.
-      position: in its queue, None when it does not wait.
+      pending: Pods without a node.
+      placed: Bound and assumed pods.
+      bound: Placed pods whose binding a watch event has confirmed.
+      running: Placed pods whose phase is Running.
+      succeeded, failed: Finished pods that still exist.
+      position: Position in the queue; None if the gang is not pending.
     """
 
-    waiting: int = 0
+    pending: int = 0
     placed: int = 0
     bound: int = 0
     running: int = 0
@@ -52,13 +56,13 @@ class PodCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueAllocation:
-    """What a queue holds.
+    """What a queue uses.
 
     Args:
-      allocated: amounts by resource in base units.
-      pending: gangs that wait.
-      misplaced: why it has no place in the tree, "" where it has one.
-      fair_share: what it is entitled to; None where that depends on what was used lately.
+      allocated: Requests of its pods by resource, in base units.
+      pending: Number of pending gangs.
+      misplaced: Why the queue has no place in the tree; "" if it has one.
+      fair_share: Its fair share by resource; None if that depends on past usage.
     """
 
     allocated: Mapping[str, int]
@@ -67,126 +71,177 @@ class QueueAllocation:
     fair_share: Mapping[str, int] | None = None
 
 
-def phase(least: int, numbers: PodCounts, verdict: LastRefusal) -> GangPhase:
-    """Return where a gang is in its life."""
-    going_on = numbers.waiting + numbers.placed
-    if not going_on and numbers.succeeded >= least:
+def phase(minimum: int, counts: PodCounts, verdict: LastRefusal) -> GangPhase:
+    """Return the phase that the pods of a gang show, whatever its phase was before."""
+    unfinished = counts.pending + counts.placed
+    if not unfinished and counts.succeeded >= minimum:
         return GangPhase.SUCCEEDED
-    if not going_on and numbers.failed:
+    if not unfinished and counts.failed:
         return GangPhase.FAILED
-    if numbers.bound + numbers.succeeded >= least:
+    if counts.bound + counts.succeeded >= minimum:
         return GangPhase.RUNNING
-    if numbers.placed + numbers.succeeded >= least:
+    if counts.placed + counts.succeeded >= minimum:
         return GangPhase.SCHEDULED
     return GangPhase.HELD if verdict.waiting is not None else GangPhase.PENDING
 
 
+def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: LastRefusal) -> GangPhase:
+    """Return the phase of a gang after its pods changed. Terminal phases are final.
+
+    Raises:
+      IllegalMove: The table of phases has no way from the phase before to the one that the pods show.
+    """
+    if before in TERMINAL_PHASES:
+        return before
+    shown = phase(minimum, counts, verdict)
+    changes_between(before, shown)
+    return shown
+
+
 def of_group(
-    group: PodGroup, numbers: PodCounts, verdict: LastRefusal, before: Conditions, now: float
+    group: PodGroup, counts: PodCounts, verdict: LastRefusal, written: Mapping[str, Any], now: float
 ) -> Json:
-    """Return the status of a PodGroup as it is written; before: the conditions that it has."""
-    state = phase(group.min_member, numbers, verdict)
-    waits = state in (GangPhase.PENDING, GangPhase.HELD)
-    scheduled = _condition(_scheduled(group, state, numbers, verdict), before, group.metadata.generation, now)
+    """Return the status of a PodGroup.
+
+    Finished pods stay counted after they are deleted, as in the status of a Job; otherwise the deletion of a succeeded
+    pod would turn a running gang into a pending one.
+
+    Args:
+      group: The PodGroup.
+      counts: Its pods.
+      verdict: What the last session decided about it.
+      written: Its status so far, {} without one.
+      now: Seconds since 1970.
+
+    Raises:
+      IllegalMove: The pods show a phase that cannot follow the one of the status so far.
+    """
+    before: Conditions = written.get("conditions", ())
+    counts = replace(
+        counts,
+        succeeded=max(counts.succeeded, written.get("succeeded") or 0),
+        failed=max(counts.failed, written.get("failed") or 0),
+    )
+    gang_phase = next_phase(_phase_of(written), group.min_member, counts, verdict)
+    waits = gang_phase in (GangPhase.PENDING, GangPhase.HELD)
+    scheduled = _condition(
+        _scheduled(group, gang_phase, counts, verdict), before, group.metadata.generation, now
+    )
     return {
-        "phase": state.value,
-        "placed": numbers.placed,
-        "running": numbers.running,
-        "succeeded": numbers.succeeded,
-        "failed": numbers.failed,
+        "phase": gang_phase.value,
+        "placed": counts.placed,
+        "running": counts.running,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
         "conditions": _with(scheduled, before),
-        "queuePosition": numbers.position if waits else None,
+        "queuePosition": counts.position if waits else None,
         "estimatedStartTime": (verdict.start or None) if waits else None,
     }
 
 
+def _phase_of(written: Mapping[str, Any]) -> GangPhase:
+    """Return the phase of a status; Pending if it has none, or one that this version does not know."""
+    text = written.get("phase")
+    return GangPhase(text) if text in set(GangPhase) else GangPhase.PENDING
+
+
 def _scheduled(
-    group: PodGroup, state: GangPhase, numbers: PodCounts, verdict: LastRefusal
+    group: PodGroup, gang_phase: GangPhase, counts: PodCounts, verdict: LastRefusal
 ) -> tuple[bool, str, str]:
-    least = group.min_member
-    if state not in (GangPhase.PENDING, GangPhase.HELD):
-        return True, SCHEDULED, f"its minimum of {least} has its places"
+    """Return the condition Scheduled: whether it is True, its reason and its message."""
+    minimum = group.min_member
+    if gang_phase not in (GangPhase.PENDING, GangPhase.HELD):
+        return True, SCHEDULED, f"its minimum of {minimum} has its places"
     if verdict.waiting is not None:
         return False, "Held", f"plugin {verdict.waiting.plugin} holds it, until {verdict.waiting.until}"
-    exist = numbers.waiting + numbers.placed + numbers.succeeded
-    if exist < least:
-        return False, "NotEnoughPods", f"{exist} of the {least} pods that it needs exist"
+    existing = counts.pending + counts.placed + counts.succeeded
+    if existing < minimum:
+        return False, "NotEnoughPods", f"{existing} of the {minimum} pods that it needs exist"
     if verdict.refusal is not None:
         return False, verdict.refusal.reason, sentence(verdict.refusal)
     return False, "Pending", CONDITION_REASONS["Pending"][1]
 
 
 def of_upstream(
-    group: PodGroup, kind: str, numbers: PodCounts, verdict: LastRefusal, before: Conditions, now: float
+    group: PodGroup, kind: str, counts: PodCounts, verdict: LastRefusal, before: Conditions, now: float
 ) -> Json | None:
-    """Return the condition of a PodGroup of Kubernetes itself, None where it is to stay as it is.
+    """Return the condition of a PodGroup of the Kubernetes API, None if it stays as it is.
 
-    Once true it stays, whatever becomes of pods that come later; a group that nobody tried has none.
+    A condition that is True stays True. A PodGroup that no session has tried has no condition.
 
     Source: updatePodGroupCondition of kube-scheduler 1.36.
 
     Args:
-      group: as we read it.
-      kind: the type of the condition.
-      numbers: of its pods.
-      verdict: the last word on it.
-      before: the conditions that it has.
-      now: seconds since 1970.
+      group: The PodGroup as it was read.
+      kind: The type of the condition.
+      counts: Its pods.
+      verdict: What the last session decided about it.
+      before: The conditions that it has.
+      now: Seconds since 1970.
     """
-    state = phase(group.min_member, numbers, verdict)
-    true, reason, message = _scheduled(group, state, numbers, verdict)
-    stands = next((one for one in before if one["type"] == kind), {})
-    if not true and (verdict.refusal is None or stands.get("status") == "True"):
+    gang_phase = phase(group.min_member, counts, verdict)
+    true, reason, message = _scheduled(group, gang_phase, counts, verdict)
+    present = next((condition for condition in before if condition["type"] == kind), {})
+    if not true and (verdict.refusal is None or present.get("status") == "True"):
         return None
     if not true:
         reason = "SchedulerError" if reason == "PluginFailed" else "Unschedulable"
-    found = _condition((true, reason, message), before, group.metadata.generation, now, kind)
-    if not group.metadata.generation:  # the alpha version counts none
-        del found["observedGeneration"]
-    return None if found.items() <= stands.items() else found
+    condition = _condition((true, reason, message), before, group.metadata.generation, now, kind)
+    if not group.metadata.generation:
+        # The alpha version of the API does not count generations.
+        del condition["observedGeneration"]
+    return None if condition.items() <= present.items() else condition
 
 
 def of_pod(pod: Pod, message: str, now: float) -> Json:
-    """Return the part of a waiting pod's status that says why it is not scheduled, as kube-scheduler writes it."""
+    """Return the part of the status of a pending pod that says why it is not scheduled, as kube-scheduler writes it."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    said = {one.type: one.status for one in pod.status.conditions or ()}
-    if said.get("PodScheduled") != "False":  # else a merge leaves the time of its transition as it is
+    status_by_type = {present.type: present.status for present in pod.status.conditions or ()}
+    # A merge patch without the time keeps the time of the transition.
+    if status_by_type.get("PodScheduled") != "False":
         condition["lastTransitionTime"] = timestamp(now)
     return {"conditions": [condition]}
 
 
-def of_queue(queue: Queue, held: QueueAllocation, before: Conditions, now: float) -> Json:
-    """Return the status of a Queue as it is written; before: the conditions that it has."""
-    misplaced = held.misplaced
-    said = (False, "Misplaced", misplaced) if misplaced else (True, ACTIVE, QUEUE_REASONS[ACTIVE][1])
-    condition = _condition(said, before, queue.metadata.generation, now, ACTIVE)
-    found = {
-        "allocated": _written(held.allocated),
-        "pending": held.pending,
+def of_queue(queue: Queue, allocation: QueueAllocation, before: Conditions, now: float) -> Json:
+    """Return the status of a Queue.
+
+    Args:
+      queue: The Queue.
+      allocation: What it uses.
+      before: The conditions that it has.
+      now: Seconds since 1970.
+    """
+    misplaced = allocation.misplaced
+    active = (False, "Misplaced", misplaced) if misplaced else (True, ACTIVE, QUEUE_REASONS[ACTIVE][1])
+    condition = _condition(active, before, queue.metadata.generation, now, ACTIVE)
+    return {
+        "allocated": _quantities(allocation.allocated),
+        "pending": allocation.pending,
         "conditions": _with(condition, before),
+        # In a merge patch, null deletes an outdated fairShare; a missing field would keep it.
+        "fairShare": None if allocation.fair_share is None else _quantities(allocation.fair_share),
     }
-    # None takes away what stands there: nobody is to believe a share of yesterday.
-    return found | {"fairShare": None if held.fair_share is None else _written(held.fair_share)}
 
 
-def _written(amounts: Mapping[str, int]) -> dict[str, str]:
+def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     return {name: show(name, amount) for name, amount in sorted(amounts.items()) if amount > 0}
 
 
 def _condition(
-    said: tuple[bool, str, str],
+    stated: tuple[bool, str, str],
     before: Conditions,
     generation: int,
     now: float,
     kind: str = SCHEDULED,
 ) -> Json:
-    """Return a condition; its time is that of the last change from True to False or back."""
-    true, reason, message = said
+    """Return a condition. Its transition time is that of its last change between True and False."""
+    true, reason, message = stated
     status = "True" if true else "False"
     since = timestamp(now)
-    for one in before:
-        if one["type"] == kind and one["status"] == status and one.get("lastTransitionTime"):
-            since = one["lastTransitionTime"]
+    for present in before:
+        if present["type"] == kind and present["status"] == status and present.get("lastTransitionTime"):
+            since = present["lastTransitionTime"]
     return {
         "type": kind,
         "status": status,
@@ -197,6 +252,6 @@ def _condition(
     }
 
 
-def _with(one: Json, before: Conditions) -> list[Json]:
-    """Return all conditions: those of others stay as they are."""
-    return [*(found for found in before if found["type"] != one["type"]), one]
+def _with(condition: Json, before: Conditions) -> list[Json]:
+    """Return the conditions with one of them replaced; conditions of other controllers stay."""
+    return [*(present for present in before if present["type"] != condition["type"]), condition]

@@ -35,13 +35,13 @@ HELD = LastRefusal(waiting=Waiting(pod_group="team/bert", plugin="Quota", until=
 @pytest.mark.parametrize(
     "numbers, verdict, expected",
     [
-        pytest.param(PodCounts(waiting=3), LastRefusal(), GangPhase.PENDING, id="waiting"),
-        pytest.param(PodCounts(waiting=3), HELD, GangPhase.HELD, id="held"),
+        pytest.param(PodCounts(pending=3), LastRefusal(), GangPhase.PENDING, id="waiting"),
+        pytest.param(PodCounts(pending=3), HELD, GangPhase.HELD, id="held"),
         pytest.param(PodCounts(placed=3), LastRefusal(), GangPhase.SCHEDULED, id="placed"),
         pytest.param(PodCounts(placed=3, bound=2), REFUSED, GangPhase.SCHEDULED, id="half bound"),
         pytest.param(PodCounts(placed=3, bound=3), LastRefusal(), GangPhase.RUNNING, id="bound"),
         pytest.param(
-            PodCounts(placed=3, bound=3, waiting=2), REFUSED, GangPhase.RUNNING, id="bound with surplus"
+            PodCounts(placed=3, bound=3, pending=2), REFUSED, GangPhase.RUNNING, id="bound with surplus"
         ),
         pytest.param(
             PodCounts(placed=1, bound=1, succeeded=2),
@@ -55,7 +55,7 @@ HELD = LastRefusal(waiting=Waiting(pod_group="team/bert", plugin="Quota", until=
         ),
         pytest.param(PodCounts(succeeded=2, failed=1), LastRefusal(), GangPhase.FAILED, id="failed"),
         pytest.param(
-            PodCounts(placed=1, bound=1, waiting=2), LastRefusal(), GangPhase.PENDING, id="fell short"
+            PodCounts(placed=1, bound=1, pending=2), LastRefusal(), GangPhase.PENDING, id="fell short"
         ),
         pytest.param(PodCounts(), LastRefusal(), GangPhase.PENDING, id="empty"),
     ],
@@ -65,29 +65,29 @@ def test_phase(numbers, verdict, expected):
 
 
 def condition(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
-    return of_group(BERT, numbers, verdict, before, NOW)["conditions"][-1]
+    return of_group(BERT, numbers, verdict, {"conditions": before}, NOW)["conditions"][-1]
 
 
 def test_refused_gang_says_why_what_is_missing_and_what_would_help():
-    found = condition(PodCounts(waiting=3), REFUSED)
+    found = condition(PodCounts(pending=3), REFUSED)
     assert (found["status"], found["reason"]) == ("False", "QueueLimit")
     assert found["message"] == "2 over the limit; would help: a limit of 8"
 
 
 def test_gang_whose_pods_do_not_all_exist_counts_them():
-    found = condition(PodCounts(waiting=1, placed=1), REFUSED)
+    found = condition(PodCounts(pending=1, placed=1), REFUSED)
     assert (found["reason"], found["message"]) == ("NotEnoughPods", "2 of the 3 pods that it needs exist")
 
 
 def test_held_gang_names_who_holds_it():
-    found = condition(PodCounts(waiting=3), HELD)
+    found = condition(PodCounts(pending=3), HELD)
     assert found["reason"] == "Held"
     assert "Quota" in found["message"]
 
 
 def test_gang_that_runs_is_scheduled_and_has_no_place_in_the_line():
     found = of_group(
-        BERT, PodCounts(placed=3, bound=3, running=1, position=4), LastRefusal(start="2026"), (), NOW
+        BERT, PodCounts(placed=3, bound=3, running=1, position=4), LastRefusal(start="2026"), {}, NOW
     )
     assert found["conditions"][0]["status"] == "True"
     assert found["queuePosition"] is None
@@ -97,14 +97,14 @@ def test_gang_that_runs_is_scheduled_and_has_no_place_in_the_line():
 
 def test_gang_that_waits_has_its_place_in_the_line_and_its_start():
     start = "2026-01-01T00:00:00Z"
-    found = of_group(BERT, PodCounts(waiting=3, position=4), LastRefusal(start=start), (), NOW)
+    found = of_group(BERT, PodCounts(pending=3, position=4), LastRefusal(start=start), {}, NOW)
     assert (found["queuePosition"], found["estimatedStartTime"]) == (4, start)
 
 
 def test_time_of_a_condition_is_that_of_its_last_turn_and_those_of_others_stay():
     theirs = {"type": "Other", "status": "True"}
     since = {"type": "Scheduled", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}
-    found = of_group(BERT, PodCounts(waiting=3), REFUSED, (since, theirs), NOW)["conditions"]
+    found = of_group(BERT, PodCounts(pending=3), REFUSED, {"conditions": (since, theirs)}, NOW)["conditions"]
     assert found[0] == theirs
     assert found[1]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
     assert condition(PodCounts(placed=3), before=(since,))["lastTransitionTime"] == "2023-11-14T22:13:20Z"
@@ -125,7 +125,7 @@ counts = st.integers(0, 5)
     ),
 )
 def test_whatever_is_written_the_api_takes(numbers, verdict):
-    written = of_group(BERT, numbers, verdict, (), NOW)
+    written = of_group(BERT, numbers, verdict, {}, NOW)
     PodGroupStatus.model_validate({name: value for name, value in written.items() if value is not None})
     for one in written["conditions"]:
         assert one["reason"]
@@ -161,16 +161,16 @@ def upstream(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
 
 
 def test_pod_group_of_kubernetes_that_nobody_tried_says_nothing():
-    assert upstream(PodCounts(waiting=3)) is None
-    assert upstream(PodCounts(waiting=1)) is None
-    assert upstream(PodCounts(waiting=3), HELD) is None
+    assert upstream(PodCounts(pending=3)) is None
+    assert upstream(PodCounts(pending=1)) is None
+    assert upstream(PodCounts(pending=3), HELD) is None
 
 
 def test_pod_group_of_kubernetes_is_unschedulable_and_then_scheduled_in_the_words_of_kube_scheduler():
-    refused = upstream(PodCounts(waiting=3), REFUSED)
+    refused = upstream(PodCounts(pending=3), REFUSED)
     assert (refused["status"], refused["reason"]) == ("False", "Unschedulable")
     assert refused["message"] == "2 over the limit; would help: a limit of 8"
-    assert upstream(PodCounts(waiting=3), REFUSED, [refused]) is None
+    assert upstream(PodCounts(pending=3), REFUSED, [refused]) is None
     placed = upstream(PodCounts(placed=3), NOTHING, [refused])
     assert (placed["type"], placed["status"], placed["reason"]) == ("PodGroupScheduled", "True", "Scheduled")
     assert upstream(PodCounts(placed=3, bound=3), NOTHING, [placed]) is None
@@ -178,9 +178,9 @@ def test_pod_group_of_kubernetes_is_unschedulable_and_then_scheduled_in_the_word
 
 def test_pod_group_of_kubernetes_stays_scheduled_whatever_comes_later():
     placed = upstream(PodCounts(placed=3))
-    assert upstream(PodCounts(placed=1, waiting=2), REFUSED, [placed]) is None
+    assert upstream(PodCounts(placed=1, pending=2), REFUSED, [placed]) is None
 
 
 def test_plugin_that_broke_is_an_error_of_the_scheduler():
     broke = LastRefusal(refusal=Refusal(pod_group="team/bert", reason="PluginFailed", message="x"))
-    assert upstream(PodCounts(waiting=3), broke)["reason"] == "SchedulerError"
+    assert upstream(PodCounts(pending=3), broke)["reason"] == "SchedulerError"
