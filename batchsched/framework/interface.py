@@ -9,7 +9,6 @@ call, save in the cycle state.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
@@ -33,44 +32,8 @@ from batchsched.framework.status import (
 from batchsched.ports.binder import Binder
 
 
-class Landing(Enum):
-    """What pods that land in the session do to a Filter's verdict.
-
-    STATIC: nothing; the verdict follows from pod and node objects alone.
-    NARROWS: a node that refuses goes on refusing; one that accepts may come to refuse.
-    COUNTED: as NARROWS, and the capacities of the solver's problem say all of it: it stays out of the masks.
-    SHIFTS: either way. What a plugin does not declare is taken for this.
-    """
-
-    STATIC = "static"
-    NARROWS = "narrows"
-    COUNTED = "counted"
-    SHIFTS = "shifts"
-
-
-class Reach(Enum):
-    """On what the verdict of a Filter and the raw score of a Score hang, beside the class of the pod.
-
-    What a plugin says holds at each of its points; NormalizeScore looks at the raw scores alone then, PreFilter and
-    PreScore at no pods on nodes: they are not asked again about a class that they did not refuse or narrow, until a
-    Node object changes.
-
-    OWN: on the Node object that is judged, and on what the snapshot has beside nodes and pods: asked again about nodes
-      whose objects changed.
-    OBJECTS: on other Node objects, too: asked again about all nodes when one of the objects changed.
-    NODE: on what OWN names, and on the pods of the node that is judged: asked again about nodes whose objects changed,
-      to which pods came, or which they left.
-    CLUSTER: on anything: asked about all nodes, each time. What a plugin does not declare is taken for this.
-    """
-
-    OWN = "own"
-    OBJECTS = "objects"
-    NODE = "node"
-    CLUSTER = "cluster"
-
-
 class Plugin(Protocol):
-    """What every plugin has. `landing`, `reach` and `Args` (a pydantic model) are optional."""
+    """What every plugin has. `traits` (see `framework.traits`) and `Args` (a pydantic model) are optional."""
 
     name: ClassVar[str]
 
@@ -79,8 +42,7 @@ class Plugin(Protocol):
 class SignaturePlugin(Protocol):
     """Says what of a pod the plugin looks at; equal answers of all plugins make pods one class.
 
-    A plugin without it makes the whole spec and all labels count. One that states `by_priority = False` looks at no
-    priority: what it says of a class holds for those that differ from it in priority alone.
+    If an enabled plugin has no signature, the whole spec and all labels count.
     """
 
     def signature(self, pod: Pod) -> Hashable:
@@ -110,7 +72,7 @@ class SnapshotLabelsPlugin(Protocol):
 class PreEnqueuePlugin(Protocol):
     """Asked before a pod may enter the queue. A refusal keeps it out, and holds nothing.
 
-    One that states `by_spec = True` looks at nothing of a pod but its spec: of pods that share one it is asked once.
+    With the trait `preenqueue_reads_spec_only` it is called for the first of the pods that share a spec.
     """
 
     def preenqueue(self, pod: Pod) -> Status:
@@ -171,6 +133,15 @@ class BulkFilterPlugin(Protocol):
         Each node stands in `nodes` once. True only where `filter`, asked before each of the pods with those
         before it in place, would refuse none; needs no PreFilter before.
         """
+        ...
+
+
+@runtime_checkable
+class IgnoredResourcesPlugin(Protocol):
+    """A Filter that counts capacity and leaves out some resources."""
+
+    def ignores_resource(self, resource: str) -> bool:
+        """Return True if the Filter does not check the capacity of a resource. The solver then ignores it, too."""
         ...
 
 
@@ -320,10 +291,10 @@ class ReservePlugin(Protocol):
 
 
 @runtime_checkable
-class SparingReservePlugin(Protocol):
+class SelectiveReservePlugin(Protocol):
     """A Reserve that knows classes for whose pods it keeps nothing; without it all pods are shown to it."""
 
-    def keeps_nothing(self, pod: PodClass) -> bool:
+    def reserves_nothing(self, pod: PodClass) -> bool:
         """Tell whether `reserve` would say Success of any pod of the class on any node, and keep nothing.
 
         Such pods are not shown to `reserve`; `unreserve` is called for them as for all others. A plugin that says so
@@ -336,8 +307,7 @@ class SparingReservePlugin(Protocol):
 class PermitPlugin(Protocol):
     """The gate before binding: allows, refuses, or makes the pod wait.
 
-    One that states `by_gang = True` says the same of all pods of a gang once they count as placed: of equal ones that
-    are assumed together it is asked about the first.
+    With the trait `permit_is_per_gang` it is called for the first of the equal pods that are assumed together.
     """
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:

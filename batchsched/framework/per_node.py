@@ -8,21 +8,21 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.interface import Landing
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import Code, IntArray, Status, Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 
 
 class PerNodeFilter:
     """A Filter that answers for one node at a time.
 
     Subclass it and write `filter_node`. It is asked again for a node when pods have landed, unless the subclass
-    declares `landing = Landing.STATIC`.
+    declares `landing = PlacementEffect.NONE`.
     """
 
     name: ClassVar[str]
-    landing: ClassVar[Landing] = Landing.SHIFTS
+    traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.ANY)
 
     def filter_node(self, pod: Pod, node: Node) -> Status:
         """Return Success, Unschedulable or UnschedulableAndUnresolvable with one reason or several."""

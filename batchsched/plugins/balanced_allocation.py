@@ -11,7 +11,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import stated
 from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.interface import PreScorePlugin, Reach, ScorePlugin, SignaturePlugin
+from batchsched.framework.interface import PreScorePlugin, ScorePlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.resource_scores import (
     CPU_AND_MEMORY,
@@ -23,6 +23,7 @@ from batchsched.framework.plugin_support.resource_scores import (
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP, SUCCESS, FloatArray, IntArray, Status
+from batchsched.framework.traits import PluginTraits, ResultScope
 
 SCORED: Final = StateKey[ScoredResources]("NodeResourcesBalancedAllocation/scored")
 WITHOUT_AND_WITH: Final = np.array(((0,), (1,)))
@@ -44,8 +45,9 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
     """
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    by_priority: ClassVar[bool] = False
-    reach: ClassVar[Reach] = Reach.NODE
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        result_scope=ResultScope.NODE_AND_ITS_PODS, reads_priority=False
+    )
     Args: ClassVar[type[BalancedAllocationArgs]] = BalancedAllocationArgs
 
     def __init__(self, args: BalancedAllocationArgs | None = None) -> None:

@@ -16,13 +16,13 @@ from batchsched.framework.interface import (
     PostFilterHandle,
     PostFilterPlugin,
     PreFilterPlugin,
-    Reach,
     ScorePlugin,
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP_FILTER, Code, IntArray, PostFilterAnswer, PreFilterAnswer, Status
+from batchsched.framework.traits import PluginTraits, ResultScope
 
 NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
 NOT_FOUND: Final = "not found"
@@ -51,8 +51,7 @@ class DynamicResources(
     """
 
     name: ClassVar[str] = "DynamicResources"
-    by_priority: ClassVar[bool] = False
-    reach: ClassVar[Reach] = Reach.OWN
+    traits: ClassVar[PluginTraits] = PluginTraits(result_scope=ResultScope.NODE_OBJECT, reads_priority=False)
     Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:

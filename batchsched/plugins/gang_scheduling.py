@@ -15,6 +15,7 @@ from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Reso
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP_FILTER, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status
+from batchsched.framework.traits import PluginTraits
 
 NOT_ENOUGH = "{existing} of the {minimum} pods that the gang needs exist"
 NOT_ENOUGH_SUB = "{existing} of the {minimum} pods that subGroup {name} needs exist"
@@ -24,8 +25,7 @@ class GangScheduling:
     """All or nothing at Permit, for PodGroups and for pods alone."""
 
     name: ClassVar[str] = "GangScheduling"
-    by_gang: ClassVar[bool] = True
-    by_priority: ClassVar[bool] = False
+    traits: ClassVar[PluginTraits] = PluginTraits(reads_priority=False, permit_is_per_gang=True)
 
     def signature(self, pod: Pod) -> Hashable:
         """Nothing of a pod's spec matters here: gangs are told apart by the session."""
@@ -51,7 +51,7 @@ class GangScheduling:
         """Hold the pod's place; the session counts it."""
         return SUCCESS
 
-    def keeps_nothing(self, pod: PodClass) -> bool:
+    def reserves_nothing(self, pod: PodClass) -> bool:
         """The session counts who has a place."""
         return True
 

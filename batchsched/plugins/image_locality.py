@@ -11,11 +11,12 @@ from typing_extensions import override
 from batchsched.api.core.node import ContainerImage
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.interface import Reach, ScorePlugin, SignaturePlugin
+from batchsched.framework.interface import ScorePlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.normalize import MAX_SCORE
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
+from batchsched.framework.traits import PluginTraits, ResultScope
 
 MEBIBYTE: Final = 1024 * 1024
 LEAST: Final = 23 * MEBIBYTE
@@ -39,8 +40,9 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
     """
 
     name: ClassVar[str] = "ImageLocality"
-    by_priority: ClassVar[bool] = False
-    reach: ClassVar[Reach] = Reach.OBJECTS
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        result_scope=ResultScope.ALL_NODE_OBJECTS, reads_priority=False
+    )
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -24,11 +24,9 @@ from batchsched.framework.events import (
 )
 from batchsched.framework.interface import (
     FilterPlugin,
-    Landing,
     NormalizeScorePlugin,
     PreFilterPlugin,
     PreScorePlugin,
-    Reach,
     ScorePlugin,
     SignaturePlugin,
 )
@@ -52,6 +50,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 
 NOT_MATCHED: Final = "node(s) didn't match Pod's node affinity/selector"
 NOT_ENFORCED: Final = "node(s) didn't match scheduler-enforced node affinity"
@@ -90,9 +89,9 @@ class NodeAffinity(
     """
 
     name: ClassVar[str] = "NodeAffinity"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OWN
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
+    )
     Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:

@@ -16,10 +16,11 @@ from batchsched.framework.events import (
     Resource,
     when_node_begins_to_pass,
 )
-from batchsched.framework.interface import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
+from batchsched.framework.interface import FilterPlugin, PreFilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import ASK_FILTER, SKIP_FILTER, PreFilterAnswer, Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 
 UNSATISFIED: Final = "node(s) didn't match Pod's required features"
 USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
@@ -36,9 +37,9 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
     """
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OWN
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
+    )
 
     @override
     def signature(self, pod: Pod) -> Hashable:

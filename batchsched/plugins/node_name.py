@@ -15,10 +15,11 @@ from batchsched.framework.events import (
     Resource,
     when_node_begins_to_pass,
 )
-from batchsched.framework.interface import FilterPlugin, Landing, Reach, SignaturePlugin
+from batchsched.framework.interface import FilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 
 ANOTHER_NODE: Final = "node(s) didn't match the requested node name"
 
@@ -30,9 +31,9 @@ class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """
 
     name: ClassVar[str] = "NodeName"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OWN
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
+    )
 
     @override
     def signature(self, pod: Pod) -> Hashable:

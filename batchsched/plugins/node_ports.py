@@ -20,9 +20,7 @@ from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
     FilterPlugin,
-    Landing,
     PreFilterPlugin,
-    Reach,
     SignaturePlugin,
 )
 from batchsched.framework.nodes.host_ports import EVERY_ADDRESS, HostPort, any_conflict, host_ports
@@ -37,6 +35,7 @@ from batchsched.framework.status import (
     PreFilterAnswer,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 
 TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
 WANTED: Final = StateKey[tuple[HostPort, ...]]("NodePorts/wanted")
@@ -56,9 +55,11 @@ class NodePorts(
     """
 
     name: ClassVar[str] = "NodePorts"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.NARROWS
-    reach: ClassVar[Reach] = Reach.NODE
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.TIGHTENS,
+        result_scope=ResultScope.NODE_AND_ITS_PODS,
+        reads_priority=False,
+    )
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -25,10 +25,8 @@ from batchsched.framework.events import (
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     FilterPlugin,
-    Landing,
     PreFilterPlugin,
     PreScorePlugin,
-    Reach,
     ScorePlugin,
     SignaturePlugin,
 )
@@ -58,6 +56,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 
 TOO_MANY_PODS: Final = "Too many pods"
 NEVER: Final = np.iinfo(np.int64).min
@@ -131,9 +130,11 @@ class NodeResourcesFit(
     """
 
     name: ClassVar[str] = "NodeResourcesFit"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.COUNTED
-    reach: ClassVar[Reach] = Reach.NODE
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.USES_CAPACITY,
+        result_scope=ResultScope.NODE_AND_ITS_PODS,
+        reads_priority=False,
+    )
     Args: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
@@ -161,11 +162,11 @@ class NodeResourcesFit(
     def _looks_at(self, table: NodeTable) -> BoolArray:
         """[R] the resources that are not somebody else's to look after."""
         if self._looked_at[0] is not table.resources:
-            looks = np.array([not self.ignores(one) for one in table.resources], np.bool_)
+            looks = np.array([not self.ignores_resource(one) for one in table.resources], np.bool_)
             self._looked_at = table.resources, looks
         return self._looked_at[1]
 
-    def ignores(self, resource: str) -> bool:
+    def ignores_resource(self, resource: str) -> bool:
         """Tell whether a resource is somebody else's to look after; the solver leaves it out as well."""
         if not is_extended(resource):
             return False
@@ -247,7 +248,7 @@ class NodeResourcesFit(
 
     def _asked(self, pod: Pod) -> dict[str, int]:
         """Return what the Filter compares of a pod."""
-        asked = {name: amount for name, amount in requests(pod).items() if not self.ignores(name)}
+        asked = {name: amount for name, amount in requests(pod).items() if not self.ignores_resource(name)}
         return {**asked, PODS: 1}
 
     def _left_over(self, pod: Pod, old: Pod, new: Pod) -> Hint:

@@ -16,10 +16,11 @@ from batchsched.framework.events import (
     when_node_begins_to_pass,
     when_own,
 )
-from batchsched.framework.interface import FilterPlugin, Landing, Reach, SignaturePlugin
+from batchsched.framework.interface import FilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -32,9 +33,9 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """
 
     name: ClassVar[str] = "NodeUnschedulable"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OWN
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
+    )
 
     @override
     def signature(self, pod: Pod) -> Hashable:

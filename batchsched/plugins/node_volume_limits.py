@@ -24,7 +24,6 @@ from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
     FilterPlugin,
-    Landing,
     PreFilterPlugin,
     SignaturePlugin,
 )
@@ -56,6 +55,7 @@ from batchsched.framework.status import (
     PreFilterAnswer,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.solver.problem import UNLIMITED
 
 TOO_MANY_VOLUMES: Final = "node(s) exceed max volume count"
@@ -88,8 +88,9 @@ class NodeVolumeLimits(
     """
 
     name: ClassVar[str] = "NodeVolumeLimits"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.NARROWS
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.TIGHTENS, reads_priority=False
+    )
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -15,6 +15,7 @@ from batchsched.framework.events import (
 )
 from batchsched.framework.interface import PreEnqueuePlugin, SignaturePlugin
 from batchsched.framework.status import SUCCESS, Code, Status
+from batchsched.framework.traits import PluginTraits
 
 
 class SchedulingGates(SignaturePlugin, PreEnqueuePlugin, EnqueueExtensionsPlugin):
@@ -24,7 +25,7 @@ class SchedulingGates(SignaturePlugin, PreEnqueuePlugin, EnqueueExtensionsPlugin
     """
 
     name: ClassVar[str] = "SchedulingGates"
-    by_spec: ClassVar[bool] = True
+    traits: ClassVar[PluginTraits] = PluginTraits(preenqueue_reads_spec_only=True)
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -26,6 +26,7 @@ from batchsched.framework.plugin_support.default_selectors import (
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP, SUCCESS, IndexArray, IntArray, Status
+from batchsched.framework.traits import PluginTraits
 
 HIGHEST: Final = 100.0
 ZONE_WEIGHT: Final = 2.0 / 3.0
@@ -46,7 +47,7 @@ class SelectorSpread(
     """
 
     name: ClassVar[str] = "SelectorSpread"
-    by_priority: ClassVar[bool] = False
+    traits: ClassVar[PluginTraits] = PluginTraits(reads_priority=False)
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -18,10 +18,8 @@ from batchsched.framework.events import (
 )
 from batchsched.framework.interface import (
     FilterPlugin,
-    Landing,
     NormalizeScorePlugin,
     PreScorePlugin,
-    Reach,
     ScorePlugin,
     SignaturePlugin,
 )
@@ -30,6 +28,7 @@ from batchsched.framework.plugin_support.normalize import default_normalize
 from batchsched.framework.plugin_support.taints import count_untolerated, untolerated
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, IntArray, Status, Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 
 UNTOLERATED: Final = "node(s) had untolerated taint(s)"
 REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -50,9 +49,9 @@ class TaintToleration(
     """
 
     name: ClassVar[str] = "TaintToleration"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OWN
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
+    )
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -23,12 +23,11 @@ from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
     FilterPlugin,
-    Landing,
     PreFilterExtensionsPlugin,
     PreFilterPlugin,
     ReservePlugin,
+    SelectiveReservePlugin,
     SignaturePlugin,
-    SparingReservePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.volume_listers import key_of
@@ -45,6 +44,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 
 DISK_IN_USE: Final = "node(s) had no available disk"
 CLAIM_IN_USE: Final = (
@@ -98,7 +98,7 @@ class VolumeRestrictions(
     BulkFilterPlugin,
     ConstrainPlugin,
     ReservePlugin,
-    SparingReservePlugin,
+    SelectiveReservePlugin,
     EnqueueExtensionsPlugin,
 ):
     """Refuses nodes where a disk is mounted in a way that forbids a second mount, and claims that are in use.
@@ -110,8 +110,9 @@ class VolumeRestrictions(
     """
 
     name: ClassVar[str] = "VolumeRestrictions"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.NARROWS
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.TIGHTENS, reads_priority=False
+    )
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -172,7 +173,7 @@ class VolumeRestrictions(
         return SUCCESS
 
     @override
-    def keeps_nothing(self, pod: PodClass) -> bool:
+    def reserves_nothing(self, pod: PodClass) -> bool:
         return not pod.pod.spec.volumes
 
     @override

@@ -18,7 +18,7 @@ from batchsched.framework.events import (
     Hint,
     Resource,
 )
-from batchsched.framework.interface import FilterPlugin, Landing, PreFilterPlugin, Reach, SignaturePlugin
+from batchsched.framework.interface import FilterPlugin, PreFilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
@@ -38,6 +38,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 
 NO_ZONE: Final = "node(s) had no available volume zone"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -76,9 +77,9 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
     """
 
     name: ClassVar[str] = "VolumeZone"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.STATIC
-    reach: ClassVar[Reach] = Reach.OWN
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
+    )
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -13,18 +13,17 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.framework.events import Action, EnqueueExtensionsPlugin, written
-from batchsched.framework.interface import Landing
 from batchsched.framework.runtime.deadline import is_ours
-from batchsched.framework.runtime.pipeline import landing
 from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.runtime.registry import found
 from batchsched.framework.runtime.result_validation import POINTS, Point
+from batchsched.framework.traits import PlacementEffect, traits_of
 
-LANDINGS: Final = {
-    Landing.STATIC: "placing a pod does not change it",
-    Landing.NARROWS: "placing a pod can only remove nodes",
-    Landing.COUNTED: "placing a pod uses capacity, which the solver counts itself",
-    Landing.SHIFTS: "placing a pod may add or remove nodes",
+EFFECTS: Final = {
+    PlacementEffect.NONE: "placing a pod does not change it",
+    PlacementEffect.TIGHTENS: "placing a pod can only remove nodes",
+    PlacementEffect.USES_CAPACITY: "placing a pod uses capacity, which the solver counts itself",
+    PlacementEffect.ANY: "placing a pod may add or remove nodes",
 }
 
 _PLUGINS: Final = """# Plugins
@@ -97,7 +96,7 @@ def _plugin(name: str, plugin: type) -> str:
     )
     facts = [f"Extension points: {points}.", f"Default: {default}."]
     if "Filter" in points_of(plugin):
-        facts.append(f"Filter result: {LANDINGS[landing(plugin)]}.")
+        facts.append(f"Filter result: {EFFECTS[traits_of(plugin).placement_effect]}.")
     facts += _events(plugin)
     model = getattr(plugin, "Args", None)
     parts = [f"## `{name}`", _docstring(plugin), " ".join(facts)]

@@ -12,12 +12,13 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.interface import FilterPlugin, Landing, ScorePlugin
+from batchsched.framework.interface import FilterPlugin, ScorePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.per_node import PerNodeFilter, PerNodeScore
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.runtime.pipeline import Pipeline, landing
+from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SUCCESS, Code, IntArray, Status, Verdict
+from batchsched.framework.traits import PlacementEffect, traits_of
 from tests.plugins.cluster import class_of, node, pod, table
 
 NO_DISK, OLD = "node has no disk", "node is old"
@@ -75,7 +76,7 @@ def test_per_node_answers_equal_those_in_arrays(labels):
 def test_the_adapters_are_plugins_like_any_other_and_are_asked_again_when_pods_land():
     assert isinstance(PerNode(), FilterPlugin)
     assert isinstance(PerNode(), ScorePlugin)
-    assert landing(PerNode()) is Landing.SHIFTS
+    assert traits_of(PerNode()).placement_effect is PlacementEffect.ANY
 
 
 def test_refusal_without_a_reason_is_breakage_that_names_the_node():

@@ -15,12 +15,12 @@ from batchsched.api.core.node import Node, Taint
 from batchsched.api.core.pod import Pod
 from batchsched.config.schema import Profile
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.interface import Landing
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.per_node import PerNodeFilter, PerNodeScore
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status, Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.node_unschedulable import NodeUnschedulable
 from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.session.tables.session_tables import SessionTables
@@ -312,7 +312,7 @@ class Open(PerNodeFilter):
     """NodeUnschedulable as somebody would write it who thinks node by node."""
 
     name: ClassVar[str] = "Open"
-    landing: ClassVar[Landing] = Landing.STATIC
+    traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.NONE)
 
     @override
     def filter_node(self, pod: Pod, node: Node) -> Status:
@@ -326,7 +326,7 @@ class Clean(PerNodeFilter, PerNodeScore):
     """TaintToleration as somebody would write it who thinks node by node."""
 
     name: ClassVar[str] = "Clean"
-    landing: ClassVar[Landing] = Landing.STATIC
+    traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.NONE)
 
     @override
     def filter_node(self, pod: Pod, node: Node) -> Status:

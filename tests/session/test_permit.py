@@ -213,7 +213,7 @@ class Door(Gate):
 class Arch(Door):
     """Keeps nothing."""
 
-    def keeps_nothing(self, pod):
+    def reserves_nothing(self, pod):
         return True
 
 
@@ -228,7 +228,7 @@ def test_permit_sees_who_came_before_and_the_others_where_nobody_keeps_anything(
 class Herald(Arch):
     """Says the same of all pods of a gang."""
 
-    by_gang: ClassVar[bool] = True
+    traits: ClassVar[PluginTraits] = PluginTraits(permit_is_per_gang=True)
 
     @override
     def permit(self, pod, node, nodes, state):
@@ -253,7 +253,7 @@ class Porter:
     """Asks who comes in about nothing but the spec."""
 
     name: ClassVar[str] = "Porter"
-    by_spec: ClassVar[bool] = True
+    traits: ClassVar[PluginTraits] = PluginTraits(preenqueue_reads_spec_only=True)
 
     def __init__(self) -> None:
         self.seen: list[str] = []

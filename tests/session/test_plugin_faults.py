@@ -12,7 +12,6 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import ALL_NODES, Row
-from batchsched.framework.interface import Landing
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import (
@@ -48,7 +47,7 @@ class Faulty:
     """Has every point and says nothing against any pod, save at one point over the pods of one gang."""
 
     name: ClassVar[str] = "Faulty"
-    landing: ClassVar[Landing] = Landing.SHIFTS
+    traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.ANY)
 
     def __init__(self, point: str, fault: Fault) -> None:
         self.point = point

@@ -31,7 +31,7 @@ T = TypeVar("T")
 OURS: Final = "batchsched."
 _AWAITED: Final = ("prebind", "bind", "postbind")
 """Whoever awaits these can give them up; no watchdog is needed."""
-_STATED: Final = ("landing", "reach", "events_to_register")
+_STATED: Final = ("traits", "events_to_register")
 """What a plugin declares of itself."""
 _EXTRA: Final = {
     "signature": "Signature",
@@ -40,6 +40,8 @@ _EXTRA: Final = {
     "add_pod": "AddPod",
     "remove_pod": "RemovePod",
     "admits": "Filter",
+    "ignores_resource": "Filter",
+    "reserves_nothing": "Reserve",
 }
 _POINT_OF: Final = {one.method: name for name, one in POINTS.items() if one.method not in _AWAITED} | _EXTRA
 _NO: Final = PostFilterAnswer(Status(Code.UNSCHEDULABLE))
@@ -74,6 +76,8 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "score": _no_score,
     "normalize": _no_score,
     "constrain": lambda *_: (),
+    "ignores_resource": lambda *_: False,
+    "reserves_nothing": lambda *_: True,
     "reserve": lambda *_: SUCCESS,
     "unreserve": lambda *_: None,
     "permit": lambda *_: PermitAnswer(),

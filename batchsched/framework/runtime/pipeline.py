@@ -18,7 +18,6 @@ from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.extenders.chain import ExtenderChain
 from batchsched.framework.filter_result import FilterResult, nobody
-from batchsched.framework.interface import Landing, Reach
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
@@ -37,6 +36,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, ResultScope, traits_of
 
 
 class Pipeline:
@@ -74,7 +74,6 @@ class Pipeline:
         self.prescores: tuple[points.PreScorePlugin, ...] = self._at("pre_score", points.PreScorePlugin)
         self.scores: tuple[points.ScorePlugin, ...] = self._at("score", points.ScorePlugin)
         self.reserves: tuple[points.ReservePlugin, ...] = self._at("reserve", points.ReservePlugin)
-        self._sparing = tuple(isinstance(one, points.SparingReservePlugin) for one in self.reserves)
         self.permits: tuple[points.PermitPlugin, ...] = self._at("permit", points.PermitPlugin)
         # Rows speak for a plugin's Filter: with that switched off they would refuse what the pipeline allows.
         self.constrains: tuple[points.ConstrainPlugin, ...] = tuple(
@@ -87,43 +86,66 @@ class Pipeline:
         self.postbinds: tuple[points.PostBindPlugin, ...] = self._at("post_bind", points.PostBindPlugin)
         self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
         self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
-        # Asking a protocol whether it is met is slow; this one is asked for each pod and each class.
+        # An isinstance check against a protocol is slow, and this one would be made for each pod and each class.
         self._following: dict[object, points.PreFilterExtensionsPlugin] = {
-            one: one for one in self._having(points.PreFilterExtensionsPlugin)
+            plugin: plugin for plugin in self._having(points.PreFilterExtensionsPlugin)
         }
+        self._read_traits()
+        self._names = {plugin: name_of(plugin) for plugin in (*self._scope, *self._following)}
+        self._prefiltering = Prefiltering(self.prefilters, self._lasts)
+        scorers = [Scorer.of(plugin, self._scope[plugin], self.weights) for plugin in self.scores]
+        self._scoring = Scoring(self.prescores, scorers, self._lasts)
+
+    def _read_traits(self) -> None:
+        """Read the traits and optional methods of all plugins: the only place that does."""
         judging = {*self.prefilters, *self.filters, *self.scores}
         self.reads_all = bool(judging - set(self._signing))
-        """Some plugin does not say what of a pod it looks at: it may look at all of the spec and the labels."""
-        self.by_priority = any(getattr(one, "by_priority", True) for one in {*judging, *self.prescores})
-        """Some plugin may look at a class's priority: what is said of one class is not said of another."""
-        self.moving = tuple(one for one in self.filters if landing(one) is not Landing.STATIC)
-        """Filters to be asked again for a node when pods may have landed since the scan."""
-        self._bulk: dict[object, Any] = {one: one.admits for one in self.moving if hasattr(one, "admits")}
-        self.steady = tuple(one for one in self.filters if landing(one) in (Landing.STATIC, Landing.NARROWS))
-        """Filters whose refusals stay true whatever lands: what the solver's masks are made of."""
-        self._reach: dict[object, Reach] = {
-            one: reach(one) if one in self._signing else Reach.CLUSTER
-            for one in (*self.prefilters, *self.filters, *self.prescores, *self.scores)
+        """A plugin without `signature` is enabled: it may read the whole spec and all labels of a pod."""
+        self.reads_priority = any(traits_of(plugin).reads_priority for plugin in {*judging, *self.prescores})
+        """A plugin may read the priority of a class: classes of different priority share no results."""
+        self.preenqueue_reads_spec_only = all(
+            traits_of(plugin).preenqueue_reads_spec_only for plugin in self.preenqueues
+        )
+        """PreEnqueue gives one answer for all pods with the same spec."""
+        self.permit_is_per_gang = all(traits_of(plugin).permit_is_per_gang for plugin in self.permits)
+        """Permit gives one answer for all pods of a gang that are assumed together."""
+        self._selective = tuple(isinstance(plugin, points.SelectiveReservePlugin) for plugin in self.reserves)
+        effect = {plugin: traits_of(plugin).placement_effect for plugin in self.filters}
+        self.moving = tuple(plugin for plugin in self.filters if effect[plugin] is not PlacementEffect.NONE)
+        """Filters to be called again for a node when pods may have been placed since the scan."""
+        self._bulk: dict[object, points.BulkFilterPlugin] = {
+            plugin: plugin for plugin in self.moving if isinstance(plugin, points.BulkFilterPlugin)
         }
-        self._names = {one: name_of(one) for one in (*self._reach, *self._following)}
+        monotone = (PlacementEffect.NONE, PlacementEffect.TIGHTENS)
+        self.steady = tuple(plugin for plugin in self.filters if effect[plugin] in monotone)
+        """Filters whose refusals hold after any placement: the solver's masks consist of these refusals."""
+        self.never_reopening = tuple(
+            plugin for plugin in self.filters if effect[plugin] is not PlacementEffect.ANY
+        )
+        """Filters that keep refusing a node whatever is placed: `steady` and those that check capacity."""
+        self._counting = tuple(
+            plugin for plugin in self.filters if effect[plugin] is PlacementEffect.USES_CAPACITY
+        )
+        # Without a signature the pipeline does not know for which pods a result holds, so nothing is kept.
+        self._scope: dict[object, ResultScope] = {
+            plugin: traits_of(plugin).result_scope if plugin in self._signing else ResultScope.CLUSTER
+            for plugin in (*self.prefilters, *self.filters, *self.prescores, *self.scores)
+        }
         self._foreseen = {
-            one: one not in self._following
+            plugin: plugin not in self._following
             and (
-                self._reach[one] in (Reach.OWN, Reach.OBJECTS)
-                or (self._reach[one] is Reach.NODE and landing(one) is Landing.COUNTED)
+                self._scope[plugin] in (ResultScope.NODE_OBJECT, ResultScope.ALL_NODE_OBJECTS)
+                or (self._scope[plugin] is ResultScope.NODE_AND_ITS_PODS and plugin in self._counting)
             )
-            for one in (*self.filters, *self._following)
+            for plugin in (*self.filters, *self._following)
         }
-        self._prefiltering = Prefiltering(self.prefilters, self._lasts)
-        scorers = [Scorer.of(one, self._reach[one], self.weights) for one in self.scores]
-        self._scoring = Scoring(self.prescores, scorers, self._lasts)
 
     def _lasts(self, plugin: object) -> bool:
         """Tell whether what PreFilter or PreScore said of a class holds whoever comes and goes.
 
         What AddPod and RemovePod change must not be shared by the pods of a class.
         """
-        return self._reach[plugin] is not Reach.CLUSTER and plugin not in self._following
+        return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
     def foresees(self, state: CycleState) -> bool:
         """Tell whether Node objects and what a node's pods request decide alone, for a class in its cycle state.
@@ -144,8 +166,11 @@ class Pipeline:
 
     def leaves_out(self, resource: str) -> bool:
         """Tell whether capacities of a resource do not hold: the Filter that counts says it is not its business."""
-        counting = (one for one in self.filters if landing(one) is Landing.COUNTED)
-        return any(one.ignores(resource) for one in counting if hasattr(one, "ignores"))
+        return any(
+            one.ignores_resource(resource)
+            for one in self._counting
+            if isinstance(one, points.IgnoredResourcesPlugin)
+        )
 
     def signature(self, pod: Pod) -> Hashable:
         """Return what makes pods one class: what every plugin looks at."""
@@ -214,7 +239,7 @@ class Pipeline:
                 continue
             asked = partial(self._filter, plugin, pod, state)
             try:
-                judged = standing.judge(plugin, self._reach[plugin], table, asked)
+                judged = standing.judge(plugin, self._scope[plugin], table, asked)
             except PluginError:
                 # In kube-scheduler a node that was refused before is not asked about, and breaks nothing.
                 if fits.all():
@@ -271,7 +296,9 @@ class Pipeline:
             return None
         return all(
             answers.truth(
-                one, "Filter", self.timings.ask(one, "Filter", self._bulk[one], pod, table, nodes, counts)
+                one,
+                "Filter",
+                self.timings.ask(one, "Filter", self._bulk[one].admits, pod, table, nodes, counts),
             )
             for one in asked
         )
@@ -333,11 +360,11 @@ class Pipeline:
 
     def keeping(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
         """Return the plugins that may have something to keep for pods of a class; raises `PluginError`."""
-        asked = zip(self.reserves, self._sparing, strict=True)
-        return tuple(one for one, sparing in asked if not (sparing and self._keeps_nothing(one, pod)))
+        asked = zip(self.reserves, self._selective, strict=True)
+        return tuple(one for one, selective in asked if not (selective and self._reserves_nothing(one, pod)))
 
-    def _keeps_nothing(self, plugin: Any, pod: PodClass) -> bool:
-        said = self.timings.ask(plugin, "Reserve", plugin.keeps_nothing, pod)
+    def _reserves_nothing(self, plugin: Any, pod: PodClass) -> bool:
+        said = self.timings.ask(plugin, "Reserve", plugin.reserves_nothing, pod)
         return answers.truth(plugin, "Reserve", said)
 
     def reserve(
@@ -384,18 +411,6 @@ class Pipeline:
             elif not answer.status.ok:
                 return (answer,)
         return tuple(waits)
-
-
-def reach(plugin: object) -> Reach:
-    """Return on what a plugin's answers hang; CLUSTER where the plugin does not say."""
-    stated = getattr(plugin, "reach", None)
-    return stated if isinstance(stated, Reach) else Reach.CLUSTER
-
-
-def landing(plugin: object) -> Landing:
-    """Return what landing pods do to a Filter's verdict; SHIFTS where the plugin does not say."""
-    stated = getattr(plugin, "landing", Landing.SHIFTS)
-    return stated if isinstance(stated, Landing) else Landing.SHIFTS
 
 
 def names(plugins: Iterable[object]) -> tuple[str, ...]:

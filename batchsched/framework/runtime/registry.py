@@ -21,6 +21,7 @@ from batchsched.framework.runtime.deadline import is_ours, watched
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
 from batchsched.framework.runtime.profile_plugins import by_point, everywhere, needed, weights_of
+from batchsched.framework.traits import traits_of
 from batchsched.ports.external import NOBODY, ExternalCalls
 
 ENTRY_POINTS: Final = "batchsched.plugins"
@@ -140,6 +141,7 @@ def _built(plugin: type, *arguments: object) -> object:
     """Construct a plugin. The pipeline sorts plugins by hash, which a dataclass that is not frozen lacks."""
     made: object = ask(plugin, "construction", plugin, *arguments)
     ask(plugin, "construction", hash, made)
+    ask(plugin, "construction", traits_of, made)
     return made
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.interface import Reach, ScorePlugin
+from batchsched.framework.interface import ScorePlugin
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.scorer import PluginScorer, Scorer
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
+from batchsched.framework.traits import ResultScope
 
 MANY = 2
 """Where more than every second node moved, all are asked about: one long array is cheaper than two."""
@@ -70,41 +71,45 @@ class CachedVerdict:
 
 @dataclass(slots=True, eq=False)
 class Scores:
-    """What the Score plugins of one reach said.
+    """What the Score plugins of one scope said.
 
     Args:
-      reach: theirs.
+      scope: theirs.
       known: [N] nodes of which everything is known.
       plain: [N] weighted scores that need no normalising, added up.
       raw: plugin → [N] scores before they are normalised.
     """
 
-    reach: Reach
+    scope: ResultScope
     known: BoolArray
     plain: IntArray
     raw: dict[ScorePlugin, IntArray]
 
     @classmethod
-    def nothing(cls, scorers: Sequence[Scorer], reach: Reach, count: int) -> "Scores":
+    def nothing(cls, scorers: Sequence[Scorer], scope: ResultScope, count: int) -> "Scores":
         """Know nothing of `count` nodes."""
-        normalized = [one.plugin for one in scorers if one.reach is reach and one.normalizing is not None]
+        normalized = [one.plugin for one in scorers if one.scope is scope and one.normalizing is not None]
         raw = {plugin: np.zeros(count, np.int64) for plugin in normalized}
-        return cls(reach, np.zeros(count, np.bool_), np.zeros(count, np.int64), raw)
+        return cls(scope, np.zeros(count, np.bool_), np.zeros(count, np.int64), raw)
 
 
 class CachedScores:
     """What Score plugins said of the nodes that they were asked about: those that fitted.
 
-    Kinds, by reach: of a node to which a pod came those that look at Node objects are not asked again.
+    Kinds, by scope: of a node to which a pod came those that look at Node objects are not asked again.
     """
 
     def __init__(self, scorers: Sequence[Scorer], table: NodeTable) -> None:
         count = len(table.nodes)
         self._scorers = tuple(scorers)
         self._kinds = tuple(
-            Scores.nothing(scorers, reach, count)
-            for reach in (Reach.OWN, Reach.OBJECTS, Reach.NODE)
-            if any(one.reach is reach for one in scorers)
+            Scores.nothing(scorers, scope, count)
+            for scope in (
+                ResultScope.NODE_OBJECT,
+                ResultScope.ALL_NODE_OBJECTS,
+                ResultScope.NODE_AND_ITS_PODS,
+            )
+            if any(one.scope is scope for one in scorers)
         )
         self._plain = np.zeros(count, np.int64)
         self._since = table.changes.generation, table.moves.generation
@@ -146,9 +151,9 @@ class CachedScores:
 
     def _moved(self, kind: Scores, table: NodeTable) -> IndexArray:
         """[k] the nodes of which the plugins of a kind may say something else now."""
-        if kind.reach is Reach.NODE:
+        if kind.scope is ResultScope.NODE_AND_ITS_PODS:
             return table.moves.since(self._since[1])
-        if self._since[0] == table.changes.generation or kind.reach is Reach.OWN:
+        if self._since[0] == table.changes.generation or kind.scope is ResultScope.NODE_OBJECT:
             return table.changes.since(self._since[0])
         return np.arange(len(table.nodes), dtype=np.int32)
 
@@ -157,7 +162,7 @@ class CachedScores:
         if not len(nodes):
             return False
         view = table.these(nodes)
-        found = [(one, asking.raw(one, view)) for one in self._scorers if one.reach is kind.reach]
+        found = [(one, asking.raw(one, view)) for one in self._scorers if one.scope is kind.scope]
         plain = np.zeros(len(nodes), np.int64)
         changed = False
         for one, scores in found:
@@ -177,7 +182,7 @@ class CachedScores:
         view = table.these(feasible)
         for kind in self._kinds:
             for one in self._scorers:
-                if one.normalizing is not None and one.reach is kind.reach:
+                if one.normalizing is not None and one.scope is kind.scope:
                     total += one.weight * asking.normal(one, kind.raw[one.plugin][feasible], view)
         return total
 
@@ -213,22 +218,22 @@ class ClassResults:
         self._prescored = table.changes.generation, feasible, lasting
 
     def judge(
-        self, plugin: object, reach: Reach, table: NodeTable, ask: Callable[[Nodes], Verdict]
+        self, plugin: object, scope: ResultScope, table: NodeTable, ask: Callable[[Nodes], Verdict]
     ) -> CachedVerdict:
         """Return a Filter's verdict over all nodes; `ask` asks it about some of them."""
         known = self._judged.get(plugin)
-        log = table.moves if reach is Reach.NODE else table.changes
+        log = table.moves if scope is ResultScope.NODE_AND_ITS_PODS else table.changes
         if known is not None:
             if known.since == log.generation:
                 return known
             moved = log.since(known.since)
-            if reach is not Reach.OBJECTS and 0 < len(moved) * MANY <= len(table.nodes):
+            if scope is not ResultScope.ALL_NODE_OBJECTS and 0 < len(moved) * MANY <= len(table.nodes):
                 amended = known.amended(moved, ask(table.these(moved)), log.generation)
                 if amended is not None:
                     self._judged[plugin] = amended
                     return amended
         found = CachedVerdict.of(ask(table.all()), log.generation)
-        if reach is not Reach.CLUSTER:
+        if scope is not ResultScope.CLUSTER:
             self._judged[plugin] = found
         return found
 
@@ -241,7 +246,7 @@ class ClassResults:
     def rank(
         self, scorers: tuple[Scorer, ...], asking: PluginScorer, feasible: IndexArray, table: NodeTable
     ) -> IntArray:
-        """[n] Return the total of Score plugins whose reach is not the cluster, for the nodes that fit.
+        """[n] Return the total of Score plugins whose scope is not the cluster, for the nodes that fit.
 
         They are the array that `fitting` returned: of any other that is asked again what stands of that one. Nodes that
         do not fit are not asked about, nor do they count when scores are normalised.

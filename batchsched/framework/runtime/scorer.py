@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from batchsched.framework import interface as points
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.interface import Reach
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.runtime.timing import PluginTimings
 from batchsched.framework.status import IntArray
+from batchsched.framework.traits import ResultScope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,23 +21,23 @@ class Scorer:
     Args:
       plugin: the plugin.
       name: its name.
-      reach: what its raw scores hang on.
+      scope: the part of the cluster that determines its raw scores.
       weight: of its score in the total.
       normalizing: the plugin again, where it brings raw scores into 0..100; None where they are that already.
     """
 
     plugin: points.ScorePlugin
     name: str
-    reach: Reach
+    scope: ResultScope
     weight: int
     normalizing: points.NormalizeScorePlugin | None
 
     @classmethod
-    def of(cls, plugin: points.ScorePlugin, reach: Reach, weights: Mapping[str, int]) -> "Scorer":
+    def of(cls, plugin: points.ScorePlugin, scope: ResultScope, weights: Mapping[str, int]) -> "Scorer":
         """Make one of a plugin; its weight is 1 where none is stated."""
         normalizing = plugin if isinstance(plugin, points.NormalizeScorePlugin) else None
         name = name_of(plugin)
-        return cls(plugin, name, reach, weights.get(name, 1), normalizing)
+        return cls(plugin, name, scope, weights.get(name, 1), normalizing)
 
 
 @dataclass(slots=True, eq=False)

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 
 from batchsched.framework import interface as points
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.interface import Reach
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.runtime.result_cache import ClassResults
 from batchsched.framework.runtime.scorer import PluginScorer, Scorer
 from batchsched.framework.status import Code, IndexArray, IntArray
+from batchsched.framework.traits import ResultScope
 
 
 class Scoring:
@@ -44,10 +44,10 @@ class Scoring:
         self._prescore(asking, feasible, nodes, standing)
         skipped = asking.state.skip_score
         scorers = [one for one in self._scorers if one.name not in skipped]
-        near = tuple(one for one in scorers if one.reach is not Reach.CLUSTER)
+        near = tuple(one for one in scorers if one.scope is not ResultScope.CLUSTER)
         total = standing.rank(near, asking, feasible, table)
         for one in scorers:
-            if one.reach is Reach.CLUSTER:
+            if one.scope is ResultScope.CLUSTER:
                 total += one.weight * asking.normal(one, asking.raw(one, nodes), nodes)
         return total
 

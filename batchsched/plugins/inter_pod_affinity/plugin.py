@@ -17,7 +17,6 @@ from batchsched.framework.interface import (
     ConstrainPlugin,
     FilterPlugin,
     LabelReadingPlugin,
-    Landing,
     NormalizeScorePlugin,
     PreFilterExtensionsPlugin,
     PreFilterPlugin,
@@ -38,6 +37,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.inter_pod_affinity.counts import (
     Needs,
     Tally,
@@ -90,8 +90,7 @@ class InterPodAffinity(
     """
 
     name: ClassVar[str] = "InterPodAffinity"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.SHIFTS
+    traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.ANY, reads_priority=False)
     Args: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:

@@ -16,7 +16,6 @@ from batchsched.framework.interface import (
     ConstrainPlugin,
     FilterPlugin,
     LabelReadingPlugin,
-    Landing,
     NormalizeScorePlugin,
     PreFilterExtensionsPlugin,
     PreFilterPlugin,
@@ -39,6 +38,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.pod_topology_spread import constraints as wishes
 from batchsched.plugins.pod_topology_spread.counts import (
     Preferences,
@@ -75,8 +75,7 @@ class PodTopologySpread(
     """
 
     name: ClassVar[str] = "PodTopologySpread"
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.SHIFTS
+    traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.ANY, reads_priority=False)
     Args: ClassVar[type[wishes.Args]] = wishes.Args
 
     def __init__(self, args: wishes.Args | None = None) -> None:

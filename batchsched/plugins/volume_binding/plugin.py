@@ -17,14 +17,13 @@ from batchsched.framework.interface import (
     BindingHandle,
     BulkFilterPlugin,
     FilterPlugin,
-    Landing,
     PreBindPlugin,
     PreFilterPlugin,
     PreScorePlugin,
     ReservePlugin,
     ScorePlugin,
+    SelectiveReservePlugin,
     SignaturePlugin,
-    SparingReservePlugin,
 )
 from batchsched.framework.nodes.assumed_volumes import AssumedClaim
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
@@ -43,6 +42,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, claims_of
 from batchsched.plugins.volume_binding.hints import helpful_events
 from batchsched.plugins.volume_binding.scoring import capacity_scores
@@ -78,7 +78,7 @@ class VolumeBinding(
     PreScorePlugin,
     ScorePlugin,
     ReservePlugin,
-    SparingReservePlugin,
+    SelectiveReservePlugin,
     PreBindPlugin,
     EnqueueExtensionsPlugin,
 ):
@@ -92,8 +92,9 @@ class VolumeBinding(
     """
 
     name: ClassVar[str] = NAME
-    by_priority: ClassVar[bool] = False
-    landing: ClassVar[Landing] = Landing.NARROWS
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.TIGHTENS, reads_priority=False
+    )
     Args = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
@@ -180,7 +181,7 @@ class VolumeBinding(
         return SUCCESS
 
     @override
-    def keeps_nothing(self, pod: PodClass) -> bool:
+    def reserves_nothing(self, pod: PodClass) -> bool:
         return not pod.pod.spec.volumes
 
     @override

@@ -80,7 +80,7 @@ class Admission:
         failure = self._failure(gang)
         if failure is not None:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(failure))
-        by_spec = all(getattr(one, "by_spec", False) for one in self.tables.pipeline.preenqueues)
+        by_spec = self.tables.pipeline.preenqueue_reads_spec_only
         gated: Status = SUCCESS
         parts = []
         left_out = 0

@@ -7,9 +7,7 @@ import numpy as np
 
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
-from batchsched.framework.interface import Landing
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.runtime.pipeline import landing
 from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.tables.session_tables import SessionTables
@@ -48,9 +46,7 @@ class FeasibilityByClass:
         self._scores = scores
         self._steady = frozenset(name_of(one) for one in tables.pipeline.steady)
         self._static = self._steady - {name_of(one) for one in tables.pipeline.moving}
-        self._shrinking = frozenset(
-            name_of(one) for one in tables.pipeline.filters if landing(one) is not Landing.SHIFTS
-        )
+        self._shrinking = frozenset(name_of(one) for one in tables.pipeline.never_reopening)
         self._known: dict[int, tuple[PodClass, ClassFeasibility]] = {}
 
     def of(self, pod_class: PodClass) -> ClassFeasibility:

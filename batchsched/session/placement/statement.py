@@ -97,7 +97,7 @@ class Statement:
         self._keepers: dict[PodClass, tuple[ReservePlugin, ...]] = {}
         self._together = {*map(id, tables.pipeline.permits)} <= {*map(id, tables.pipeline.reserves)}
         """Nobody is at Permit alone: once Reserve keeps nothing, nobody does."""
-        self._by_gang = all(getattr(one, "by_gang", False) for one in tables.pipeline.permits)
+        self._by_gang = tables.pipeline.permit_is_per_gang
         self.rejected: list[GangPlacement] = []
         """Gangs that waited, and of which a plugin rejected a pod since."""
 

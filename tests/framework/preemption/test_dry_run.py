@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from batchsched.errors import PluginError
-from batchsched.framework.interface import Landing, Reach
 from batchsched.framework.preemption.post_filter import Handle, Nominations
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import PreFilterAnswer, Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 from batchsched.plugins.inter_pod_affinity import InterPodAffinity
 from batchsched.plugins.node_ports import NodePorts
 from batchsched.plugins.node_resources_fit import NodeResourcesFit
@@ -66,8 +66,9 @@ class Counted:
     """Says that counts say it all, and breaks."""
 
     name = "Counted"
-    reach = Reach.NODE
-    landing = Landing.COUNTED
+    traits = PluginTraits(
+        placement_effect=PlacementEffect.USES_CAPACITY, result_scope=ResultScope.NODE_AND_ITS_PODS
+    )
 
     def signature(self, pod):
         return None

@@ -9,9 +9,8 @@ from typing_extensions import override
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.interface import Landing
 from batchsched.framework.nodes.node_table import NodeTable
-from batchsched.framework.runtime.pipeline import Pipeline, landing, names
+from batchsched.framework.runtime.pipeline import Pipeline, names
 from batchsched.framework.status import (
     SKIP,
     SUCCESS,
@@ -21,6 +20,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 from tests.plugins.cluster import class_of, node, pod, table
 
 NO = Status(Code.UNSCHEDULABLE, ("not now",))
@@ -57,7 +57,7 @@ class PreFilters(Named):
 
 
 class Filters(Named):
-    landing = Landing.STATIC
+    traits = PluginTraits(placement_effect=PlacementEffect.NONE)
 
     def filter(self, pod, nodes, state):
         return self.say("Filter", Verdict.accept(len(nodes)))
@@ -273,7 +273,7 @@ def test_reserve_that_raises_unreserves_everyone_too():
 class Spares(Reserves):
     """Keeps nothing for pods named so."""
 
-    def keeps_nothing(self, pod):
+    def reserves_nothing(self, pod):
         return self.answer if self.answer is not None else pod.pod.name == "plain"
 
 
@@ -333,7 +333,7 @@ def test_filters_that_landing_pods_cannot_change_are_not_asked_again():
     calls: Calls = []
 
     class Shifting(Filters):
-        landing = Landing.SHIFTS
+        traits = PluginTraits(placement_effect=PlacementEffect.ANY)
 
     made = three()
     shifting = Shifting("b", calls, Verdict.refuse(np.array([True]), "full", unresolvable=True))
@@ -347,28 +347,22 @@ def test_filters_that_landing_pods_cannot_change_are_not_asked_again():
     assert pipeline.refusal_at(pod_class, 1, made, state) is SUCCESS
 
 
-def test_filter_that_does_not_say_may_be_changed_by_anything():
-    class Silent:
-        name = "silent"
-
+def test_names_are_those_that_plugins_state_or_those_of_their_classes():
     class Strange:
-        landing = "whenever"
+        pass
 
-    assert landing(Silent()) is Landing.SHIFTS
-    assert landing(Strange()) is Landing.SHIFTS
-    assert landing(Filters("a")) is Landing.STATIC
-    assert names([Silent(), Strange()]) == ("silent", "Strange")
+    assert names([Filters("a"), Strange()]) == ("a", "Strange")
 
 
 def test_bulk_question_is_asked_only_when_every_moving_filter_knows_it():
     class Counting(Filters):
-        landing = Landing.NARROWS
+        traits = PluginTraits(placement_effect=PlacementEffect.TIGHTENS)
 
         def admits(self, pod, table, nodes, counts):
             return bool(counts.max() < 3)
 
     class Slow(Filters):
-        landing = Landing.SHIFTS
+        traits = PluginTraits(placement_effect=PlacementEffect.ANY)
 
     made = three()
     pod_class = class_of(made, pod())

@@ -3,10 +3,10 @@
 import pytest
 
 from batchsched.framework.cycle_state import StateKey
-from batchsched.framework.interface import Reach
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ClassResults
 from batchsched.framework.status import SKIP, SUCCESS, Code, PreFilterAnswer, Status, Verdict
+from batchsched.framework.traits import PluginTraits, ResultScope
 from tests.plugins.cluster import class_of, land, node, pod, table
 
 SEEN = StateKey[int]("Counting/seen")
@@ -18,7 +18,7 @@ class Counting:
     name = "Counting"
 
     def __init__(self, far, answer=None):
-        self.reach = far
+        self.traits = PluginTraits(result_scope=far)
         self.answer = answer or PreFilterAnswer()
         self.asked = 0
 
@@ -49,7 +49,7 @@ class Silent:
     """Does not say what of a pod it looks at."""
 
     name = "Silent"
-    reach = Reach.OBJECTS
+    traits = PluginTraits(result_scope=ResultScope.ALL_NODE_OBJECTS)
     asked = 0
 
     def prefilter(self, pod, nodes, state):
@@ -74,7 +74,7 @@ def asked_twice(plugin):
     return asked
 
 
-@pytest.mark.parametrize("far", [Reach.OBJECTS, Reach.NODE])
+@pytest.mark.parametrize("far", [ResultScope.ALL_NODE_OBJECTS, ResultScope.NODE_AND_ITS_PODS])
 @pytest.mark.parametrize("answer", [SUCCESS, SKIP], ids=["success", "skip"])
 def test_what_no_pod_changes_is_asked_once(far, answer):
     assert asked_twice(Counting(far, PreFilterAnswer(answer))) == 1
@@ -82,7 +82,7 @@ def test_what_no_pod_changes_is_asked_once(far, answer):
 
 @pytest.mark.parametrize(
     "plugin",
-    [Counting(Reach.CLUSTER), Following(Reach.NODE), Silent()],
+    [Counting(ResultScope.CLUSTER), Following(ResultScope.NODE_AND_ITS_PODS), Silent()],
     ids=["cluster", "follows", "unsigned"],
 )
 def test_what_pods_may_change_is_asked_each_time(plugin):
@@ -99,4 +99,4 @@ def test_what_pods_may_change_is_asked_each_time(plugin):
     ids=["unschedulable", "unresolvable", "narrows"],
 )
 def test_refusals_and_narrowing_are_asked_for_each_time(answer):
-    assert asked_twice(Counting(Reach.OBJECTS, answer)) == 2
+    assert asked_twice(Counting(ResultScope.ALL_NODE_OBJECTS, answer)) == 2

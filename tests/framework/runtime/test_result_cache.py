@@ -12,12 +12,12 @@ from typing_extensions import override
 from batchsched.api.core.affinity import Affinity, TopologySpreadConstraint
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
-from batchsched.framework.interface import Reach
 from batchsched.framework.nodes.node_table import NodeTable
-from batchsched.framework.runtime.pipeline import Pipeline, reach
+from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults, ResultCache
 from batchsched.framework.status import SUCCESS, PreFilterAnswer, Verdict
+from batchsched.framework.traits import PluginTraits, ResultScope, traits_of
 from tests.plugins.cluster import class_of, land, node, pod, table
 from tests.plugins.neighbours import near, preferred, required
 from tests.plugins.storage import ZONE
@@ -74,7 +74,7 @@ class Moody:
     """Judges and scores a node by the number of its pods; scores are normalised."""
 
     name = "Moody"
-    reach = Reach.NODE
+    traits = PluginTraits(result_scope=ResultScope.NODE_AND_ITS_PODS)
 
     def signature(self, pod):
         return None
@@ -156,7 +156,7 @@ class Watched:
     """Refuses full nodes, scores by pods, and notes how many nodes it was asked about."""
 
     name = "Watched"
-    reach = Reach.NODE
+    traits = PluginTraits(result_scope=ResultScope.NODE_AND_ITS_PODS)
 
     def __init__(self) -> None:
         self.filtered: list[int] = []
@@ -183,15 +183,15 @@ class Normalized(Watched):
 
 
 class Static(Watched):
-    reach = Reach.OBJECTS
+    traits = PluginTraits(result_scope=ResultScope.ALL_NODE_OBJECTS)
 
 
 class Own(Watched):
-    reach = Reach.OWN
+    traits = PluginTraits(result_scope=ResultScope.NODE_OBJECT)
 
 
 class Undeclared(Watched):
-    reach: Any = None
+    traits = PluginTraits()
 
 
 def look(pipeline, made, wish, standing):
@@ -243,12 +243,14 @@ def test_a_plugin_is_asked_again_about_nodes_that_changed_as_far_as_its_reach_go
 def test_a_plugin_that_does_not_say_what_it_reads_of_a_pod_is_asked_each_time():
     plugin = Watched()
     unsigned = type(
-        "Unsigned", (), {"reach": Reach.NODE, "filter": lambda _, *asked: plugin.filter(*asked)}
+        "Unsigned",
+        (),
+        {"traits": Watched.traits, "filter": lambda _, *asked: plugin.filter(*asked)},
     )()
     made, standing = table([node("n0"), node("n1")]), ClassResults()
     for _ in range(2):
         Pipeline([unsigned]).scan(class_of(made, pod()), made, standing)
-    assert reach(unsigned) is Reach.NODE
+    assert traits_of(unsigned).result_scope is ResultScope.NODE_AND_ITS_PODS
     assert plugin.filtered == [2, 2]
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.interface import Reach
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ClassResults
 from batchsched.framework.status import SKIP, SUCCESS
+from batchsched.framework.traits import PluginTraits, ResultScope
 from tests.plugins.cluster import class_of, node, pod, table
 
 BEST = StateKey[int]("Counting/best")
@@ -19,7 +19,7 @@ class Counting:
     name = "Counting"
 
     def __init__(self, far, answer=SUCCESS):
-        self.reach = far
+        self.traits = PluginTraits(result_scope=far)
         self.answer = answer
         self.asked = 0
 
@@ -46,7 +46,7 @@ def totals(plugin, *feasible):
     ]
 
 
-@pytest.mark.parametrize("far", [Reach.OBJECTS, Reach.NODE])
+@pytest.mark.parametrize("far", [ResultScope.ALL_NODE_OBJECTS, ResultScope.NODE_AND_ITS_PODS])
 def test_it_is_asked_once_for_the_same_nodes(far):
     plugin = Counting(far)
     assert totals(plugin, [0, 1, 3], [0, 1, 3]) == [[3, 3, 3], [3, 3, 3]]
@@ -54,18 +54,18 @@ def test_it_is_asked_once_for_the_same_nodes(far):
 
 
 def test_it_is_asked_again_when_others_fit():
-    plugin = Counting(Reach.OBJECTS)
+    plugin = Counting(ResultScope.ALL_NODE_OBJECTS)
     totals(plugin, [0, 1, 3], [0, 1], [0, 1])
     assert plugin.asked == 2
 
 
 def test_whoever_looks_further_is_asked_each_time():
-    plugin = Counting(Reach.CLUSTER)
+    plugin = Counting(ResultScope.CLUSTER)
     assert totals(plugin, [0, 1], [0, 1]) == [[2, 2], [2, 2]]
     assert plugin.asked == 2
 
 
 def test_skip_stands_as_well():
-    plugin = Counting(Reach.OBJECTS, SKIP)
+    plugin = Counting(ResultScope.ALL_NODE_OBJECTS, SKIP)
     assert totals(plugin, [0, 1], [0, 1]) == [[0, 0], [0, 0]]
     assert plugin.asked == 1

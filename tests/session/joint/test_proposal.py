@@ -4,8 +4,8 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.config.schema import SolverSettings
-from batchsched.framework.interface import Landing
 from batchsched.framework.status import Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 from tests.session import audit
 from tests.session.clusters import random_cluster
 from tests.session.scenario import alone, cluster, gang, nodes, placed, reasons, schedule
@@ -16,7 +16,7 @@ class Shy(Recorder):
     """Does not want two of its pods on one node, and tells the solver nothing of it."""
 
     name = "Shy"
-    landing = Landing.SHIFTS
+    traits = PluginTraits(placement_effect=PlacementEffect.ANY)
 
     @override
     def filter(self, pod, nodes, state):
@@ -28,7 +28,7 @@ class Counting(Recorder):
     """Takes at most so many pods on a node, and may be asked about many at once."""
 
     name = "Counting"
-    landing = Landing.COUNTED
+    traits = PluginTraits(placement_effect=PlacementEffect.USES_CAPACITY)
 
     def __init__(self, most: int) -> None:
         super().__init__()

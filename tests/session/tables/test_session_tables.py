@@ -168,7 +168,7 @@ def test_classes_that_differ_in_priority_alone_are_one_to_plugins_that_do_not_lo
 
 def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
     pipeline = standard().pipeline(profile())
-    pipeline.by_priority = True
+    pipeline.reads_priority = True
     one = pod("one", cpu=1)
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
     assert tables.classes.class_of(one, 0).first is not tables.classes.class_of(one, 5).first

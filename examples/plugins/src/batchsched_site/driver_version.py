@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.interface import Landing
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.normalize import default_normalize
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP, SUCCESS, IntArray, PreFilterAnswer, Status, Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 
 TOO_OLD: Final = "node(s) had a driver older than {minimum}"
 
@@ -35,7 +35,7 @@ class DriverVersion:
 
     name: ClassVar[str] = "DriverVersion"
     # Labels do not change while pods land: the session asks once and keeps the answer for the solver.
-    landing: ClassVar[Landing] = Landing.STATIC
+    traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.NONE)
     Args = DriverVersionArgs
 
     def __init__(self, args: DriverVersionArgs) -> None:

@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.framework.interface import Landing
 from batchsched.framework.per_node import PerNodeFilter, PerNodeScore
 from batchsched.framework.status import SUCCESS, Code, Status
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 
 OWNER: Final = "example.com/owner"
 FOREIGN: Final = Status(Code.UNRESOLVABLE, ("node(s) belonged to another team",))
@@ -23,7 +23,7 @@ class NodeOwner(PerNodeFilter, PerNodeScore):
     """Compares the label `example.com/owner` with the pod's namespace."""
 
     name: ClassVar[str] = "NodeOwner"
-    landing: ClassVar[Landing] = Landing.STATIC
+    traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.NONE)
 
     def signature(self, pod: Pod) -> Hashable:
         """Nothing of the spec: pods of different namespaces are never one class."""
