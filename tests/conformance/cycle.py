@@ -1,6 +1,7 @@
 """The whole cycle of a recorded case: PreFilter to the weighted sum, and what PostFilter adds when nothing fits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.preemption.post_filter import (
     Handle,
     Nominations,
+    filter_with_nominations,
     make_room,
     message,
-    scan_beside_nominated,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
@@ -73,8 +74,11 @@ def asked(case: runner.Case) -> Asked:
     pipeline = standard().pipeline(profile_of(case))
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
     nominations = Nominations.of(case.nominated_pods, cluster.table)
-    scan = scan_beside_nominated(pipeline, cluster.pod, cluster.table, nominations)
-    return Asked(case, pipeline, Handle(pipeline, cluster.pod, cluster.table, scan, nominations))
+    handle = Handle(
+        pipeline, cluster.pod, cluster.table, pipeline.scan(cluster.pod, cluster.table), nominations
+    )
+    extend = partial(pipeline.extended, cluster.pod, table=cluster.table)
+    return Asked(case, pipeline, replace(handle, scan=filter_with_nominations(handle, extend)))
 
 
 def mismatches(case: runner.Case) -> list[str]:

@@ -169,7 +169,7 @@ def cluster_of(snapshot: Snapshot, pod: Pod) -> Cluster:
     table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod)))
     for other in snapshot.pods:
         if other.key != pod.key and other.node in table.index:
-            table.add(other, table.index[other.node], *table.read_requests(other))
+            table.add([(other, table.index[other.node])], *table.read_requests(other))
     vector, nonzero = table.read_requests(pod)
     return Cluster(
         table, PodClass.of(pod, vector, (int(nonzero[0]), int(nonzero[1])), pod.spec.priority or 0)

@@ -52,7 +52,7 @@ def mismatches(stream: Stream) -> Iterator[str]:
         if found != expected:
             yield f"{pod.name}: ours {found}, recorded {expected}"
         if isinstance(expected, list):
-            table.add(pod, table.index[expected[-1]], requests, nonzero)
+            table.add([(pod, table.index[expected[-1]])], requests, nonzero)
 
 
 def start(stream: Stream) -> NodeTable:
@@ -62,7 +62,7 @@ def start(stream: Stream) -> NodeTable:
     )
     table = NodeTable(snapshot, runner.resource_names(stream.nodes, (*stream.pods, *stream.templates)))
     for pod in stream.pods:
-        table.add(pod, table.index[pod.node], *table.read_requests(pod))
+        table.add([(pod, table.index[pod.node])], *table.read_requests(pod))
     return table
 
 

@@ -1,6 +1,8 @@
 """Small clusters for plugin tests: nodes and pods from a few words, and a plugin asked in one line."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +16,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
+from batchsched.framework.preemption.post_filter import Handle, Nominations, filter_with_nominations
+from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, Verdict
 
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
@@ -83,7 +87,7 @@ def table(
 
 def land(made: NodeTable, one: Pod, name: str) -> None:
     """Put a pod on a node."""
-    made.add(one, made.index[name], *made.read_requests(one))
+    made.add([(one, made.index[name])], *made.read_requests(one))
 
 
 def class_of(made: NodeTable, one: Pod) -> PodClass:
@@ -122,3 +126,9 @@ def scores(plugin: Any, one: Pod, made: NodeTable) -> list[int]:
         found = plugin.normalize(found, pod_class, made.all(), state)
     assert found.dtype == np.int64
     return list(found.tolist())
+
+
+def judged(pipeline: Pipeline, one: PodClass, made: NodeTable, nominations: Nominations) -> Handle:
+    """Filter the nodes for a pod as the session does when pods are nominated; what PostFilter is called with."""
+    handle = Handle(pipeline, one, made, pipeline.scan(one, made), nominations)
+    return replace(handle, scan=filter_with_nominations(handle, partial(pipeline.extended, one, table=made)))

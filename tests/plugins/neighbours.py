@@ -85,11 +85,11 @@ def table_of(
 
 
 def put(table: NodeTable, one: Pod, at: int) -> None:
-    table.add(one, at, *table.read_requests(one))
+    table.add([(one, at)], *table.read_requests(one))
 
 
 def take(table: NodeTable, one: Pod) -> None:
-    table.remove(one, *table.read_requests(one))
+    table.remove([one])
 
 
 def class_of(table: NodeTable, one: Pod) -> PodClass:

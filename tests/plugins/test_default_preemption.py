@@ -14,7 +14,7 @@ from batchsched.api.core.pod import Container
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption.post_filter import Handle, Nominations, make_room, scan_beside_nominated
+from batchsched.framework.preemption.post_filter import Handle, Nominations, make_room
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import Code, Verdict
@@ -31,7 +31,7 @@ from batchsched.plugins.gang_scheduling import GangScheduling
 from batchsched.plugins.node_name import NodeName
 from batchsched.plugins.node_ports import NodePorts
 from batchsched.plugins.node_resources_fit import NodeResourcesFit
-from tests.plugins.cluster import node, pod, table
+from tests.plugins.cluster import judged, node, pod, table
 
 SMALL = {"cpu": "4"}
 
@@ -65,8 +65,7 @@ def handle_of(made, one, *nominated, args=None, budgets=()):
     pipeline, nominations = Pipeline(plugins), Nominations.of(nominated, made)
     requests, nonzero = made.read_requests(one)
     wish = PodClass.of(one, requests, (int(nonzero[0]), int(nonzero[1])), one.spec.priority or 0)
-    scan = scan_beside_nominated(pipeline, wish, made, nominations)
-    return Handle(pipeline, wish, made, scan, nominations)
+    return judged(pipeline, wish, made, nominations)
 
 
 def preempted(made, one, *nominated, **more):
@@ -279,8 +278,8 @@ def test_a_node_that_fits_though_nobody_leaves_it_is_an_error():
     made = table([node("a", SMALL)], {"a": [running("p", "4")]})
     handle = handle_of(made, wanting())
     gone = next(iter(made.pods.on(0)))
-    made.remove(gone, *made.read_requests(gone))
-    made.add(running("p", "1"), 0, *made.read_requests(running("p", "1")))
+    made.remove([gone])
+    made.add([(running("p", "1"), 0)], *made.read_requests(running("p", "1")))
     with pytest.raises(PluginError, match="at least one victim"):
         make_room(handle)
 
@@ -451,7 +450,7 @@ def test_nodes_tried_together_are_found_as_one_by_one(there, wish, waiting, budg
     pipeline, nominations = Pipeline([*default, *others]), Nominations.of(nominated, made)
     requests, nonzero = made.read_requests(one)
     seen = PodClass.of(one, requests, (int(nonzero[0]), int(nonzero[1])), priority)
-    scan = scan_beside_nominated(pipeline, seen, made, nominations)
+    scan = judged(pipeline, seen, made, nominations).scan
     if scan.fits.any():
         return
     plugin = DefaultPreemption(

@@ -47,7 +47,7 @@ def test_ports_inside_the_pod_are_nobodys_business():
 def test_the_port_is_free_again_when_its_pod_leaves():
     holder = with_ports("p", {"hostPort": 80})
     made = table([node("a")], {"a": [holder]})
-    made.remove(holder, *made.read_requests(holder))
+    made.remove([holder])
     assert refusals(NodePorts(), with_ports("x", {"hostPort": 80}), made) == {}
 
 

@@ -333,8 +333,8 @@ def table_of(snapshot: Snapshot, *others: Pod) -> NodeTable:
 
 
 def put(made: NodeTable, one: Pod, at: int) -> None:
-    made.add(one, at, *made.read_requests(one))
+    made.add([(one, at)], *made.read_requests(one))
 
 
 def take(made: NodeTable, one: Pod) -> None:
-    made.remove(one, *made.read_requests(one))
+    made.remove([one])

@@ -5,10 +5,8 @@ it rolls a gang back. Plugins never see it; they see `Nodes`, a read-only view o
 that the same lines judge ten thousand nodes at once and one node again.
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -154,46 +152,50 @@ class NodeTable:
             vector[self.column[resource]] += amount
         return vector, np.asarray(nonzero_requests(pod), np.int64)
 
-    def add(self, pod: Pod, node: int, requested: IntArray, nonzero: IntArray) -> None:
-        """Put a pod on a node; it counts from now on."""
-        row, scored = self.requested[node], self.nonzero[node]  # views: writing them back costs as much again
-        row += requested
-        scored += nonzero
-        self._counted[self.pods.add(pod, node)] = (requested, nonzero)
-        self.moves.note(node)
+    def add(self, placements: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:
+        """Put pods with equal requests on nodes.
 
-    def add_alike(self, wanted: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:
-        """Put pods of one spec on their nodes, each counted with the same."""
-        self._counted.update(dict.fromkeys(self.pods.add_alike(wanted), (requested, nonzero)))
-        for node, count in Counter(map(itemgetter(1), wanted)).items():
-            row, scored = self.requested[node], self.nonzero[node]
-            row += requested * count
-            scored += nonzero * count
+        Args:
+          placements: each pod with the index of its node.
+          requested: [R] requests of one pod, the pod count included.
+          nonzero: [2] requests of one pod for scoring.
+        """
+        counted = (requested, nonzero)
+        self._counted.update(dict.fromkeys(self.pods.add(placements), counted))
+        pods_on: dict[int, int] = {}
+        for _, node in placements:
+            pods_on[node] = pods_on.get(node, 0) + 1
+        for node, count in pods_on.items():
+            self._count(node, counted, count)
             self.moves.note(node)
 
-    def remove(self, pod: Pod, requested: IntArray, nonzero: IntArray) -> None:
-        """Take a pod away again."""
-        node = self.pods.remove(pod)
-        del self._counted[pod.key]
-        self.requested[node] -= requested
-        self.nonzero[node] -= nonzero
-        self.moves.note(node)
+    def remove(self, pods: Sequence[Pod]) -> None:
+        """Take pods off their nodes, each with the requests that it was added with.
 
-    def remove_all(self, pods: Sequence[Pod]) -> None:
-        """Take many pods away again, each with what it was counted with."""
+        Raises:
+          KeyError: a pod is on no node.
+        """
         keys = [pod.key for pod in pods]
-        nodes = self.pods.remove_all(keys)
-        gone = [self._counted.pop(key) for key in keys]
-        kinds = {id(counted): counted for counted in gone}  # pods of one spec share theirs
-        if not kinds:
-            return
-        number = {kind: at for at, kind in enumerate(kinds)}
-        which = [number[id(counted)] for counted in gone]
-        requested, nonzero = zip(*kinds.values(), strict=True)
-        np.subtract.at(self.requested, nodes, np.array(requested)[which])
-        np.subtract.at(self.nonzero, nodes, np.array(nonzero)[which])
+        nodes = self.pods.remove(keys)
+        for key, node in zip(keys, nodes, strict=True):
+            self._count(node, self._counted.pop(key), -1)
         for node in dict.fromkeys(nodes):
             self.moves.note(node)
+
+    def _count(self, node: int, counted: tuple[IntArray, IntArray], count: int) -> None:
+        """Add the requests of `count` equal pods to a node; a negative count subtracts them."""
+        requested, nonzero = counted
+        # The rows are views: `self.requested[node] += requested` would write the result back a second time.
+        requested_row, nonzero_row = self.requested[node], self.nonzero[node]
+        if count == 1:
+            requested_row += requested
+            nonzero_row += nonzero
+        elif count == -1:
+            requested_row -= requested
+            nonzero_row -= nonzero
+        else:
+            requested_row += requested * count
+            nonzero_row += nonzero * count
 
     def counted(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R], [2]) what a pod that is on a node was counted with.

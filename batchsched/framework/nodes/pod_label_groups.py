@@ -95,32 +95,36 @@ class PodLabelGroups:
         """The number of groups, empty ones included."""
         return len(self._groups)
 
-    def enter(self, pod: Pod) -> int:
-        """Count a pod in; returns its group."""
-        number = self._latest  # pods of one template come one after the other
-        if number >= len(self._groups) or not self._groups[number].holds(pod):
-            number = self._find(pod.namespace, tuple(sorted(pod.labels.items())), terminating=pod.terminating)
-            self._latest = number
-        self._empty -= self._sizes[number] == 0
-        self._sizes[number] += 1
-        return number
+    def enter(self, pods: Iterable[Pod]) -> list[int]:
+        """Count pods in.
 
-    def enter_all(self, pods: Iterable[Pod]) -> list[int]:
-        """Count pods in; returns their groups."""
+        Returns:
+          The group of each pod, in the order of `pods`.
+        """
         numbers: list[int] = []
-        before: ObjectMeta | None = None
+        number = self._latest
+        previous: ObjectMeta | None = None
         for pod in pods:
-            stated = pod.metadata
-            if before is None or (stated.labels, stated.namespace, stated.deletion_timestamp) != (
-                before.labels,
-                before.namespace,
-                before.deletion_timestamp,
+            metadata = pod.metadata
+            # Pods of one template follow each other: comparing with the previous pod is cheaper than a look-up.
+            if previous is None or (metadata.labels, metadata.namespace, metadata.deletion_timestamp) != (
+                previous.labels,
+                previous.namespace,
+                previous.deletion_timestamp,
             ):
-                before, number = stated, self.enter(pod)
-            else:
-                self._sizes[number] += 1
+                previous, number = metadata, self._group_of(pod)
+            self._empty -= self._sizes[number] == 0
+            self._sizes[number] += 1
             numbers.append(number)
         return numbers
+
+    def _group_of(self, pod: Pod) -> int:
+        """Return the group of a pod; a new one if there is none."""
+        number = self._latest
+        if number >= len(self._groups) or not self._groups[number].holds(pod):
+            labels = tuple(sorted(pod.labels.items()))
+            number = self._latest = self._find(pod.namespace, labels, terminating=pod.terminating)
+        return number
 
     def _find(self, namespace: str, labels: tuple[tuple[str, str], ...], *, terminating: bool) -> int:
         number = self._number.setdefault((namespace, labels, terminating), len(self._groups))
@@ -134,17 +138,11 @@ class PodLabelGroups:
                 self._leaving.append(number)
         return number
 
-    def leave(self, number: int) -> None:
-        """Count a pod of a group out."""
-        self._sizes[number] -= 1
-        self._empty += self._sizes[number] == 0
-
-    def leave_all(self, numbers: IndexArray) -> None:
-        """Count a pod out for each of these groups."""
-        for number, count in enumerate(np.bincount(numbers).tolist()):
-            if count:
-                self._sizes[number] -= count
-                self._empty += self._sizes[number] == 0
+    def leave(self, numbers: Iterable[int]) -> None:
+        """Count one pod out for each of these groups; a group may occur several times."""
+        for number in numbers:
+            self._sizes[number] -= 1
+            self._empty += self._sizes[number] == 0
 
     def renumber(self) -> IndexArray | None:
         """Forget the empty groups when they are many: [groups] the new numbers (-1: forgotten), or None."""

@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.framework.nodes.host_ports import HostPort, host_ports
 from batchsched.framework.nodes.label_index import Selection
 from batchsched.framework.nodes.pod_label_groups import AffinityGroup, LabelGroup, PodLabelGroups
@@ -40,34 +40,33 @@ class PodTable:
         self.claim_users: dict[str, dict[str, Pod]] = {}
         """Pods on any node by the claim, `namespace/name`, that they use."""
 
-    def add(self, pod: Pod, node: int) -> str:
-        """Put a pod on a node; returns its `namespace/name`."""
-        key = pod.key
-        self._pods[key] = (pod, node)
-        self._on.setdefault(node, {})[key] = pod
-        slot = self._slot[key] = len(self._keys)
-        self._keys.append(key)
-        self._make_room(slot + 1)
-        self._node_at[slot] = node
-        self._group_at[slot] = self._groups.enter(pod)
-        self._take(pod, node, host_ports(pod))
-        return key
+    def add(self, placements: Sequence[tuple[Pod, int]]) -> list[str]:
+        """Put pods on nodes.
 
-    def add_alike(self, wanted: Sequence[tuple[Pod, int]]) -> list[str]:
-        """Put pods of one spec on their nodes; returns their `namespace/name`."""
-        keys = [pod.key for pod, _ in wanted]
+        Args:
+          placements: each pod with the index of its node; no pod is on a node already.
+
+        Returns:
+          The `namespace/name` of each pod.
+        """
+        keys = [pod.key for pod, _ in placements]
         begin, end = len(self._keys), len(self._keys) + len(keys)
-        self._pods.update(zip(keys, wanted, strict=True))
+        self._pods.update(zip(keys, placements, strict=True))
         self._slot.update(zip(keys, range(begin, end), strict=True))
         self._keys += keys
         self._make_room(end)
-        self._node_at[begin:end] = [node for _, node in wanted]
-        self._group_at[begin:end] = self._groups.enter_all(pod for pod, _ in wanted)
-        for key, (pod, node) in zip(keys, wanted, strict=True):
+        self._node_at[begin:end] = [node for _, node in placements]
+        self._group_at[begin:end] = self._groups.enter([pod for pod, _ in placements])
+        spec: PodSpec | None = None
+        indexed = False
+        ports: tuple[HostPort, ...] = ()
+        for key, (pod, node) in zip(keys, placements, strict=True):
             self._on.setdefault(node, {})[key] = pod
-        spec, ports = wanted[0][0].spec, host_ports(wanted[0][0])
-        if ports or spec.volumes or spec.affinity is not None:
-            for pod, node in wanted:
+            # Decoded pods of one template share their spec object, so this is computed once for a gang.
+            if pod.spec is not spec:
+                spec, ports = pod.spec, host_ports(pod)
+                indexed = bool(ports or spec.volumes or spec.affinity is not None)
+            if indexed:
                 self._take(pod, node, ports)
         return keys
 
@@ -105,35 +104,30 @@ class PodTable:
                 claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
                 self.claim_users[claim].pop(pod.key, None)
 
-    def remove(self, pod: Pod) -> int:
-        """Take a pod away; returns the node on which it was.
+    def remove(self, keys: Sequence[str]) -> list[int]:
+        """Take pods off their nodes.
+
+        Args:
+          keys: `namespace/name` of each pod.
+
+        Returns:
+          The node on which each pod was.
 
         Raises:
-          KeyError: the pod is not there.
-        """
-        key = pod.key
-        node = self._leave_node(key)
-        self._leave_group(key)
-        return node
-
-    def remove_all(self, keys: Sequence[str]) -> list[int]:
-        """Take many pods away, by `namespace/name`; returns the nodes on which they were.
-
-        Raises:
-          KeyError: one is not there, or named twice.
+          KeyError: a pod is on no node, or is named twice.
         """
         nodes = [self._leave_node(key) for key in keys]
         size = len(self._keys) - len(keys)
-        # Who came last leaves first, most often: then nobody has to take another's slot.
+        # A session removes the pods that it added last. Their slots are at the end, so no other pod moves.
         if all(self._slot[key] >= size for key in keys):
             for key in keys:
                 del self._slot[key]
             del self._keys[size:]
-            self._groups.leave_all(self._group_at[size : size + len(keys)])
-            self._forget_groups()
+            self._groups.leave(self._group_at[size : size + len(keys)].tolist())
         else:
             for key in keys:
-                self._leave_group(key)
+                self._free_slot(key)
+        self._forget_groups()
         return nodes
 
     def _leave_node(self, key: str) -> int:
@@ -146,9 +140,10 @@ class PodTable:
             self._unmount(there, node)
         return node
 
-    def _leave_group(self, key: str) -> None:
+    def _free_slot(self, key: str) -> None:
+        """Give the slot of a pod to the pod in the last slot, so that the arrays have no gaps."""
         slot = self._slot.pop(key)
-        self._groups.leave(int(self._group_at[slot]))
+        self._groups.leave((int(self._group_at[slot]),))
         last = self._keys.pop()
         size = len(self._keys)
         if last != key:
@@ -156,7 +151,6 @@ class PodTable:
             self._slot[last] = slot
             self._node_at[slot] = self._node_at[size]
             self._group_at[slot] = self._group_at[size]
-        self._forget_groups()
 
     def _forget_groups(self) -> None:
         size, numbers = len(self._keys), self._groups.renumber()

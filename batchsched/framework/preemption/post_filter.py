@@ -22,7 +22,8 @@ from batchsched.framework.preemption.dry_run import PreemptionDryRun
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
-from batchsched.framework.status import SUCCESS, Code, IntArray, PostFilterAnswer, Status, Verdict
+from batchsched.framework.runtime.sampling import Sampling
+from batchsched.framework.status import SUCCESS, BoolArray, Code, IntArray, PostFilterAnswer, Status, Verdict
 
 
 def stated_priority(pod: Pod) -> int:
@@ -143,10 +144,10 @@ class NodeTrial:
     def _move(self, pod: Pod, *, come: bool) -> None:
         table = self._handle.table
         if come:
-            table.add(pod, self._node, *(self._counted.pop(pod.key, None) or table.read_requests(pod)))
+            table.add([(pod, self._node)], *(self._counted.pop(pod.key, None) or table.read_requests(pod)))
             return
         self._counted[pod.key] = table.counted(pod)
-        table.remove(pod, *self._counted[pod.key])
+        table.remove([pod])
         freed = host_ports(pod)
         there = table.pods.ports_on.get(self._node)
         if freed and there:
@@ -244,16 +245,36 @@ class Handle:
         return None if node is None else self.lower_on(node)
 
 
-def scan_beside_nominated(
-    pipeline: Pipeline, pod: PodClass, table: NodeTable, nominations: Nominations
+def filter_with_nominations(
+    handle: Handle,
+    extend: Callable[[FilterResult], FilterResult],
+    allowed: BoolArray | None = None,
+    sampling: Sampling | None = None,
 ) -> FilterResult:
-    """Run PreFilter, Filter and `beside_nominated`; a pod goes to its own nominated node where that fits.
+    """Complete the filter result of one pod when pods are nominated for nodes.
+
+    Nominated pods of equal or higher priority keep their room. If the pod fits on the node that it is nominated for
+    itself, no other node is considered, and the sampling position for the next pod does not move.
+
+    Args:
+      handle: the pod with its current nomination, and the result of the Filters.
+      extend: calls the extenders about the feasible nodes of a result.
+      allowed: [N] nodes that the pod's domains permit; None for all.
+      sampling: limits the number of feasible nodes; None for no limit.
 
     Raises:
-      PluginError: a plugin broke.
+      PluginError: a plugin failed.
+      ExtenderError: an extender failed that may not be ignored.
     """
-    scan = beside_nominated(Handle(pipeline, pod, table, pipeline.scan(pod, table), nominations))
-    return on_own_node(scan, pod, table) or scan
+    result = beside_nominated(handle)
+    own = on_own_node(result, handle.pod, handle.table)
+    if own is not None:
+        own = extend(own)
+        if (own.fits if allowed is None else own.fits & allowed).any():
+            return own
+    if sampling is not None:
+        result = sampling.narrowed(result, allowed)
+    return extend(result)
 
 
 def on_own_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterResult | None:

@@ -111,7 +111,7 @@ class Statement:
         """Leave the table as it was found: undo what was not kept, then lift what was kept off the nodes."""
         self.roll_back_to(self._kept)
         tables = self._tables
-        tables.node_table.remove_all([placed.pod for walked in self._done for placed in walked.placed])
+        tables.node_table.remove([placed.pod for walked in self._done for placed in walked.placed])
         for walked in self._done:
             identity = walked.gang.members.identity
             tables.counts.forget(identity)
@@ -346,7 +346,7 @@ class Statement:
         tables, count = self._tables, self._tables.counts.of_members(walked.gang.members)
         for _, some in groupby(wanted, key=lambda one: id(one[0].spec)):
             alike = list(some)
-            tables.node_table.add_alike(alike, *tables.request_vectors(alike[0][0]))
+            tables.node_table.add(alike, *tables.request_vectors(alike[0][0]))
         for pod, node in wanted:
             count.count(pod, 1)
             walked.placed.append(PlacedPod(pod, node, pod_class, state))
@@ -379,7 +379,7 @@ class Statement:
         try:
             tables.pipeline.unreserve(placed.pod, placed.node, tables.node_table, placed.state)
         finally:
-            tables.node_table.remove(placed.pod, *tables.request_vectors(placed.pod))
+            tables.node_table.remove([placed.pod])
             tables.counts.of(placed.pod).count(placed.pod, -1)
 
     def _roll_back(self, walked: GangPlacement) -> None:

@@ -117,8 +117,8 @@ class NominatedCapacity:
     def _put(self, identity: str) -> None:
         self._on[identity] = self._nominated[identity]
         for pod, node in self._on[identity]:
-            self._tables.node_table.add(pod, node, *self._tables.request_vectors(pod))
+            self._tables.node_table.add([(pod, node)], *self._tables.request_vectors(pod))
 
     def _lift(self, identity: str) -> None:
         for pod, _ in reversed(self._on.pop(identity)):
-            self._tables.node_table.remove(pod, *self._tables.request_vectors(pod))
+            self._tables.node_table.remove([pod])

@@ -123,12 +123,12 @@ class VictimSelection:
         )
 
     def _take_off(self, pod: Pod, node: int) -> None:
-        self._tables.node_table.remove(pod, *self._tables.request_vectors(pod))
+        self._tables.node_table.remove([pod])
         self._off[pod.key] = (pod, node)
 
     def _put_back(self, key: str) -> None:
         pod, node = self._off.pop(key)
-        self._tables.node_table.add(pod, node, *self._tables.request_vectors(pod))
+        self._tables.node_table.add([(pod, node)], *self._tables.request_vectors(pod))
 
     def _still_kept(self, gang: PendingGang) -> GangPlacement | None:
         """Walk a gang over the nodes for which it is nominated; None where that no longer does."""

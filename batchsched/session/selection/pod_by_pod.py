@@ -17,7 +17,7 @@ from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption.post_filter import Handle, beside_nominated, message, on_own_node
+from batchsched.framework.preemption.post_filter import Handle, filter_with_nominations, message
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits, spend
@@ -199,14 +199,11 @@ class PodByPodPlacer:
         tables = self._tables
         if self._preemption is not None and self._preemption.nominations.pods:
             shown = self._preemption.presented(pod_class, pod)
-            nominations = self._preemption.nominations
-            scan = beside_nominated(Handle(tables.pipeline, shown, tables.node_table, scan, nominations))
-            own = on_own_node(scan, shown, tables.node_table)
-            if own is not None:
-                # The search for a node begins where it ended before, also after this one.
-                own = tables.pipeline.extended(pod_class, own, tables.node_table)
-                if (own.fits if allowed is None else own.fits & allowed).any():
-                    return own
+            handle = Handle(
+                tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations
+            )
+            extend = partial(tables.pipeline.extended, pod_class, table=tables.node_table)
+            return filter_with_nominations(handle, extend, allowed, self._sampling)
         if self._sampling is not None:
             scan = self._sampling.narrowed(scan, allowed)
         return tables.pipeline.extended(pod_class, scan, tables.node_table)

@@ -213,7 +213,7 @@ class SessionTables:
             node = self.node_table.index.get(pod.node, -1)
             members.bound[key] = (pod, node)
             if node >= 0:
-                self.node_table.add(pod, node, *self.request_vectors(pod))
+                self.node_table.add([(pod, node)], *self.request_vectors(pod))
             else:
                 self._pods_on_unknown_nodes.setdefault(pod.node, {})[key] = pod
         else:
@@ -242,7 +242,7 @@ class SessionTables:
 
     def _remove_bound(self, pod: Pod, node: int) -> None:
         if node >= 0:
-            self.node_table.remove(pod, *self.request_vectors(pod))
+            self.node_table.remove([pod])
             return
         pods = self._pods_on_unknown_nodes[pod.node]
         del pods[pod.key]

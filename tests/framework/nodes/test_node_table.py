@@ -27,7 +27,7 @@ def test_nodes_to_which_pods_came_and_which_they_left_have_moved():
     land(made, guest, "n2")
     land(made, pod("b"), "n0")
     between = made.moves.generation
-    made.remove(guest, *made.read_requests(guest))
+    made.remove([guest])
     assert made.moves.since(start).tolist() == [0, 2]
     assert made.moves.since(between).tolist() == [2]
     assert made.changes.generation == 0
@@ -88,7 +88,7 @@ def test_table_that_followed_its_nodes_is_as_one_laid_out_afresh(versions, asked
             said(followed)
         names = {one.name for one in nodes}
         for at in [at for at in there if at not in names]:
-            followed.remove(there[at], *followed.read_requests(there.pop(at)))
+            followed.remove([there.pop(at)])
         followed.lay_out(nodes)
         if nodes and nodes[0].name not in there:
             guest = there[nodes[0].name] = pod(f"on-{nodes[0].name}", requests={"cpu": "1"})

@@ -31,9 +31,9 @@ def test_counts_follow_pods_that_come_and_go(moves):
         affinity = nb.required(apart=[nb.near(nb.HOST, app=app)]) if social else None
         one = nb.pod(f"p{number}", {"app": app}, terminating=terminating, affinity=affinity)
         if one.key in there:
-            assert table.remove(one) == there.pop(one.key)[1]
+            assert table.remove([one.key]) == [there.pop(one.key)[1]]
         else:
-            table.add(one, at)
+            table.add([(one, at)])
             there[one.key] = (one, at)
     for app in "ab":
         selection = Selection.of(LabelSelector(match_labels={"app": app}))
@@ -72,10 +72,12 @@ def test_pods_of_one_spec_come_and_go_together_as_they_do_one_by_one(social, bef
     ]
     together, single = PodTable(4), PodTable(4)
     first, second = pods[: len(before)], pods[len(before) :]
-    assert together.add_alike(first) + together.add_alike(second) == [single.add(*one) for one in pods]
+    assert together.add(first) + together.add(second) == [key for one in pods for key in single.add([one])]
     assert _seen(together) == _seen(single)
     gone = random.choice([second, random.sample(pods, len(before)), pods])
-    assert together.remove_all([one.key for one, _ in gone]) == [single.remove(one) for one, _ in gone]
+    assert together.remove([one.key for one, _ in gone]) == [
+        at for one, _ in gone for at in single.remove([one.key])
+    ]
     assert _seen(together) == _seen(single)
 
 
@@ -97,7 +99,7 @@ def test_equal_terms_of_many_pods_are_one_group():
         one = nb.pod(
             f"p{number}", {"id": str(number)}, affinity=nb.required(apart=[nb.near(nb.HOST, app="a")])
         )
-        table.add(one, number % 2)
+        table.add([(one, number % 2)])
     (group,) = table.affinity_groups()
     nodes, counts = group.places()
     assert dict(zip(nodes.tolist(), counts.tolist(), strict=True)) == {0: 3, 1: 2}
@@ -105,19 +107,19 @@ def test_equal_terms_of_many_pods_are_one_group():
 
 def test_a_pod_that_is_not_there_cannot_be_taken_away():
     with pytest.raises(KeyError):
-        PodTable(1).remove(nb.pod("nobody"))
+        PodTable(1).remove([nb.pod("nobody").key])
 
 
 def test_groups_without_pods_are_forgotten_and_counts_stay():
     table = PodTable(2)
-    table.add(nb.pod("stays", {"app": "a"}), 1)
+    table.add([(nb.pod("stays", {"app": "a"}), 1)])
     for number in range(2000):
         passing = nb.pod(f"p{number}", {"app": "a", "id": str(number)}, terminating=number % 2 == 0)
-        table.add(passing, 0)
-        table.remove(passing)
+        table.add([(passing, 0)])
+        table.remove([passing.key])
     assert len(table._groups) < 600
     again = nb.pod("again", {"app": "a", "id": "1"})
-    table.add(again, 0)
+    table.add([(again, 0)])
     selection = Selection.of(LabelSelector(match_labels={"app": "a"}))
     assert table.count_selected(selection).tolist() == [1, 1]
     assert table.count_selected(selection, terminating=False).tolist() == [1, 1]

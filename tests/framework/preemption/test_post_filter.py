@@ -10,7 +10,6 @@ from batchsched.framework.preemption.post_filter import (
     Nominations,
     make_room,
     message,
-    scan_beside_nominated,
     stated_priority,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
@@ -20,7 +19,7 @@ from batchsched.plugins.node_affinity import NodeAffinity
 from batchsched.plugins.node_ports import NodePorts
 from batchsched.plugins.node_resources_fit import NodeResourcesFit
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
-from tests.plugins.cluster import class_of, land, node, pod, table, with_ports
+from tests.plugins.cluster import class_of, judged, land, node, pod, table, with_ports
 
 NOT_NOW = Status(Code.UNSCHEDULABLE, ("not now",))
 
@@ -57,7 +56,7 @@ def waiting(one, name, priority=0):
 
 def scanned(made, one, *nominated, plugins=(NodeResourcesFit,)):
     pipeline = Pipeline([kind() for kind in plugins])
-    return scan_beside_nominated(pipeline, class_of(made, one), made, Nominations.of(nominated, made))
+    return judged(pipeline, class_of(made, one), made, Nominations.of(nominated, made)).scan
 
 
 def test_the_first_success_wins_and_nobody_is_asked_after_it():
@@ -134,7 +133,7 @@ def test_a_nominated_pod_of_equal_or_higher_priority_keeps_its_room(priority, fi
     wish = class_of(made, one)
     wish = type(wish).of(one, wish.requests, tuple(wish.nonzero), 5)
     pipeline = Pipeline([NodeResourcesFit()])
-    scan = scan_beside_nominated(pipeline, wish, made, Nominations.of([rival], made, stated_priority))
+    scan = judged(pipeline, wish, made, Nominations.of([rival], made, stated_priority)).scan
     assert scan.fits.tolist() == [fits, True]
     assert scan.reasons_at(0) == (() if fits else ("Insufficient cpu",))
     assert len(made.pods) == 0

@@ -107,7 +107,7 @@ def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(made, wishes, dat
             assert said(MOODY, wish, made, moods, everyone) == said(MOODY, wish, made, None, everyone)
         if there and data.draw(st.booleans()):
             gone = there.pop(data.draw(st.integers(0, len(there) - 1)))
-            made.remove(gone, *made.read_requests(gone))
+            made.remove([gone])
         else:
             come = data.draw(sociable_pods(f"landed-{step}"))
             land(made, come, data.draw(st.sampled_from(made.names)))
@@ -145,7 +145,7 @@ def change_nodes(made: NodeTable, standings: ResultCache, data: Any) -> None:
     if f"n{number}" in there and data.draw(st.sampled_from([True, False, False])):
         gone = there.pop(f"n{number}")
         for one in tuple(made.pods.on(made.index[gone.name])):
-            made.remove(one, *made.read_requests(one))
+            made.remove([one])
     else:
         there[f"n{number}"] = data.draw(nodes(number))
     if made.lay_out([there[name] for name in sorted(there)]) is not None:
