@@ -69,7 +69,7 @@ def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds
         scan = pipeline.scan(pod_class, tables.node_table, standing)
         feasible = np.flatnonzero(scan.fits).astype(np.int32)
         total = pipeline.score(pod_class, feasible, tables.node_table, scan.state, standing)
-        tables.node_table.add(pod, int(feasible[total.argmax()]), *tables.request_vectors(pod))
+        tables.node_table.add([(pod, int(feasible[total.argmax()]))], *tables.request_vectors(pod))
         if not at:
             clocks.seconds[WHOLE] = time.process_time() - start
             cold = clocks.take(1)

@@ -212,20 +212,20 @@ class Pipeline:
                 return answers.signed(status, plugin)
         return SUCCESS
 
-    def scan(self, pod: PodClass, table: NodeTable, standing: ClassResults | None = None) -> FilterResult:
+    def scan(self, pod: PodClass, table: NodeTable, results: ClassResults | None = None) -> FilterResult:
         """Run PreFilter and Filter of one class over all nodes.
 
         Args:
           pod: the class.
           table: the nodes.
-          standing: what was said of the class before, on this table; brought up to date.
+          results: what was said of the class before, on this table; brought up to date.
 
         Raises:
           PluginError: a plugin broke.
         """
-        standing = ClassResults() if standing is None else standing
+        results = ClassResults() if results is None else results
         nodes = table.all()
-        state, status, allowed, narrowing = self._prefiltering.of(pod, nodes, standing, self.timings)
+        state, status, allowed, narrowing = self._prefiltering.of(pod, nodes, results, self.timings)
         count = len(nodes)
         if not status.ok:
             return FilterResult(state, status, np.zeros(count, np.bool_), nobody(count))
@@ -239,7 +239,7 @@ class Pipeline:
                 continue
             asked = partial(self._filter, plugin, pod, state)
             try:
-                judged = standing.judge(plugin, self._scope[plugin], table, asked)
+                judged = results.verdict(plugin, self._scope[plugin], table, asked)
             except PluginError:
                 # In kube-scheduler a node that was refused before is not asked about, and breaks nothing.
                 if fits.all():
@@ -247,7 +247,7 @@ class Pipeline:
                 left = np.flatnonzero(fits).astype(np.int32)
                 verdict = asked(table.some(left)).among(left, count) if len(left) else Verdict.accept(count)
                 judged = CachedVerdict.of(verdict, table.changes.generation)
-            if not judged.everyone:
+            if not judged.fits_all:
                 refused_by[fits & ~judged.fits] = len(verdicts)
                 fits &= judged.fits
             names.append(name)
@@ -272,19 +272,19 @@ class Pipeline:
         return answers.verdict(plugin, verdict, len(nodes))
 
     def prepare(
-        self, pod: PodClass, table: NodeTable, standing: ClassResults | None = None
+        self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
     ) -> tuple[CycleState, Status]:
         """Run the PreFilters of one class alone: fresh state, true to what is on the nodes now.
 
         Args:
           pod: the class.
           table: the nodes.
-          standing: the class's, where there is one: what was said of it for good is not asked again.
+          results: the class's, where there is one: what was said of it for good is not asked again.
 
         Raises:
           PluginError: a plugin broke.
         """
-        found = self._prefiltering.of(pod, table.all(), standing or ClassResults(), self.timings)
+        found = self._prefiltering.of(pod, table.all(), results or ClassResults(), self.timings)
         return found.state, found.status
 
     def admits(
@@ -328,7 +328,7 @@ class Pipeline:
         feasible: IndexArray,
         table: NodeTable,
         state: CycleState,
-        standing: ClassResults | None = None,
+        results: ClassResults | None = None,
     ) -> IntArray:
         """[n] total score, Σ weight · normalised score, of the nodes that fit, in ascending order.
 
@@ -336,7 +336,7 @@ class Pipeline:
           PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
         """
         asking = PluginScorer(self.timings, pod, state)
-        total = self._scoring.total(asking, feasible, table, ClassResults() if standing is None else standing)
+        total = self._scoring.total(asking, feasible, table, ClassResults() if results is None else results)
         if self.extenders:
             total += self.extenders.prioritize(pod.pod, feasible, table)
         return total

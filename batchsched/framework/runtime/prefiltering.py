@@ -44,7 +44,7 @@ class Prefiltering:
         self._plugins = tuple((one, name_of(one), lasting(one)) for one in plugins)
         self._fleeting = tuple(one for one in self._plugins if not one[2])
 
-    def of(self, pod: PodClass, nodes: Nodes, standing: ClassResults, timings: PluginTimings) -> Prefiltered:
+    def of(self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: PluginTimings) -> Prefiltered:
         """Ask about a class; those that had nothing against it, and for good, are not asked again.
 
         Raises:
@@ -52,7 +52,7 @@ class Prefiltering:
         """
         timings.cycle()
         state = CycleState()
-        known = standing.prefiltered(nodes.table)
+        known = results.prefilter_state(nodes.table)
         if known is not None:
             state.take(known)
             return self._ask(self._fleeting, pod, nodes, (state, state), timings)
@@ -60,7 +60,7 @@ class Prefiltering:
         found = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
         state.take(lasting)
         if found.status.ok and found.allowed is None:
-            standing.prefilter(nodes.table, lasting)
+            results.keep_prefilter_state(nodes.table, lasting)
         return found
 
     def _ask(

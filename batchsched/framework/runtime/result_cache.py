@@ -1,11 +1,12 @@
-"""What plugins said of a class and what of it still stands: only nodes that moved since are asked about again.
+"""Cache of plugin results: a plugin is called again only about nodes whose results may have changed.
 
-A node moves when a pod comes to it or leaves it, or when the Node object changes. Whoever keeps a `ClassResults` from
-pod to pod, or from session to session, gets the same answers as without one, and pays for the nodes that moved.
+The session asks the same questions about a class of equal pods from pod to pod and from session to session. With the
+cache it gets the same answers as without, and pays only for the nodes that changed. `ResultCache` documents the rule.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -17,267 +18,327 @@ from batchsched.framework.runtime.scorer import PluginScorer, Scorer
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.framework.traits import ResultScope
 
-MANY = 2
-"""Where more than every second node moved, all are asked about: one long array is cheaper than two."""
-BYTES = 96
-"""About what a class's arrays take for each node."""
+FULL_SHARE: Final = 2
+"""If more than one node in so many is outdated, the plugin is called about all nodes: one long call is cheaper."""
+BYTES_PER_NODE: Final = 96
+"""Approximate memory of one class's arrays for each node."""
+
+
+def generation(scope: ResultScope, table: NodeTable) -> int:
+    """Return the number of changes so far that can outdate a result of a scope."""
+    return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
+
+
+def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArray:
+    """[k] Return the nodes, ascending, about which a result of generation `since` may be wrong now.
+
+    This function is the only rule of invalidation; `ResultCache` describes it.
+    """
+    if scope is ResultScope.NODE_AND_ITS_PODS:
+        return table.moves.since(since)
+    if scope is ResultScope.NODE_OBJECT or since == table.changes.generation:
+        return table.changes.since(since)
+    return np.arange(len(table.nodes), dtype=np.int32)
 
 
 @dataclass(slots=True, eq=False)
 class CachedVerdict:
-    """A Filter's verdict over all N nodes.
+    """A Filter's verdict about all N nodes.
 
     Args:
-      verdict: as the plugin gave it, in one go or node by node.
-      fits: [N] nodes that it does not refuse.
-      everyone: it refuses none.
-      since: the generation of the moves that it hangs on when it was last true for certain.
+      verdict: the plugin's answer, from one call or pieced together from several.
+      fits: [N] nodes that the plugin does not refuse.
+      fits_all: the plugin refuses no node.
+      since: the generation of the plugin's scope at which the verdict was correct.
     """
 
     verdict: Verdict
     fits: BoolArray
-    everyone: bool
+    fits_all: bool
     since: int
 
     @classmethod
     def of(cls, verdict: Verdict, since: int) -> "CachedVerdict":
-        """Keep a verdict over all nodes."""
+        """Store a verdict about all nodes."""
         fits = verdict.fits
         return cls(verdict, fits, bool(fits.all()), since)
 
-    def amended(self, moved: IndexArray, part: Verdict, since: int) -> "CachedVerdict | None":
-        """Return what stands after `part` was said of the nodes that moved; None when that cannot be pieced together.
+    def amended(self, nodes: IndexArray, part: Verdict, since: int) -> "CachedVerdict | None":
+        """Return this verdict with a new answer about some nodes.
 
-        What was kept is not changed: scans of earlier pods go on showing it.
+        The stored arrays are not changed, because filter results of earlier pods show them.
+
+        Args:
+          nodes: [k] the nodes of the new answer.
+          part: the plugin's answer about these nodes.
+          since: the generation of the new answer.
+
+        Returns:
+          The new verdict. None if `part` has a reason that the verdict lacks, or its reasons in another order: the
+          order of reasons would then differ from that of one call about all nodes.
         """
         whole = self.verdict
         accepted = not part.reasons or not part.refused.any()
-        if accepted and (self.everyone or self.fits[moved].all()):
+        if accepted and (self.fits_all or self.fits[nodes].all()):
             self.since = since
             return self
-        places = [whole.reasons.index(one) for one in part.reasons if one in whole.reasons]
-        if len(places) < len(part.reasons) or places != sorted(places):
+        rows = [whole.reasons.index(reason) for reason in part.reasons if reason in whole.reasons]
+        if len(rows) < len(part.reasons) or rows != sorted(rows):
             return None
         refused, unresolvable = whole.refused.copy(), whole.unresolvable.copy()
-        refused[:, moved] = False
-        for place, row in zip(places, part.refused, strict=True):
-            refused[place, moved] = row
-        unresolvable[moved] = part.unresolvable
+        refused[:, nodes] = False
+        for row, part_row in zip(rows, part.refused, strict=True):
+            refused[row, nodes] = part_row
+        unresolvable[nodes] = part.unresolvable
         fits = self.fits.copy()
-        fits[moved] = part.fits
+        fits[nodes] = part.fits
         verdict = Verdict(whole.reasons, refused, unresolvable)
         return CachedVerdict(verdict, fits, bool(fits.all()), since)
 
 
 @dataclass(slots=True, eq=False)
-class Scores:
-    """What the Score plugins of one scope said.
+class ScopeScores:
+    """Scores of the Score plugins of one scope.
 
     Args:
-      scope: theirs.
-      known: [N] nodes of which everything is known.
-      plain: [N] weighted scores that need no normalising, added up.
-      raw: plugin → [N] scores before they are normalised.
+      scope: the scope that these plugins share.
+      since: the generation of the scope at which the scores were correct.
+      known: [N] nodes whose scores are stored.
+      plain: [N] sum of the weighted scores that need no normalisation.
+      raw: plugin → [N] scores before normalisation.
     """
 
     scope: ResultScope
+    since: int
     known: BoolArray
     plain: IntArray
     raw: dict[ScorePlugin, IntArray]
 
     @classmethod
-    def nothing(cls, scorers: Sequence[Scorer], scope: ResultScope, count: int) -> "Scores":
-        """Know nothing of `count` nodes."""
-        normalized = [one.plugin for one in scorers if one.scope is scope and one.normalizing is not None]
+    def empty(cls, scorers: Sequence[Scorer], scope: ResultScope, table: NodeTable) -> "ScopeScores":
+        """Return a store without scores."""
+        count = len(table.nodes)
+        normalized = [
+            scorer.plugin for scorer in scorers if scorer.scope is scope and scorer.normalizing is not None
+        ]
         raw = {plugin: np.zeros(count, np.int64) for plugin in normalized}
-        return cls(scope, np.zeros(count, np.bool_), np.zeros(count, np.int64), raw)
+        return cls(scope, generation(scope, table), np.zeros(count, np.bool_), np.zeros(count, np.int64), raw)
 
 
 class CachedScores:
-    """What Score plugins said of the nodes that they were asked about: those that fitted.
+    """Scores of one class about the nodes on which it fitted so far.
 
-    Kinds, by scope: of a node to which a pod came those that look at Node objects are not asked again.
+    Raw scores are stored by scope: when a pod is placed on a node, plugins that read only Node objects are not called
+    again. Normalised scores depend on all feasible nodes; they are stored for the last feasible nodes only.
     """
 
     def __init__(self, scorers: Sequence[Scorer], table: NodeTable) -> None:
         count = len(table.nodes)
         self._scorers = tuple(scorers)
-        self._kinds = tuple(
-            Scores.nothing(scorers, scope, count)
+        self._scopes = tuple(
+            ScopeScores.empty(scorers, scope, table)
             for scope in (
                 ResultScope.NODE_OBJECT,
                 ResultScope.ALL_NODE_OBJECTS,
                 ResultScope.NODE_AND_ITS_PODS,
             )
-            if any(one.scope is scope for one in scorers)
+            if any(scorer.scope is scope for scorer in scorers)
         )
         self._plain = np.zeros(count, np.int64)
-        self._since = table.changes.generation, table.moves.generation
         self._feasible: IndexArray | None = None
-        self._inside = np.zeros(count, np.bool_)
-        self._normal = np.zeros(0, np.int64)
-        self._stale = True
+        self._is_feasible = np.zeros(count, np.bool_)
+        self._normalized: IntArray | None = None
+        """[n] sum of the normalised scores of `_feasible`; None if raw scores or feasible nodes changed since."""
 
-    def same(self, scorers: tuple[Scorer, ...]) -> bool:
-        """Tell whether these are the plugins that were asked before."""
+    def made_for(self, scorers: tuple[Scorer, ...]) -> bool:
+        """Return True if these are the plugins whose scores are stored."""
         return self._scorers == scorers
 
     def total(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
-        """[n] Bring up to date what is known of the nodes that fit, and add up their scores."""
+        """[n] Call plugins about nodes without a valid score, and return the total scores of the feasible nodes."""
+        # Identity implies equality, because `feasible_nodes` returns read-only arrays and this reference keeps the
+        # array alive. An equal but different array is correct, too; only the shortcut below is missed.
         same = self._feasible is feasible
-        self._stale |= not same
-        for kind in self._kinds:
-            moved = self._moved(kind, table)
-            # All that fitted before are known, but for those that moved.
-            if same and not len(moved):
+        if not same:
+            # If a plugin raises below, the shortcut must not apply to the next call: nodes of the old array may have
+            # been marked as unknown.
+            self._feasible, self._normalized = None, None
+        for scores in self._scopes:
+            outdated = outdated_nodes(scores.scope, scores.since, table)
+            # After a complete pass all feasible nodes are known; for the same nodes only the outdated ones are not.
+            if same and not len(outdated):
                 continue
-            kind.known[moved] = False
-            wanted = moved[self._inside[moved]] if same else feasible[~kind.known[feasible]]
-            self._stale |= self._ask(kind, asking, wanted, table)
-        if self._stale:
-            self._normal = self._normalized(asking, feasible, table)
-            self._stale = False
-        # Noted at the end: where a plugin broke, what it was to say is asked for again.
+            scores.known[outdated] = False
+            unknown = outdated[self._is_feasible[outdated]] if same else feasible[~scores.known[feasible]]
+            if self._update(scores, asking, unknown, table):
+                self._normalized = None
+            # Outdated nodes that are not feasible stay unknown, so they need no second look. If a plugin raises, this
+            # line is not reached, and the next call finds the same nodes outdated.
+            scores.since = generation(scores.scope, table)
+        if self._normalized is None:
+            self._normalized = self._normalize(asking, feasible, table)
         if not same:
             self._feasible = feasible
-            self._inside[:] = False
-            self._inside[feasible] = True
-        self._since = table.changes.generation, table.moves.generation
+            self._is_feasible[:] = False
+            self._is_feasible[feasible] = True
         if len(feasible) == len(self._plain):
-            return self._plain + self._normal
+            return self._plain + self._normalized
         total: IntArray = self._plain.take(feasible)
-        total += self._normal
+        total += self._normalized
         return total
 
-    def _moved(self, kind: Scores, table: NodeTable) -> IndexArray:
-        """[k] the nodes of which the plugins of a kind may say something else now."""
-        if kind.scope is ResultScope.NODE_AND_ITS_PODS:
-            return table.moves.since(self._since[1])
-        if self._since[0] == table.changes.generation or kind.scope is ResultScope.NODE_OBJECT:
-            return table.changes.since(self._since[0])
-        return np.arange(len(table.nodes), dtype=np.int32)
-
-    def _ask(self, kind: Scores, asking: PluginScorer, nodes: IndexArray, table: NodeTable) -> bool:
-        """Ask about nodes of which not everything is known; tells whether a score that is to be normalised changed."""
+    def _update(self, scores: ScopeScores, asking: PluginScorer, nodes: IndexArray, table: NodeTable) -> bool:
+        """Call the plugins of a scope about some nodes; return True if a score to be normalised changed."""
         if not len(nodes):
             return False
         view = table.these(nodes)
-        found = [(one, asking.raw(one, view)) for one in self._scorers if one.scope is kind.scope]
+        # All calls come before the first write: if a plugin raises, nothing is half updated.
+        answers = [
+            (scorer, asking.raw(scorer, view)) for scorer in self._scorers if scorer.scope is scores.scope
+        ]
         plain = np.zeros(len(nodes), np.int64)
         changed = False
-        for one, scores in found:
-            raw = kind.raw.get(one.plugin)
+        for scorer, answer in answers:
+            raw = scores.raw.get(scorer.plugin)
             if raw is None:
-                plain += scores if one.weight == 1 else one.weight * scores
+                plain += answer if scorer.weight == 1 else scorer.weight * answer
             else:
-                changed = changed or not np.array_equal(raw[view.where], scores)
-                raw[view.where] = scores
-        self._plain[view.where] += plain - kind.plain[view.where]
-        kind.plain[view.where] = plain
-        kind.known[view.where] = True
+                changed = changed or not np.array_equal(raw[view.where], answer)
+                raw[view.where] = answer
+        self._plain[view.where] += plain - scores.plain[view.where]
+        scores.plain[view.where] = plain
+        scores.known[view.where] = True
         return changed
 
-    def _normalized(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
+    def _normalize(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
+        """[n] Return the weighted sum of the normalised scores."""
         total = np.zeros(len(feasible), np.int64)
         view = table.these(feasible)
-        for kind in self._kinds:
-            for one in self._scorers:
-                if one.normalizing is not None and one.scope is kind.scope:
-                    total += one.weight * asking.normal(one, kind.raw[one.plugin][feasible], view)
+        for scores in self._scopes:
+            for scorer in self._scorers:
+                if scorer.normalizing is not None and scorer.scope is scores.scope:
+                    total += scorer.weight * asking.normal(scorer, scores.raw[scorer.plugin][feasible], view)
         return total
 
 
 class ClassResults:
-    """What the plugins said of one class over the nodes of one table."""
+    """Results of all plugins about one class over the nodes of one table."""
 
     def __init__(self) -> None:
-        self._judged: dict[object, CachedVerdict] = {}
-        self._ranked: CachedScores | None = None
+        self._verdicts: dict[object, CachedVerdict] = {}
+        self._scores: CachedScores | None = None
         self._fits: BoolArray | None = None
         self._feasible = np.zeros(0, np.int32)
-        self._prefiltered: tuple[int, CycleState] | None = None
-        self._prescored: tuple[int, IndexArray, CycleState] | None = None
+        self._prefilter: tuple[int, CycleState] | None = None
+        self._prescore: tuple[int, IndexArray, CycleState] | None = None
 
-    def prefiltered(self, table: NodeTable) -> CycleState | None:
-        """Return what PreFilters wrote that need not be asked again; None: all are asked."""
-        known = self._prefiltered
-        return known[1] if known is not None and known[0] == table.changes.generation else None
+    def prefilter_state(self, table: NodeTable) -> CycleState | None:
+        """Return the state that the PreFilters wrote, if it is still valid; else None."""
+        stored = self._prefilter
+        return stored[1] if stored is not None and stored[0] == table.changes.generation else None
 
-    def prefilter(self, table: NodeTable, lasting: CycleState) -> None:
-        """Keep what PreFilters wrote, until a Node object changes."""
-        self._prefiltered = table.changes.generation, lasting
+    def keep_prefilter_state(self, table: NodeTable, state: CycleState) -> None:
+        """Store what the PreFilters wrote. It is valid until a Node object changes."""
+        self._prefilter = table.changes.generation, state
 
-    def prescored(self, table: NodeTable, feasible: IndexArray) -> CycleState | None:
-        """Return what PreScores wrote of the nodes that `fitting` told, and need not be asked again; None: all are."""
-        known = self._prescored
-        same = known is not None and known[0] == table.changes.generation and known[1] is feasible
-        return known[2] if known is not None and same else None
+    def prescore_state(self, table: NodeTable, feasible: IndexArray) -> CycleState | None:
+        """Return the state that the PreScores wrote for the same array of feasible nodes, if valid; else None."""
+        stored = self._prescore
+        if stored is None or stored[0] != table.changes.generation or stored[1] is not feasible:
+            return None
+        return stored[2]
 
-    def prescore(self, table: NodeTable, feasible: IndexArray, lasting: CycleState) -> None:
-        """Keep what PreScores wrote of the nodes that fit, until a Node object changes."""
-        self._prescored = table.changes.generation, feasible, lasting
+    def keep_prescore_state(self, table: NodeTable, feasible: IndexArray, state: CycleState) -> None:
+        """Store what the PreScores wrote for these nodes. It is valid until a Node object changes."""
+        self._prescore = table.changes.generation, feasible, state
 
-    def judge(
+    def verdict(
         self, plugin: object, scope: ResultScope, table: NodeTable, ask: Callable[[Nodes], Verdict]
     ) -> CachedVerdict:
-        """Return a Filter's verdict over all nodes; `ask` asks it about some of them."""
-        known = self._judged.get(plugin)
-        log = table.moves if scope is ResultScope.NODE_AND_ITS_PODS else table.changes
-        if known is not None:
-            if known.since == log.generation:
-                return known
-            moved = log.since(known.since)
-            if scope is not ResultScope.ALL_NODE_OBJECTS and 0 < len(moved) * MANY <= len(table.nodes):
-                amended = known.amended(moved, ask(table.these(moved)), log.generation)
-                if amended is not None:
-                    self._judged[plugin] = amended
-                    return amended
-        found = CachedVerdict.of(ask(table.all()), log.generation)
-        if scope is not ResultScope.CLUSTER:
-            self._judged[plugin] = found
-        return found
+        """Return a Filter's verdict about all nodes.
 
-    def fitting(self, fits: BoolArray) -> IndexArray:
-        """[n] Return the nodes that fit, of all N: the very array of the last time where they are the same."""
+        Args:
+          plugin: the Filter, by which its verdict is stored.
+          scope: the plugin's scope; with CLUSTER nothing is stored.
+          table: the nodes.
+          ask: calls the plugin about a view of nodes.
+        """
+        stored = self._verdicts.get(plugin)
+        now = generation(scope, table)
+        if stored is not None:
+            if stored.since == now:
+                return stored
+            outdated = outdated_nodes(scope, stored.since, table)
+            if 0 < len(outdated) * FULL_SHARE <= len(table.nodes):
+                amended = stored.amended(outdated, ask(table.these(outdated)), now)
+                if amended is not None:
+                    self._verdicts[plugin] = amended
+                    return amended
+        complete = CachedVerdict.of(ask(table.all()), now)
+        if scope is not ResultScope.CLUSTER:
+            self._verdicts[plugin] = complete
+        return complete
+
+    def feasible_nodes(self, fits: BoolArray) -> IndexArray:
+        """[n] Return the indexes of the feasible nodes, given as [N] booleans.
+
+        The array is read-only. While the feasible nodes are equal, the same array is returned, so that `total_scores`
+        and `prescore_state` compare by identity instead of node by node.
+        """
         if self._fits is None or not np.logical_and.reduce(self._fits == fits):
             self._fits, self._feasible = fits, np.flatnonzero(fits).astype(np.int32)
+            self._feasible.setflags(write=False)
         return self._feasible
 
-    def rank(
+    def total_scores(
         self, scorers: tuple[Scorer, ...], asking: PluginScorer, feasible: IndexArray, table: NodeTable
     ) -> IntArray:
-        """[n] Return the total of Score plugins whose scope is not the cluster, for the nodes that fit.
+        """[n] Return the sum of the weighted scores of the feasible nodes, from plugins with a scope below CLUSTER.
 
-        They are the array that `fitting` returned: of any other that is asked again what stands of that one. Nodes that
-        do not fit are not asked about, nor do they count when scores are normalised.
+        Plugins are not called about other nodes, and other nodes do not count for normalisation.
         """
-        if self._ranked is None or not self._ranked.same(scorers):
-            self._ranked = CachedScores(scorers, table)
-        return self._ranked.total(asking, feasible, table)
+        if self._scores is None or not self._scores.made_for(scorers):
+            self._scores = CachedScores(scorers, table)
+        return self._scores.total(asking, feasible, table)
 
 
 class ResultCache:
-    """The standings of a table's classes; those that were not asked for in the longest time are forgotten.
+    """Results of plugins about the classes of one node table.
+
+    The rule of invalidation: a result about a node is valid until something in the plugin's `ResultScope` changes. The
+    node table logs two kinds of changes, each with a generation number: `changes` for Node objects, and `moves` for
+    these and for pods that are added to a node or removed from it. Each result stores the generation of its scope's
+    log, and is outdated for these nodes:
+
+    - NODE_OBJECT: the nodes in `changes` since then;
+    - NODE_AND_ITS_PODS: the nodes in `moves` since then;
+    - ALL_NODE_OBJECTS: all nodes, if anything is in `changes` since then;
+    - CLUSTER: always; such results are not stored.
+
+    States of PreFilter and PreScore are not per node. They are valid until anything is in `changes`. When nodes get
+    other indexes, all results are dropped.
 
     Args:
-      table: whose nodes they speak of.
-      most: bytes of arrays that they may have, more or less.
+      table: the nodes.
+      max_bytes: approximate limit for the memory of all arrays. Above it, the classes with the oldest use are dropped.
     """
 
-    def __init__(self, table: NodeTable, most: int = 2**27) -> None:
+    def __init__(self, table: NodeTable, max_bytes: int = 2**27) -> None:
         self._table = table
-        self._most = most
-        self._known: dict[int, tuple[PodClass, ClassResults]] = {}
+        self._max_bytes = max_bytes
+        # Classes compare by identity, and the key keeps the class alive.
+        self._results: dict[PodClass, ClassResults] = {}
 
-    def forget(self) -> None:
-        """Forget all: nodes have other places now."""
-        self._known.clear()
+    def clear(self) -> None:
+        """Drop all results, because nodes have other indexes."""
+        self._results.clear()
 
     def of(self, pod: PodClass) -> ClassResults:
-        """Return what stands of a class."""
+        """Return the results of a class, which it shares with classes that differ only in an unread priority."""
         first = pod.first
-        known = self._known.pop(id(first), None) or (first, ClassResults())
-        self._known[id(first)] = known
-        if len(self._known) > max(1, self._most // (BYTES * max(1, len(self._table.nodes)))):
-            del self._known[next(iter(self._known))]
-        return known[1]
+        # Removing and inserting moves the class to the end: the first one has the oldest use.
+        results = self._results.pop(first, None) or ClassResults()
+        self._results[first] = results
+        if len(self._results) > max(1, self._max_bytes // (BYTES_PER_NODE * max(1, len(self._table.nodes)))):
+            del self._results[next(iter(self._results))]
+        return results

@@ -1,4 +1,4 @@
-"""Score and NormalizeScore of one plugin for one pod, asked and checked."""
+"""Score and NormalizeScore of one plugin about one pod, called and validated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class Scorer:
 
     Args:
       plugin: the plugin.
-      name: its name.
-      scope: the part of the cluster that determines its raw scores.
-      weight: of its score in the total.
-      normalizing: the plugin again, where it brings raw scores into 0..100; None where they are that already.
+      name: the plugin's name.
+      scope: the part of the cluster on which its raw scores depend.
+      weight: the factor of its score in the total.
+      normalizing: the plugin again if it has NormalizeScore; None if its raw scores are in 0..100.
     """
 
     plugin: points.ScorePlugin
@@ -34,7 +34,7 @@ class Scorer:
 
     @classmethod
     def of(cls, plugin: points.ScorePlugin, scope: ResultScope, weights: Mapping[str, int]) -> "Scorer":
-        """Make one of a plugin; its weight is 1 where none is stated."""
+        """Create the scorer of a plugin, with weight 1 if `weights` has none for its name."""
         normalizing = plugin if isinstance(plugin, points.NormalizeScorePlugin) else None
         name = name_of(plugin)
         return cls(plugin, name, scope, weights.get(name, 1), normalizing)
@@ -42,32 +42,38 @@ class Scorer:
 
 @dataclass(slots=True, eq=False)
 class PluginScorer:
-    """One pod's questions to the Score plugins."""
+    """Calls Score plugins about one pod.
+
+    Args:
+      timings: measures the calls.
+      pod: the class of the pod.
+      state: the cycle state of the pod.
+    """
 
     timings: PluginTimings
     pod: PodClass
     state: CycleState
 
-    def raw(self, one: Scorer, nodes: Nodes) -> IntArray:
-        """[n] Ask for the scores of n nodes; final where no NormalizeScore follows.
+    def raw(self, scorer: Scorer, nodes: Nodes) -> IntArray:
+        """[n] Return the scores of n nodes. They are final if the plugin has no NormalizeScore.
 
         Raises:
-          PluginError: the plugin broke, or answered nonsense.
+          PluginError: the plugin raised an exception or returned an invalid answer.
         """
-        scores = self.timings.ask(one.plugin, "Score", one.plugin.score, self.pod, nodes, self.state)
-        if one.normalizing is None:
-            return answers.scores(one.plugin, "Score", scores, len(nodes))
-        return answers.raw_scores(one.plugin, scores, len(nodes))
+        scores = self.timings.ask(scorer.plugin, "Score", scorer.plugin.score, self.pod, nodes, self.state)
+        if scorer.normalizing is None:
+            return answers.scores(scorer.plugin, "Score", scores, len(nodes))
+        return answers.raw_scores(scorer.plugin, scores, len(nodes))
 
-    def normal(self, one: Scorer, scores: IntArray, nodes: Nodes) -> IntArray:
-        """[n] Bring scores of n nodes into 0..100; as they are where no NormalizeScore follows.
+    def normal(self, scorer: Scorer, scores: IntArray, nodes: Nodes) -> IntArray:
+        """[n] Return raw scores of n nodes mapped to 0..100; unchanged if the plugin has no NormalizeScore.
 
         Raises:
-          PluginError: the plugin broke, or answered nonsense.
+          PluginError: the plugin raised an exception or returned an invalid answer.
         """
-        if one.normalizing is None:
+        if scorer.normalizing is None:
             return scores
-        made = self.timings.ask(
-            one.plugin, "NormalizeScore", one.normalizing.normalize, scores, self.pod, nodes, self.state
+        normalized = self.timings.ask(
+            scorer.plugin, "NormalizeScore", scorer.normalizing.normalize, scores, self.pod, nodes, self.state
         )
-        return answers.scores(one.plugin, "NormalizeScore", made, len(nodes))
+        return answers.scores(scorer.plugin, "NormalizeScore", normalized, len(nodes))

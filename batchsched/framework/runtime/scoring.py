@@ -33,7 +33,7 @@ class Scoring:
         self._scorers = tuple(scorers)
 
     def total(
-        self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, standing: ClassResults
+        self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, results: ClassResults
     ) -> IntArray:
         """[n] Σ weight · normalised score of the nodes that fit, in ascending order.
 
@@ -41,21 +41,21 @@ class Scoring:
           PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
         """
         nodes = table.these(feasible)
-        self._prescore(asking, feasible, nodes, standing)
+        self._prescore(asking, feasible, nodes, results)
         skipped = asking.state.skip_score
         scorers = [one for one in self._scorers if one.name not in skipped]
         near = tuple(one for one in scorers if one.scope is not ResultScope.CLUSTER)
-        total = standing.rank(near, asking, feasible, table)
+        total = results.total_scores(near, asking, feasible, table)
         for one in scorers:
             if one.scope is ResultScope.CLUSTER:
                 total += one.weight * asking.normal(one, asking.raw(one, nodes), nodes)
         return total
 
     def _prescore(
-        self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, standing: ClassResults
+        self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, results: ClassResults
     ) -> None:
         """Run the PreScores; those that said it before of the same nodes, and for good, are not asked again."""
-        state, known = asking.state, standing.prescored(nodes.table, feasible)
+        state, known = asking.state, results.prescore_state(nodes.table, feasible)
         if known is not None:
             state.take(known)
             self._ask(self._fleeting, asking, nodes, state)
@@ -65,7 +65,7 @@ class Scoring:
         state.take(lasting)
         kept = CycleState()
         kept.take(lasting)
-        standing.prescore(nodes.table, feasible, kept)
+        results.keep_prescore_state(nodes.table, feasible, kept)
 
     def _ask(
         self,

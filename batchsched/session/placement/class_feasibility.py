@@ -89,7 +89,7 @@ class FeasibilityByClass:
                 lasting &= ~verdict.unresolvable
             score = no_score
             if self._scores and mask.any():
-                feasible = standing.fitting(mask)
+                feasible = standing.feasible_nodes(mask)
                 score[feasible] = tables.pipeline.score(
                     pod_class, feasible, tables.node_table, scan.state, standing
                 )

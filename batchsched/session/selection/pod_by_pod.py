@@ -174,7 +174,7 @@ class PodByPodPlacer:
         scan = self._scan(
             tables.pipeline.scan(pod_class, tables.node_table, standing), pod_class, pod, allowed
         )
-        feasible = standing.fitting(scan.fits if allowed is None else scan.fits & allowed)
+        feasible = standing.feasible_nodes(scan.fits if allowed is None else scan.fits & allowed)
         if not len(feasible):
             if scan.fits.any():
                 trial.fenced = True

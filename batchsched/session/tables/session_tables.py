@@ -158,7 +158,7 @@ class SessionTables:
         # None means that the nodes are the same, in the same order: all indices stay valid.
         source = table.lay_out(nodes)
         if source is not None:
-            self.result_cache.forget()
+            self.result_cache.clear()
             for members in self.gangs.values():
                 members.renumber_nodes(table.index)
             for name in [name for name in self._pods_on_unknown_nodes if name in table.index]:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from batchsched.api.core.affinity import Affinity, TopologySpreadConstraint
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
@@ -64,7 +65,7 @@ def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any
         scan.fit_error(),
         scan.plugins,
     ]
-    feasible = (standing or ClassResults()).fitting(scan.fits & chosen)
+    feasible = (standing or ClassResults()).feasible_nodes(scan.fits & chosen)
     if len(feasible):
         found.append(pipeline.score(wish, feasible, made, scan.state, standing).tolist())
     return found
@@ -149,7 +150,7 @@ def change_nodes(made: NodeTable, standings: ResultCache, data: Any) -> None:
     else:
         there[f"n{number}"] = data.draw(nodes(number))
     if made.lay_out([there[name] for name in sorted(there)]) is not None:
-        standings.forget()
+        standings.clear()
 
 
 class Watched:
@@ -196,7 +197,7 @@ class Undeclared(Watched):
 
 def look(pipeline, made, wish, standing):
     scan = pipeline.scan(wish, made, standing)
-    feasible = standing.fitting(scan.fits)
+    feasible = standing.feasible_nodes(scan.fits)
     return pipeline.score(wish, feasible, made, scan.state, standing).tolist()
 
 
@@ -312,6 +313,37 @@ def test_what_a_plugin_could_not_say_is_asked_for_again(point, count):
     assert look(pipeline, made, wish, standing) == look(pipeline, made, wish, ClassResults())
 
 
+class Large:
+    """Scores a node by its CPU. It reads no pods, so it is called before a plugin that does."""
+
+    name = "Large"
+    traits = PluginTraits(result_scope=ResultScope.NODE_OBJECT)
+
+    def signature(self, pod):
+        return None
+
+    def score(self, pod, nodes, state):
+        return nodes.allocatable[:, 1] // 1000
+
+
+def test_a_plugin_that_breaks_leaves_no_outdated_score_of_other_plugins():
+    made = table([node(f"n{at}", {"cpu": "1"}) for at in range(4)])
+    breaking, results = Breaking(), ClassResults()
+    pipeline, wish = Pipeline([Large(), breaking]), class_of(made, pod())
+    every, some = np.arange(4, dtype=np.int32), np.arange(2, dtype=np.int32)
+
+    def total(feasible, kept):
+        return pipeline.score(wish, feasible, made, CycleState(), kept).tolist()
+
+    total(every, results)
+    made.lay_out([node(f"n{at}", {"cpu": "7"}) if at in (0, 3) else made.nodes[at] for at in range(4)])
+    breaking.breaks = "score"
+    with pytest.raises(PluginError):
+        total(some, results)
+    breaking.breaks = ""
+    assert total(every, results) == total(every, ClassResults())
+
+
 def test_reasons_in_another_order_cannot_be_pieced_together():
     one, two = np.asarray([[True, False], [True, False]]), np.asarray([False, True])
     judged = CachedVerdict.of(Verdict(("a", "b"), one, two), 1)
@@ -321,7 +353,7 @@ def test_reasons_in_another_order_cannot_be_pieced_together():
 
 def test_classes_that_were_not_asked_for_in_the_longest_time_are_forgotten():
     made = table([node("n0")])
-    standings = ResultCache(made, most=200)
+    standings = ResultCache(made, max_bytes=200)
     first, second, third = (class_of(made, pod()) for _ in range(3))
     kept, lost = standings.of(first), standings.of(second)
     assert standings.of(first) is kept
