@@ -9,6 +9,7 @@ required levels. A gang whose first pod led it into a domain that is too small t
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -199,9 +200,7 @@ class PodByPodPlacer:
         tables = self._tables
         if self._preemption is not None and self._preemption.nominations.pods:
             shown = self._preemption.presented(pod_class, pod)
-            handle = Handle(
-                tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations
-            )
+            handle = Handle(tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations)
             extend = partial(tables.pipeline.extended, pod_class, table=tables.node_table)
             return filter_with_nominations(handle, extend, allowed, self._sampling)
         if self._sampling is not None:
