@@ -1,8 +1,7 @@
-"""Floor 4: the contract between the scheduler and its plugins.
+"""Floor 4: the contract between the scheduler and its plugins, and the pipeline that calls them.
 
-The points at which a plugin is asked, in the order in which they are called; the answers it may give; the
-state that lives for one cycle; and the pipeline that asks. A refusal is a value and carries its reason;
-breakage is an exception, and it is caught here, around the plugin's call, and nowhere else below the shell.
+This package has the extension points in the order of their calls, the answers of plugins, and the state of one cycle.
+A refusal is a value with a reason. A failure is an exception; it is caught here, around the call of the plugin.
 
 May import: floors 0 to 3.
 """

@@ -1,4 +1,4 @@
-"""The memory of one pod's way through the points: written by its owner, read by whoever knows the key."""
+"""Cycle state: values that plugins pass from one extension point to the next for one pod class."""
 
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast, runtime_checkable
@@ -8,26 +8,26 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Cloneable(Protocol):
-    """A value that AddPod and RemovePod change: it can be copied, so that a trial leaves the original as it is."""
+    """A value that AddPod and RemovePod change. It can be copied, so that a dry run does not change the original."""
 
     def clone(self) -> object:
-        """Return a copy that changes by itself."""
+        """Return an independent copy."""
         ...
 
 
-# No slots: with them, `StateKey[int]("x")` raises, since typing notes the type on the instance.
+# No slots: typing stores the type argument on the instance, so `StateKey[int]("x")` would raise with slots.
 @dataclass(frozen=True)
 class StateKey(Generic[T]):
-    """A typed key; a plugin makes one as a module constant and does not share what it writes under it."""
+    """A typed key. A plugin defines one as a module constant; only this plugin writes the value."""
 
     name: str
 
 
 class CycleState:
-    """What plugins keep between the points of one pod class. It lives for one pass through the pipeline.
+    """The values of one cycle: one pass of a pod class through the extension points.
 
     Args:
-      below: is read where nothing was written here.
+      below: another state whose values are read if this state has none for a key.
     """
 
     __slots__ = ("_below", "_values", "skip_filter", "skip_score")
@@ -39,31 +39,31 @@ class CycleState:
         self.skip_score: set[str] = set()
 
     def write(self, key: StateKey[T], value: T) -> None:
-        """Keep a value."""
+        """Store a value under a key."""
         self._values[key.name] = value
 
     def read(self, key: StateKey[T]) -> T:
-        """Return a value that was kept.
+        """Return the value of a key.
 
         Raises:
-          KeyError: nothing was kept under the key: a plugin read before it wrote.
+          KeyError: the key has no value, because a plugin reads it before writing it.
         """
         if self._below is not None and key.name not in self._values:
             return self._below.read(key)
         return cast(T, self._values[key.name])
 
     def has(self, key: StateKey[T]) -> bool:
-        """Tell whether something was kept."""
+        """Return True if the key has a value."""
         return key.name in self._values or (self._below is not None and self._below.has(key))
 
     def take(self, other: "CycleState") -> None:
-        """Write what was written to another state, not what is below that one; values are shared."""
+        """Copy the values of another state, without those of the state below it. The values are shared, not cloned."""
         self._values.update(other._values)
         self.skip_filter |= other.skip_filter
         self.skip_score |= other.skip_score
 
     def clone(self) -> "CycleState":
-        """Return a copy for a trial: values that can be cloned are, alone or in a tuple; all others are shared."""
+        """Return a copy for a dry run. Values with `clone` are cloned, also inside a tuple; all others are shared."""
         copy = CycleState(None if self._below is None else self._below.clone())
         copy._values = {name: _cloned(value) for name, value in self._values.items()}
         copy.skip_filter = set(self.skip_filter)

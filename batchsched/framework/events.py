@@ -1,11 +1,11 @@
-"""Cluster events: what may happen to an object, and what a plugin says of it for a pod that it refused.
+"""Cluster events: changes of objects, and how a plugin reacts to them for a pod that it refused.
 
-A pod that was refused is asked about again only when something happened that can help it. Each plugin registers the
-events that may make it change its mind, and a hint that looks closer: at the pod, and at the object before and after.
-A hint that says Queue too often costs a cycle; one that says Skip wrongly costs a pod five minutes.
+The scheduling queue tries a refused pod again only after an event that may help. Each plugin registers such events,
+and optionally a hint function that compares the object before and after the event. A hint that returns Queue too
+often costs a scheduling cycle. A hint that wrongly returns Skip delays the pod by up to five minutes.
 
-Source: `ClusterEvent`, `ClusterEventWithHint` and `QueueingHint` of k8s.io/kube-scheduler/framework, 1.36. Namespaces,
-the objects that select pods, Queues and Topologies are ours: there, a change of them is never noticed.
+Source: `ClusterEvent`, `ClusterEventWithHint` and `QueueingHint` of k8s.io/kube-scheduler/framework, 1.36. Events of
+Namespaces, of objects that select pods, of Queues and of Topologies exist only in batchsched.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +18,10 @@ from batchsched.api.core.pod import Pod
 
 
 class Resource(StrEnum):
-    """What kind of object an event is about.
+    """The kind of object of an event.
 
-    AssignedPod: a pod that has a node, assumed or bound. UnscheduledPod: a pod that waits, another one. TargetPod: the
-    very pod that was refused.
+    AssignedPod: a pod that is assumed or bound. UnscheduledPod: another pending pod. TargetPod: the refused pod
+    itself.
     """
 
     NODE = "Node"
@@ -47,7 +47,7 @@ class Resource(StrEnum):
 
 
 class Action(Flag):
-    """What happened to it. An update that is none of the special ones is UPDATE_OTHER; UPDATE is all of them."""
+    """What happened to an object. UPDATE combines all updates; UPDATE_OTHER is an update without an action of its own."""
 
     ADD = auto()
     DELETE = auto()
@@ -81,7 +81,7 @@ class Action(Flag):
 
 
 def written(action: Action) -> str:
-    """Return the name of one action, as kube-scheduler writes it."""
+    """Return the name of a single action in kube-scheduler's spelling."""
     if action is Action.UPDATE_OTHER or action is Action.UPDATE:
         return "Update"
     return (action.name or "All").title().replace("_", "")
@@ -89,12 +89,12 @@ def written(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event, or the events that a plugin wants to hear of.
+    """An event that happened, or a set of events that a plugin registers.
 
     Args:
       resource: the kind of object.
-      action: what happened; several where a plugin registers.
-      named: the label where it does not follow from the two.
+      action: the action; a plugin may register several.
+      named: the label, if it differs from resource and action.
     """
 
     resource: Resource
@@ -103,17 +103,17 @@ class ClusterEvent:
 
     @property
     def label(self) -> str:
-        """The event's name in `queue_incoming_pods_total`, such as NodeAdd or AssignedPodUpdatePodLabel."""
+        """The name in the metric `queue_incoming_pods_total`, such as NodeAdd or AssignedPodUpdatePodLabel."""
         target = self.resource is Resource.TARGET_POD
         return self.named or f"{Resource.UNSCHEDULED_POD if target else self.resource}{written(self.action)}"
 
     @property
     def wildcard(self) -> bool:
-        """True for an event that concerns every pod, whoever refused it."""
+        """True if the event concerns all pods, whatever plugin refused them."""
         return self.resource is Resource.ANY
 
     def includes(self, event: "ClusterEvent") -> bool:
-        """Tell whether a registered event is what happened."""
+        """Return True if this registered event covers an event that happened."""
         return self.wildcard or (self.resource is event.resource and bool(self.action & event.action))
 
 
@@ -123,28 +123,28 @@ ANY_EVENT: Final = ClusterEvent(Resource.ANY, Action.ALL)
 
 
 class Hint(StrEnum):
-    """Whether an event may help a pod."""
+    """Whether an event may help a refused pod."""
 
     QUEUE = "Queue"
     SKIP = "Skip"
 
     @classmethod
     def queue_if(cls, helps: bool) -> "Hint":
-        """Queue when something helps, else Skip."""
+        """Return QUEUE if a condition is true, else SKIP."""
         return cls.QUEUE if helps else cls.SKIP
 
 
 HintFunction = Callable[[Pod, Any, Any], Hint]
-"""(the pod that was refused, the object before, the object after) → Queue or Skip.
+"""Function of (refused pod, object before, object after) that returns QUEUE or SKIP.
 
-The object before is None when it was added, the object after when it was deleted. Of pods that are equal in all but
-name, uid and times only one is handed in, save where the event is about the pod itself: then it is that pod.
+The object before is None after an addition, the object after is None after a deletion. For pods that differ only in
+name, uid and times it is called once, unless the event is about the pod itself.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """Events that may help a pod that the plugin refused, and the function that looks closer; without one they do."""
+    """Events that may help a pod refused by the plugin, with a hint function. Without a function the answer is QUEUE."""
 
     event: ClusterEvent
     hint: HintFunction | None = None
@@ -153,21 +153,21 @@ class ClusterEventWithHint:
     def on(
         cls, resource: Resource, action: Action, hint: HintFunction | None = None
     ) -> "ClusterEventWithHint":
-        """Register a hint for events of one kind of object."""
+        """Register a hint function for events of one kind of object."""
         return cls(ClusterEvent(resource, action), hint)
 
 
 @runtime_checkable
 class EnqueueExtensionsPlugin(Protocol):
-    """Says what may help a pod that the plugin refused. Without it every event may, which costs cycles."""
+    """A plugin that registers the events that may help a pod it refused. Without it, every event counts."""
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events; none where nothing that happens can help."""
+        """Return the events with their hints; an empty sequence if no event can help."""
         ...
 
 
 def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunction:
-    """Return a hint for nodes that are judged by their objects alone: the node passes now, and did not before."""
+    """Return a hint for a plugin that reads only Node objects: QUEUE if the node passes now and did not before."""
 
     def hint(pod: Pod, old: Node | None, new: Node) -> Hint:
         return Hint.queue_if(passes(pod, new) and (old is None or not passes(pod, old)))
@@ -176,5 +176,5 @@ def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunctio
 
 
 def when_own(_pod: Pod, _old: Any, _new: Any) -> Hint:
-    """Say Queue: the hint for events of the pod itself that always may help it."""
+    """Return QUEUE: the hint for events of the refused pod itself."""
     return Hint.QUEUE

@@ -1,4 +1,4 @@
-"""Scan: what the filters say of all nodes for one class, and the sentence that sums it up."""
+"""Result of the Filter plugins about all nodes for one class, and the message that summarises it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,15 +14,16 @@ NOT_NARROWED = "node(s) didn't satisfy plugin(s) [{plugins}]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterResult:
-    """The filters' answers for one class over all N nodes.
+    """Answers of PreFilter and Filter about one class over all N nodes.
 
     Args:
-      state: what the plugins keep for the class.
+      state: the cycle state of the class.
       status: the PreFilter's refusal, or Success.
-      fits: [N] nodes that no plugin refuses.
-      refused_by: [N] index into `plugins` of the first plugin that refuses, -1 where none does.
-      plugins, verdicts: the Filter plugins that were asked, and their answers, in order.
-      narrowed_by: PreFilter plugins that narrowed the nodes; nodes outside are refused by none of `plugins`.
+      fits: [N] feasible nodes.
+      refused_by: [N] index into `plugins` of the first plugin that refuses the node, -1 for none.
+      plugins, verdicts: the Filter plugins that were called, and their answers, in order.
+      narrowed_by: PreFilter plugins that restricted the nodes.
+      outside: [N] nodes that a PreFilter or a domain excludes; None for none. No entry of `plugins` refuses them.
     """
 
     state: CycleState
@@ -35,12 +36,12 @@ class FilterResult:
     outside: BoolArray | None = None
 
     def only(self, allowed: BoolArray) -> "FilterResult":
-        """Return the scan with the nodes outside of `allowed` [N] out of the question."""
+        """Return a result in which the nodes outside of `allowed` [N] are excluded."""
         outside = ~allowed if self.outside is None else self.outside | ~allowed
         return replace(self, fits=self.fits & allowed, outside=outside)
 
     def asking_at(self, node: int) -> "FilterResult":
-        """Return the scan with node j judged by the filters alone, also where PreFilter left it out."""
+        """Return a result in which only the Filters decide about node j, even if a PreFilter excluded it."""
         if self.outside is None or not self.outside[node]:
             return self
         outside, fits, refused_by = self.outside.copy(), self.fits.copy(), self.refused_by.copy()
@@ -51,7 +52,7 @@ class FilterResult:
         return replace(self, fits=fits, refused_by=refused_by, outside=outside)
 
     def refusing(self, refusals: Sequence[tuple[str, Verdict]]) -> "FilterResult":
-        """Return the scan after others than the plugins refused nodes: by name, what each said of all N nodes."""
+        """Return a result with more refusals, such as those of extenders: name → verdict about all N nodes."""
         fits, refused_by = self.fits.copy(), self.refused_by.copy()
         for at, (_, verdict) in enumerate(refusals, start=len(self.verdicts)):
             refused_by[fits & ~verdict.fits] = at
@@ -66,14 +67,14 @@ class FilterResult:
         )
 
     def reasons_at(self, node: int) -> tuple[str, ...]:
-        """Return why node j is refused, () when it fits."""
+        """Return the reasons for which node j is refused; () if it is feasible."""
         if self.outside is not None and self.outside[node]:
             return (NOT_NARROWED.format(plugins=", ".join(self.narrowed_by)),)
         by = int(self.refused_by[node])
         return self.verdicts[by].reasons_at(node) if by >= 0 else ()
 
     def code_at(self, node: int) -> Code:
-        """Return the code of node j's refusal, Success when it fits; a PreFilter's refusal is every node's."""
+        """Return the code of node j's refusal, or Success. A PreFilter's refusal applies to every node."""
         if not self.status.ok:
             return self.status.code
         if self.outside is not None and self.outside[node]:
@@ -84,7 +85,7 @@ class FilterResult:
         return Code.UNRESOLVABLE if self.verdicts[by].unresolvable[node] else Code.UNSCHEDULABLE
 
     def helpable(self) -> list[int]:
-        """Return the nodes whose refusal is Unschedulable: pods that leave may help there."""
+        """Return the nodes with code Unschedulable: evictions may help there."""
         everywhere = range(len(self.fits))
         if not self.status.ok:
             return list(everywhere) if self.status.code is Code.UNSCHEDULABLE else []
@@ -96,7 +97,7 @@ class FilterResult:
         return [int(at) for at in np.flatnonzero(found)]
 
     def reason_counts(self) -> Counter[str]:
-        """Count the nodes by the reasons of their first refusing plugin; a node adds every reason it has."""
+        """Count nodes by the reasons of the first plugin that refuses them. A node counts for each of its reasons."""
         counts: Counter[str] = Counter()
         for by, verdict in enumerate(self.verdicts):
             mine = self.refused_by == by
@@ -108,7 +109,7 @@ class FilterResult:
         return +counts
 
     def fit_error(self) -> str:
-        """Return kube-scheduler's sentence: `0/N nodes are available: …`."""
+        """Return kube-scheduler's message `0/N nodes are available: …`."""
         if not self.status.ok:
             return fit_error(len(self.fits), self.status.reasons)
         return fit_error(
@@ -117,7 +118,7 @@ class FilterResult:
 
 
 def fit_error(nodes: int, parts: Sequence[str]) -> str:
-    """Write `0/N nodes are available: a, b.` with the parts string-sorted.
+    """Return `0/N nodes are available: a, b.` with sorted parts.
 
     Source: `FitError.Error` of kube-scheduler's framework.
     """
@@ -126,5 +127,5 @@ def fit_error(nodes: int, parts: Sequence[str]) -> str:
 
 
 def nobody(count: int) -> IndexArray:
-    """[N] of -1: no plugin refuses."""
+    """[N] Return -1 for each node: no plugin refuses it."""
     return np.full(count, -1, np.int32)

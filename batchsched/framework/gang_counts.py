@@ -1,4 +1,4 @@
-"""What plugins may know of gangs while pods are placed: how many members there are, and how many have a place."""
+"""Numbers of a gang's pods and the pods that wait at Permit, as plugins see them during a session."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from batchsched.framework.status import SUCCESS, Code, Status
 
 @dataclass(slots=True)
 class GangCount:
-    """A gang's members, counted. The session moves the counts as it reserves and unreserves.
+    """Numbers of a gang's pods. The session updates them at Reserve and Unreserve.
 
     Args:
-      key: the gang's identity: namespace/name of the PodGroup, `pod/namespace/name` of a pod alone.
-      minimum: members that must be placed together.
-      existing: members that exist: bound, held and pending.
-      placed: members that are bound, or have passed Reserve in this session.
-      timeout_seconds: how long members may wait at Permit.
-      sub_minimum, sub_existing, sub_placed: the same by subGroup name.
+      key: the gang's identity: namespace/name of the PodGroup, or `pod/namespace/name` for a single pod.
+      minimum: pods that must be placed together.
+      existing: pods that exist: bound, assumed and pending.
+      placed: pods that are bound, or have passed Reserve in this session.
+      timeout_seconds: maximum time for which pods may wait at Permit.
+      sub_minimum, sub_existing, sub_placed: the same numbers by subGroup name.
     """
 
     key: str
@@ -31,7 +31,7 @@ class GangCount:
 
     @property
     def complete(self) -> bool:
-        """True once the minimum, and every subGroup's, has a place."""
+        """True if the minimum of the gang and of each subGroup is placed."""
         if not self.sub_minimum:  # a pod at Permit asks this
             return self.placed >= self.minimum
         return self.placed >= self.minimum and all(
@@ -40,13 +40,13 @@ class GangCount:
 
     @property
     def possible(self) -> bool:
-        """True when enough members exist, in every subGroup too."""
+        """True if enough pods exist for the minimum of the gang and of each subGroup."""
         return self.existing >= self.minimum and all(
             self.sub_existing.get(name, 0) >= least for name, least in self.sub_minimum.items()
         )
 
     def count(self, pod: Pod, change: int) -> None:
-        """Count a member in (1) or out (-1)."""
+        """Change the number of placed pods by 1 or -1."""
         self.placed += change
         if self.sub_minimum:
             name = pod.labels.get(SUB_GROUP_LABEL, "")
@@ -56,14 +56,14 @@ class GangCount:
 
 @dataclass(slots=True)
 class WaitingPod:
-    """A pod that passed Reserve and waits at Permit. Any plugin may let it go for its own part, or reject it.
+    """A pod that passed Reserve and waits at Permit. A plugin may allow it on its own behalf, or reject it.
 
     Args:
-      pod: who waits.
-      node: its place in the table.
+      pod: the pod.
+      node: the index of its node in the table.
       gang: the identity of its gang.
-      until: by plugin that makes it wait, until when in seconds since 1970.
-      rejection: who sent it back and why; Success while nobody did.
+      until: plugin → end of the wait in seconds since 1970.
+      rejection: the plugin's rejection with its reasons, or Success.
     """
 
     pod: Pod
@@ -74,59 +74,59 @@ class WaitingPod:
 
     @property
     def held_by(self) -> tuple[str, ...]:
-        """The plugins that make it wait."""
+        """The plugins for which the pod waits."""
         return tuple(self.until)
 
     def allow(self, plugin: str) -> None:
-        """Let it go as far as one plugin is concerned; it goes once nobody makes it wait."""
+        """End the wait for one plugin. The pod is allowed when no plugin is left."""
         self.until.pop(plugin, None)
 
     def reject(self, plugin: str, reason: str) -> None:
-        """Send it back, and with it what its gang was given; the first rejection stands."""
+        """Reject the pod, and thereby its gang. Only the first rejection counts."""
         if self.rejection.ok:
             self.rejection = Status(Code.UNSCHEDULABLE, (reason,), plugin)
 
 
 class WaitingPods:
-    """The pods that wait at Permit, by gang, held ones of earlier sessions included.
+    """The pods that wait at Permit, by gang, including those of earlier sessions.
 
-    Plugins find them on the node table (`nodes.waiting`), and allow or reject them; the session does the rest.
+    Plugins reach them by the node table (`nodes.waiting`), and allow or reject them. The session acts on the result.
     """
 
     def __init__(self) -> None:
         self._gangs: dict[str, dict[str, WaitingPod]] = {}
 
     def add(self, waiting: WaitingPod) -> None:
-        """Make a pod wait."""
+        """Add a waiting pod."""
         self._gangs.setdefault(waiting.gang, {})[waiting.pod.key] = waiting
 
     def __iter__(self) -> Iterator[WaitingPod]:
-        """All of them, gang by gang, in the order in which they came."""
+        """All waiting pods, by gang, in the order in which they were added."""
         for pods in self._gangs.values():
             yield from pods.values()
 
     def get(self, pod: str) -> WaitingPod | None:
-        """Return the waiting pod `namespace/name`, None where it does not wait."""
+        """Return the waiting pod `namespace/name`, or None."""
         return next((pods[pod] for pods in self._gangs.values() if pod in pods), None)
 
     def rejection(self, gang: str) -> Status:
-        """Return who sent a pod of the gang back and why, Success where nobody did."""
+        """Return the first rejection of a pod of the gang, or Success."""
         return next((one.rejection for one in self.of(gang) if not one.rejection.ok), SUCCESS)
 
     def of(self, gang: str) -> Iterable[WaitingPod]:
-        """The waiting pods of a gang, in the order in which they came."""
+        """The waiting pods of a gang, in the order in which they were added."""
         return self._gangs.get(gang, {}).values()
 
     def allow(self, gang: str, plugin: str) -> None:
-        """Let all waiting pods of a gang go, as far as one plugin is concerned."""
+        """End the wait of all pods of a gang for one plugin."""
         for waiting in self._gangs.get(gang, {}).values():
             if waiting.until:
                 waiting.allow(plugin)
 
     def drop(self, gang: str) -> None:
-        """Forget a gang's waiting pods."""
+        """Remove a gang's waiting pods."""
         self._gangs.pop(gang, None)
 
     def released(self, gang: str) -> bool:
-        """True when no plugin makes any pod of the gang wait."""
+        """True if no pod of the gang waits for a plugin."""
         return not any(waiting.until for waiting in self._gangs.get(gang, {}).values())

@@ -1,11 +1,11 @@
-"""The extension points, in call order: one protocol each.
+"""The extension points in the order of their calls, one protocol each.
 
-A plugin is a class with a `name`, an `Args` model where it takes arguments, and the methods of the points at
-which it wants to be asked. Nothing is inherited; what a class has is what it is asked. Arrays have one entry for
-each node of the view that is handed in.
+A plugin is a class with a `name` and the methods of its extension points. It needs no base class; a method with the
+name of an extension point makes the pipeline call it. A plugin with arguments has a pydantic model `Args`. Arrays
+have one entry for each node of the view that a method gets.
 
-Who calls, and what an answer causes, stands at each point. A plugin never keeps what it is handed beyond the
-call, save in the cycle state.
+Each protocol states when it is called and what its answers cause. Plugins must not keep their arguments after a call,
+except values in the cycle state.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -33,112 +33,112 @@ from batchsched.ports.binder import Binder
 
 
 class Plugin(Protocol):
-    """What every plugin has. `traits` (see `framework.traits`) and `Args` (a pydantic model) are optional."""
+    """The attributes of every plugin. `traits` (see `framework.traits`) and `Args` (a pydantic model) are optional."""
 
     name: ClassVar[str]
 
 
 @runtime_checkable
 class SignaturePlugin(Protocol):
-    """Says what of a pod the plugin looks at; equal answers of all plugins make pods one class.
+    """Declares what the plugin reads of a pod. Pods with equal signatures from all plugins form a class.
 
     If an enabled plugin has no signature, the whole spec and all labels count.
     """
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return what the plugin reads of a pod's spec. Labels are added by the session where selectors read them."""
+        """Return what the plugin reads of a pod's spec, hashable. The session adds the labels that selectors read."""
         ...
 
 
 @runtime_checkable
 class LabelReadingPlugin(Protocol):
-    """Says which labels a pod's selectors read, so that pods that differ in others alone stay one class."""
+    """Declares which labels a pod's selectors read. Other labels do not separate pods into classes."""
 
     def label_keys(self, pod: Pod) -> frozenset[str]:
-        """Return the keys of the labels, on any pod, that selectors of this pod look at."""
+        """Return the keys of the labels, on any pod, that selectors of this pod read."""
         ...
 
 
 @runtime_checkable
 class SnapshotLabelsPlugin(Protocol):
-    """Says which labels are read of all pods because of other objects, such as Services that select them."""
+    """Declares which pod labels are read because of other objects, such as the selectors of Services."""
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the keys of the labels, on any pod, that selectors of the snapshot's objects look at."""
+        """Return the keys of the labels, on any pod, that selectors of the snapshot's objects read."""
         ...
 
 
 @runtime_checkable
 class PreEnqueuePlugin(Protocol):
-    """Asked before a pod may enter the queue. A refusal keeps it out, and holds nothing.
+    """Called before a pod enters the scheduling queue. A refused pod stays outside and uses no resources.
 
     With the trait `preenqueue_reads_spec_only` it is called for the first of the pods that share a spec.
     """
 
     def preenqueue(self, pod: Pod) -> Status:
-        """Say whether the pod may be queued."""
+        """Return Success if the pod may be queued."""
         ...
 
 
 @runtime_checkable
 class QueueSortPlugin(Protocol):
-    """Orders pods of one gang, and gangs where no policy does. Exactly one is enabled."""
+    """Orders the pods of a gang, and the gangs if no queue policy does. A profile has exactly one."""
 
     def key(self, pod: Pod, priority: int, queued: float) -> Any:
-        """Return a sort key, the smallest first. `queued` is in seconds since 1970."""
+        """Return a sort key; the smallest comes first. `queued` is in seconds since 1970."""
         ...
 
 
 @runtime_checkable
 class PreFilterPlugin(Protocol):
-    """Asked once for each class, before its Filter. Refuses the pod everywhere, narrows the nodes, or computes."""
+    """Called once for each class, before its Filters. It may refuse all nodes, restrict the nodes, or prepare the Filter."""
 
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        """Prepare the Filter; Skip drops it for this class."""
+        """Prepare the Filter. Skip omits the plugin's Filter for this class."""
         ...
 
 
 @runtime_checkable
 class PreFilterExtensionsPlugin(Protocol):
-    """Keeps a PreFilter's state true while pods come and go: the session's own, nominated pods, and victims.
+    """Updates a PreFilter's state when pods are added to nodes or removed: placed pods, nominated pods, and victims.
 
-    A value in the state that these methods change has a `clone()`, so that what is only tried leaves no trace.
+    State values that these methods change must have `clone()`, so that a dry run works on a copy.
     """
 
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Count a pod that was put on a node of the table."""
+        """Update the state after a pod was added to a node."""
         ...
 
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Count a pod that was taken off a node of the table."""
+        """Update the state after a pod was removed from a node."""
         ...
 
 
 @runtime_checkable
 class FilterPlugin(Protocol):
-    """Judges nodes. The first plugin that refuses a node gives the node's reason."""
+    """Judges nodes. A node's reason is that of the first plugin that refuses it."""
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        """Say which nodes of the view refuse the pod, and why. Must be free of side effects."""
+        """Return which nodes of the view the plugin refuses, and why. It must have no side effects."""
         ...
 
 
 @runtime_checkable
 class BulkFilterPlugin(Protocol):
-    """A Filter that can judge several equal pods at once; without it they are asked about one by one."""
+    """A Filter that can judge several equal pods at once. Without it, `filter` is called for each pod."""
 
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        """Tell whether counts[i] of the pods may land on nodes[i], one after the other, on all of the nodes.
+        """Return True if counts[i] of the pods may be placed on nodes[i], for all i together.
 
-        Each node stands in `nodes` once. True only where `filter`, asked before each of the pods with those
-        before it in place, would refuse none; needs no PreFilter before.
+        A node is in `nodes` once. Return True only if `filter`, called before each of these pods with the earlier
+        ones in place, would refuse none of them. The method may be called without a PreFilter before it.
         """
         ...
 
 
 @runtime_checkable
 class IgnoredResourcesPlugin(Protocol):
-    """A Filter that counts capacity and leaves out some resources."""
+    """A Filter that checks capacity, but not that of all resources."""
 
     def ignores_resource(self, resource: str) -> bool:
         """Return True if the Filter does not check the capacity of a resource. The solver then ignores it, too."""
@@ -146,60 +146,60 @@ class IgnoredResourcesPlugin(Protocol):
 
 
 class Trial(Protocol):
-    """One node as it would be: pods leave it and come back, and the filters are asked. Undone when it is left."""
+    """A dry run on one node: pods are removed and added, and the Filters are called. Leaving the context undoes all changes."""
 
     def __enter__(self) -> "Trial":
-        """Begin."""
+        """Begin the dry run."""
         ...
 
     def __exit__(self, *_: object) -> None:
-        """Put everything back."""
+        """Undo all changes."""
         ...
 
     def add(self, pod: Pod) -> None:
-        """Put a pod on the node."""
+        """Add a pod to the node."""
         ...
 
     def remove(self, pod: Pod) -> None:
-        """Take a pod off the node."""
+        """Remove a pod from the node."""
         ...
 
     def refusal(self) -> Status:
-        """Ask all Filters about the node as it is now, with nominated pods and without; Success when it fits."""
+        """Call all Filters about the changed node, with and without nominated pods; Success if the pod fits both times."""
         ...
 
 
 class Trials(Protocol):
-    """Several nodes as they would be, tried together: a row for each. Nothing has to be undone."""
+    """A dry run on several nodes at once, with one row for each. It works on copies, so nothing needs to be undone."""
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes that are tried, row by row."""
+        """The node of each row."""
         ...
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Put pods[i] on the node of rows[i]."""
+        """Add pods[i] to the node of rows[i]."""
         ...
 
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Take pods[i] off the node of rows[i]."""
+        """Remove pods[i] from the node of rows[i]."""
         ...
 
     def refusals(self) -> list[Status]:
-        """Ask all Filters about each node as it is now; Success where it fits."""
+        """Call all Filters about each row; Success for rows on which the pod fits."""
         ...
 
     def fits(self, rows: IndexArray) -> BoolArray:
-        """[k] Tell which rows fit as they are now, of some that fitted before."""
+        """[k] Return which of these rows still fit. All of them fitted before the last change."""
         ...
 
 
 Leaving = tuple[tuple[Pod, ...], int]
-"""The pods that would leave a node, the most important first, and how many disruption budgets that violates."""
+"""Victims on a node, the most important first, and the number of disruption budgets that their eviction violates."""
 
 
 class PostFilterHandle(Protocol):
-    """What a PostFilter may look at, and what it may try."""
+    """What a PostFilter plugin may read and simulate."""
 
     @property
     def table(self) -> NodeTable:
@@ -208,7 +208,7 @@ class PostFilterHandle(Protocol):
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:
-        """The disruption budgets, what was evicted in this session taken off."""
+        """The disruption budgets, less the evictions of this session."""
         ...
 
     def priority_of(self, pod: Pod) -> int:
@@ -216,43 +216,43 @@ class PostFilterHandle(Protocol):
         ...
 
     def lower_on(self, node: int) -> Sequence[Pod]:
-        """Return the pods on a node that may be made to leave: of lower priority, and not spared."""
+        """Return the pods on a node that may be evicted: they have a lower priority and are not protected."""
         ...
 
     def trial(self, node: int) -> Trial:
-        """Begin a trial of one node of the table."""
+        """Start a dry run on one node."""
         ...
 
     def trials(self, nodes: Sequence[int]) -> Trials:
-        """Begin trials of those of some nodes that can be tried together: the others need one of their own."""
+        """Start a dry run on those of some nodes that one dry run can cover. The others need `trial`."""
         ...
 
     def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
-        """Return the nodes where room may be made, by name, after the extenders were asked; in their order."""
+        """Call the extenders about victims by node name; return the nodes and victims that they accept, in the given order."""
         ...
 
 
 @runtime_checkable
 class PostFilterPlugin(Protocol):
-    """Asked when no node fits: may nominate a node after making room. First success wins."""
+    """Called if no node is feasible. It may nominate a node and name victims. The first Success ends the chain."""
 
     def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
-        """Say what would make room; `scan` says why each node was refused, and holds the cycle's state."""
+        """Search for a node; `scan` has the reason of each refused node, and the state of the cycle."""
         ...
 
 
 @runtime_checkable
 class ConstrainPlugin(Protocol):
-    """Adds rows to the session's problem. Asked once a session, and never when the solver is off."""
+    """Adds rows to the solver's problem. It is called once in a session, and not at all if the solver is off."""
 
     def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
-        """Return valid rows over the batch's candidates."""
+        """Return valid rows over the candidates of the batch."""
         ...
 
 
 @runtime_checkable
 class PreScorePlugin(Protocol):
-    """Asked once for each class with the nodes that fit. Skip drops the plugin's Score."""
+    """Called once for each class with its feasible nodes. Skip omits the plugin's Score."""
 
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         """Prepare the Score."""
@@ -261,16 +261,16 @@ class PreScorePlugin(Protocol):
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """Ranks the nodes that fit."""
+    """Ranks the feasible nodes."""
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """Return [n] raw scores, the higher the better."""
+        """Return [n] raw scores; higher is better."""
         ...
 
 
 @runtime_checkable
 class NormalizeScorePlugin(Protocol):
-    """Brings raw scores into 0..100. Where it is missing they are there already."""
+    """Maps raw scores to 0..100. Without it, the raw scores must be in this range."""
 
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         """Return [n] scores from 0 to 100."""
@@ -279,78 +279,78 @@ class NormalizeScorePlugin(Protocol):
 
 @runtime_checkable
 class ReservePlugin(Protocol):
-    """Told of a pod's node before the pod is let go; the last point at which state may be kept for it."""
+    """Called with a pod's node before Permit; the last point at which a plugin may keep state for the pod."""
 
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
-        """Keep what the pod needs on the node. A refusal unreserves every plugin."""
+        """Keep what the pod needs on the node. After a refusal, `unreserve` of all plugins is called."""
         ...
 
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Give it back. Called in reverse order for every plugin, reserved or not: must be idempotent."""
+        """Release it. Called in reverse order for every plugin, even if its `reserve` was not called: must be idempotent."""
         ...
 
 
 @runtime_checkable
 class SelectiveReservePlugin(Protocol):
-    """A Reserve that knows classes for whose pods it keeps nothing; without it all pods are shown to it."""
+    """A Reserve plugin that keeps state for some classes only."""
 
     def reserves_nothing(self, pod: PodClass) -> bool:
-        """Tell whether `reserve` would say Success of any pod of the class on any node, and keep nothing.
+        """Return True if `reserve` would return Success for every pod of the class on every node, and keep nothing.
 
-        Such pods are not shown to `reserve`; `unreserve` is called for them as for all others. A plugin that says so
-        and is asked at Permit, too, may find pods there that go the same way after the one it is asked about.
+        `reserve` is then not called for these pods; `unreserve` is. If the plugin also has Permit, later pods of the
+        same gang may already be assumed when Permit is called for a pod.
         """
         ...
 
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """The gate before binding: allows, refuses, or makes the pod wait.
+    """Called before the bind: allows, rejects, or makes the pod wait.
 
     With the trait `permit_is_per_gang` it is called for the first of the equal pods that are assumed together.
     """
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
-        """Decide. A waiting pod keeps its place until it is allowed, refused or timed out."""
+        """Decide about a pod. A waiting pod stays assumed on its node until it is allowed, rejected, or timed out."""
         ...
 
 
 class BindingHandle(Protocol):
-    """What plugins have in a binding cycle."""
+    """What plugins may use in a binding cycle."""
 
     @property
     def table(self) -> NodeTable:
-        """The nodes, with what Reserve promised the pod."""
+        """The nodes, with the volumes that Reserve assumed for the pod."""
         ...
 
     @property
     def binder(self) -> Binder:
-        """Writes; what it raises ends the cycle."""
+        """Writes to the API server. An exception ends the binding cycle."""
         ...
 
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
-    """Does what must be done before the binding is written, such as provisioning a volume."""
+    """Prepares the binding, for example by provisioning a volume."""
 
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        """Prepare the binding; a refusal sends the pod back."""
+        """Prepare the binding. After a refusal the pod returns to the scheduling queue."""
         ...
 
 
 @runtime_checkable
 class BindPlugin(Protocol):
-    """Writes the binding. The first that does not Skip has done it."""
+    """Writes the binding. The first plugin that does not return Skip has bound the pod."""
 
     async def bind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        """Bind, or Skip."""
+        """Bind the pod, or return Skip."""
         ...
 
 
 @runtime_checkable
 class PostBindPlugin(Protocol):
-    """Told after a pod was bound."""
+    """Called after a pod was bound."""
 
     async def postbind(self, pod: Pod, node: str) -> None:
-        """Take note."""
+        """Handle the notification."""
         ...

@@ -1,12 +1,11 @@
-"""Extenders: web services that are asked after the plugins, one after the other.
+"""Extenders: web services that are called after the plugins, one after the other.
 
-Each is asked about the nodes that the plugins and the extenders before it left. One that fails fails the pod, unless
-it is ignorable; scores are a wish, and a failure over them costs nothing but the wish. What an extender says is data
-that comes through a port: nothing here knows of a network.
+Each extender gets the nodes that the plugins and the earlier extenders left. A failed call fails the pod, unless the
+extender is ignorable or the call is Prioritize. Calls go through a port; this module has no network code.
 
 Source: findNodesThatPassExtenders and prioritizeNodes of kube-scheduler's schedule_one.go; extender.go; callExtenders
-of framework/preemption; buildExtenders of scheduler.go. Unlike there, an extender that failed three times in a row is
-asked no more in that session: a session looks at hundreds of gangs, and each time-out would hold up all of them.
+of framework/preemption; buildExtenders of scheduler.go. Unlike kube-scheduler, after three failures in a row an
+extender is not called again in the session: otherwise each of hundreds of gangs would wait for its timeout.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +25,9 @@ from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Tls
 
 T = TypeVar("T")
 SCALE: Final = 10
-"""Extenders score from 0 to 10, nodes are scored from 0 to 100."""
+"""Factor from an extender's score, 0 to 10, to a node's score, 0 to 100."""
 PATIENCE: Final = 3
-"""Failures in a row after which an extender is asked no more in a session."""
+"""Failures in a row after which a session no longer calls an extender."""
 LEFT_OUT: Final = "extender {url} left the node out"
 
 
@@ -36,8 +35,8 @@ class ExtenderChain:
     """The extenders of one profile.
 
     Args:
-      stated: as the profile has them; those that may be ignored are asked last.
-      port: reaches them.
+      stated: the configuration of each extender. Ignorable extenders are called last.
+      port: makes the calls.
     """
 
     def __init__(self, stated: Sequence[Extender] = (), port: Extenders | None = None) -> None:
@@ -45,34 +44,34 @@ class ExtenderChain:
         self._port = port or OutOfReach()
         self._failed: dict[str, int] = {}
         self.ignored: dict[str, str] = {}
-        """What failed in this session without failing a pod: the extender by what is told of it."""
+        """Failures of ignorable extenders in this session: message → extender."""
 
     def __len__(self) -> int:
-        """How many there are; none is falsy."""
+        """The number of extenders."""
         return len(self._extenders)
 
     def begin(self) -> None:
-        """Begin a session: who failed in the one before is asked again."""
+        """Begin a session: extenders that failed in an earlier one are called again."""
         self._failed.clear()
         self.ignored.clear()
 
     def interested(self, pod: Pod) -> bool:
-        """Tell whether any of them looks at a pod."""
+        """Return True if an extender manages a resource that the pod requests, or manages all pods."""
         return any(_manages(one, pod) for one in self._extenders)
 
     def filter(self, pod: Pod, asked: BoolArray, table: NodeTable) -> list[tuple[str, Verdict]]:
-        """Ask which of some nodes do not fit.
+        """Call the extenders' Filter.
 
         Args:
-          pod: about which pod.
-          asked: [N] the nodes that are left.
+          pod: the pod to place.
+          asked: [N] the nodes that are still feasible.
           table: all nodes.
 
         Returns:
-          Verdicts over all N nodes, with their extenders; nodes that were not asked about are not refused.
+          Each extender's verdict about all N nodes, by name. Infeasible nodes are not refused a second time.
 
         Raises:
-          ExtenderError: one failed that may not be ignored.
+          ExtenderError: an extender failed that may not be ignored.
         """
         refused: list[tuple[str, Verdict]] = []
         left = asked.copy()
@@ -100,7 +99,7 @@ class ExtenderChain:
         return refused
 
     def prioritize(self, pod: Pod, places: IndexArray, table: NodeTable) -> IntArray:
-        """[n] Ask how some nodes rank: the sum of score times weight, to be added to the plugins'."""
+        """[n] Return the sum of score times weight of all extenders, to be added to the plugins' scores."""
         total = np.zeros(len(places), np.int64)
         at = {table.names[place]: number for number, place in enumerate(places)}
         for extender in self._extenders:
@@ -120,15 +119,15 @@ class ExtenderChain:
     def preempt(
         self, pod: Pod, victims: Mapping[str, Leaving], leaving: Callable[[str], Sequence[Pod] | None]
     ) -> Mapping[str, Leaving]:
-        """Ask who is to leave a node: extenders may strike nodes, and name other victims.
+        """Call the extenders' Preempt, which may remove nodes and replace victims.
 
         Args:
-          pod: for which pod.
-          victims: by node who would leave it.
-          leaving: the pods of a node, by its name, that may be made to leave; None where there is no such node.
+          pod: the pending pod.
+          victims: node name → victims.
+          leaving: returns the pods on a node, by name, that may be evicted; None for an unknown node.
 
         Raises:
-          ExtenderError: one failed that may not be ignored, or left a node without victims.
+          ExtenderError: an extender failed that may not be ignored, or returned a node without victims.
         """
         for extender in self._extenders:
             if not victims:
@@ -150,10 +149,10 @@ class ExtenderChain:
         return victims
 
     async def bind(self, pod: Pod, node: str) -> bool:
-        """Have a pod bound by the extender that binds; False where none does, or it failed and may be ignored.
+        """Bind a pod through the extender that binds. Return False if there is none, or it failed and may be ignored.
 
         Raises:
-          ExtenderError: it failed.
+          ExtenderError: the extender failed.
         """
         for extender in self._extenders:
             if not extender.bind_verb or not _manages(extender, pod):
@@ -169,7 +168,7 @@ class ExtenderChain:
     def _ask(
         self, extender: Extender, verb: str, question: bytes, read: Callable[[str], T], point: str
     ) -> T | None:
-        """Return an answer, read; None where there is none and the extender may be ignored."""
+        """Return the decoded answer; None if the call failed and the extender may be ignored."""
         url = extender.url_prefix
         if self._failed.get(url, 0) >= PATIENCE:
             self._fail(extender, point, f"is asked no more in this session: it failed {PATIENCE} times")
@@ -198,7 +197,7 @@ class ExtenderChain:
 
 
 def _manages(extender: Extender, pod: Pod) -> bool:
-    """Tell whether an extender looks at a pod: it asks for a resource that the extender manages, or any will do."""
+    """Return True if the extender manages a resource that the pod requests, or manages all pods."""
     managed = {one.name for one in extender.managed_resources}
     if not managed:
         return True
@@ -237,7 +236,7 @@ def _amended(table: NodeTable, written: list[bytes], changed: IndexArray) -> lis
 
 
 def _verdict(extender: Extender, answer: wire.Filtered, asked: BoolArray, table: NodeTable) -> Verdict:
-    """Return the verdict over all nodes; one that was left out without a word counts as unresolvable."""
+    """Return the verdict about all nodes. A node that is missing without a reason is unresolvable."""
     kept = set(answer.nodes)
     silent = LEFT_OUT.format(url=extender.url_prefix)
     count = len(table.names)

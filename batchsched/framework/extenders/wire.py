@@ -1,7 +1,7 @@
-"""What is sent to extenders and what they send back: kube-scheduler's extender/v1, byte for byte the same twice.
+"""Encoding of calls to extenders and decoding of their answers, in the format of kube-scheduler's extender/v1.
 
-Go names these fields as they stand in its structs (`NodeNames`, `FailedNodes`) and reads them in any case; the pods
-and nodes inside are in Kubernetes' own form, as far as batchsched keeps them.
+The field names are those of Go structs (`NodeNames`, `FailedNodes`). Answers may have them in any case. Pods and
+nodes are in the Kubernetes format, with the fields that batchsched keeps. Equal calls have equal bytes.
 
 Source: k8s.io/kube-scheduler/extender/v1/types.go.
 """
@@ -19,22 +19,22 @@ T = TypeVar("T")
 
 LARGEST_SCORE: Final = 2**31 - 1
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
-"""Sorted, so that a session that was read back asks what it asked when it was recorded."""
+"""Sorted keys: a session that is read from a file must send the same bytes as the recorded one."""
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
 
 class Nonsense(ValueError):
-    """An answer that is not what the verb promises; the message says in what."""
+    """An answer that does not have the format of its verb; the message describes the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """An answer to the filter verb.
+    """Answer to the filter verb.
 
     Args:
       nodes: names of the nodes that fit.
-      failed: why others do not, by name.
-      unresolvable: the same, where evictions would not help.
+      failed: node name → reason.
+      unresolvable: node name → reason, for nodes where evictions cannot help.
     """
 
     nodes: tuple[str, ...]
@@ -44,7 +44,7 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class MetaVictims:
-    """Pods that would have to leave a node, by uid, and how many budgets that violates."""
+    """Victims on a node, by uid, and the number of disruption budgets that their eviction violates."""
 
     uids: tuple[str, ...]
     violations: int
@@ -63,19 +63,19 @@ class _Items(msgspec.Struct, frozen=True):
 
 
 def encode(value: Pod | Node) -> bytes:
-    """Write an object in Kubernetes' form, its parts even where they are empty: a file does not tell them apart."""
+    """Return the Kubernetes format of an object. Empty parts are written, because a file cannot distinguish them."""
     return _ENCODER.encode({name: getattr(value, name) for name in value.__struct_encode_fields__})
 
 
 def nodes_question(pod: Pod, nodes: Sequence[bytes] | None, names: Sequence[str] | None) -> bytes:
-    """Write what filter and prioritize are asked with: the nodes themselves, or their names alone."""
+    """Return the arguments of filter and prioritize, with Node objects or with their names only."""
     listed = b"null" if nodes is None else b'{"metadata":{},"items":[' + b",".join(nodes) + b"]}"
     named = b"null" if names is None else msgspec.json.encode(names)
     return b'{"Pod":' + encode(pod) + b',"Nodes":' + listed + b',"NodeNames":' + named + b"}"
 
 
 def victims_question(pod: Pod, victims: Mapping[str, tuple[Sequence[Pod], int]], *, by_uid: bool) -> bytes:
-    """Write what preempt is asked with: by node the pods that would leave, and how many budgets that violates."""
+    """Return the arguments of preempt: for each node its victims and the number of violated disruption budgets."""
     field, told = (
         ("NodeNameToMetaVictims", lambda one: {"UID": uid_of(one)})
         if by_uid
@@ -89,26 +89,26 @@ def victims_question(pod: Pod, victims: Mapping[str, tuple[Sequence[Pod], int]],
 
 
 def uid_of(pod: Pod) -> str:
-    """Return a pod's uid; manifests by hand have none, and there its name has to do."""
+    """Return a pod's uid; if a manifest has none, its `namespace/name`."""
     return pod.metadata.uid or pod.key
 
 
 def binding_question(pod: Pod, node: str) -> bytes:
-    """Write what bind is asked with."""
+    """Return the arguments of bind."""
     return _ENCODER.encode(
         {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.metadata.uid, "Node": node}
     )
 
 
 def filtered(body: str, *, by_name: bool) -> Filtered:
-    """Read an answer to filter.
+    """Decode an answer to filter.
 
     Args:
-      body: as it came.
-      by_name: names were asked about, and names may come back.
+      body: the answer.
+      by_name: the call had node names, and the answer may have names.
 
     Raises:
-      Nonsense: it is no such answer, or says itself what went wrong.
+      Nonsense: the answer has another format, or reports an error.
     """
     fields = _fields(body.encode())
     error = _read(fields, "error", str, "")
@@ -126,10 +126,10 @@ def filtered(body: str, *, by_name: bool) -> Filtered:
 
 
 def prioritized(body: str) -> list[tuple[str, int]]:
-    """Read an answer to prioritize: node names and scores, as they came.
+    """Decode an answer to prioritize: node names with scores, in the order of the answer.
 
     Raises:
-      Nonsense: it is no such answer.
+      Nonsense: the answer has another format.
     """
     found = []
     for item in _decoded(body.encode(), list[msgspec.Raw] | None) or ():
@@ -142,20 +142,20 @@ def prioritized(body: str) -> list[tuple[str, int]]:
 
 
 def victims(body: str) -> dict[str, MetaVictims]:
-    """Read an answer to preempt: by node who has to leave it.
+    """Decode an answer to preempt: node name → victims.
 
     Raises:
-      Nonsense: it is no such answer.
+      Nonsense: the answer has another format.
     """
     by_node = _read(_fields(body.encode()), "nodenametometavictims", dict[str, msgspec.Raw], {})
     return {node: _meta_victims(raw) for node, raw in by_node.items()}
 
 
 def binding_error(body: str) -> str:
-    """Read an answer to bind: what went wrong, "" where the pod is bound.
+    """Decode an answer to bind: the error message, "" if the pod is bound.
 
     Raises:
-      Nonsense: it is no such answer.
+      Nonsense: the answer has another format.
     """
     error: str = _read(_fields(body.encode()), "error", str, "")
     return error
@@ -169,7 +169,7 @@ def _meta_victims(raw: msgspec.Raw) -> MetaVictims:
 
 
 def _fields(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """Return an object's fields by their names in lower case; none of null, as Go reads it."""
+    """Return an object's fields by lower-case name. Null gives no fields, as in Go."""
     try:
         return {name.lower(): value for name, value in (_OBJECT.decode(raw) or {}).items()}
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
-"""What pods that passed Reserve will make of their claims, before anybody has written it down.
+"""Volumes and claims that pods will use after Reserve, before the API server knows it.
 
-Kubernetes binds a claim, or provisions a volume for it, after the scheduling cycle. Until then the next pod must see
-that the volume is promised, and that the claim has its node.
+A claim is bound, or its volume provisioned, in the binding cycle. Until then other pods must not use the volume, and
+the claim counts as assigned to a node.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class AssumedClaim:
-    """What one pod's reservation promised.
+    """Volumes and claims that one pod reserved.
 
     Args:
-      volumes: (volume, claim) pairs: the volume is to be bound to the claim, `namespace/name`.
-      claims: (claim, node) pairs: a volume is to be provisioned for the claim from the node.
+      volumes: pairs of a volume and the claim, `namespace/name`, to which it will be bound.
+      claims: pairs of a claim and the node from which its volume will be provisioned.
     """
 
     volumes: tuple[tuple[str, str], ...] = ()
@@ -24,32 +24,32 @@ class AssumedClaim:
 
 @dataclass(slots=True)
 class AssumedVolumes:
-    """The promises that stand, by pod, and what they say of volumes and claims."""
+    """Assumed volumes and claims by pod."""
 
     claim_of: dict[str, str] = field(default_factory=dict)
-    """The claim, `namespace/name`, that a volume is promised to."""
+    """Volume → the claim, `namespace/name`, for which it is assumed."""
     node_of: dict[str, str] = field(default_factory=dict)
-    """The node from which a claim's volume is provisioned."""
+    """Claim → the node from which its volume will be provisioned."""
     _by_pod: dict[str, AssumedClaim] = field(default_factory=dict)
 
     def assume(self, pod: str, promise: AssumedClaim) -> None:
-        """Take note of what a pod, `namespace/name`, was promised."""
+        """Store what a pod, `namespace/name`, reserved."""
         self._by_pod[pod] = promise
         self.claim_of.update(promise.volumes)
         self.node_of.update(promise.claims)
 
     def take_over(self, before: Self, stands: Callable[[str], bool]) -> None:
-        """Take note of earlier promises of those pods, `namespace/name`, whose reservation stands."""
+        """Copy the assumed volumes of those pods, `namespace/name`, that are still reserved."""
         for pod, promise in before._by_pod.items():
             if stands(pod):
                 self.assume(pod, promise)
 
     def of(self, pod: str) -> AssumedClaim:
-        """Return what a pod, `namespace/name`, was promised; nothing where there is no promise."""
+        """Return what a pod, `namespace/name`, reserved; an empty value if nothing."""
         return self._by_pod.get(pod, AssumedClaim())
 
     def revert(self, pod: str) -> None:
-        """Take the pod's promises back; nothing happens where there are none."""
+        """Delete what a pod reserved, if anything."""
         promise = self._by_pod.pop(pod, None)
         if promise is None:
             return

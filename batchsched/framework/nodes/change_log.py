@@ -1,4 +1,4 @@
-"""Moves: which nodes something happened to, so that whoever kept an answer asks again about these alone."""
+"""Log of node changes: a cached result is recomputed only for the nodes that changed since it was stored."""
 
 from typing import Final
 
@@ -7,43 +7,43 @@ import numpy as np
 from batchsched.framework.status import IndexArray
 
 SHORT: Final = 64
-"""A log of so many moves is no burden."""
+"""Number of entries that a log may always have, besides two for each node."""
 NOBODY: Final = -1
-"""A move of the whole that happened to no node in particular: nodes joined, left or changed places."""
+"""Entry for a change of the node set: nodes were added, removed, or got other indexes."""
 
 NONE: Final = np.zeros(0, np.int32)
 
 
 class NodeChangeLog:
-    """A log of moves; what is too long ago is forgotten.
+    """A log of changed nodes with a generation number. Old entries are dropped.
 
     Args:
-      size: how many nodes there are.
+      size: the number of nodes.
     """
 
     __slots__ = ("_from", "_latest", "_log", "_size", "generation")
 
     def __init__(self, size: int) -> None:
         self.generation = 0
-        """Counts the moves."""
+        """Number of changes so far."""
         self._size = size
         self._log: list[int] = []
         self._from = 0
         self._latest = (-1, -1), NONE
-        """Between which generations was asked last, and the answer."""
+        """The generations of the last question, and its answer: consecutive questions are often equal."""
 
     def note(self, node: int) -> None:
-        """Take in that something happened to a node."""
+        """Log a change of a node."""
         self.generation += 1
         self._log.append(node)
-        # Whoever asks from so far back is told that every node moved; asking about all is no dearer then.
+        # A result older than the log counts as outdated for all nodes. So many changes outdate most nodes anyway.
         if len(self._log) > 2 * (self._size + SHORT):
             half = len(self._log) // 2
             del self._log[:half]
             self._from += half
 
     def since(self, generation: int) -> IndexArray:
-        """[k] the nodes to which something happened after a generation; ascending, each once."""
+        """[k] Return the nodes that changed after a generation, ascending and without duplicates."""
         if generation == self.generation:
             return NONE
         if generation < self._from:
@@ -56,7 +56,7 @@ class NodeChangeLog:
         return self._latest[1]
 
     def renumber(self, numbers: list[int], size: int) -> None:
-        """Give nodes other numbers: numbers[old] is the new one, NOBODY of those that are gone, as of NOBODY itself."""
+        """Give the nodes other indexes: numbers[old] is the new index, NOBODY for removed nodes and for NOBODY itself."""
         self._log = [numbers[one] for one in self._log]
         self._size = size
         self.note(NOBODY)

@@ -1,4 +1,4 @@
-"""Host ports: what a pod takes of its node's, and who is in whose way."""
+"""Host ports of pods, and conflicts between them."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -10,21 +10,21 @@ DEFAULT_PROTOCOL: Final = "TCP"
 
 
 class HostPort(NamedTuple):
-    """A port of the host: the address it is bound to, 0.0.0.0 for all of them, protocol and number."""
+    """A port of the host: address (0.0.0.0 for all addresses), protocol and number."""
 
     address: str
     protocol: str
     number: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """Tell whether both cannot be on one host."""
+        """Return True if both ports cannot be used on one host."""
         if (self.protocol, self.number) != (other.protocol, other.number):
             return False
         return EVERY_ADDRESS in (self.address, other.address) or self.address == other.address
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """Return the host ports that a pod takes as long as it runs: init containers only where they are restartable.
+    """Return the host ports that a pod uses while it runs. Init containers count only if they are restartable.
 
     Source: `GetHostPorts` of kube-scheduler's util and `HostPortInfo` of its framework.
     """
@@ -41,6 +41,6 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def any_conflict(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
-    """Tell whether one of the wanted ports is in the way of one that is taken."""
+    """Return True if a wanted port conflicts with a used port."""
     held = tuple(taken)
     return any(one.conflicts(other) for one in wanted for other in held)

@@ -1,8 +1,7 @@
-"""The label index: pods named by namespace and labels, and found without asking every one.
+"""Index of label sets: finds the label sets that a selector matches without testing each of them.
 
-Spreading and inter-pod affinity, of pods that are there and of pods that wait, come down to the same question:
-which sets of labels does a selector match. Ten thousand pods with a name of their own in a label must not cost ten
-thousand questions, so the index looks at the rarest value that a selector insists on.
+Topology spread and inter-pod affinity need it for pods on nodes and for pending pods. A cluster may have ten thousand
+distinct label sets, so the index tests only sets with the rarest value that a selector requires.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -15,7 +14,7 @@ from batchsched.framework.status import IndexArray
 
 
 def identity(selector: LabelSelector | None) -> Hashable:
-    """Return a value that equal selectors share, for sets and dicts."""
+    """Return a hashable value that is equal for equal selectors."""
     if selector is None:
         return None
     return (tuple(sorted((selector.match_labels or {}).items())), selector.match_expressions or ())
@@ -23,11 +22,11 @@ def identity(selector: LabelSelector | None) -> Hashable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """Pods of some namespaces that match every one of some selectors.
+    """A selection of pods by namespaces and selectors.
 
     Args:
-      selectors: all must match; None selects nothing, () everything.
-      namespaces: the only namespaces, or None for all.
+      selectors: all must match; None selects nothing, () selects everything.
+      namespaces: the selected namespaces, None for all.
     """
 
     selectors: tuple[LabelSelector, ...] | None
@@ -40,29 +39,29 @@ class Selection:
 
     @classmethod
     def of(cls, selector: LabelSelector | None, namespaces: frozenset[str] | None = None) -> "Selection":
-        """Make the selection of one selector; a missing one selects nothing."""
+        """Return the selection of one selector. None selects nothing."""
         return cls(None if selector is None else (selector,), namespaces)
 
     @property
     def empty(self) -> bool:
-        """True when the selectors say nothing at all, and so match every set of labels."""
+        """True if the selectors have no requirement, and so match every label set."""
         return self.selectors is not None and all(one.empty for one in self.selectors)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the selectors match a set of labels, whatever its namespace."""
+        """Return True if the selectors match a label set in any namespace."""
         return self.selectors is not None and all(one.matches(labels) for one in self.selectors)
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether a pod is selected."""
+        """Return True if a pod with this namespace and these labels is selected."""
         return (self.namespaces is None or namespace in self.namespaces) and self.matches_labels(labels)
 
     def keys(self) -> frozenset[str]:
-        """Name the labels that the selectors look at."""
+        """Return the keys of the labels that the selectors read."""
         none: frozenset[str] = frozenset()
         return none.union(*(one.keys() for one in self.selectors or ()))
 
     def wanted(self) -> Iterable[tuple[str, tuple[str, ...]]]:
-        """The labels without which nothing is selected, each with the values that will do."""
+        """Yield each label key that a selected pod must have, with the permitted values."""
         for selector in self.selectors or ():
             for key, value in (selector.match_labels or {}).items():
                 yield key, (value,)
@@ -72,7 +71,7 @@ class Selection:
 
 
 class LabelIndex:
-    """Sets of labels with their namespaces, numbered as they come and found by what they say."""
+    """Label sets with their namespaces, numbered in the order of their addition."""
 
     def __init__(self) -> None:
         self._sets: list[tuple[str, Mapping[str, str]]] = []
@@ -84,7 +83,7 @@ class LabelIndex:
         return len(self._sets)
 
     def add(self, namespace: str, labels: Mapping[str, str]) -> int:
-        """Take a set in; returns its number."""
+        """Add a set and return its number."""
         number = len(self._sets)
         self._sets.append((namespace, labels))
         for item in labels.items():
@@ -92,7 +91,7 @@ class LabelIndex:
         return number
 
     def select(self, selection: Selection) -> IndexArray:
-        """[k] the numbers of the selected sets, ascending. Answers are kept, and extended as sets come."""
+        """[k] Return the numbers of the selected sets, ascending. Answers are cached and extended when sets are added."""
         seen, found = self._known.get(selection.identity, (0, []))
         if seen < len(self._sets):
             likely = self._likely(selection, seen)
@@ -101,7 +100,7 @@ class LabelIndex:
         return np.asarray(found, np.int32)
 
     def _likely(self, selection: Selection, since: int) -> Iterable[int]:
-        """Numbers from `since` on that may be selected: those with the rarest value that is insisted on."""
+        """Return the numbers, from `since` on, of the sets with the rarest required value. The others cannot match."""
         if selection.selectors is None:
             return ()
         rarest: list[list[int]] | None = None

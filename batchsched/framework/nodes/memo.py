@@ -1,6 +1,6 @@
-"""The memo of a node table: what was worked out of Node objects, kept while these stay.
+"""Cache of values that are computed from Node objects, for one node table.
 
-When a Node object changes, what is said node by node is asked again of that node alone; anything else is made anew.
+After a change of a Node object, an array of independent entries is recomputed for that node only.
 """
 
 from collections.abc import Callable, Hashable
@@ -12,18 +12,18 @@ from batchsched.framework.nodes.change_log import NodeChangeLog
 from batchsched.framework.status import IndexArray
 
 BYTES: Final = 8
-"""What an array takes for each node, at most."""
+"""Maximum size of an array's entry for one node."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Memo:
-    """Values by key, the newest ones.
+    """Computed values by key. Above the memory limit, the values with the oldest use are dropped.
 
     Args:
-      changes: of the Node objects.
-      nodes: how many there are.
-      most: bytes of arrays that are kept, more or less.
+      changes: log of the changes of Node objects.
+      nodes: the number of nodes.
+      most: approximate limit for the memory of all arrays, in bytes.
     """
 
     def __init__(self, changes: NodeChangeLog, nodes: int, most: int = 2**26) -> None:
@@ -33,13 +33,13 @@ class Memo:
         self._arrays: dict[Hashable, tuple[int, Array]] = {}
 
     def value(self, key: Hashable, build: Callable[[], Any], amend: Callable[[Any, IndexArray], Any]) -> Any:
-        """Return what was built when it was first asked for, amended for the nodes that changed since."""
+        """Return the value of a key: built on first use, then updated by `amend` for the nodes that changed."""
         return self._of(self._values, key, build, amend)
 
     def array(self, key: Hashable, ask: Callable[[IndexArray | None], Array]) -> Array:
-        """[N] Return what is said of each node; `ask` says it of some of them, or of all (None).
+        """[N] Return one entry for each node; `ask` computes the entries of some nodes, or of all (None).
 
-        What was returned before is not changed.
+        Earlier arrays of the key are not changed.
         """
 
         def amend(known: Array, changed: IndexArray) -> Array:
@@ -72,16 +72,16 @@ class Memo:
         return value
 
     def lay_out(self, source: IndexArray) -> None:
-        """Take in that nodes have other places: node j was at source[j] before, -1 where it was not there.
+        """Give the nodes other indexes: node j had index source[j], or is new if that is -1.
 
-        Those that were not there have changed, too: they are asked about before anybody sees them.
+        New nodes are also in the log of changes, so their entries are computed before use.
         """
         self._values.clear()
         self._arrays = {key: (since, placed(array, source)) for key, (since, array) in self._arrays.items()}
 
 
 def placed(array: Array, source: IndexArray) -> Array:
-    """[N, …] Return the rows of nodes that are at other places now: row j was at source[j], zeros where that is -1."""
+    """[N, …] Return rows in a new order: row j was at source[j]; it is zero where source[j] is -1."""
     made = np.zeros((len(source), *array.shape[1:]), array.dtype)
     known = source >= 0
     made[known] = array[source[known]]

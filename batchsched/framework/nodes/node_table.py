@@ -1,8 +1,7 @@
-"""The node table: all nodes of a session as arrays, and the pods on them.
+"""Node table: all nodes of a session as arrays, and the requests of the pods on them.
 
-`NodeTable` is the one mutable thing below a decision: pods are added as the session places them and removed when
-it rolls a gang back. Plugins never see it; they see `Nodes`, a read-only view over all nodes or some of them, so
-that the same lines judge ten thousand nodes at once and one node again.
+The session adds placed pods to `NodeTable`, and removes them when it rolls a gang back. A plugin gets `Nodes`, a
+read-only view of all nodes or some of them. The same code therefore judges ten thousand nodes or one.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -24,19 +23,24 @@ from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
 PODS: Final = "pods"
 LEADING: Final = (PODS, "cpu", "memory", "ephemeral-storage")
-"""The first columns of every resource table."""
+"""The first columns of every resource array."""
 
 T = TypeVar("T")
 NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang(_pod: Pod) -> GangCount | None:
-    """Where nobody counts gangs, no pod has one."""
+    """Return None: the default of `NodeTable.gang_of`, without gangs."""
     return None
 
 
 class NodeTable:
-    """All nodes as arrays, and what the pods on them have taken. N nodes, R resources."""
+    """Arrays of N nodes and R resources: allocatable amounts, and requests of the pods on the nodes.
+
+    Args:
+      snapshot: the cluster; the order of its nodes defines their indexes.
+      resources: the names of the R resources, beginning with `LEADING`.
+    """
 
     def __init__(self, snapshot: Snapshot, resources: Sequence[str]) -> None:
         self.snapshot = snapshot
@@ -52,11 +56,11 @@ class NodeTable:
         self.pods = PodTable(len(self.nodes))
         self._counted: dict[str, tuple[IntArray, IntArray]] = {}
         self.changes = NodeChangeLog(len(self.nodes))
-        """Nodes that joined, or whose objects changed."""
+        """Log of added nodes and of changed Node objects."""
         self.moves = NodeChangeLog(len(self.nodes))
-        """The same, and nodes to which pods came, or which they left."""
+        """Log of what `changes` has, and of nodes to which pods were added or from which they were removed."""
         self.gang_of: Callable[[Pod], GangCount | None] = no_gang
-        """Finds a pod's gang; the session sets it."""
+        """Returns the counts of a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
         self.assumed = AssumedVolumes()
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
@@ -64,7 +68,7 @@ class NodeTable:
         self._beside: dict[Hashable, object] = {}
 
     def _offer(self, places: Sequence[int]) -> None:
-        """Write down what the nodes at some places offer."""
+        """Write the allocatable amounts of the nodes with some indexes."""
         self.allocatable[np.asarray(places, np.int32)] = 0
         for at in places:
             for resource, amount in self.nodes[at].allocatable().items():
@@ -72,13 +76,13 @@ class NodeTable:
                     self.allocatable[at, self.column[resource]] = amount
 
     def lay_out(self, nodes: Sequence[Node]) -> IndexArray | None:
-        """Take in the nodes as they are now, in their order; pods stay where they are.
+        """Replace the nodes by their current objects. Pods stay on their nodes.
 
         Args:
-          nodes: N of them; every pod's must be among them. What they offer beyond the table's resources is left out.
+          nodes: all N nodes, including each node with pods. Resources that are not in the table are ignored.
 
         Returns:
-          [N] where each node was before, -1 for those that joined; None where all are where they were.
+          [N] the former index of each node, -1 for new nodes; None if no index changed.
         """
         before, self.nodes = self.nodes, tuple(nodes)
         self.snapshot = replace(self.snapshot, nodes=self.nodes)
@@ -100,7 +104,7 @@ class NodeTable:
         return source
 
     def _rearrange(self, names: tuple[str, ...]) -> IndexArray:
-        """Give nodes other places."""
+        """Give the nodes other indexes."""
         source = np.fromiter((self.index.get(name, NOBODY) for name in names), np.int32, len(names))
         numbers = np.full(len(self.names) + 1, NOBODY, np.int32)  # the last for nobody, who stays so
         numbers[source[source >= 0]] = np.flatnonzero(source >= 0)
@@ -116,22 +120,22 @@ class NodeTable:
         return source
 
     def memo(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
-        """Return what `build` makes of the Node objects, made once, and again when one of them changed.
+        """Return a value that `build` computes from Node objects: computed on first use, and again after they changed.
 
-        Whoever asks owns the key, and says in it what the value depends on; pods on nodes must not be read.
+        The caller owns the key, which must include all parameters of the value. `build` must not read pods on nodes.
         """
         return self.amended(key, build, lambda _value, _changed: build(self))
 
     def amended(
         self, key: Hashable, build: "Callable[[NodeTable], T]", amend: Callable[[T, IndexArray], T]
     ) -> T:
-        """As `memo`; `amend` makes the new value of the old one and the [k] nodes that changed since."""
+        """Like `memo`, but `amend` computes the new value from the old one and the [k] nodes that changed since."""
         return cast(T, self._memo.value(key, lambda: build(self), amend))
 
     def each(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
-        """[N] Return what `ask` says of every node by itself, asked once, and again of nodes whose objects changed.
+        """[N] Return an array that `ask` computes for each node independently; recomputed only for changed nodes.
 
-        The key is owned as in `memo`; what other nodes say must not be read. The array is read only.
+        The caller owns the key as in `memo`. `ask` must not read other nodes. The array is read-only.
         """
         return cast(
             NodeArray,
@@ -139,13 +143,13 @@ class NodeTable:
         )
 
     def beside(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
-        """Return what `build` makes of what the snapshot has beside nodes and pods, made once."""
+        """Return a value that `build` computes once from objects of the snapshot other than nodes and pods."""
         if key not in self._beside:
             self._beside[key] = build(self.snapshot)
         return cast(T, self._beside[key])
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return ([R] requests with the pod count, [2] requests for scoring) of a pod."""
+        """Return ([R] requests of a pod with the pod count, [2] its requests for scoring)."""
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
         for resource, amount in requests(pod).items():
@@ -198,7 +202,7 @@ class NodeTable:
             nonzero_row += nonzero * count
 
     def counted(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return ([R], [2]) what a pod that is on a node was counted with.
+        """Return ([R], [2]) the requests with which a pod on a node was added.
 
         Raises:
           KeyError: the pod is on no node.
@@ -206,7 +210,7 @@ class NodeTable:
         return self._counted[pod.key]
 
     def label(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return ([N] index of each node's value, -1 where the label is missing; the values, first seen first)."""
+        """Return ([N] index of each node's value of a label, -1 if missing; the values in the order of the nodes)."""
         known = self._labels.get(key)
         if known is None:
             values: dict[str, int] = {}
@@ -219,28 +223,28 @@ class NodeTable:
         return known
 
     def all(self) -> "Nodes":
-        """The view over all nodes."""
+        """Return the view of all nodes."""
         return Nodes(self, slice(None), len(self.nodes))
 
     def one(self, node: int) -> "Nodes":
-        """The view over one node."""
+        """Return the view of one node."""
         return Nodes(self, slice(node, node + 1), 1)
 
     def some(self, nodes: IndexArray) -> "Nodes":
-        """The view over some nodes, by index."""
+        """Return the view of nodes with some indexes."""
         return Nodes(self, nodes, len(nodes))
 
     def these(self, nodes: IndexArray) -> "Nodes":
-        """The view over some nodes, by index, each once and ascending; all or one of them without a copy."""
+        """Return the view of distinct, ascending indexes; without a copy if these are all nodes or a single one."""
         if len(nodes) == len(self.nodes):
             return self.all()
         return self.one(int(nodes[0])) if len(nodes) == 1 else self.some(nodes)
 
 
 class Nodes:
-    """What a plugin sees: n of the session's nodes, read only.
+    """Read-only view of n nodes, as plugins get it.
 
-    Arrays that a plugin keeps over all N nodes are narrowed with `picked[nodes.where]`.
+    Narrow an array over all N nodes to the view with `array[nodes.where]`.
     """
 
     __slots__ = ("_size", "table", "where")
@@ -256,17 +260,17 @@ class Nodes:
 
     @property
     def allocatable(self) -> IntArray:
-        """[n, R] what pods may use."""
+        """[n, R] allocatable amounts."""
         return self.table.allocatable[self.where]
 
     @property
     def requested(self) -> IntArray:
-        """[n, R] what pods have taken, those of this session included."""
+        """[n, R] requests of the pods on each node, including pods placed in this session."""
         return self.table.requested[self.where]
 
     @property
     def nonzero(self) -> IntArray:
-        """[n, 2] milli-CPU and bytes taken, with the defaults that scoring uses."""
+        """[n, 2] requested milli-CPU and bytes, with the defaults that scoring uses."""
         return self.table.nonzero[self.where]
 
     @property
@@ -278,12 +282,12 @@ class Nodes:
 
     @property
     def indexes(self) -> IndexArray:
-        """[n] the nodes' places in the table."""
+        """[n] the nodes' indexes in the table."""
         return np.arange(len(self.table.nodes), dtype=np.int32)[self.where]
 
     @property
     def first(self) -> int:
-        """The first node's place in the table: the node itself in a view of one.
+        """The first node's index in the table; in a view of one node, the node itself.
 
         Raises:
           IndexError: the view is empty.
@@ -294,7 +298,7 @@ class Nodes:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The snapshot of the session, for objects beside nodes and pods."""
+        """The snapshot of the session, for objects other than nodes and pods."""
         return self.table.snapshot
 
     @property
@@ -303,10 +307,10 @@ class Nodes:
         return self.table.pods
 
     def label(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return ([n] index of each node's value of a label, -1 where missing; the values)."""
+        """Return ([n] index of each node's value of a label, -1 if missing; the values)."""
         codes, values = self.table.label(key)
         return codes[self.where], values
 
     def where_true(self, test: Callable[[Node], bool]) -> BoolArray:
-        """[n] the nodes that pass a test, asked node by node."""
+        """[n] Return the nodes that pass a test, which is called for each Node object."""
         return np.fromiter((test(node) for node in self.objects), np.bool_, self._size)

@@ -1,4 +1,4 @@
-"""Pods on nodes that are alike to selectors and to terms, so that each kind is asked once."""
+"""Groups of pods on nodes that no selector can distinguish, so that a selector is evaluated once for each group."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -12,19 +12,19 @@ from batchsched.framework.nodes.label_index import LabelIndex, Selection
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
 FEW = 256
-"""So many empty groups are no burden."""
+"""Number of empty groups that is always acceptable."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelGroup:
-    """Existing pods with one namespace and equal labels, terminating or not."""
+    """Pods on nodes with one namespace and equal labels, either all terminating or none."""
 
     namespace: str
     labels: dict[str, str]
     terminating: bool
 
     def holds(self, pod: Pod) -> bool:
-        """Tell whether a pod is one of them."""
+        """Return True if a pod belongs to the group."""
         return (
             pod.labels == self.labels
             and pod.namespace == self.namespace
@@ -34,11 +34,11 @@ class LabelGroup:
 
 @dataclass(slots=True, eq=False)
 class AffinityGroup:
-    """Existing pods of one namespace that state the same pod affinity and anti-affinity.
+    """Pods on nodes of one namespace with equal pod affinity and anti-affinity.
 
     Args:
-      namespace, affinity: what they share.
-      on: node → how many of them are there.
+      namespace, affinity: what the pods share.
+      on: node → number of these pods.
     """
 
     namespace: str
@@ -47,7 +47,7 @@ class AffinityGroup:
     _arrays: tuple[IndexArray, IntArray] | None = None
 
     def change(self, node: int, by: int) -> None:
-        """Count pods that come to a node or leave it."""
+        """Add a number, which may be negative, to the pods on a node."""
         left = self.on.get(node, 0) + by
         if left:
             self.on[node] = left
@@ -56,12 +56,12 @@ class AffinityGroup:
         self._arrays = None
 
     def renumber(self, numbers: list[int]) -> None:
-        """Give the nodes other numbers: numbers[old] is the new one."""
+        """Give the nodes other indexes: numbers[old] is the new index."""
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
     def places(self) -> tuple[IndexArray, IntArray]:
-        """Return ([k] nodes, [k] how many of the pods are there)."""
+        """Return ([k] nodes, [k] number of the pods on each)."""
         if self._arrays is None:
             size = len(self.on)
             self._arrays = (
@@ -72,10 +72,10 @@ class AffinityGroup:
 
 
 class PodLabelGroups:
-    """The label groups of the pods on nodes, numbered as they come.
+    """The label groups of the pods on nodes, numbered in the order of their creation.
 
-    A cluster that runs for months sees ever new labels, so that groups without pods are forgotten now and then; the
-    numbers of the others change then.
+    A long-running cluster has ever new label sets. Therefore `renumber` drops empty groups from time to time, which
+    changes the numbers of the others.
     """
 
     def __init__(self) -> None:
@@ -89,10 +89,10 @@ class PodLabelGroups:
         self._index = LabelIndex()
         self._leaving: list[int] = []
         self._latest = 0
-        """The group of the pod that came last."""
+        """The group of the last pod."""
 
     def __len__(self) -> int:
-        """The number of groups, empty ones included."""
+        """The number of groups, including empty ones."""
         return len(self._groups)
 
     def enter(self, pods: Iterable[Pod]) -> list[int]:
@@ -145,7 +145,7 @@ class PodLabelGroups:
             self._empty += self._sizes[number] == 0
 
     def renumber(self) -> IndexArray | None:
-        """Forget the empty groups when they are many: [groups] the new numbers (-1: forgotten), or None."""
+        """Drop the empty groups if there are many. Return [groups] the new numbers, -1 for dropped groups; else None."""
         if self._empty <= max(FEW, len(self._groups) // 2):
             return None
         keys, sizes = list(self._number), self._sizes
@@ -159,11 +159,11 @@ class PodLabelGroups:
         return numbers
 
     def matching(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
-        """[groups] those that pass a test, asked one by one."""
+        """[groups] Return the groups that pass a test, which is called for each group."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
     def selected(self, selection: Selection, *, terminating: bool) -> BoolArray:
-        """[groups] those that are selected; `terminating`: of pods being deleted as well."""
+        """[groups] Return the selected groups; groups of terminating pods only if `terminating`."""
         chosen = np.zeros(len(self._groups), np.bool_)
         chosen[self._index.select(selection)] = True
         if not terminating:

@@ -1,4 +1,4 @@
-"""The pod table: the pods on nodes, found by node and counted by what their labels say."""
+"""Pod table: the pods on nodes, by node, with counts by labels."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -16,13 +16,17 @@ T = TypeVar("T")
 
 
 class PodTable:
-    """The pods on nodes: added, removed, and counted by what their labels say."""
+    """The pods on nodes: added, removed, and counted by their labels.
+
+    Args:
+      nodes: the number of nodes.
+    """
 
     def __init__(self, nodes: int) -> None:
         self._count = nodes
         self._pods: dict[str, tuple[Pod, int]] = {}
         self._groups = PodLabelGroups()
-        # Pod by pod in any order: a pod that leaves is replaced by the last, so that counting never rebuilds.
+        # One slot for each pod. The last pod takes the slot of a removed one, so the arrays have no gaps and need no rebuild.
         self._slot: dict[str, int] = {}
         self._keys: list[str] = []
         self._node_at = np.zeros(64, np.int32)
@@ -30,15 +34,15 @@ class PodTable:
         self._on: dict[int, dict[str, Pod]] = {}
         self._stated: dict[tuple[str, bytes], AffinityGroup] = {}
         self.with_affinity: dict[str, tuple[Pod, int]] = {}
-        """Pods that state pod affinity or anti-affinity, with their nodes."""
+        """Key → pod and its node, for pods with pod affinity or anti-affinity."""
         self.ports_on: dict[int, dict[str, tuple[HostPort, ...]]] = {}
-        """The host ports that are taken, by node and pod; a node may have none."""
+        """Node → pod key → the host ports that the pod uses. A node may have an empty entry."""
         self.disks_on: dict[int, dict[str, Pod]] = {}
-        """Pods that mount a disk by its own name (GCE, EBS, iSCSI, RBD), by node."""
+        """Node → pods that mount a disk directly (GCE, EBS, iSCSI, RBD)."""
         self.attaching_on: dict[int, dict[str, Pod]] = {}
-        """Pods with volumes that may count against what a node can attach, by node."""
+        """Node → pods with volumes that may count against the node's attachment limits."""
         self.claim_users: dict[str, dict[str, Pod]] = {}
-        """Pods on any node by the claim, `namespace/name`, that they use."""
+        """Claim, `namespace/name` → pods on any node that use it."""
 
     def add(self, placements: Sequence[tuple[Pod, int]]) -> list[str]:
         """Put pods on nodes.
@@ -77,7 +81,7 @@ class PodTable:
             self._group_at = np.resize(self._group_at, size)
 
     def _take(self, pod: Pod, node: int, ports: tuple[HostPort, ...]) -> None:
-        """Note what a pod states of others, and what it takes of its node beside resources."""
+        """Index a pod's affinity, host ports and volumes."""
         self._state(pod, node, 1)
         if ports:
             self.ports_on.setdefault(node, {})[pod.key] = ports
@@ -158,7 +162,7 @@ class PodTable:
             self._group_at[:size] = numbers[self._group_at[:size]]
 
     def _state(self, pod: Pod, node: int, by: int) -> None:
-        """Count what a pod that comes (by 1) or leaves (by -1) states of others."""
+        """Update the affinity groups for a pod that is added (by=1) or removed (by=-1)."""
         affinity = pod.spec.affinity
         if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
             return
@@ -173,11 +177,11 @@ class PodTable:
             del self._stated[key]
 
     def renumber(self, numbers: list[int], nodes: int) -> None:
-        """Give the nodes other numbers: numbers[old] is the new one. There are no pods on nodes that have none.
+        """Give the nodes other indexes. Nodes that are removed have no pods.
 
         Args:
-          numbers: by the old numbers.
-          nodes: how many there are now.
+          numbers: old index → new index.
+          nodes: the new number of nodes.
         """
         self._count = nodes
         self._pods = {key: (pod, numbers[node]) for key, (pod, node) in self._pods.items()}
@@ -192,7 +196,7 @@ class PodTable:
         self.attaching_on = _renumbered(self.attaching_on, numbers)
 
     def on(self, node: int) -> Iterable[Pod]:
-        """The pods on a node, in the order in which they came."""
+        """The pods on a node, in the order of their addition."""
         return self._on.get(node, {}).values()
 
     def __len__(self) -> int:
@@ -200,23 +204,23 @@ class PodTable:
         return len(self._pods)
 
     def __contains__(self, key: str) -> bool:
-        """Tell whether `namespace/name` is on a node."""
+        """Return True if the pod `namespace/name` is on a node."""
         return key in self._pods
 
     def everyone(self) -> Iterable[tuple[Pod, int]]:
-        """All pods with their nodes, in the order in which they came."""
+        """All pods with their nodes, in the order of their addition."""
         return iter(self._pods.values())
 
     def affinity_groups(self) -> Iterable[AffinityGroup]:
-        """The pods that state pod affinity or anti-affinity, equal ones together."""
+        """The groups of pods with equal pod affinity and anti-affinity."""
         return self._stated.values()
 
     def count(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
-        """[N] how many pods on each node belong to a label group that `matches`."""
+        """[N] Return how many pods on each node belong to a label group that passes a test."""
         return self._count_in(self._groups.matching(matches))
 
     def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
-        """[N] how many pods on each node are selected; `terminating`: those being deleted count as well."""
+        """[N] Return how many pods on each node are selected. Terminating pods count only if `terminating`."""
         return self._count_in(self._groups.selected(selection, terminating=terminating))
 
     def _count_in(self, chosen: BoolArray) -> IntArray:
@@ -228,5 +232,5 @@ class PodTable:
 
 
 def _renumbered(by_node: dict[int, dict[str, T]], numbers: list[int]) -> dict[int, dict[str, T]]:
-    """Return what is known by node under the nodes' new numbers; of nodes that are gone there is nothing."""
+    """Return a mapping by node under the nodes' new indexes, without nodes that have no pods."""
     return {numbers[node]: pods for node, pods in by_node.items() if pods}
