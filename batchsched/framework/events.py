@@ -47,7 +47,7 @@ class Resource(StrEnum):
 
 
 class Action(Flag):
-    """What happened to an object. UPDATE combines all updates; UPDATE_OTHER is an update without an action of its own."""
+    """What happened to an object. UPDATE combines all updates; UPDATE_OTHER is one without an action of its own."""
 
     ADD = auto()
     DELETE = auto()
@@ -144,7 +144,7 @@ name, uid and times it is called once, unless the event is about the pod itself.
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """Events that may help a pod refused by the plugin, with a hint function. Without a function the answer is QUEUE."""
+    """Events that may help a refused pod, with a hint function. Without a function the answer is QUEUE."""
 
     event: ClusterEvent
     hint: HintFunction | None = None

@@ -91,7 +91,7 @@ class QueueSortPlugin(Protocol):
 
 @runtime_checkable
 class PreFilterPlugin(Protocol):
-    """Called once for each class, before its Filters. It may refuse all nodes, restrict the nodes, or prepare the Filter."""
+    """Called once for each class, before its Filters. It may refuse all nodes, restrict them, or prepare the Filter."""
 
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         """Prepare the Filter. Skip omits the plugin's Filter for this class."""
@@ -146,7 +146,7 @@ class IgnoredResourcesPlugin(Protocol):
 
 
 class Trial(Protocol):
-    """A dry run on one node: pods are removed and added, and the Filters are called. Leaving the context undoes all changes."""
+    """A dry run on one node: pods are removed and added, then the Filters are called. The exit undoes all changes."""
 
     def __enter__(self) -> "Trial":
         """Begin the dry run."""
@@ -165,7 +165,7 @@ class Trial(Protocol):
         ...
 
     def refusal(self) -> Status:
-        """Call all Filters about the changed node, with and without nominated pods; Success if the pod fits both times."""
+        """Call all Filters about the changed node, with and without nominated pods; Success if the pod fits."""
         ...
 
 
@@ -228,7 +228,7 @@ class PostFilterHandle(Protocol):
         ...
 
     def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
-        """Call the extenders about victims by node name; return the nodes and victims that they accept, in the given order."""
+        """Call the extenders about victims by node name; return what they accept, in the given order."""
         ...
 
 
@@ -286,7 +286,7 @@ class ReservePlugin(Protocol):
         ...
 
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Release it. Called in reverse order for every plugin, even if its `reserve` was not called: must be idempotent."""
+        """Release it. Called in reverse order for every plugin, even without `reserve` before: must be idempotent."""
         ...
 
 

@@ -15,6 +15,7 @@ from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
+from batchsched.framework.traits import PluginTraits
 from batchsched.session.session import Session
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
 

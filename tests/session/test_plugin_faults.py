@@ -24,6 +24,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
+from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.session.session import Session
 from tests.session.needs import snapshot_of
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, pod, profile, reasons

@@ -56,7 +56,7 @@ class NodeChangeLog:
         return self._latest[1]
 
     def renumber(self, numbers: list[int], size: int) -> None:
-        """Give the nodes other indexes: numbers[old] is the new index, NOBODY for removed nodes and for NOBODY itself."""
+        """Give the nodes other indexes: numbers[old] is the new index, NOBODY for removed nodes and NOBODY."""
         self._log = [numbers[one] for one in self._log]
         self._size = size
         self.note(NOBODY)

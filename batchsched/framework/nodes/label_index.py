@@ -91,7 +91,7 @@ class LabelIndex:
         return number
 
     def select(self, selection: Selection) -> IndexArray:
-        """[k] Return the numbers of the selected sets, ascending. Answers are cached and extended when sets are added."""
+        """[k] Return the numbers of the selected sets, ascending. Answers are cached, and extended for new sets."""
         seen, found = self._known.get(selection.identity, (0, []))
         if seen < len(self._sets):
             likely = self._likely(selection, seen)

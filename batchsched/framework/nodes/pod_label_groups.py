@@ -145,7 +145,7 @@ class PodLabelGroups:
             self._empty += self._sizes[number] == 0
 
     def renumber(self) -> IndexArray | None:
-        """Drop the empty groups if there are many. Return [groups] the new numbers, -1 for dropped groups; else None."""
+        """Drop the empty groups if there are many. Return [groups] the new numbers (-1: dropped); else None."""
         if self._empty <= max(FEW, len(self._groups) // 2):
             return None
         keys, sizes = list(self._number), self._sizes

@@ -26,7 +26,7 @@ class PodTable:
         self._count = nodes
         self._pods: dict[str, tuple[Pod, int]] = {}
         self._groups = PodLabelGroups()
-        # One slot for each pod. The last pod takes the slot of a removed one, so the arrays have no gaps and need no rebuild.
+        # One slot for each pod. The last pod takes the slot of a removed one, so the arrays have no gaps.
         self._slot: dict[str, int] = {}
         self._keys: list[str] = []
         self._node_at = np.zeros(64, np.int32)

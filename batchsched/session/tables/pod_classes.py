@@ -118,7 +118,7 @@ class PodClassTable:
             reads_whole_pod = own_gang or self._pipeline.reads_all or self._pipeline.extenders.interested(pod)
             example = pod if reads_whole_pod else representative_pod(pod, visible_metadata)
             pod_class = PodClass.of(example, requests, info.nonzero, priority)
-            if not self._pipeline.by_priority and not reads_whole_pod:
+            if not self._pipeline.reads_priority and not reads_whole_pod:
                 first = self._first_of_kind.setdefault((*kind, own_gang), pod_class)
                 pod_class = replace(pod_class, kin=first) if first is not pod_class else pod_class
             self._classes[identity] = pod_class

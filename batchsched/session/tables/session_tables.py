@@ -163,13 +163,13 @@ class SessionTables:
                 members.renumber_nodes(table.index)
             for name in [name for name in self._pods_on_unknown_nodes if name in table.index]:
                 for pod in self._pods_on_unknown_nodes.pop(name).values():
-                    table.add(pod, table.index[name], *self.request_vectors(pod))
+                    table.add([(pod, table.index[name])], *self.request_vectors(pod))
         self.snapshot = table.snapshot
         self._invalidate_after_nodes()
 
     def _detach_from_node(self, pod: Pod) -> None:
         """Take a bound pod off the node table, since its node is gone; its gang still counts it as bound."""
-        self.node_table.remove(pod, *self.request_vectors(pod))
+        self.node_table.remove([pod])
         self._pods_on_unknown_nodes.setdefault(pod.node, {})[pod.key] = pod
 
     def _invalidate_after_nodes(self) -> None:
@@ -227,7 +227,7 @@ class SessionTables:
         del members.pending[key]
         node = self.node_table.index[bound.node]
         members.bound[key] = (bound, node)
-        self.node_table.add(bound, node, *self.request_vectors(bound))
+        self.node_table.add([(bound, node)], *self.request_vectors(bound))
         self._mark_changed(members)
 
     def remove_pod(self, pod: Pod) -> None:

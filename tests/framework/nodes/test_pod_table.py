@@ -132,12 +132,12 @@ def test_a_pod_that_leaves_holds_no_disk_no_attachment_and_no_claim(together):
     mounting = [nb.pod(name, volumes=[disk, data]) for name in ("first", "second")]
     table = PodTable(1)
     for one in mounting:
-        table.add(one, 0)
+        table.add([(one, 0)])
     for held in (table.disks_on[0], table.attaching_on[0], table.claim_users["default/c"]):
         assert set(held) == {"default/first", "default/second"}
     if together:
-        table.remove_all([one.key for one in mounting])
+        table.remove([one.key for one in mounting])
     else:
         for one in mounting:
-            table.remove(one)
+            table.remove([one.key])
     assert not any((table.disks_on[0], table.attaching_on[0], table.claim_users["default/c"]))

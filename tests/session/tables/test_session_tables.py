@@ -181,7 +181,7 @@ def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
 def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: str, seed: int):
     snapshot, settings = random_cluster(seed), WAYS[way]
     each = standard().pipeline(settings)
-    each.by_priority = True
+    each.reads_priority = True
     asked = Session(snapshot, settings, each).decide(NOW, 0)
     assert to_json(Session(snapshot, settings).decide(NOW, 0)) == to_json(asked)
 
