@@ -1,1 +1,1 @@
-"""Floor 8: controllers beside the scheduler loop: status, evictions, stale gangs, assumed pods."""
+"""Floor 8: controllers next to the scheduler loop: status, evictions, stale gangs and assumed pods."""

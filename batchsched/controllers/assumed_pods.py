@@ -1,4 +1,4 @@
-"""Pods whose binding the API server took, and that no watch has confirmed since: read before they are doubted."""
+"""The expiry of assumed pods: an overdue pod is read from the API server before it becomes pending."""
 
 import asyncio
 import logging
@@ -14,12 +14,12 @@ _GONE: Final = 404
 
 
 class AssumedPodExpiry:
-    """Looks after what was never confirmed; a `loop.Chore`.
+    """Verifies overdue assumed pods; a `loop.Chore`.
 
     Args:
-      cache: holds the assumed pods.
-      read: reads the pod `namespace/name`.
-      seen: takes in what was read.
+      cache: The state of the cluster.
+      read: Reads the pod `namespace/name` from the API server.
+      seen: Handles the pod that was read.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class AssumedPodExpiry:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def turn(self, now: float) -> None:
-        """Begin to look at the pods that are overdue."""
+        """Start to read the pods that are overdue."""
         for one in self._cache.overdue(now):
             if one.pod not in self._asking:
                 self._asking[one.pod] = asyncio.create_task(self._look(one))
@@ -41,12 +41,12 @@ class AssumedPodExpiry:
             self._seen(await self._read(one.pod))
         except BatchschedError as error:
             if not isinstance(error, ApiError) or error.status != _GONE:
-                return  # nobody knows: it counts as bound until somebody answers
+                return  # the state of the pod is unknown, so it stays assumed
             pod = self._cache.get(PODS, one.pod)
             if pod is not None:
                 self._cache.remove(pod)
         finally:
             del self._asking[one.pod]
-        # What was read with its node is confirmed by now, and this changes nothing.
+        # If the pod was read with a node, `seen` has confirmed it, and `forget` changes nothing.
         if self._cache.forget(one.pod, one.assumption.node):
             _LOG.warning("%s is not bound to %s, though its binding was taken", one.pod, one.assumption.node)

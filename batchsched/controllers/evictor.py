@@ -1,4 +1,4 @@
-"""What a decision says of pods that run, carried out: room is kept for whoever needs it, and victims are evicted."""
+"""The evictor: writes the nominations of a decision, then evicts its victims."""
 
 import asyncio
 import logging
@@ -16,25 +16,25 @@ from batchsched.state.cluster_state import PODS, ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
 AGAIN: Final = 10.0
-"""Seconds after which the preemptor of a victim that could not be evicted is decided on again."""
+"""Seconds after which the preemptor is tried again if the eviction of a victim fails."""
 Evicted = Callable[[Pod, str, str], None]
-"""Hears of each pod that was evicted: why, in a word and in a sentence."""
+"""Receives each evicted pod with the reason as a word and as a sentence."""
 
 
 def silent(pod: Pod, reason: str, message: str) -> None:
-    """Tell nobody."""
+    """Ignore the eviction."""
 
 
 class Evictor:
-    """Writes nominations, then evicts.
+    """Writes nominations and evicts victims.
 
     Args:
-      cache: knows the pods.
-      writer: writes.
-      clock: waits.
-      seen: takes in the pods as the API server wrote them, so that the next session knows who is nominated.
-      changed: is called when somebody is to be decided on again.
-      told: hears of each pod that was evicted.
+      cache: The state of the cluster.
+      writer: Sends requests to the API server.
+      clock: The clock.
+      seen: Handles pods as the API server returns them, so that the next session knows the nominations.
+      changed: Called when a gang should be tried again.
+      told: Receives each evicted pod.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class Evictor:
         self._nominated: dict[str, set[str]] = {}
         """By scheduler name, the pods that its last decision nominated."""
         self._leaving: set[str] = set()
-        """Uids of the pods whose eviction has been asked for."""
+        """Uids of the pods for which an eviction was requested."""
 
     def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Begin to carry out a decision; a `loop.Heard`."""
+        """Start to carry out a decision; a `loop.Heard`."""
         wanted = self._wanted(planner, decision)
         evictions = [one for one in decision.evictions if self._victim(one) is not None]
         if wanted or evictions:
@@ -68,12 +68,12 @@ class Evictor:
             task.add_done_callback(self._running.discard)
 
     async def drain(self) -> None:
-        """Wait until everything that began has ended."""
+        """Wait until all running requests have ended."""
         while self._running:
             await asyncio.wait(self._running)
 
     def _wanted(self, planner: ProfileScheduler, decision: Decision) -> list[tuple[Pod, str]]:
-        """Return the pods whose nomination changes, and the node, "" for none."""
+        """Return the pods with a changed nomination, with the node; "" removes the nomination."""
         held = {one.pod for gang in planner.held for one in gang.pods}
         nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
         found = []
@@ -95,7 +95,7 @@ class Evictor:
         return None if pod is None or pod.node else pod
 
     def _victim(self, eviction: Eviction) -> Pod | None:
-        """Return the pod that is to leave; None where it leaves already."""
+        """Return the pod that is to be evicted; None if it is already terminating."""
         pod: Pod | None = self._cache.get(PODS, f"{eviction.namespace}/{eviction.pod}")
         gone = pod is None or pod.terminating or pod.metadata.uid in self._leaving
         return None if gone else pod
@@ -103,7 +103,7 @@ class Evictor:
     async def _carry_out(
         self, planner: ProfileScheduler, wanted: list[tuple[Pod, str]], evictions: list[Eviction]
     ) -> None:
-        # First the nominations: from the moment the room is there it is kept.
+        # Nominations first: the freed resources must be reserved as soon as the victims are gone.
         await asyncio.gather(*(self._nominate(pod, node) for pod, node in wanted))
         done = await asyncio.gather(*(self._evict(one) for one in evictions))
         if not all(done):
@@ -115,7 +115,7 @@ class Evictor:
         change = {"status": {"nominatedNodeName": node or None}}
         try:
             self._seen(await self._writer.patch(resources.PODS, pod.namespace, pod.name, change, "status"))
-        except BatchschedError as error:  # the next session decides anew
+        except BatchschedError as error:  # the next session decides again
             _LOG.warning("%s is not nominated for %s: %s", pod.key, node or "no node", error)
 
     async def _evict(self, eviction: Eviction) -> bool:

@@ -1,12 +1,11 @@
-"""Gangs that are half bound: which they are, since when, and when they are given up.
+"""Stale gangs: partially bound gangs that stay so for too long are rolled back.
 
-Half bound is a gang of which some pods are bound, fewer than minMember (or a subGroup's): a leader was killed as it
-bound them, a binding failed, a node was lost. What is bound counts, and sessions complete such gangs before all others.
-One that is not complete after its scheduleTimeoutSeconds is rolled back: its pods are evicted, and what they held is
-of use to somebody. With `strandedPolicy: Rollback` a new leader does so at once with what it finds.
+A gang is partially bound if some pods are bound, but fewer than minMember or the minimum of a subGroup: a leader was
+killed during the bindings, a binding failed, or a node was lost. Sessions complete such gangs before all others. A
+gang that is still partially bound after its scheduleTimeoutSeconds is rolled back: its pods are evicted. With
+`strandedPolicy: Rollback`, a new leader rolls back at once the partially bound gangs that it finds.
 
-A gang that was whole is never rolled back, whatever became of its members later: a member that finished, or whose node
-was lost, is no reason to end the others.
+A gang that had its minimum once is never rolled back: a finished pod or a lost node is no reason to stop the others.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ from batchsched.state.podgroup_state import GangPods, missing_pods
 
 _LOG: Final = logging.getLogger(__name__)
 AGAIN: Final = 10.0
-"""Seconds after which evictions are tried again that were refused."""
+"""Seconds after which refused evictions are tried again."""
 REASON: Final = "RolledBack"
 
 
@@ -38,14 +37,14 @@ class _Pods(msgspec.Struct, frozen=True):
 
 
 class StaleGangs:
-    """Follows who is half bound, and rolls back who cannot be completed; a `loop.Chore`.
+    """Detects partially bound gangs and rolls back stale ones; a `loop.Chore`.
 
     Args:
-      cache: what is known of the cluster.
-      connection: reads; what is given up is looked at afresh before.
-      writer: evicts.
-      busy: tells whether pods of a gang are being bound.
-      told: hears of each pod that was evicted.
+      cache: The state of the cluster.
+      connection: Reads the pods of a gang before it is rolled back.
+      writer: Evicts pods.
+      busy: Returns whether pods of a gang are being bound.
+      told: Receives each evicted pod.
     """
 
     def __init__(
@@ -66,14 +65,14 @@ class StaleGangs:
         self._changed_gangs = cache.gangs.subscribe()
         self._first_turn = True
         self._doubtful: set[str] = set()
-        """Gangs to be judged again: their pods count as bound, and are being bound."""
+        """Gangs with bindings in flight, to be checked again: their pods count as placed until a binding fails."""
         self._since: dict[str, float] = {}
         self._whole: set[str] = set()
         self._tried: dict[str, float] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     def turn(self, now: float) -> None:
-        """Take in what changed, and begin to roll back who has waited long enough."""
+        """Check the gangs that changed, and start to roll back the gangs that are stale."""
         first_turn, self._first_turn = self._first_turn, False
         for identity in self._gangs_to_judge():
             self._judge(identity, now, first_turn=first_turn)
@@ -88,7 +87,7 @@ class StaleGangs:
 
     @property
     def waiting(self) -> dict[str, float]:
-        """The gangs that are half bound, by identity, and when they are given up."""
+        """The time in seconds since 1970 at which each partially bound gang is rolled back, by identity."""
         return dict(self._since)
 
     # Which gangs are partially bound
@@ -115,7 +114,7 @@ class StaleGangs:
         elif missing_pods(group, placed):
             if identity not in self._since:
                 self._since[identity] = self._given_up(group, now, found=first_turn)
-                _LOG.info("%s is half bound: %d of %d", identity, len(placed), group.min_member)
+                _LOG.info("%s is partially bound: %d of %d", identity, len(placed), group.min_member)
         elif self._busy(identity):
             # Its pods are assumed, so they count as placed; a bind may still fail.
             self._doubtful.add(identity)
@@ -124,7 +123,7 @@ class StaleGangs:
             self._whole.add(identity)
 
     def _given_up(self, group: PodGroup, now: float, *, found: bool) -> float:
-        """Return when a gang is given up that is half bound since now."""
+        """Return the time at which a gang is rolled back that is partially bound from now on."""
         if group.key in self._whole:
             return float("inf")
         if found and group.spec.stranded_policy == "Rollback":
@@ -162,7 +161,7 @@ class StaleGangs:
             _LOG.warning("%s is not rolled back yet: %s", identity, error)
 
     async def _pods(self, identity: str) -> tuple[Pod, ...]:
-        """List the pods of a gang afresh, finished ones too."""
+        """Read the pods of a gang from the API server, finished pods included."""
         namespace, _, name = identity.partition("/")
         query = {"labelSelector": f"{POD_GROUP_LABEL}={name}"}
         raw = await self._connection.request("GET", resources.PODS.path(namespace), query=query)

@@ -1,4 +1,4 @@
-"""What reflectors see goes into the cache; what cannot be used is set aside, by name, and told once."""
+"""Event handlers: pass the objects that reflectors read to the state, and set aside the objects that are invalid."""
 
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -28,29 +28,29 @@ class _Meta(msgspec.Struct):
 
 
 class ObjectStore(Protocol):
-    """A cache, or whoever stands before it."""
+    """Takes objects: the state of the cluster, or a component in front of it such as the podgrouper."""
 
     def put(self, found: Any, /) -> None:
-        """Take in an object that is new or has changed."""
+        """Handle an object that was added or changed."""
         ...
 
     def remove(self, gone: Any, /) -> None:
-        """Take in that an object is gone."""
+        """Handle an object that was deleted."""
         ...
 
     def replace(self, kind: type, listed: Iterable[Any], /) -> None:
-        """Take in all objects of a kind."""
+        """Handle a list of all objects of a kind."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidObject:
-    """An object that cannot be used.
+    """An object that cannot be decoded or fails validation.
 
     Args:
-      key: its name, as its kind has it.
-      meta: all that is known of it.
-      why: what people are told.
+      key: Its key within its kind.
+      meta: The part of its metadata that could be read.
+      why: The entry for the decision, with the field and the message.
     """
 
     key: str
@@ -59,13 +59,13 @@ class InvalidObject:
 
 
 class EventHandlers:
-    """Takes one kind of object into a cache; implements `ports.feed.Sink` for what `read` makes of objects.
+    """Passes the objects of one kind to a store; implements `ports.feed.Sink` for the objects that `read` returns.
 
     Args:
-      kind: of object.
-      cache: takes them in.
-      decoder: shared by all kinds.
-      changed: is called after each change of the cache.
+      kind: The kind of the objects.
+      cache: The store that takes them.
+      decoder: The decoder, shared by all kinds.
+      changed: Called after each change of the store.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class EventHandlers:
         self._decoder = decoder
         self._changed = changed
         self.set_aside: dict[str, SetAside] = {}
-        """What cannot be used, by name."""
+        """The invalid objects by key."""
 
     def read(self, raw: bytes) -> Any:
-        """Return the object that the API wrote, or why it is `InvalidObject`."""
+        """Decode an object as the API server wrote it; an invalid one becomes an `InvalidObject`."""
         try:
             document = Document("", "", raw, _ENVELOPE.decode(raw))
             return self._decoder.decode(document, self._kind)
@@ -89,11 +89,11 @@ class EventHandlers:
             return self._unusable(raw, "", str(error))
 
     def seen(self, raw: bytes) -> None:
-        """Take an object as the API wrote it."""
+        """Handle an object as the API server wrote it."""
         self.changed(self.read(raw))
 
     def replaced(self, objects: Sequence[Any]) -> None:
-        """Take all objects there are."""
+        """Handle a list of all objects."""
         before, self.set_aside = self.set_aside, {}
         for one in objects:
             if isinstance(one, InvalidObject):
@@ -102,10 +102,11 @@ class EventHandlers:
         self._changed()
 
     def changed(self, found: Any) -> None:
-        """Take an object that is new or has changed; one that cannot be used any more counts as gone."""
+        """Handle an object that was added or changed. An object that becomes invalid counts as deleted."""
         if isinstance(found, InvalidObject):
             self._put_aside(found, self.set_aside)
-            # Without its uid: it may be usable again, which nothing is that was deleted.
+            # No uid is passed, since the state ignores a deleted uid, and a later version of this object may
+            # be valid.
             self._cache.remove(_bare(self._kind, found.meta, uid=""))
         else:
             self._put_back(self._kind.key(found.metadata))
@@ -113,7 +114,7 @@ class EventHandlers:
         self._changed()
 
     def gone(self, found: Any) -> None:
-        """Take the last state of an object that is gone."""
+        """Handle the last version of a deleted object."""
         last = _bare(self._kind, found.meta, found.meta.uid) if isinstance(found, InvalidObject) else found
         self._put_back(self._kind.key(last.metadata))
         self._cache.remove(last)
@@ -147,7 +148,7 @@ def _meta(raw: bytes) -> _Meta:
 
 
 def _bare(kind: ObjectKind, meta: _Meta, uid: str) -> Any:
-    """Return an object of a kind of which only the name is known; a foreign PodGroup is one of ours."""
+    """Return an object that has only metadata; PodGroups of other APIs become PodGroups."""
     if issubclass(kind.type, BaseModel) or issubclass(kind.type, ForeignPodGroup):
         custom = kind.type if issubclass(kind.type, BaseModel) else PodGroup
         named = CustomMeta.model_construct(name=meta.name, namespace=meta.namespace, uid=uid)

@@ -1,9 +1,9 @@
-"""What may be scheduled without: kinds that we may not read, and what becomes of pods that have to do with them.
+"""Optional kinds: the kinds that the scheduler can work without if access is denied, and the consequences.
 
-Whatever is not here has to be listed before the first session. Nodes and pods are what is counted; without namespaces,
-budgets, CSINodes or attachments a hard constraint would be broken unseen, without priority classes and our own kinds
-somebody would be preferred who is not to be. What is here leaves pods waiting at worst: a claim that nobody knows is
-refused, and so is a PodGroup, and a pod whose owner is not known belongs to a PodGroup that nobody has made.
+All other kinds must be listed before the first session. Nodes and pods are counted. Without namespaces, budgets,
+CSINodes or attachments, the scheduler would break hard constraints. Without priority classes, queues or topologies it
+would prefer the wrong gangs. A missing optional kind leaves pods pending at worst: an unknown claim or PodGroup is
+refused, and a pod with an unknown owner belongs to a PodGroup that does not exist.
 """
 
 from typing import Final
@@ -21,6 +21,6 @@ WITHOUT: Final = {
     "replica_sets": _SPREAD,
     "stateful_sets": _SPREAD,
 }
-"""By field of a Snapshot."""
+"""The consequence of a missing kind, by its field of Snapshot."""
 WITHOUT_OWNERS: Final = "pods that they own wait"
 WITHOUT_GROUPS: Final = "pods that name one wait"

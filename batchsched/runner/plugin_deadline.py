@@ -1,11 +1,11 @@
-"""The clock beside a session: a plugin that hangs is given up, and the session is decided again without it.
+"""The deadline of plugin calls: a session in which a call hangs is abandoned and decided again without that plugin.
 
-A call cannot be stopped in process, and what hangs may still change what it was handed. So the whole session is given
-up, on its own thread, and decided anew from the snapshot with that one call known to be overdue: decisions repeat, so
-the same call comes again, fails its pod, and the plugin is asked no more. Until then nothing is slower than without a
-clock: calls are counted, and one thread looks from time to time which of them goes on.
+Python cannot stop a call in its own process, and a call that hangs may still change its arguments. So the whole
+session is abandoned with its thread, and decided again from the snapshot. Decisions are deterministic: the same call
+comes again, is known to be overdue, fails its pod, and the plugin is disabled. Before that, the deadline costs
+nothing but a counter: one thread checks from time to time whether the current call is still the same.
 
-A plugin that keeps the interpreter to itself (a long loop in C that never lets go of it) cannot be seen.
+A plugin that never releases the interpreter lock, such as a long loop in C, is not detected.
 """
 
 from collections.abc import Callable
@@ -18,21 +18,21 @@ from batchsched.ports.plugin_deadline import DeadlineExceeded
 
 T = TypeVar("T")
 LOOKS: Final = 8
-"""How often the clock is read in the time of one deadline."""
+"""Checks within the time of one deadline."""
 LONGEST_LOOK: Final = 0.5
 
 
 def minded(
     work: Callable[[DeadlineKeeper], T], seconds: float, known: tuple[DeadlineExceeded, ...] = ()
 ) -> tuple[T, tuple[DeadlineExceeded, ...]]:
-    """Do work that asks plugins through a watchdog, and do it again for each plugin that hangs.
+    """Run work that calls plugins under a deadline, and run it again for each plugin that hangs.
 
     Args:
-      work: starts anew each time, and shares nothing that it changes with the time before.
-      seconds: that one call may take.
-      known: calls that are overdue already.
+      work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.
+      seconds: The time that one call may take.
+      known: The calls that are already overdue.
 
-    Returns: what came of the work, and the calls that are overdue now.
+    Returns: The result of the work, and the calls that are overdue now.
     """
     while True:
         found, late = once(work, seconds, known)
@@ -44,9 +44,9 @@ def minded(
 def once(
     work: Callable[[DeadlineKeeper], T], seconds: float, known: tuple[DeadlineExceeded, ...] = ()
 ) -> tuple[list[T], DeadlineExceeded | None]:
-    """Do work that asks plugins through a watchdog, and give it up when one of them hangs.
+    """Run work that calls plugins under a deadline, and abandon it when a call hangs.
 
-    Returns: what came of the work, nothing when it was given up, and the call that hangs.
+    Returns: The result of the work, None if it was abandoned, and the call that hangs.
     """
     minder = DeadlineKeeper(known)
     attempt = _Attempt(work, minder)
@@ -64,7 +64,7 @@ class _Attempt(Generic[T]):
         self._done = Event()
         self._result: list[T] = []
         self._error: BaseException | None = None
-        # A daemon: nobody can wait for a plugin that never comes back, the end of the process neither.
+        # A daemon thread, so that a plugin that never returns does not block the end of the process.
         Thread(target=self._run, name="session", daemon=True).start()
 
     def _run(self) -> None:
@@ -78,7 +78,7 @@ class _Attempt(Generic[T]):
             self._done.set()
 
     def wait(self, seconds: float) -> DeadlineExceeded | None:
-        """Wait for the end, or for a call that takes too long."""
+        """Wait until the work ends or a call takes too long."""
         look = min(seconds / LOOKS, LONGEST_LOOK)
         seen, since = self._minder.current, monotonic()
         while not self._done.wait(look):
@@ -91,7 +91,7 @@ class _Attempt(Generic[T]):
         return None
 
     def result(self) -> list[T]:
-        """Return what came of it, or raise what broke it."""
+        """Return the result of the work, or raise its exception."""
         if self._error is not None:
             raise self._error
         return self._result

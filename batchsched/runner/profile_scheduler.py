@@ -1,7 +1,7 @@
-"""Sessions of one profile over the cache: who takes part, what was decided, and what becomes of it.
+"""The scheduler of one profile: which gangs take part in a session, and what happens to them after the decision.
 
-The scheduling queue says who takes part: gangs that nothing can have helped since they were refused rest. What a
-decision places is assumed, gang by gang, all or nothing; whoever it refuses waits for what may help.
+The scheduling queue selects the gangs: a refused gang takes part again when an event may help it. The pods of a
+placed gang are assumed, all of them or none. A refused gang returns to the queue.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -31,18 +31,18 @@ from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.feed import Feed
 
 _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
-"""What may have kept surplus pods of a gang waiting whose minimum was placed: a decision does not say."""
+"""Reasons for which surplus pods of a placed gang may stay pending; a decision does not say which."""
 Places = tuple[tuple[Pod, str], ...]
-"""Pods and their nodes."""
+"""Pods with the names of their nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPlacement:
-    """A gang, or what is left of one, that is to be bound.
+    """The pods of a gang that are to be bound.
 
     Args:
-      entity: as the scheduling queue knows it.
-      places: its pods and their nodes; all of them are assumed.
+      entity: The gang in the scheduling queue.
+      places: The pods and their nodes; all of them are assumed.
     """
 
     entity: Entity
@@ -50,14 +50,14 @@ class SessionPlacement:
 
 
 class ProfileScheduler:
-    """Plans for one profile.
+    """Follows the cluster, runs sessions, and applies their decisions, for one profile.
 
     Args:
-      profile: how to schedule.
-      cache: what is known of the cluster.
-      seed: of every session.
-      leaving: identities of the gangs that are being rolled back: none of their pods is placed meanwhile.
-      world: around its sessions.
+      profile: The profile.
+      cache: The state of the cluster.
+      seed: The seed of every session.
+      leaving: Identities of the gangs that are being rolled back; none of their pods is placed until that is done.
+      world: The extenders and the plugin deadline of its sessions.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class ProfileScheduler:
         self.pipeline: Pipeline = standard().pipeline(profile, self.world.outside)
         self._surplus = _who_refuses_surplus(self.pipeline)
         self.taking_part: tuple[Entity, ...] = ()
-        """Who took part in the last session."""
+        """The gangs of the last session."""
         self.queue = self._empty_queue()
         self.held: tuple[HeldGang, ...] = ()
         self.reservations: tuple[Reservation, ...] = ()
-        """The starts that the last session told."""
+        """The reservations of the last session."""
         self.recording = False
-        """Keep in `asked` what each session is decided over."""
+        """Whether `asked` keeps the input of each session."""
         self.asked: Asked | None = None
         self._cache = cache
         self._seed = seed
@@ -97,7 +97,7 @@ class ProfileScheduler:
         return SchedulingQueue({self.profile.scheduler_name: self.pipeline})
 
     def _new_feed(self) -> Feed:
-        """Return a feed; plugins of other packages, and extenders, may look at anything of a node."""
+        """Return a feed. External plugins and extenders may read any field of a node, so they need whole nodes."""
         return Feed(self._cache, self._follower, whole=self.world.minded or bool(self.profile.extenders))
 
     def _follower(self, snapshot: Snapshot) -> Session:
@@ -109,11 +109,11 @@ class ProfileScheduler:
 
     @property
     def table(self) -> NodeTable:
-        """The nodes as the last session found them."""
+        """The nodes as the last session left them."""
         return self._scheduler.node_table
 
     def sync(self, now: float) -> None:
-        """Tell the queue what changed in the cache since the last time; between two sessions only."""
+        """Pass the changes of the cluster to the scheduling queue. Call it between sessions only."""
         changes = self._cache.changes(self._told)
         self._told = self._cache.generation
         if changes is None:
@@ -125,9 +125,9 @@ class ProfileScheduler:
         self.queue.flush(now)
 
     def _list(self, now: float) -> None:
-        """Begin with an empty queue: nobody knows any more what changed since the last time.
+        """Start with an empty queue and list all objects, since the change log does not reach back far enough.
 
-        Whoever waited at Permit gives its place back, and takes part as anybody else.
+        Gangs held at Permit give their places back and become pending like all others.
         """
         for gang in self.held:
             for one in gang.pods:
@@ -140,7 +140,7 @@ class ProfileScheduler:
         queueing.list_all(self.queue, snapshot.pod_groups, waiting, now)
 
     def _concerns(self, found: object) -> bool:
-        """Tell whether it is no waiting pod of another scheduler."""
+        """Return whether an object matters here; only pending pods of other schedulers do not."""
         return (
             not isinstance(found, Pod)
             or bool(found.node)
@@ -148,8 +148,12 @@ class ProfileScheduler:
         )
 
     def begin(self, now: float) -> Callable[[], Decision] | None:
-        """Begin a session; returns what decides it, None when nobody takes part. It may run in another thread."""
-        # Whoever is further back takes part in the next session, while those of this one are being bound.
+        """Begin a session.
+
+        Returns:
+          A function that decides the session, which may run in another thread; None if no gang takes part.
+        """
+        # Gangs beyond the window take part in the next session, while the gangs of this one are being bound.
         self._pop(now)
         if self._in_flight:
             self._call_heads(now)
@@ -175,7 +179,7 @@ class ProfileScheduler:
             self._in_flight[entity.identity] = entity
 
     def _call_heads(self, now: float) -> None:
-        """Let those take part whose start is kept, whatever they wait for: others would not know of it."""
+        """Activate the gangs with a reservation: a session without them would give their capacity away."""
         heads = (one.pod_group for one in self.reservations)
         for identity in (identity for key in heads for identity in (key, SINGLE_POD_PREFIX + key)):
             entity = self.queue.get(identity)
@@ -184,19 +188,19 @@ class ProfileScheduler:
         self._pop(now)
 
     def renewed(self) -> "ProfileScheduler":
-        """Return a planner that starts afresh, without the plugins that hung."""
+        """Return a new scheduler of the profile without the plugins that hung."""
         made = ProfileScheduler(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
         made.recording = self.recording
         made.remember(self)
         return made
 
     def remember(self, before: "ProfileScheduler") -> None:
-        """Take over from the planner that this one stands in for what queues used lately, and what was promised."""
+        """Take over past usage, reservations and assumed volumes from the scheduler that this one replaces."""
         self.reservations, self._promised = before.reservations, before._promised
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
     def recall(self, past: UsageHistory) -> None:
-        """Begin with what queues used before we led; before the first session only."""
+        """Start with a usage history from the time before this replica led. Call it before the first session only."""
         self._past = past
 
     def _seen(self, now: float) -> Snapshot:
@@ -205,7 +209,11 @@ class ProfileScheduler:
         return replace(snapshot, held=self.held, usage=usage, reservations=self.reservations)
 
     def finish(self, decision: Decision, now: float) -> list[SessionPlacement]:
-        """Take in a decision; returns who is to be bound."""
+        """Apply a decision: assume placed pods, and return refused gangs to the queue.
+
+        Returns:
+          The gangs that are to be bound.
+        """
         held, taking_part = self._waiting, {**self._waiting, **self._in_flight}
         self._hold(decision, taking_part)
         self.reservations = decision.reservations
@@ -230,7 +238,7 @@ class ProfileScheduler:
         return found
 
     def broke(self, now: float) -> None:
-        """Give up a session that broke: fewer take part in the next one, until whoever breaks it is alone."""
+        """Abandon a failed session; halve the window until the gang that fails it is alone in a session."""
         self._window = max(1, len(self._in_flight) // 2)
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:
@@ -239,7 +247,7 @@ class ProfileScheduler:
         self._feed = self._new_feed()  # its tables may be half changed
 
     def failed(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
-        """Let pods wait again whose binding failed; between two sessions only."""
+        """Make pods pending again after their binding failed. Call it between sessions only."""
         back: list[Pod] = []
         for pod, node in places:
             unreserve(self.pipeline, pod, node, self.table)
@@ -247,12 +255,13 @@ class ProfileScheduler:
             there = self._cache.get(PODS, pod.key)
             if there is not None and not there.node and not there.terminating:
                 back.append(there)
-        # Before the queue hears of it by the cache: it would try again at once, and for ever.
+        # Do this before the next `sync`: the change of the pod would move the gang to the active queue at once, without
+        # backoff.
         if back and entity.identity not in self._waiting:
             self.queue.add_unschedulable(entity, Rejection(), now, back)
 
     def _settle(self, entity: Entity, places: Places, rejection: Rejection, now: float) -> None:
-        """End a gang's cycle: the pods with a place wait no more, the others for what may help."""
+        """End the cycle of a gang: remove its placed pods from the queue, and return the others to it."""
         for pod, _ in places:
             self.queue.delete_pod(pod.key, now, placed=True)
         if len(places) == len(entity.popped):
@@ -261,7 +270,7 @@ class ProfileScheduler:
             self.queue.add_unschedulable(entity, rejection, now)
 
     def _assume(self, places: Places, now: float) -> bool:
-        """Assume all of a gang's places, or none, and give them back at the plugins."""
+        """Assume all pods of a gang, or none and unreserve them; return whether it succeeded."""
         done: list[tuple[Pod, str]] = []
         for pod, node in places:
             if not self._cache.assume(pod.key, node, now, pod.metadata.uid):
@@ -274,7 +283,7 @@ class ProfileScheduler:
         return True
 
     def _hold(self, decision: Decision, taking_part: dict[str, Entity]) -> None:
-        """Remember who waits at Permit, on which nodes."""
+        """Record the gangs that the decision holds at Permit, and their nodes."""
         groups = {_key(identity): entity for identity, entity in taking_part.items()}
         nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
         waiting, held = {}, []
@@ -293,7 +302,7 @@ def _who_refuses_surplus(pipeline: Pipeline) -> Rejection:
 
 
 def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Places]:
-    """Return the pods that the decision binds, by gang."""
+    """Return the pods that the decision places, by the identity of their gang."""
     pods = {pod.key: pod for entity in taking_part.values() for pod in _popped(entity)}
     found: dict[str, list[tuple[Pod, str]]] = {}
     for one in decision.assignments:
@@ -304,10 +313,10 @@ def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Pla
 
 
 def _popped(entity: Entity) -> Sequence[Pod]:
-    """Return the pods of a cycle, each in its newest version."""
+    """Return the pods of the current cycle, each in its newest version."""
     return [entity.pods.get(pod.key, pod) for pod in entity.popped]
 
 
 def _key(identity: str) -> str:
-    """Return how a decision names a gang or a pod alone."""
+    """Return the name of a gang or of a single pod in decisions."""
     return identity.removeprefix("pod/")

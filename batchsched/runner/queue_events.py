@@ -1,4 +1,4 @@
-"""What changed in the cache, told to the scheduling queue: who waits, and what may help."""
+"""Passes changes of the cluster to the scheduling queue: pending pods, PodGroups, and events that may help a gang."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,11 +15,11 @@ from batchsched.state.feed import GROUPS
 _RESOURCES: Final = {
     kind.field: Resource(kind.name) for kind in ALL if kind.name in {one.value for one in Resource}
 }
-"""Kinds that no plugin waits for (PriorityClass, say) are not here."""
+"""The resource of each field of Snapshot, without kinds that have no events, such as PriorityClass."""
 
 
 def tell(queue: SchedulingQueue, change: Change, now: float) -> None:
-    """Tell a queue of one change; an assumed pod has its node."""
+    """Pass one change to the queue. An assumed pod counts as bound."""
     if change.field == PODS:
         _tell_pod(queue, change, now)
     elif change.field == GROUPS:
@@ -32,7 +32,7 @@ def tell(queue: SchedulingQueue, change: Change, now: float) -> None:
 
 
 def list_all(queue: SchedulingQueue, groups: Iterable[PodGroup], waiting: Iterable[Pod], now: float) -> None:
-    """Tell an empty queue of all PodGroups and of all pods that wait."""
+    """Add all PodGroups and all pending pods to an empty queue."""
     for group in groups:
         queue.put_group(group, now)
     for pod in waiting:
@@ -43,7 +43,7 @@ def list_all(queue: SchedulingQueue, groups: Iterable[PodGroup], waiting: Iterab
 def _tell_pod(queue: SchedulingQueue, change: Change, now: float) -> None:
     before, after = change.before, change.after
     if after is not None and not after.node:
-        if after.terminating:  # nobody binds it any more
+        if after.terminating:  # no session places it
             queue.delete_pod(change.key, now)
         else:
             queue.add_pod(after, now)  # an update where it is known

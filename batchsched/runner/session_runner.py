@@ -1,4 +1,4 @@
-"""One session with the world around it: extenders are asked over HTTP, plugins are minded, and all of it is kept."""
+"""Runs one session with its environment: extenders over HTTP, and a deadline for plugins. All answers are recorded."""
 
 from functools import cache, partial
 
@@ -17,18 +17,18 @@ from batchsched.session.decide import decide
 
 @cache
 def http_extenders() -> Extenders:
-    """Return what reaches extenders: one for the whole process, so that connections are shared."""
+    """Return the client of extenders. One for the whole process, so that connections are reused."""
     from batchsched.kube.extender import HttpExtenders
 
     return HttpExtenders()
 
 
 class SessionRunner:
-    """One session and what the world says to it.
+    """Runs one session and records what extenders answered and which plugins hung.
 
     Args:
-      profile: how to schedule.
-      before: what was said already; plugins that were overdue in sessions before stand there with call 0.
+      profile: The profile.
+      before: Answers of an earlier run; a plugin that was disabled before the session has the call number 0.
     """
 
     def __init__(self, profile: Profile, before: Answers = NOTHING) -> None:
@@ -39,11 +39,11 @@ class SessionRunner:
 
     @property
     def answers(self) -> Answers:
-        """All that was said so far."""
+        """All answers so far."""
         return Answers(self._transcript.asked, self._overdue)
 
     def decide(self, snapshot: Snapshot, now: float, seed: int, telemetry: Telemetry | None) -> Decision:
-        """Decide, as `session.decide` does; a plugin that hangs is given up after the profile's deadline."""
+        """Decide as `session.decide` does; a call that exceeds the deadline of the profile disables its plugin."""
         work = partial(self._decide, snapshot, now, seed, telemetry)
         if not standard().foreign(self._profile):
             return work(None)
@@ -58,7 +58,7 @@ class SessionRunner:
         telemetry: Telemetry | None,
         minder: DeadlineKeeper | None,
     ) -> Decision:
-        # A session that is decided again, since a plugin hung, hears from extenders what it heard before.
+        # If a plugin hangs, the session is decided again, and the extenders' recorded answers are used again.
         self._transcript = Transcript(self._transcript.asked, self._port)
         outside = ExternalCalls(self._transcript, minder)
         return decide(snapshot, self._profile, now, seed, telemetry=telemetry, outside=outside)

@@ -1,8 +1,8 @@
-"""What the sessions of one profile are told from outside, one after the other: it is asked, minded and kept.
+"""The environment of the sessions of one profile: extenders, plugin deadlines, and a record of both.
 
-A running scheduler follows the cluster from session to session, so that its plugins, and the ports behind them, stay;
-only what they are told is each session's own. A plugin that hangs leaves the scheduler that asked it in the middle of a
-session: that session is decided again from its snapshot, and whoever follows the cluster is made anew.
+A running scheduler follows the cluster from session to session, so its plugins and the ports behind them stay, while
+the recorded answers belong to one session. A plugin that hangs leaves the tables half changed: the session is decided
+again from its snapshot, and the scheduler that follows the cluster is rebuilt.
 """
 
 import threading
@@ -33,14 +33,14 @@ T = TypeVar("T")
 
 
 class _Heard(Extenders):
-    """Extenders as the current session hears them."""
+    """The extenders of the current session."""
 
     def __init__(self, port: Extenders) -> None:
         self._port = port
         self.transcript = Transcript((), port)
 
     def begin(self) -> None:
-        """Forget what was said."""
+        """Delete the recorded answers."""
         self.transcript = Transcript((), self._port)
 
     @override
@@ -53,14 +53,14 @@ class _Heard(Extenders):
 
 
 class _Minding(PluginDeadline):
-    """The watchdog of the session that runs in this thread; elsewhere (queue, bindings) plugins are asked directly."""
+    """The deadline of the session that runs in this thread. Calls from other threads, such as bindings, have none."""
 
     def __init__(self, overdue: tuple[DeadlineExceeded, ...]) -> None:
         self._overdue = {one.plugin: one for one in overdue}
         self._here = threading.local()
 
     def under(self, minder: DeadlineKeeper, work: Callable[[], T]) -> T:
-        """Do work in this thread, and let its calls be minded."""
+        """Run work in this thread with a deadline for its calls."""
         self._here.minder = minder
         return work()
 
@@ -76,13 +76,13 @@ class _Minding(PluginDeadline):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a session was decided over: with the profile, all that `decide` needs to decide it again.
+    """The input of a session: with the profile, all that `decide` needs to decide it again.
 
     Args:
-      seen: the cluster.
-      taking_part: identities of the gangs that did.
-      now: seconds since 1970.
-      seed: of everything that was drawn.
+      seen: The cluster.
+      taking_part: Identities of the gangs that took part.
+      now: Seconds since 1970.
+      seed: The seed of all random choices.
     """
 
     seen: Snapshot
@@ -92,18 +92,18 @@ class Asked:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The cluster, and who waits and rests. That is found when somebody wants it, and most sessions nobody does."""
+        """The cluster, with the gangs that did not take part. Computed on first use, which most sessions never have."""
         waiting = {identity_of(pod) for pod in self.seen.pods if not pod.node}
         return replace(self.seen, resting=tuple(sorted(waiting - self.taking_part)))
 
 
 class World:
-    """The world around the sessions of one profile.
+    """The environment of the sessions of one profile.
 
     Args:
-      profile: how to schedule.
-      overdue: plugins that hung before, and are asked no more.
-      telemetry: hears of sessions.
+      profile: The profile.
+      overdue: Plugins that hung in earlier sessions and are disabled.
+      telemetry: Receives the stages of sessions.
     """
 
     def __init__(
@@ -113,33 +113,33 @@ class World:
         self.overdue = overdue
         self.telemetry = telemetry
         self.hung = False
-        """Whether a plugin hung, so that whoever follows the cluster has to be made anew."""
+        """Whether a plugin hung, so that the scheduler that follows the cluster must be rebuilt."""
         self.answers = Answers((), overdue)
-        """What the last session was told."""
+        """The recorded answers of the last session."""
         self._heard = _Heard(http_extenders()) if profile.extenders else None
         self._minding = _Minding(overdue) if standard().foreign(profile) else None
         self.outside = ExternalCalls(self._heard or OutOfReach(), self._minding)
 
     @property
     def minded(self) -> bool:
-        """Whether there are plugins of other packages, which may hang."""
+        """Whether external plugins are enabled, which may hang."""
         return self._minding is not None
 
     @property
     def names(self) -> str:
-        """The plugins that hung, for people."""
+        """The names of the plugins that hung, as text."""
         return ", ".join(one.plugin for one in self.overdue) or "none of them again"
 
     def renewed(self) -> "World":
-        """Return a world in which the plugins that hung are left out."""
+        """Return an environment without the plugins that hung."""
         return World(self.profile, self.overdue, self.telemetry)
 
     def decide(self, follow: Callable[[], Decision], asked: Asked | None) -> Decision:
         """Decide a session.
 
         Args:
-          follow: decides it where the cluster is followed.
-          asked: what it is decided over; needed where plugins are minded.
+          follow: Decides it with the scheduler that follows the cluster.
+          asked: The input of the session; required if external plugins are enabled.
         """
         if self._heard is not None:
             self._heard.begin()
@@ -153,7 +153,8 @@ class World:
         if late is None:
             self.answers = Answers(self._said(), self.overdue)
             return found[0]
-        # The call was counted where the cluster is followed; a replay counts from a fresh start, and so does this.
+        # The number of the call was counted by the scheduler that follows the cluster. A replay counts from a fresh
+        # scheduler.
         meeting = SessionRunner(self.profile, Answers(self._said(), self.overdue))
         decision = meeting.decide(asked.snapshot, asked.now, asked.seed, self.telemetry)
         self.answers = meeting.answers

@@ -1,8 +1,8 @@
-"""Floor 3: what a watcher knows of a cluster, event by event, and the Snapshot of it.
+"""Floor 3: the state of one cluster, kept event by event, and the Snapshot of it.
 
-A pod that a decision placed counts on its node before the API says so, until the API does, or the binding failed.
-Sessions are fed with what changed; a debugger compares the cache with a fresh list. Nobody here watches: an adapter
-brings the events, and the time with them.
+An adapter passes watch events in. A pod that a session placed is assumed: it counts on its node until the API server
+confirms the binding, or the binding fails. Sessions read the changes. The debugger compares the state with a fresh
+list.
 
-May import: ``errors``, ``model``, ``ports``, ``settings``. Knows nothing of its siblings.
+May import: ``errors``, ``api``, ``ports``, ``config``. Does not import packages of the same floor.
 """

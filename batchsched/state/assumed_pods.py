@@ -1,4 +1,4 @@
-"""Assumptions: pods that a decision placed, and that the API does not show bound yet."""
+"""Assumed pods: pods that a session placed and that no watch event has shown bound."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,13 +12,13 @@ MOST_SPECS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Where a pod is assumed to be.
+    """The node of an assumed pod, and the times of the assumption.
 
     Args:
-      node: the node.
-      since: seconds since 1970 at which it was assumed.
-      deadline: seconds since 1970 from which an unconfirmed binding is given up; None before the binding has
-        finished, and where it never is.
+      node: The name of the node.
+      since: Seconds since 1970 at which the pod was assumed.
+      deadline: Seconds since 1970 at which an unconfirmed binding is overdue; None before the binding has finished,
+        and if bindings are never overdue.
     """
 
     node: str
@@ -28,26 +28,26 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """An assumption and the `namespace/name` of its pod."""
+    """An assumption with the `namespace/name` of its pod."""
 
     pod: str
     assumption: Assumption
 
 
 class Placements:
-    """Makes the bound versions of pods; equal pods on one node share a spec, so that it is worked out once."""
+    """Makes bound versions of pods. Equal pods on one node share a spec, and so the results for it."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
 
     def place(self, pod: Pod, node: str) -> Pod:
-        """Return a pod as it is when bound to a node."""
+        """Return the pod with a node."""
         key = (id(pod.spec), node)
         known = self._specs.get(key)
         if known is None:
             if len(self._specs) >= MOST_SPECS:
                 self._specs.clear()
             placed = msgspec.structs.replace(pod.spec, node_name=node)
-            # The first spec is kept, so that its identity stays its own.
+            # The entry holds the first spec, so that no other spec can get its id.
             known = self._specs[key] = (pod.spec, placed)
         return Pod(metadata=pod.metadata, spec=known[1], status=pod.status)

@@ -1,4 +1,4 @@
-"""The journal: what changed, generation by generation, so that a follower need not look at everything again."""
+"""The change log: the latest changes by generation, so that a reader does not compare all objects."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 LENGTH: Final = 65_536
-"""Changes that are kept: whoever is further behind lays the cluster out anew, which is no slower by then."""
+"""Changes that are kept. A reader that is further behind starts from a Snapshot, which costs no more by then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """One object before and after: None before an addition, None after a removal.
+    """One object before and after a change.
 
     Args:
-      field: the field of Snapshot that holds the object.
+      field: The field of Snapshot that has the object.
       key: `namespace/name`, or the name of an object without a namespace.
-      before, after: as a Snapshot showed it and shows it now; a pod that is assumed has its node.
+      before, after: The object as a Snapshot shows it, an assumed pod with its node. `before` is None for an
+        addition, `after` is None for a removal.
     """
 
     field: str
@@ -26,7 +27,7 @@ class Change:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that it concerns: the one that changed, or those on which a pod came, went or changed."""
+        """Names of the nodes that the change affects: the node itself, or the nodes of the pod before and after."""
         if self.field == "nodes":
             return (self.key,)
         if self.field != "pods":
@@ -36,7 +37,7 @@ class Change:
 
 
 class ChangeLog:
-    """The last changes, and the generation of the newest."""
+    """The latest changes, and the generation of the newest one."""
 
     def __init__(self, length: int = LENGTH) -> None:
         self.generation = 0
@@ -44,13 +45,13 @@ class ChangeLog:
         self._changes: deque[Change] = deque(maxlen=length)
 
     def note(self, change: Change) -> int:
-        """Take in a change; returns its generation."""
+        """Append a change and return its generation."""
         self._changes.append(change)
         self.generation += 1
         return self.generation
 
     def since(self, generation: int) -> tuple[Change, ...] | None:
-        """Return what changed after a generation, an object's changes as one; None when that is too long ago."""
+        """Return the changes after a generation, one for each object; None if the log does not reach back so far."""
         count = self.generation - generation
         if not 0 <= count <= len(self._changes):
             return None
@@ -59,7 +60,7 @@ class ChangeLog:
 
 
 def _folded(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Make one change of all of an object's; none of those that came to nothing."""
+    """Merge the changes of each object into one, and drop those that cancel out."""
     found: dict[tuple[str, str], Change] = {}
     for one in changes:
         earlier = found.get((one.field, one.key))

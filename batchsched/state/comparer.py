@@ -1,9 +1,10 @@
-"""Drift: where a cache and a fresh list of the API disagree.
+"""The comparer: differences between the state and a fresh list of the API server.
 
-A difference that lasts is a defect, of the cache or of the watch; one that is gone a moment later was an event on its
-way. The comparison is a function of values: whoever asks lists the API, and asks again before he worries.
+A difference that lasts is a defect of the state or of the watch. A difference that disappears was an event on its
+way, so compare twice before you act on one.
 
-Source: `CacheComparer` of kube-scheduler's backend/cache/debugger, which compares names; here fields are, too.
+Source: `CacheComparer` of kube-scheduler's backend/cache/debugger, which compares names; this one compares fields
+too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +21,14 @@ from batchsched.state.assumed_pods import AssumedPod
 from batchsched.state.semantic_equality import STATUS, alike
 
 PATIENCE: Final = 60.0
-"""Seconds after which an assumed pod is worth a question."""
+"""Seconds after which an assumed pod is reported."""
 _SHOWN: Final = 60
-"""Characters of a value that are shown."""
+"""Characters of a value that a report shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateDifference:
-    """One field of one object; a value is as JSON writes it, and empty where the field is not there."""
+    """One field of one object with different values. A value is JSON text, empty if the field is missing."""
 
     object: str
     field: str
@@ -37,13 +38,13 @@ class StateDifference:
 
 @dataclass(frozen=True, slots=True)
 class StateComparison:
-    """What a cache has wrong. Objects are named as `Kind namespace/name`.
+    """All differences. Objects are named `Kind namespace/name`.
 
     Args:
-      missing: objects of the API that the cache does not have.
-      redundant: objects of the cache that the API does not have.
-      differing: fields that are not the same.
-      overdue: pods that have been assumed for longer than they should.
+      missing: Objects of the API server that the state lacks.
+      redundant: Objects of the state that the API server lacks.
+      differing: Fields with different values.
+      overdue: Pods that have been assumed for too long.
     """
 
     missing: tuple[str, ...] = ()
@@ -53,11 +54,11 @@ class StateComparison:
 
     @property
     def none(self) -> bool:
-        """True when the cache and the API agree."""
+        """Whether the state and the API server agree."""
         return not (self.missing or self.redundant or self.differing or self.overdue)
 
     def text(self) -> str:
-        """Write the report, one line a finding."""
+        """Return the report, one line for each difference."""
         if self.none:
             return "the cache agrees with the API"
         lines = [f"missing in the cache: {name}" for name in self.missing]
@@ -81,14 +82,14 @@ def drift(
     assumed: Sequence[AssumedPod] = (),
     overdue_since: float = float("-inf"),
 ) -> StateComparison:
-    """Compare what a cache was told with a fresh list.
+    """Compare the state with a fresh list.
 
     Args:
-      cached: `Cache.listed()`.
-      listed: the objects of the API, all pods included: those that do not count are left out here.
-      scheduler_names: whose waiting pods count.
-      assumed: `Cache.assumed()`.
-      overdue_since: seconds since 1970; a pod assumed before should have been confirmed. Such as now - PATIENCE.
+      cached: The objects of the state, from `ClusterState.listed()`.
+      listed: The objects of the API server, with all pods: pods that the state ignores are left out here.
+      scheduler_names: The scheduler names of the profiles; pending pods of other schedulers are left out.
+      assumed: The assumed pods, from `ClusterState.assumed()`.
+      overdue_since: Seconds since 1970; a pod assumed before that time is overdue. Usually now - PATIENCE.
     """
     missing: list[str] = []
     redundant: list[str] = []
@@ -125,7 +126,7 @@ def _differences(name: str, cached: Any, listed: Any) -> Iterator[StateDifferenc
 
 
 def _fields(found: Any) -> dict[str, str]:
-    """Return the leaves of an object by their path, but those that make no difference."""
+    """Return the leaves of an object by path, without those that scheduling ignores."""
     if isinstance(found, BaseModel):
         plain = found.model_dump(mode="json", by_alias=True, exclude={STATUS})
     else:

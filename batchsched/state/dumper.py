@@ -1,4 +1,4 @@
-"""The dump: what a cache holds, for people.
+"""The dumper: the content of the state as text for operators.
 
 Source: `CacheDumper` of kube-scheduler's backend/cache/debugger.
 """
@@ -14,15 +14,15 @@ from batchsched.state.assumed_pods import AssumedPod
 
 @dataclass(frozen=True, slots=True)
 class DumpedNode:
-    """A node and what is on it, in base units.
+    """A node and its pods, in base units.
 
     Args:
-      name: the node.
-      known: False where pods name a node that the API has not shown, or shows no more.
-      allocatable: what pods may use.
-      requested: what its pods ask for, assumed ones included.
-      pods: `namespace/name`, sorted.
-      assumed: those of them that the API does not show there yet.
+      name: The name of the node.
+      known: False if pods name a node that the API server does not show.
+      allocatable: The resources that pods may use.
+      requested: The requests of its pods, assumed pods included.
+      pods: `namespace/name` of its pods, sorted.
+      assumed: Those of its pods that the API server does not show on it.
     """
 
     name: str
@@ -33,7 +33,7 @@ class DumpedNode:
     assumed: tuple[str, ...]
 
     def text(self) -> str:
-        """Write the node: a line of amounts, and a line a pod."""
+        """Return the node as a line of amounts and a line for each pod."""
         amounts = ", ".join(
             f"{resource} {self.requested.get(resource, 0)}/{self.allocatable.get(resource, 0)}"
             for resource in sorted({*self.allocatable, *self.requested})
@@ -46,13 +46,13 @@ class DumpedNode:
 
 @dataclass(frozen=True, slots=True)
 class StateDump:
-    """Everything in a cache that a scheduler places or places on."""
+    """The nodes with their pods, and the pending pods."""
 
     nodes: tuple[DumpedNode, ...]
     waiting: tuple[str, ...]
 
     def text(self) -> str:
-        """Write all nodes, then who waits."""
+        """Return all nodes, then the pending pods."""
         lines = [node.text() for node in self.nodes]
         lines.append(f"waiting: {len(self.waiting)} pods")
         lines += [f"  {pod}" for pod in self.waiting]
@@ -60,14 +60,14 @@ class StateDump:
 
 
 def dump(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateDump:
-    """Lay out what a cache holds.
+    """Return the content of the state by node.
 
     Args:
-      snapshot: `Cache.snapshot()`.
-      assumed: `Cache.assumed()`.
+      snapshot: The cluster, from `ClusterState.snapshot()`.
+      assumed: The assumed pods, from `ClusterState.assumed()`.
 
     Raises:
-      InvalidQuantity: an amount that is no quantity.
+      InvalidQuantity: An amount is not a quantity.
     """
     known = {node.name: node for node in snapshot.nodes}
     on: dict[str, list[Pod]] = {name: [] for name in known}

@@ -29,7 +29,7 @@ class GangPods:
       group: The PodGroup; None for a single pod, or if the PodGroup does not exist.
       pending: Pods without a node.
       bound: Pods with a node, the assumed ones included.
-      assumed: Keys of the pods in `bound` whose binding no watch event has confirmed.
+      assumed: Keys of the pods in `bound` with a binding that no watch event has confirmed.
       finished: Finished pods: True for those that succeeded, False for those that failed. A pod stays here after it is
         deleted, as long as the PodGroup exists. Empty for single pods.
     """

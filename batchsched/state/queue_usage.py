@@ -20,7 +20,7 @@ from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 POD_COUNT: Final = "pods"
 """Resource name under which pods themselves are counted, as nodes offer it."""
 MAX_CACHED_REQUESTS: Final = 10_000
-"""Different sets of container requests whose sums are cached."""
+"""Maximum number of different pod templates with cached sums of requests."""
 
 ResourceUsage = Mapping[tuple[str, str], tuple[int, int]]
 """(queue, resource) → requests of bound or assumed pods, and requests of pending pods, in base units."""

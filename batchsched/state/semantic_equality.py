@@ -1,4 +1,4 @@
-"""Likeness: when two versions of an object are the same to scheduling."""
+"""Semantic equality: whether two versions of an object are the same for scheduling."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ STATUS = "status"
 
 
 def alike(old: Any, new: Any) -> bool:
-    """Tell whether two versions of an object differ in nothing that scheduling reads.
+    """Return whether two versions of an object are equal in everything that scheduling reads.
 
-    The resourceVersion grows with every write, and the status of a custom resource is written by us and read by
-    nobody here. Core objects are decoded without what nobody reads, a heartbeat's time for one.
+    The resourceVersion grows with every write, and only controllers write and read the status of custom resources.
+    The decoder of core objects already leaves out fields that no plugin reads, such as the time of a heartbeat.
     """
     if isinstance(new, BaseModel):
         names = [name for name in type(new).model_fields if name != STATUS]

@@ -1,1 +1,1 @@
-"""What users see of a running scheduler: status, conditions and Events. It follows the binds, and yields to them."""
+"""What users see of the scheduler: status, conditions and Events. Writes wait while pods are being bound."""

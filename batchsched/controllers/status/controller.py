@@ -1,7 +1,7 @@
-"""The status controller: brings the status of PodGroups and Queues, and the conditions of pods, to where it is to be.
+"""The status controller: writes the status of PodGroups and Queues, and the PodScheduled condition of pods.
 
-What changed is noted; twice a second, when nobody is being bound, a part of it is written, gangs before pods. What has
-not changed is not.
+Changed objects are queued. Twice a second, while no pod is being bound, a part of them is written, gangs and queues
+before pods. A status equal to the written one is not sent.
 """
 
 import asyncio
@@ -36,31 +36,31 @@ _LOG: Final = logging.getLogger(__name__)
 PERIOD: Final = 0.5
 AT_ONCE: Final = 8
 MOST: Final = 100
-"""Objects that are written in one period."""
+"""Maximum number of objects that are written in one period."""
 LOOKED_AT: Final = 5_000
-"""Objects that are looked at in one period."""
+"""Maximum number of objects that are checked in one period."""
 OVERVIEW: Final = 5.0
-"""Seconds between two looks at who stands where: each that starts moves all behind it."""
+"""Seconds between two computations of all queue positions: a gang that starts moves all behind it."""
 OUR_POD_GROUPS: Final = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
 OUR_QUEUES: Final = Resource(API_VERSION, "queues", "Queue", namespaced=False)
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 Wish = tuple[str, str]
-"""A field of Snapshot and a key there: an object to look at."""
+"""An object to check: its field of Snapshot and its key there."""
 Place = tuple[Wish, str]
-"""The same with a uid: another object of its name is not meant."""
+"""The same with a uid, which tells it from another object of the same name."""
 
 
 class StatusController:
-    """Writes status.
+    """Writes the status of PodGroups, Queues and pods.
 
     Args:
-      cache: what is known of the cluster.
-      verdicts: what sessions said.
-      writer: sends.
-      recorder: is told of gangs that were scheduled.
-      courtesy: says when.
-      clock: tells time.
-      profile: the first one.
+      cache: The state of the cluster.
+      verdicts: The last refusal of each gang.
+      writer: Sends requests to the API server.
+      recorder: Records the Event of a scheduled gang.
+      courtesy: Delays writes while pods are being bound.
+      clock: The clock.
+      profile: The first profile.
     """
 
     def __init__(  # noqa: PLR0913 - the one place where all that a status is made of comes together
@@ -74,7 +74,7 @@ class StatusController:
         profile: Profile | None = None,
     ) -> None:
         self.profile = profile or Profile()
-        """How sessions schedule, as of now."""
+        """The first profile, as of the last reload."""
         self._cache = cache
         self._verdicts = verdicts
         self._writer = writer
@@ -92,7 +92,7 @@ class StatusController:
         self._overview_of = -1
 
     def wish(self, keys: Iterable[str]) -> None:
-        """Look again at gangs, and at their pods where they are refused: something else is to be said of them."""
+        """Queue gangs to be checked, with their pods if they are refused."""
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
                 self._wishes[POD_GROUPS, key] = None
@@ -105,14 +105,14 @@ class StatusController:
         return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable()]
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write periodically until cancelled."""
         while True:
             await self._clock.sleep(PERIOD)
             await self._courtesy.turn()
             await self.turn()
 
     async def drain(self) -> None:
-        """Write what is left to say of gangs and queues; whoever leads next says why pods wait."""
+        """Write all queued gangs and queues. The conditions of pods are left to the next leader."""
         while True:
             self._pods.clear()
             await self.turn()
@@ -125,7 +125,7 @@ class StatusController:
         return gang is not None and bool(gang.placed()) and not gang.is_pending
 
     async def turn(self) -> None:
-        """Look at what changed, and write a part of it."""
+        """Queue the objects that changed, and write a part of the queue."""
         async with self._turn:
             self._look()
             slots = asyncio.Semaphore(AT_ONCE)
@@ -152,7 +152,7 @@ class StatusController:
         self.wish(key for key, position in self._positions.items() if before.get(key) != position)
 
     def _prune(self) -> None:
-        """Forget what was said of objects that are gone."""
+        """Drop the records of deleted objects."""
         gone = [place for place in self._written if _uid(self._cache.get(*place[0])) != place[1]]
         for place in gone:
             del self._written[place]
@@ -162,7 +162,7 @@ class StatusController:
                 self._verdicts.forget(key)
 
     def _some(self) -> list["Change"]:
-        """Return a part of what is to be written, gangs and queues before pods."""
+        """Return the next part of the changes, gangs and queues before pods."""
         now = self._clock.now()
         found: list[Change] = []
         for wishes in (self._wishes, self._pods):
@@ -176,7 +176,7 @@ class StatusController:
         return found
 
     def _wanted(self, wish: Wish, now: float) -> "Change | None":
-        """Return what is to be written, None when it is there already."""
+        """Return the change of an object; None if its status is written already."""
         field, key = wish
         found = self._cache.get(field, key)
         if found is None:
@@ -207,7 +207,7 @@ class StatusController:
     def _upstream(
         self, place: Place, found: PodGroup, before: status.Conditions, now: float
     ) -> "Change | None":
-        """Return what is to be written of a PodGroup of Kubernetes itself; those of others have controllers."""
+        """Return the change of a PodGroup of the Kubernetes API; PodGroups of other APIs have their own controllers."""
         version, _ = source_of(found)
         kind = UPSTREAM_CONDITIONS.get(version)
         if kind is None:
@@ -266,7 +266,7 @@ class StatusController:
                 self._tell(change)
 
     def _tell(self, change: "Change") -> None:
-        """Report that a gang was scheduled, once."""
+        """Record the Event GangScheduled when the condition becomes True."""
         now, before = _said(change.wanted), _said(change.there)
         if now.get("status") == "True" and before.get("status") != "True":
             (_, key), uid = change.place
@@ -277,13 +277,13 @@ class StatusController:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A status that is to be written.
+    """A status to be written.
 
     Args:
-      place: the object, and which of its name it is.
-      resource: where it lives.
-      wanted, there: what its status is to be, and was.
-      message: of a pod's condition, by which it is known again.
+      place: The object with its uid.
+      resource: Its API resource.
+      wanted, there: The status to be written, and the one before.
+      message: The message of a pod's condition, which identifies the condition.
     """
 
     place: Place
@@ -303,7 +303,7 @@ def _said(there: Any) -> Any:
 
 
 def _plain(there: Any) -> Any:
-    """Return a status without what is not stated."""
+    """Return a status without the fields that are null."""
     return {name: value for name, value in there.items() if value is not None}
 
 

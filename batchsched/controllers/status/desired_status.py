@@ -21,7 +21,7 @@ CONDITION_REASONS: Final = {
     "Pending": ("False", "no session has looked at it yet"),
     "Held": ("False", "a Permit plugin holds it; the message says which, and until when"),
 }
-"""Reasons of the condition `Scheduled` besides those of a refusal: its status, and what it means."""
+"""Reasons of the condition `Scheduled` other than those of a refusal, with its status and the meaning."""
 QUEUE_REASONS: Final = {
     ACTIVE: ("True", "it has its place in the tree"),
     "Misplaced": (
@@ -29,7 +29,7 @@ QUEUE_REASONS: Final = {
         "its parent is absent, or the tree has a cycle here; gangs in it are refused, `QueueNotFound`",
     ),
 }
-"""Reasons of the condition `Active` of a queue."""
+"""Reasons of the condition `Active` of a queue, with its status and the meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class PodCounts:
     Args:
       pending: Pods without a node.
       placed: Bound and assumed pods.
-      bound: Placed pods whose binding a watch event has confirmed.
-      running: Placed pods whose phase is Running.
+      bound: Placed pods with a binding that a watch event has confirmed.
+      running: Placed pods with the phase Running.
       succeeded, failed: Finished pods that still exist.
       position: Position in the queue; None if the gang is not pending.
     """

@@ -1,7 +1,7 @@
-"""Events: written after the binds, repeats as one series, none lost when we leave in good order.
+"""The event recorder: writes Events after bindings, and repeats as one series.
 
-An Event costs the API server as much as a bind. So they wait in a queue while pods are being bound, a few are written
-at once, and when the queue is full they are dropped, and counted.
+An Event costs the API server as much as a binding. So Events are queued while pods are being bound, and only a few
+are written at once. Events that do not fit the queue are dropped and counted. A leader that ends in order writes all.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
 MOST: Final = 50_000
-"""Events that may wait."""
+"""Maximum number of queued Events."""
 AT_ONCE: Final = 8
 REFRESH: Final = 30.0
 """Seconds between two writes of one series."""
 ENDS: Final = 360.0
-"""Seconds without a repeat after which a series has ended, as with kube-scheduler."""
+"""Seconds without a repeat after which a series ends, as in kube-scheduler."""
 _TRIES: Final = 3
 _LONGEST_NOTE: Final = 1024
 _LONGEST_NAME: Final = 220
@@ -35,7 +35,7 @@ _GONE: Final = 404
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """An object, as Events name it."""
+    """The object of an Event."""
 
     api_version: str
     kind: str
@@ -45,20 +45,20 @@ class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
 
 
 def reference(resource: Resource, namespace: str, name: str, uid: str) -> Reference:
-    """Name an object."""
+    """Return the reference of an object."""
     return Reference(resource.api_version, resource.kind, name, uid, namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingEvent:
-    """What an Event says.
+    """An Event to be written.
 
     Args:
-      about: the object.
-      reason: in one word.
-      action: what was being done.
-      note: a sentence.
-      warning: whether it is one.
+      about: The object.
+      reason: The reason, one word.
+      action: The action during which it happened.
+      note: The message, a sentence.
+      warning: Whether its type is Warning.
     """
 
     about: Reference
@@ -70,7 +70,7 @@ class PendingEvent:
 
 @dataclass(slots=True)
 class _Series:
-    """An Event and its repeats; told: how many of them the API server knows."""
+    """An Event with its repeats; `told` is the number of occurrences that the API server has."""
 
     name: str
     namespace: str
@@ -87,11 +87,11 @@ class EventRecorder:
     """Writes Events.
 
     Args:
-      writer: sends.
-      clock: tells time.
-      courtesy: says when.
-      controller: the name under which we report.
-      instance: which of us it is.
+      writer: Sends requests to the API server.
+      clock: The clock.
+      courtesy: Delays writes while pods are being bound.
+      controller: The name of the reporting controller.
+      instance: The name of the reporting replica.
     """
 
     def __init__(
@@ -110,16 +110,16 @@ class EventRecorder:
         self._writing = 0
         self._number = 0
         self.written = 0
-        """Events that were written, repeats included."""
+        """Number of Events that were written, repeats included."""
         self.dropped = 0
-        """Events that never will be: the queue was full, or the API server did not take them."""
+        """Number of Events that are lost: the queue was full, or the API server rejected them."""
 
     def once(self, fact: PendingEvent) -> None:
-        """Report what does not repeat."""
+        """Queue an Event that does not repeat."""
         self._put(self._begun(fact))
 
     def note(self, fact: PendingEvent) -> None:
-        """Report something, or one more time of it."""
+        """Queue an Event, or count a repeat of one."""
         key = (fact.about, fact.reason, fact.note)
         known = self._series.get(key)
         if known is None:
@@ -132,18 +132,18 @@ class EventRecorder:
 
     @property
     def waiting(self) -> int:
-        """Events that are to be written."""
+        """Number of queued Events."""
         return len(self._queue) + self._writing
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write periodically until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(AT_ONCE):
                 tasks.create_task(self._write_all(), name=f"events-{number}")
             tasks.create_task(self._refresh(), name="events-series")
 
     async def drain(self) -> None:
-        """Wait until everything is written, the repeats of every series too; `run` goes on meanwhile."""
+        """Wait until all Events and all repeats are written; `run` must be running."""
         self._repeat(self._clock.now(), after=0.0)
         while self.waiting:
             await self._clock.sleep(0.01)
@@ -152,7 +152,7 @@ class EventRecorder:
         now = self._clock.now()
         self._number += 1
         name = f"{fact.about.name[:_LONGEST_NAME]}.{int(now * 1e6):x}{self._number & 0xFFFFF:05x}"
-        # What belongs to no namespace is reported in `default`, as everywhere in Kubernetes.
+        # Events of cluster-scoped objects are created in the namespace `default`, as in all of Kubernetes.
         return _Series(name, fact.about.namespace or "default", fact, now, now)
 
     def _put(self, one: _Series) -> bool:
@@ -173,7 +173,7 @@ class EventRecorder:
                 del self._series[key]
 
     def _repeat(self, now: float, after: float) -> None:
-        """Queue the series whose repeats nobody knows of yet."""
+        """Queue the series with repeats that are not written."""
         for one in self._series.values():
             if one.count > one.told and not one.waits and now - one.written >= after:
                 self._put(one)
@@ -202,7 +202,7 @@ class EventRecorder:
                 else:
                     await self._writer.create(EVENTS, one.namespace, self._body(one))
             except ApiError as error:
-                if error.status == _GONE and one.told:  # it was kept for an hour, and we went on
+                if error.status == _GONE and one.told:  # the API server deletes Events after an hour
                     one.told = 0
                     continue
                 if error.status != _THERE:
@@ -244,7 +244,7 @@ def _repeats(one: _Series) -> dict[str, Any]:
 
 
 def micro(moment: float) -> str:
-    """Write seconds since 1970 as Kubernetes' MicroTime."""
+    """Format seconds since 1970 as a Kubernetes MicroTime."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -1,7 +1,7 @@
-"""What the last sessions said of each gang: who refused it and why, who holds it, when it may start.
+"""The last refusal of each gang, its Permit plugin, and its reserved start.
 
-Session after session may count otherwise ("12 short", "11 short"), and ten thousand waiting pods are to be told. So a
-sentence stands for a while, and the longer, the more often it changed; the last one comes through in the end.
+Consecutive sessions may differ in details ("12 short", "11 short"), and each change is written to up to ten thousand
+pods. So a message is kept for some time, which grows with each change. The latest message is published in the end.
 """
 
 from collections.abc import Collection
@@ -11,32 +11,32 @@ from typing import Final
 from batchsched.api.decision import Decision, Refusal, Waiting
 
 AGAIN: Final = 10.0
-"""Seconds for which a sentence stands at first, though the next session may count otherwise: nobody reads faster."""
+"""Seconds for which a message is first kept, even if a later session counts differently."""
 LONGEST: Final = 320.0
-"""Seconds for which one stands that has changed often."""
+"""Maximum number of seconds for which a message is kept."""
 OTHERWISE: Final = 0.1
-"""The part of that time for which it stands against another reason: that is news."""
+"""The part of that time for which a message is kept if the reason changes, which matters more to users."""
 ARRIVING: Final = 5.0
-"""Seconds for which nobody is told what is missing of a gang that is being made: it is on its way."""
+"""Seconds after the creation of a gang in which missing pods are not reported, since they are still being created."""
 _ARRIVING: Final = frozenset({"NotEnoughPods", "PodGroupNotFound"})
 SURPLUS: Final = "Surplus"
-"""Why pods wait whose gang has its minimum; in no decision, since the gang is not refused."""
+"""The reason of pods beyond the minimum of their gang. It is in no decision, since the gang is not refused."""
 
 
 @dataclass(slots=True)
 class LastRefusal:
-    """The last word on a gang.
+    """What the last sessions decided about a gang.
 
     Args:
-      refusal: why it was refused, as it is told; None where it was not.
-      latest: the newest refusal, which may be told later.
-      first: seconds since 1970 at which it was refused first.
-      message: what is told to its pods.
-      waiting: who holds it at Permit.
-      profile: the scheduler name of those who hold it.
-      start: when it may start, RFC 3339; "" where nothing is kept for it.
-      since: seconds since 1970 from which on the refusal stands.
-      stands: seconds for which it does.
+      refusal: The published refusal; None if it was not refused.
+      latest: The newest refusal, which may be published later.
+      first: Seconds since 1970 of its first refusal.
+      message: The message of its pods' condition.
+      waiting: The Permit plugin that holds it, with the deadline.
+      profile: The scheduler name of the profile of that plugin.
+      start: Its reserved start, RFC 3339; "" without a reservation.
+      since: Seconds since 1970 at which the refusal was published.
+      stands: Seconds for which the refusal is kept.
     """
 
     refusal: Refusal | None = None
@@ -50,7 +50,7 @@ class LastRefusal:
     stands: float = AGAIN
 
     def due(self, now: float) -> bool:
-        """Tell whether the newest refusal is to be told now."""
+        """Return whether the newest refusal is to be published now."""
         if self.latest is None or self.latest == self.refusal:
             return False
         if self.refusal is None:
@@ -60,7 +60,7 @@ class LastRefusal:
         return not 0 <= age < self.stands * (1.0 if same else OTHERWISE)  # also when the clock was set back
 
     def tell(self, nodes: int, now: float) -> None:
-        """Let the newest refusal be the one that is told."""
+        """Publish the newest refusal."""
         assert self.latest is not None
         if self.refusal is None or now - self.since >= 2 * LONGEST:
             self.stands = AGAIN
@@ -70,28 +70,28 @@ class LastRefusal:
         self.message = failed_scheduling(self.latest, nodes)
 
     def acquit(self) -> bool:
-        """Take the refusal back; returns whether there was one."""
+        """Withdraw the refusal; return whether one was published."""
         refused = self.refusal is not None
         self.refusal, self.latest, self.message, self.start = None, None, "", ""
         return refused
 
 
 class RefusalHistory:
-    """Remembers the last word on each gang, by `namespace/name`; a pod alone counts as one."""
+    """The last refusals of all gangs by `namespace/name`; a single pod is a gang of one."""
 
     def __init__(self) -> None:
         self._known: dict[str, LastRefusal] = {}
 
     def get(self, key: str) -> LastRefusal:
-        """Return the last word; an empty one where there is none."""
+        """Return what is known of a gang; an empty record if nothing is."""
         return self._known.get(key) or LastRefusal()
 
     def forget(self, key: str) -> None:
-        """Forget a gang: it is gone."""
+        """Drop the record of a deleted gang."""
         self._known.pop(key, None)
 
     def known(self) -> tuple[str, ...]:
-        """Return of whom something is known."""
+        """Return the keys of the gangs with a record."""
         return tuple(self._known)
 
     def heard(
@@ -103,18 +103,18 @@ class RefusalHistory:
         nodes: int,
         now: float,
     ) -> set[str]:
-        """Take in a decision.
+        """Record a decision.
 
         Args:
-          decision: of a session.
-          profile: its scheduler name.
-          present: gangs that took part.
-          surplus: those of them with pods beyond the minimum that found no place.
-          nodes: how many there are.
-          now: seconds since 1970.
+          decision: The decision of a session.
+          profile: The scheduler name of its profile.
+          present: The gangs that took part.
+          surplus: The gangs with pods beyond the minimum that were not placed.
+          nodes: The number of nodes.
+          now: Seconds since 1970.
 
         Returns:
-          The gangs of which something else is to be said now.
+          The gangs with a changed message or state.
         """
         changed = self._held(decision, profile)
         starts = {one.pod_group: one.start for one in decision.reservations}
@@ -137,7 +137,7 @@ class RefusalHistory:
         return changed | self._tell(refused, nodes, now)
 
     def ripe(self, nodes: int, now: float) -> set[str]:
-        """Let those sentences through that waited; returns the gangs of which something else is to be said now."""
+        """Publish the refusals that are due; return the gangs that changed."""
         return self._tell(self._known, nodes, now)
 
     def _tell(self, keys: Collection[str], nodes: int, now: float) -> set[str]:
@@ -163,19 +163,19 @@ class RefusalHistory:
 
 
 def beyond_minimum(key: str) -> Refusal:
-    """Return what is said of pods whose gang has its minimum."""
+    """Return the message of a pending pod of a gang that has its minimum."""
     message = "the gang has the pods that it needs at least; there is no room for more of them now"
     return Refusal(pod_group=key, reason=SURPLUS, message=message)
 
 
 def sentence(refusal: Refusal) -> str:
-    """Say why a gang was refused, what is missing (the message has it), and what would help."""
+    """Return why a gang was refused, what is missing, and what would help, as sentences."""
     helps = f"; would help: {refusal.relaxation}" if refusal.relaxation else ""
     return f"{refusal.message.rstrip('.')}{helps}"
 
 
 def failed_scheduling(refusal: Refusal, nodes: int) -> str:
-    """Say of a pod why it is not scheduled, in kube-scheduler's words."""
+    """Return why a pod is not scheduled, in the words of kube-scheduler."""
     if refusal.message.startswith(("0/", "no nodes available")):
         return refusal.message
     if nodes == 0:

@@ -1,4 +1,4 @@
-"""Who hears of decisions, binds and evictions, and has them told: Events, conditions, status."""
+"""The reporter: turns decisions, bindings and evictions into Events, conditions and status."""
 
 import asyncio
 import logging
@@ -25,20 +25,20 @@ from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
 _LOG: Final = logging.getLogger(__name__)
 FAILED: Final = "FailedScheduling"
 LOOKS: Final = 1.0
-"""Seconds between two looks at what was held back."""
+"""Seconds between two checks for messages that were held back."""
 REST: Final = 30.0
-"""Seconds after which reports that broke begin again."""
+"""Seconds after which the reporter restarts after a failure."""
 
 
 class Reporter:
-    """Tells users what happens.
+    """Reports to users through the API server.
 
     Args:
-      cache: what is known of the cluster.
-      writers: the one that sends status, and the one that sends Events, which may go out when somebody else leads.
-      clock: tells time.
-      profile: the first: we report under its name.
-      busy: tells whether pods are being bound, which comes first.
+      cache: The state of the cluster.
+      writers: The writer of status, and the writer of Events, which may write after another replica leads.
+      clock: The clock.
+      profile: The first profile; its scheduler name is the name of the reporting controller.
+      busy: Returns whether pods are being bound, which comes first.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Reporter:
         self.status = StatusController(cache, self._verdicts, writer, self.recorder, courtesy, clock, profile)
 
     def reconfigure(self, profile: Profile) -> None:
-        """Go on with another state of the first profile."""
+        """Continue with a new version of the first profile."""
         self.status.profile = profile
 
     def told(self, pod: Pod, node: str, problem: str) -> None:
-        """Hear of a bind; a `binder.Told`."""
+        """Record a binding; a `binder.Told`."""
         about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
         if problem:
             note = f"binding rejected: {problem}"
@@ -75,12 +75,12 @@ class Reporter:
             self.recorder.once(PendingEvent(about, "Scheduled", "Binding", note))
 
     def evicted(self, pod: Pod, reason: str, message: str) -> None:
-        """Hear of an eviction; a `disruption.Evicted`."""
+        """Record an eviction; an `evictor.Evicted`."""
         about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
         self.recorder.once(PendingEvent(about, reason, "Preempting", message))
 
     def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Hear of a decision; a `loop.Heard`."""
+        """Record a decision; a `loop.Heard`."""
         held = {one.pod_group for one in decision.waiting}
         present = {_key(entity): entity for entity in planner.taking_part}
         surplus = [key for key, entity in present.items() if key not in held and self._surplus(entity)]
@@ -97,7 +97,7 @@ class Reporter:
             self._refused(key, entity.pods.values())
 
     def _surplus(self, entity: Entity) -> bool:
-        """Tell whether pods of the last cycle wait beyond their gang's minimum, if nobody refused it."""
+        """Return whether pods beyond the minimum of a gang that was not refused stayed pending in the last cycle."""
         left = sum(pod.key in entity.pods for pod in entity.popped)
         return left > 0 and (left < len(entity.popped) or self.status.complete(entity.identity))
 
@@ -107,7 +107,7 @@ class Reporter:
         if refusal is None:
             return
         for pod in pods:
-            if pod.spec.scheduling_gates:  # nobody tried it
+            if pod.spec.scheduling_gates:  # no session tried it
                 continue
             about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
             self.recorder.note(PendingEvent(about, FAILED, "Scheduling", verdict.message, warning=True))
@@ -118,7 +118,7 @@ class Reporter:
             self.recorder.note(PendingEvent(about, "GangRefused", "Scheduling", note, warning=True))
 
     def ripen(self) -> None:
-        """Tell what was held back, and may be told now."""
+        """Publish the messages that were held back and may be published now."""
         ripe = self._verdicts.ripe(self._cache.size("nodes"), self._clock.now())
         self.status.wish(ripe)
         for key in ripe:
@@ -131,17 +131,17 @@ class Reporter:
             self.ripen()
 
     def begin(self) -> None:
-        """Begin to tell."""
+        """Start the reporting tasks."""
         self._start(self._tell())
 
     async def settle(self) -> None:
-        """Write what is left to say of gangs and queues: no pod is bound any more."""
+        """Write the status of all queued gangs and queues without waiting for bindings."""
         self._courtesy.hurry = True
         if self._telling is not None and not self._telling.done() and not self._resting:
             await self.status.drain()
 
     async def end(self) -> None:
-        """Write the Events that are left, and end."""
+        """Write the queued Events, then stop."""
         telling, self._telling = self._telling, None
         if telling is None:
             return
@@ -157,7 +157,7 @@ class Reporter:
         self._telling.add_done_callback(self._ended)
 
     def _ended(self, running: asyncio.Task[None]) -> None:
-        """Complain when telling broke, and begin again after a while; pods are scheduled all the same."""
+        """Log a failure and restart after a delay; scheduling continues without reports."""
         if running.cancelled() or running.exception() is None:
             return
         _LOG.error("status and Events are not written for %g s: a defect", REST, exc_info=running.exception())

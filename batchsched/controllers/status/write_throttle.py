@@ -1,4 +1,4 @@
-"""Who reports lets those go first who bind."""
+"""Delays status and Event writes while bindings are in flight."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,27 +6,27 @@ from typing import Final
 from batchsched.ports.clock import Clock
 
 LOOKS: Final = 0.05
-"""Seconds between two looks whether pods are being bound still."""
+"""Seconds between two checks whether bindings are in flight."""
 LONGEST: Final = 1.0
-"""Seconds after which a report goes out in any case: under a load that never ends it is late, not absent."""
+"""Maximum delay of a write in seconds: under constant load, writes are late but do not stop."""
 
 
 class WriteThrottle:
-    """Lets reports wait while pods are being bound.
+    """Delays writes while pods are being bound.
 
     Args:
-      clock: waits.
-      busy: tells whether pods are being bound.
+      clock: The clock.
+      busy: Returns whether pods are being bound.
     """
 
     def __init__(self, clock: Clock, busy: Callable[[], bool]) -> None:
         self._clock = clock
         self._busy = busy
         self.hurry = False
-        """Nobody waits any more: we are leaving."""
+        """Whether writes are no longer delayed, since this replica is about to stop."""
 
     async def turn(self) -> None:
-        """Wait for a turn."""
+        """Wait until a write may be sent."""
         begun = self._clock.monotonic()
         while self._busy() and not self.hurry and self._clock.monotonic() - begun < LONGEST:
             await self._clock.sleep(LOOKS)
