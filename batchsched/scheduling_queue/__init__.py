@@ -1,12 +1,12 @@
-"""The scheduling queue: who waits, why, and what brings them back.
+"""The scheduling queue: pending entities, why they are pending, and the events that move them.
 
-A gang waits and moves as one, a pod without a PodGroup as a gang of one. `queue` is the whole; `places` says where an
-entity may be and how it gets there, `entity` what is known of it. `active` and `backoff` hold those that will be tried
-again, `unschedulable` those that wait for an event. `gates` asks PreEnqueue, `hints` asks the plugins about events,
-`flights` keeps events that come in while an entity is in its cycle, `nominations` the nodes that are kept free for
-somebody. `refusals` says who refused what a session refused.
+An entity is a gang, or a pod without a PodGroup. `queue` is the interface; `states` defines the states of an entity
+and the moves between them, `entity` its data. `active` and `backoff` hold entities that will be tried again,
+`unschedulable` those that wait for an event. `gates` runs PreEnqueue plugins, `hints` evaluates queueing hints,
+`in_flight` keeps events that arrive during a scheduling cycle, `nominator` records nominated nodes, and `rejections`
+converts the refusals of a session.
 
-There is no clock: every call says what time it is.
+The queue has no clock: every call takes the time as an argument.
 
 Source: kube-scheduler's backend/queue, 1.36.
 """

@@ -1,4 +1,4 @@
-"""A line of entities with keys: the smallest first, any of them removable."""
+"""A heap of entities with keys, from which any entity can be removed."""
 
 import heapq
 from collections.abc import Iterable
@@ -7,11 +7,11 @@ from typing import Any, Final
 from batchsched.scheduling_queue.entity import Entity
 
 _SLACK: Final = 64
-"""So many removed entries are no burden."""
+"""Number of stale entries that are tolerated before the heap is rebuilt."""
 
 
 class EntityHeap:
-    """Entities by key, then by arrival. Whoever is removed or put anew leaves an entry behind that is passed over."""
+    """Entities ordered by key, then by arrival. Stale entries of removed entities are skipped."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Any, int, int, Entity]] = []
@@ -19,11 +19,11 @@ class EntityHeap:
         self._serial = 0
 
     def __len__(self) -> int:
-        """The number of entities."""
+        """Return the number of entities."""
         return len(self._live)
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity, or give it another key."""
+        """Add an entity, or change its key."""
         self._serial += 1
         self._live[entity.identity] = self._serial
         heapq.heappush(self._heap, (key, entity.arrival, self._serial, entity))
@@ -32,11 +32,11 @@ class EntityHeap:
             heapq.heapify(self._heap)
 
     def remove(self, entity: Entity) -> None:
-        """Take an entity out; nothing happens when it is not there."""
+        """Remove an entity, if it is present."""
         self._live.pop(entity.identity, None)
 
     def first(self) -> Entity | None:
-        """Return the first, None when there is nobody."""
+        """Return the entity with the smallest key, or None if the heap is empty."""
         while self._heap:
             _, _, serial, entity = self._heap[0]
             if self._live.get(entity.identity) == serial:
@@ -45,5 +45,5 @@ class EntityHeap:
         return None
 
     def entities(self) -> Iterable[Entity]:
-        """All entities, in no order that means anything."""
+        """Return all entities in arbitrary order."""
         return (entry[3] for entry in self._heap if self._live.get(entry[3].identity) == entry[2])

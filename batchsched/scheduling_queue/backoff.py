@@ -1,4 +1,4 @@
-"""Backoff: how long an entity has to wait after its cycle failed, and the queue in which it does."""
+"""Backoff: the delay after a failed scheduling cycle, and the queue of entities in backoff."""
 
 import math
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from batchsched.scheduling_queue.entity import Entity
 
 @dataclass(frozen=True, slots=True)
 class BackoffPolicy:
-    """The waiting times, in seconds: `podInitialBackoffSeconds` and `podMaxBackoffSeconds`; 0 at most: none."""
+    """Backoff times in seconds: `podInitialBackoffSeconds` and `podMaxBackoffSeconds`; 0 disables backoff."""
 
     initial: float = 1.0
     most: float = 10.0
 
     def duration(self, failures: int) -> float:
-        """Return the seconds to wait after so many failures: the initial ones, doubling, at most `most`."""
+        """Return the delay in seconds after a number of failures: doubled after each one, at most `most`."""
         if failures < 1 or self.most <= 0:
             return 0.0
         duration = self.initial
@@ -28,9 +28,9 @@ class BackoffPolicy:
         return min(duration, self.most)
 
     def until(self, entity: Entity) -> float | None:
-        """Return the whole second in which the wait ends, None when there is none.
+        """Return the whole second in which the backoff of an entity ends, or None without backoff.
 
-        Source: `getBackoffTime` of kube-scheduler's backoff queue: after an error only errors count.
+        Source: `getBackoffTime` of kube-scheduler's backoff queue: after an error, only errors count.
         """
         failures = entity.errors or entity.refusals
         if failures < 1 or self.most <= 0:
@@ -38,15 +38,16 @@ class BackoffPolicy:
         return float(math.floor(entity.queued + self.duration(failures)))
 
     def lasts(self, entity: Entity, now: float) -> bool:
-        """Tell whether an entity has to wait still: the second in which its wait ends belongs to it."""
+        """Return whether an entity is still in backoff. The second in which the backoff ends is included."""
         until = self.until(entity)
         return until is not None and until >= math.floor(now)
 
 
 class BackoffQueue:
-    """Those that back off: after refusals in one line, after errors in another.
+    """Entities in backoff: one heap for refused entities, another for entities with errors.
 
-    Within a second refused ones stand as in the active queue, since they may be taken from here when that is empty.
+    Refused entities with an end of backoff in the same second are ordered as in the active queue, because they may be
+    popped from here if the active queue is empty.
     """
 
     def __init__(self, backoff: BackoffPolicy) -> None:
@@ -55,7 +56,7 @@ class BackoffQueue:
         self._erred = EntityHeap()
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity, or give it another key of the active queue."""
+        """Add an entity, or change its key of the active queue."""
         until = self.backoff.until(entity) or 0.0
         if entity.rejection.everyone:
             self._refused.put(entity, (until, key))
@@ -63,22 +64,22 @@ class BackoffQueue:
             self._erred.put(entity, until)
 
     def remove(self, entity: Entity) -> None:
-        """Take an entity out; nothing happens when it is not there."""
+        """Remove an entity, if it is present."""
         self._refused.remove(entity)
         self._erred.remove(entity)
 
     def first(self) -> Entity | None:
-        """Return the refused one whose wait ends first."""
+        """Return the refused entity with the earliest end of backoff."""
         return self._refused.first()
 
     def completed(self, now: float) -> Iterable[Entity]:
-        """Take out those whose wait is over, the first to end first."""
+        """Remove and return the entities with expired backoff, in the order of expiry."""
         for line in (self._refused, self._erred):
             while (entity := line.first()) is not None and not self.backoff.lasts(entity, now):
                 line.remove(entity)
                 yield entity
 
     def entities(self) -> Iterable[Entity]:
-        """All of them, in no order that means anything."""
+        """Return all entities in arbitrary order."""
         yield from self._refused.entities()
         yield from self._erred.entities()

@@ -1,4 +1,4 @@
-"""The entity: a gang, or a pod alone, as the scheduling queue knows it."""
+"""The entity of the scheduling queue: a gang, or a pod without a PodGroup."""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ NOBODY: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a cycle ended without a place. Empty: nobody refused, something broke.
+    """Why a scheduling cycle ended without a placement. Empty after an error: no plugin refused.
 
     Args:
-      plugins: those that refused.
-      pending: those that said Pending: what they wait for makes another try worthwhile at once.
+      plugins: plugins that refused.
+      pending: plugins that answered Pending: the entity is retried without backoff as soon as their condition holds.
     """
 
     plugins: frozenset[str] = NOBODY
@@ -28,33 +28,33 @@ class Rejection:
 
     @classmethod
     def by(cls, *plugins: str, pending: Iterable[str] = ()) -> "Rejection":
-        """Name the plugins."""
+        """Create a rejection by these plugins."""
         return cls(frozenset(plugins), frozenset(pending))
 
     @property
     def everyone(self) -> tuple[str, ...]:
-        """All of them, sorted."""
+        """All plugins of the rejection, sorted."""
         return tuple(sorted(self.plugins | self.pending))
 
 
 @dataclass(slots=True, eq=False)
 class Entity:
-    """A gang that waits, or a pod alone: a record that the queue changes.
+    """A pending gang or single pod: a mutable record that only the queue changes.
 
     Args:
-      identity: `namespace/name` of the PodGroup, or that of the pod after `pod/`.
-      arrival: grows with the order in which entities came.
-      queued: seconds at which it came, or came back from its last cycle.
-      group: the PodGroup, None for a pod alone and where it does not exist.
-      pods: those that wait, by `namespace/name`; also while it is in flight.
-      popped: the pods with which the current cycle, or the last one, began.
-      place: where it is.
-      attempts: cycles that it began.
-      refusals: cycles that ended in a refusal.
-      errors: cycles that broke since the last refusal.
-      first_attempt: seconds at which it was first active, None before.
+      identity: `namespace/name` of the PodGroup, or `pod/namespace/name` of a single pod.
+      arrival: rank by the order in which entities were added.
+      queued: time in seconds at which the entity was added, or returned from its last cycle.
+      group: the PodGroup; None for a single pod, or if the PodGroup does not exist.
+      pods: pending pods by `namespace/name`, also while the entity is in flight.
+      popped: the pods at the start of the current or last cycle.
+      place: the state of the entity.
+      attempts: number of cycles started.
+      refusals: number of cycles that ended with a refusal.
+      errors: number of cycles that ended with an error since the last refusal.
+      first_attempt: time in seconds at which the entity was first active, or None.
       rejection: why the last cycle failed.
-      gated_by: PreEnqueue plugins that refuse its pods, while they refuse all of them.
+      gated_by: PreEnqueue plugins that refuse its pods, while all pods are refused.
     """
 
     identity: str
@@ -72,15 +72,15 @@ class Entity:
     gated_by: tuple[str, ...] = ()
     _template_of: dict[str, bytes] = field(default_factory=dict)
     _equal: dict[bytes, dict[str, Pod]] = field(default_factory=dict)
-    """The pods by template: a gang of thousands grows pod by pod, and is asked about after each."""
+    """Pods by template, kept incrementally: a gang of thousands of pods is evaluated after each added pod."""
 
     @property
     def scheduler(self) -> str:
-        """The scheduler name of its pods, "" when there are none."""
+        """The scheduler name of its pods, or "" without pods."""
         return next((pod.spec.scheduler_name for pod in self.pods.values()), "")
 
     def put(self, pod: Pod) -> None:
-        """Take in a pod, or its new version."""
+        """Add a pod, or replace it by a new version."""
         key, template = pod.key, template_of(pod)
         before = self._template_of.get(key)
         if before is not None and before != template:
@@ -90,14 +90,14 @@ class Entity:
         self._equal.setdefault(template, {})[key] = pod
 
     def take(self, key: str) -> None:
-        """Forget a pod."""
+        """Remove a pod."""
         self.pods.pop(key, None)
         template = self._template_of.pop(key, None)
         if template is not None:
             self._leave(key, template)
 
     def clear(self) -> None:
-        """Forget all pods."""
+        """Remove all pods."""
         self.pods.clear()
         self._template_of.clear()
         self._equal.clear()
@@ -109,15 +109,15 @@ class Entity:
             del self._equal[template]
 
     def templates(self) -> dict[bytes, Pod]:
-        """One pod of each template: what helps one of them helps them all."""
+        """Return one pod of each template. An event that helps one pod of a template helps all of them."""
         return {template: next(iter(equal.values())) for template, equal in self._equal.items()}
 
 
 def template_of(pod: Pod) -> bytes:
-    """Return a digest of a pod's template: all but name, uid and times, but for a volume claim named after the pod."""
+    """Return a digest of a pod without name, uid and times. A volume claim that is named after the pod is included."""
     metadata = pod.metadata
     ephemeral = any(volume.ephemeral for volume in pod.spec.volumes or ())
     own = (metadata.name, metadata.uid) if ephemeral else ()
-    stated = (pod.namespace, metadata.labels, metadata.annotations, metadata.owner_references)
-    text = msgspec.msgpack.encode((stated, pod.spec, pod.status.nominated_node_name, own))
+    template = (pod.namespace, metadata.labels, metadata.annotations, metadata.owner_references)
+    text = msgspec.msgpack.encode((template, pod.spec, pod.status.nominated_node_name, own))
     return hashlib.blake2b(text, digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""Gates: whether PreEnqueue lets an entity into the queue."""
+"""PreEnqueue: whether an entity may enter the queue."""
 
 from collections.abc import Mapping
 
@@ -7,12 +7,12 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity
 
 
-def gating(entity: Entity, pipelines: Mapping[str, Pipeline]) -> tuple[str, ...]:
-    """Name the plugins that keep all pods of an entity out; one pod that is let in lets the entity in.
+def plugins_that_gate(entity: Entity, pipelines: Mapping[str, Pipeline]) -> tuple[str, ...]:
+    """Return the plugins that refuse all pods of an entity; empty if PreEnqueue admits at least one pod.
 
-    A plugin that breaks keeps its pod out, as one that refuses does.
+    A plugin that raises counts as refusing.
     """
-    found: dict[str, None] = {}
+    refusing: dict[str, None] = {}
     for pod in entity.pods.values():
         pipeline = pipelines.get(pod.spec.scheduler_name)
         if pipeline is None:
@@ -20,9 +20,9 @@ def gating(entity: Entity, pipelines: Mapping[str, Pipeline]) -> tuple[str, ...]
         try:
             status = pipeline.preenqueue(pod)
         except PluginError as error:
-            found[error.plugin] = None
+            refusing[error.plugin] = None
             continue
         if status.ok:
             return ()
-        found[status.plugin] = None
-    return tuple(found)
+        refusing[status.plugin] = None
+    return tuple(refusing)

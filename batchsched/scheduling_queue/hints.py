@@ -1,4 +1,4 @@
-"""The hints of all profiles: which events a plugin wants to hear of, and what it says of one."""
+"""Queueing hints of all profiles: the events that a plugin registers, and its answer to one of them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ from batchsched.scheduling_queue.in_flight import InFlightEvent
 from batchsched.scheduling_queue.rejections import HELPS
 
 EVERY_EVENT = (ClusterEventWithHint(ANY_EVENT),)
-"""What a plugin hears of that does not say; so does one that nobody knows."""
+"""The registration of a plugin that registers no events, and of an unknown plugin."""
 
 
 class Strategy(IntEnum):
-    """Where an event leads an entity."""
+    """The queue to which an event moves an entity."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -33,13 +33,13 @@ class Strategy(IntEnum):
 
 
 class QueueingHints:
-    """What the plugins of each scheduler name say of events.
+    """The queueing hints of the plugins of each scheduler name.
 
     Args:
-      pipelines: by scheduler name.
+      pipelines: pipelines by scheduler name.
 
     Raises:
-      PluginError: a plugin broke as it said what it wants to hear of.
+      PluginError: a plugin raised while it registered its events.
     """
 
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
@@ -48,22 +48,22 @@ class QueueingHints:
             for scheduler, pipeline in pipelines.items()
             for plugin in pipeline.plugins
         }
-        self._known: dict[tuple[str, str, ClusterEvent], tuple[HintFunction | None, ...]] = {}
+        self._hints_by_event: dict[tuple[str, str, ClusterEvent], tuple[HintFunction | None, ...]] = {}
         self.faults: Counter[str] = Counter()
-        """How often a hint broke, by plugin. What breaks counts as Queue: nobody may be lost for it."""
+        """Number of failed hints by plugin. A failed hint counts as Queue, so that no entity is lost."""
 
     def of(self, scheduler: str, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
-        """Return a plugin's hints for an event; None among them: it helps without asking."""
+        """Return the hints of a plugin for an event. None among them means that the event helps unconditionally."""
         key = (scheduler, plugin, event)
-        found = self._known.get(key)
-        if found is None:
+        hints = self._hints_by_event.get(key)
+        if hints is None:
             registered = self._registered.get((scheduler, plugin), HELPS.get(plugin, EVERY_EVENT))
-            found = tuple(one.hint for one in registered if one.event.includes(event))
-            self._known[key] = found
-        return found
+            hints = tuple(entry.hint for entry in registered if entry.event.includes(event))
+            self._hints_by_event[key] = hints
+        return hints
 
     def helps(self, plugin: str, hint: HintFunction | None, pod: Pod, occurrence: InFlightEvent) -> bool:
-        """Tell whether an event may help a pod, as a plugin sees it."""
+        """Return whether an event may help a pod, according to one plugin."""
         if hint is None:
             return True
         try:
@@ -77,7 +77,7 @@ class QueueingHints:
         return True
 
     def strategy(self, entity: Entity, occurrence: InFlightEvent, pod: Pod | None = None) -> Strategy:
-        """Ask everyone who refused an entity; `pod`: about this pod of it alone.
+        """Evaluate the hints of all plugins that refused an entity; with `pod`, only for this pod of the entity.
 
         Source: `isPodWorthRequeuing` of kube-scheduler's scheduling queue.
         """
@@ -85,21 +85,21 @@ class QueueingHints:
         if not plugins or occurrence.event.wildcard:
             return Strategy.AFTER_BACKOFF
         pods = tuple(entity.templates().values()) if pod is None else (pod,)
-        found = Strategy.SKIP
+        strategy = Strategy.SKIP
         for plugin in plugins:
             hints = self.of(entity.scheduler, plugin, occurrence.event)
-            if any(self.helps(plugin, hint, one, occurrence) for hint in hints for one in pods):
+            if any(self.helps(plugin, hint, candidate, occurrence) for hint in hints for candidate in pods):
                 if plugin in entity.rejection.pending:
                     return Strategy.IMMEDIATELY
-                found = Strategy.AFTER_BACKOFF
-        return found
+                strategy = Strategy.AFTER_BACKOFF
+        return strategy
 
 
 def _registered(plugin: object) -> tuple[ClusterEventWithHint, ...]:
     if not isinstance(plugin, EnqueueExtensionsPlugin):
         return EVERY_EVENT
     answer: object = ask(plugin, "EventsToRegister", plugin.events_to_register)
-    if not isinstance(answer, Sequence) or not all(isinstance(one, ClusterEventWithHint) for one in answer):
+    if not isinstance(answer, Sequence) or not all(isinstance(item, ClusterEventWithHint) for item in answer):
         problem = f"expected a sequence of ClusterEventWithHint, got {type(answer).__name__}"
         raise PluginError(name_of(plugin), "EventsToRegister", problem)
     return tuple(answer)

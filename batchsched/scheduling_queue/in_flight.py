@@ -1,6 +1,6 @@
-"""Flights: what happens in the cluster while entities are in their cycles, kept for when they come back.
+"""Entities in flight, and the events that arrive during their scheduling cycles.
 
-An entity that is refused was judged by a snapshot; an event that came in since may have helped it already.
+A refused entity was evaluated against a snapshot. An event that arrived since then may already help it.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from batchsched.scheduling_queue.entity import Entity
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InFlightEvent:
-    """An event with the object before and after; `identity`: it concerns this entity alone."""
+    """An event with the object before and after. If `identity` is set, it concerns only this entity."""
 
     event: ClusterEvent
     old: Any = None
@@ -24,7 +24,7 @@ class InFlightEvent:
 
 
 class InFlightEntities:
-    """The entities in flight, and what happened since the first of them took off."""
+    """The entities in flight, and the events since the first of their cycles began."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[Entity, int]] = {}
@@ -32,39 +32,39 @@ class InFlightEntities:
         self._dropped = 0
 
     def __len__(self) -> int:
-        """The number of entities in flight."""
+        """Return the number of entities in flight."""
         return len(self._since)
 
     def get(self, identity: str) -> Entity | None:
-        """Return an entity in flight, None when it is not."""
-        found = self._since.get(identity)
-        return None if found is None else found[0]
+        """Return an entity in flight, or None."""
+        entry = self._since.get(identity)
+        return None if entry is None else entry[0]
 
     def begin(self, entity: Entity) -> None:
-        """Take note that an entity begins its cycle."""
+        """Record that the cycle of an entity begins."""
         self._since[entity.identity] = (entity, self._dropped + len(self._log))
 
     def note(self, occurrence: InFlightEvent) -> None:
-        """Keep what happened, if it concerns anybody in flight."""
+        """Keep an event, if any entity is in flight that it may concern."""
         if occurrence.identity in self._since if occurrence.identity else self._since:
             self._log.append(occurrence)
 
     def end(self, entity: Entity) -> Sequence[InFlightEvent] | None:
-        """Return what happened during an entity's cycle, None where it is not in flight."""
-        found = self._since.get(entity.identity)
-        if found is None or found[0] is not entity:
+        """Return the events during the cycle of an entity, or None if it is not in flight."""
+        entry = self._since.get(entity.identity)
+        if entry is None or entry[0] is not entity:
             return None
         del self._since[entity.identity]
-        happened = [
-            one
-            for one in islice(self._log, found[1] - self._dropped, None)
-            if one.identity in ("", entity.identity)
+        events = [
+            event
+            for event in islice(self._log, entry[1] - self._dropped, None)
+            if event.identity in ("", entity.identity)
         ]
         self._forget()
-        return happened
+        return events
 
     def _forget(self) -> None:
-        """Drop what came before the cycles that go on; they began in the order in which they are kept."""
+        """Drop events from before the oldest cycle in flight. Cycles are kept in the order of their start."""
         oldest = next((start for _, start in self._since.values()), self._dropped + len(self._log))
         while self._dropped < oldest:
             self._log.popleft()

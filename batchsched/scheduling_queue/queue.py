@@ -1,4 +1,4 @@
-"""The queue as a whole: pods and PodGroups come and go, events bring entities back, the next one is popped."""
+"""The scheduling queue: adds and removes pods and PodGroups, moves entities on events, and pops the next one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -22,55 +22,56 @@ from batchsched.framework.runtime.plugin_call import ask
 from batchsched.scheduling_queue.active import EntityHeap
 from batchsched.scheduling_queue.backoff import BackoffPolicy, BackoffQueue
 from batchsched.scheduling_queue.entity import Entity, Rejection
-from batchsched.scheduling_queue.gates import gating
+from batchsched.scheduling_queue.gates import plugins_that_gate
 from batchsched.scheduling_queue.hints import QueueingHints, Strategy
 from batchsched.scheduling_queue.in_flight import InFlightEntities, InFlightEvent
 from batchsched.scheduling_queue.nominator import Nominator
-from batchsched.scheduling_queue.states import QueueState, check
+from batchsched.scheduling_queue.states import QueueState, check_move
 from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 
 ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
-LONGEST_WAIT: Final = 300.0
-"""Seconds after which an unschedulable entity is tried again, whatever happened."""
-SCAN_EVERY: Final = 30.0
-"""Seconds between two looks for those that waited so long."""
+MAX_UNSCHEDULABLE_SECONDS: Final = 300.0
+"""Seconds after which an unschedulable entity is retried without an event."""
+SCAN_INTERVAL_SECONDS: Final = 30.0
+"""Seconds between two checks for entities that have been unschedulable for too long."""
 QUEUES: Final = {
     QueueState.ACTIVE: "active",
     QueueState.BACKOFF: "backoff",
     QueueState.UNSCHEDULABLE: "unschedulable",
     QueueState.GATED: "gated",
 }
-"""The queues of `pending_pods`."""
+"""The queues of the metric `pending_pods`, by state."""
 POOLED: Final = frozenset({QueueState.UNSCHEDULABLE, QueueState.GATED})
 
 
-def stated_priority(entity: Entity) -> int:
-    """Return the highest priority that the pods of an entity state."""
+def highest_pod_priority(entity: Entity) -> int:
+    """Return the highest priority in the specs of an entity's pods."""
     return max((pod.spec.priority or 0 for pod in entity.templates().values()), default=0)
 
 
 class SchedulingQueue:
-    """The scheduling queue of one scheduler. It has no clock: calls state the time in seconds, and it never goes back.
+    """The scheduling queue of one scheduler.
 
-    Pods that have a node, assumed or bound, are none of its pods: what happens to them is an event. Who waits at
-    Permit is in flight still. Whoever owns the queue calls `flush` once a second.
+    The queue has no clock: calls take the time in seconds, which must not decrease. Assumed and bound pods are not in
+    the queue; their changes are events. A gang that waits at Permit is still in flight. The owner must call `flush`
+    once a second.
 
     Args:
-      pipelines: the plugins by scheduler name; the QueueSort of the first sorts.
-      backoff: the waiting times.
-      priority_of: resolves an entity's priority.
+      pipelines: pipelines by scheduler name; the QueueSort plugin of the first one orders the active queue.
+      backoff: backoff times.
+      priority_of: resolves the priority of an entity.
 
     Raises:
-      PluginError: a plugin broke as it said what it wants to hear of.
+      PluginError: a plugin raised while it registered its events.
     """
 
     def __init__(
         self,
         pipelines: Mapping[str, Pipeline],
         backoff: BackoffPolicy | None = None,
-        priority_of: Callable[[Entity], int] = stated_priority,
+        priority_of: Callable[[Entity], int] = highest_pod_priority,
     ) -> None:
         self._pipelines = dict(pipelines)
         self._sort = next((sort for one in pipelines.values() for sort in one.queue_sorts), None)
@@ -87,20 +88,20 @@ class SchedulingQueue:
         self._arrivals = 0
         self._scanned = -inf
         self.nominations = Nominator()
-        """The nodes that are kept for pods."""
+        """The nominated pods."""
 
     def add_pod(self, pod: Pod, now: float) -> None:
-        """Take in a pod that waits. A further member brings its gang back: it asks for something else now."""
+        """Add a pending pod. An additional pod moves its gang, because the gang's requests have changed."""
         if pod.key in self._identity_of:
             self.update_pod(pod, now)
             return
-        came = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
+        event = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
         self.nominations.put(pod)
-        self._join(pod, came.label, now)
-        self._happened(InFlightEvent(came, None, pod), now)
+        self._add_to_entity(pod, event.label, now)
+        self._process_event(InFlightEvent(event, None, pod), now)
 
     def update_pod(self, pod: Pod, now: float) -> None:
-        """Take in a new version of a pod that waits; who refused it is asked whether that may help."""
+        """Process a new version of a pending pod. Hints of the refusing plugins decide whether its entity moves."""
         identity = self._identity_of.get(pod.key)
         if identity != identity_of(pod):
             if identity is not None:
@@ -111,20 +112,20 @@ class SchedulingQueue:
         old = entity.pods[pod.key]
         self.nominations.update(old, pod)
         entity.put(pod)
-        told = [
+        strategies = [
             InFlightEvent(event, old, pod, identity) for event in events_of(Resource.TARGET_POD, old, pod)
         ]
-        self._refile(entity)
-        for one in told:
+        self._update_keys(entity)
+        for one in strategies:
             self._flights.note(one)
             strategy = self._hints.strategy(entity, one, pod) if entity.place in POOLED else Strategy.SKIP
             if strategy:
                 self._requeue(entity, strategy, one.event.label, now)
 
     def delete_pod(self, key: str, now: float, *, placed: bool = False) -> None:
-        """Forget the pod `namespace/name`, since it is gone or has a node (`placed`).
+        """Remove the pod `namespace/name`, because it was deleted or has a node (`placed`).
 
-        A node that was kept for a pod that is gone is free for others, which is an event.
+        If a deleted pod was nominated, its node becomes free for other pods, which is an event.
         """
         nominated = self.nominations.drop(key)
         identity = self._identity_of.pop(key, None)
@@ -134,14 +135,16 @@ class SchedulingQueue:
         pod = entity.pods[key]
         entity.take(key)
         if entity.pods:
-            self._refile(entity)
+            self._update_keys(entity)
         elif entity.place is not QueueState.IN_FLIGHT:
             self._drop(entity)
         if nominated and not placed:
-            self._happened(InFlightEvent(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), pod, None), now)
+            self._process_event(
+                InFlightEvent(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), pod, None), now
+            )
 
     def put_group(self, group: PodGroup, now: float) -> None:
-        """Take in a PodGroup, or a new version of it; another spec brings its gang back."""
+        """Add a PodGroup, or process its new version. A changed spec moves the gang."""
         old = self._groups.get(group.key)
         self._groups[group.key] = group
         if old is None or old.spec != group.spec:
@@ -150,22 +153,22 @@ class SchedulingQueue:
             self._entities[group.key].group = group
 
     def delete_group(self, key: str, now: float) -> None:
-        """Forget the PodGroup `namespace/name`."""
+        """Remove the PodGroup `namespace/name`."""
         old = self._groups.pop(key, None)
         if old is not None:
             self._group_changed(key, old, None, now)
 
     def cluster_changed(self, resource: Resource, old: Any, new: Any, now: float) -> None:
-        """Hear of a change of anything but the pods that wait and PodGroups; None for an object that is not there."""
+        """Process a change of an object other than pending pods and PodGroups. None stands for an absent object."""
         for event in events_of(resource, old, new):
-            self._happened(InFlightEvent(event, old, new), now)
+            self._process_event(InFlightEvent(event, old, new), now)
 
     def pop(self, now: float, *, early: bool = True) -> Entity | None:
-        """Begin the cycle of the next entity; None when there is nobody.
+        """Begin the cycle of the next entity and return it, or return None if no entity is ready.
 
         Args:
-          now: the time.
-          early: when nobody is active, take the next of those that back off after a refusal.
+          now: time in seconds.
+          early: if the active queue is empty, take the next refused entity in backoff.
         """
         entity = self._active.first()
         if entity is None:
@@ -182,7 +185,7 @@ class SchedulingQueue:
         return entity
 
     def done(self, identity: str, now: float) -> None:
-        """End a cycle in which all pods of an entity got a node; members that came meanwhile wait anew."""
+        """End a cycle in which all pods of an entity were placed. Pods that were added during the cycle are queued."""
         entity = self._flights.get(identity)
         if entity is None:
             return
@@ -194,39 +197,39 @@ class SchedulingQueue:
         late = tuple(entity.pods.values())
         self._drop(entity)
         for pod in late:
-            self._join(pod, ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label, now)
+            self._add_to_entity(pod, ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label, now)
 
     def add_unschedulable(
         self, entity: Entity, rejection: Rejection, now: float, pods: Iterable[Pod] | None = None
     ) -> None:
-        """End a cycle that failed: the pods that the entity still has wait, or try again if something helped meanwhile.
+        """End a failed cycle and queue the remaining pods again.
 
-        Pods that got a node in the cycle are deleted before. After `done`, when a binding failed, `pods` are those
-        that come back, all of the cycle unless stated; others of the entity may wait there still.
+        An event during the cycle may make the entity active at once. The caller has deleted the pods that were placed in the cycle. If a binding fails after `done`, `pods` are the
+        pods that return (default: all pods of the cycle); other pods of the entity may still be in the queue.
 
         Raises:
-          IllegalMove: the entity is in the queue, not in flight, and nobody is said to come back.
+          IllegalMove: the entity is in the queue and not in flight, and no returning pods are given.
         """
-        happened = self._flights.end(entity)
-        if happened is None and pods is None and self._entities.get(entity.identity) is entity:
+        events = self._flights.end(entity)
+        if events is None and pods is None and self._entities.get(entity.identity) is entity:
             raise IllegalMove(f"{entity.identity} is {entity.place} in the scheduling queue, not in flight")
         entity.queued, entity.rejection = now, rejection
         refused = bool(rejection.everyone)
         entity.refusals += refused
         entity.errors = 0 if refused else entity.errors + 1
-        if happened is None:
-            self._come_back(entity, entity.popped if pods is None else tuple(pods), now)
+        if events is None:
+            self._return_after_cycle(entity, entity.popped if pods is None else tuple(pods), now)
         elif not entity.pods:
             self._drop(entity)
         else:
-            strategy = self._meanwhile(entity, happened)
+            strategy = self._strategy_after_cycle(entity, events)
             if strategy:
                 self._requeue(entity, strategy, ATTEMPT_FAILURE, now)
             else:
                 self._move(entity, QueueState.UNSCHEDULABLE, ATTEMPT_FAILURE)
 
     def activate(self, keys: Iterable[str], now: float) -> None:
-        """Make the entities of some pods, `namespace/name`, active, whatever they wait for."""
+        """Move the entities of these pods (`namespace/name`) to the active queue, regardless of their state."""
         for identity in dict.fromkeys(self._identity_of[key] for key in keys if key in self._identity_of):
             entity = self._entities[identity]
             if entity.place is QueueState.BACKOFF or entity.place in POOLED:
@@ -234,42 +237,42 @@ class SchedulingQueue:
             self._flights.note(InFlightEvent(FORCE_ACTIVATE, identity=identity))
 
     def flush(self, now: float) -> None:
-        """Let go who has backed off long enough, and, twice a minute, who was unschedulable for five."""
+        """Move expired backoff entities to the active queue; every 30 s also those unschedulable for over 5 min."""
         for entity in self._backoff.completed(now):
             self._enter(entity, QueueState.ACTIVE, BACKOFF_COMPLETE, now)
-        if now - self._scanned < SCAN_EVERY:
+        if now - self._scanned < SCAN_INTERVAL_SECONDS:
             return
         self._scanned = now
         for entity in tuple(self._pool.entities()):
-            if entity.place is QueueState.UNSCHEDULABLE and now - entity.queued > LONGEST_WAIT:
+            if entity.place is QueueState.UNSCHEDULABLE and now - entity.queued > MAX_UNSCHEDULABLE_SECONDS:
                 self._requeue(entity, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now)
 
     def get(self, identity: str) -> Entity | None:
-        """Return an entity that waits or is in flight."""
+        """Return an entity that is queued or in flight, or None."""
         return self._entities.get(identity)
 
     def entities(self) -> Iterable[Entity]:
-        """All entities that wait or are in flight, in the order in which they came."""
+        """Return all entities that are queued or in flight, in the order of arrival."""
         return self._entities.values()
 
     def pending(self) -> dict[str, int]:
         """Return the number of pods by queue: active, backoff, unschedulable, gated."""
-        found = dict.fromkeys(QUEUES.values(), 0)
+        counts = dict.fromkeys(QUEUES.values(), 0)
         for entity in self._entities.values():
             if entity.place in QUEUES:
-                found[QUEUES[entity.place]] += len(entity.pods)
-        return found
+                counts[QUEUES[entity.place]] += len(entity.pods)
+        return counts
 
     def moved(self) -> Mapping[tuple[str, str], int]:
-        """Return how many pods went to a queue because of an event: (queue, event's label) → pods."""
+        """Return the number of pods that events moved: (queue, label of the event) → pods."""
         return dict(self._moved)
 
     def faults(self) -> Mapping[str, int]:
-        """Return how often hints broke, by plugin."""
+        """Return the number of failed hints by plugin."""
         return dict(self._hints.faults)
 
-    def _join(self, pod: Pod, label: str, now: float) -> None:
-        """Put a pod to its entity, which is made or brought back."""
+    def _add_to_entity(self, pod: Pod, label: str, now: float) -> None:
+        """Add a pod to its entity, which is created or moved."""
         identity = identity_of(pod)
         entity = self._entities.get(identity)
         if entity is None:
@@ -282,8 +285,8 @@ class SchedulingQueue:
         if before is QueueState.NEW:
             self._enter(entity, QueueState.ACTIVE, label, now)
             return
-        self._refile(entity)
-        self._changed(entity, label, now)
+        self._update_keys(entity)
+        self._requests_changed(entity, label, now)
         if entity.place is before and before in QUEUES:
             self._count(before, label, 1)
 
@@ -292,38 +295,38 @@ class SchedulingQueue:
         for event in events_of(Resource.POD_GROUP, old, new):
             if entity is not None:
                 entity.group = new
-                self._refile(entity)
-                self._changed(entity, event.label, now)
-            self._happened(InFlightEvent(event, old, new), now)
+                self._update_keys(entity)
+                self._requests_changed(entity, event.label, now)
+            self._process_event(InFlightEvent(event, old, new), now)
 
-    def _changed(self, entity: Entity, label: str, now: float) -> None:
-        """What an entity asks for has changed: whoever refused it refused something else."""
+    def _requests_changed(self, entity: Entity, label: str, now: float) -> None:
+        """Move an entity after its own requests changed: the recorded rejection no longer applies."""
         self._flights.note(
             InFlightEvent(ClusterEvent(Resource.ANY, Action.ALL, label), identity=entity.identity)
         )
         if entity.place in POOLED:
             self._requeue(entity, Strategy.AFTER_BACKOFF, label, now)
 
-    def _happened(self, occurrence: InFlightEvent, now: float) -> None:
+    def _process_event(self, occurrence: InFlightEvent, now: float) -> None:
         for entity, strategy in self._pool.helped(occurrence):
             self._requeue(entity, strategy, occurrence.event.label, now)
         self._flights.note(occurrence)
 
-    def _meanwhile(self, entity: Entity, happened: Iterable[InFlightEvent]) -> Strategy:
-        """Ask who refused an entity about what happened during its cycle."""
+    def _strategy_after_cycle(self, entity: Entity, events: Iterable[InFlightEvent]) -> Strategy:
+        """Evaluate the hints for the events that arrived during the cycle of an entity."""
         best = Strategy.SKIP if entity.rejection.everyone else Strategy.AFTER_BACKOFF
         enough = Strategy.IMMEDIATELY if entity.rejection.pending else Strategy.AFTER_BACKOFF
-        for one in happened:
+        for event in events:
             if best >= enough:
                 break
-            own = one.event.resource is Resource.TARGET_POD
-            pod = entity.pods.get(one.new.key) if own else None
+            own = event.event.resource is Resource.TARGET_POD
+            pod = entity.pods.get(event.new.key) if own else None
             if pod is not None or not own:
-                best = max(best, self._hints.strategy(entity, one, pod))
+                best = max(best, self._hints.strategy(entity, event, pod))
         return best
 
-    def _come_back(self, entity: Entity, pods: tuple[Pod, ...], now: float) -> None:
-        """Take in an entity whose cycle was over; its gang may have become another entity since."""
+    def _return_after_cycle(self, entity: Entity, pods: tuple[Pod, ...], now: float) -> None:
+        """Queue an entity again after its cycle had ended. Its gang may have become a new entity in the meantime."""
         other = self._entities.get(entity.identity)
         if other is None:
             entity.place = QueueState.NEW
@@ -333,8 +336,8 @@ class SchedulingQueue:
             self._identity_of[pod.key] = entity.identity
             (other or entity).put(pod)
         if other is not None:
-            self._refile(other)
-            self._changed(other, ATTEMPT_FAILURE, now)
+            self._update_keys(other)
+            self._requests_changed(other, ATTEMPT_FAILURE, now)
         elif pods:
             self._requeue(entity, Strategy.AFTER_BACKOFF, ATTEMPT_FAILURE, now)
         else:
@@ -345,14 +348,16 @@ class SchedulingQueue:
         self._enter(entity, QueueState.BACKOFF if waits else QueueState.ACTIVE, label, now)
 
     def _enter(self, entity: Entity, place: QueueState, label: str, now: float) -> None:
-        """Bring an entity to a queue if PreEnqueue lets it; who backs off was asked before."""
-        entity.gated_by = () if entity.place is QueueState.BACKOFF else gating(entity, self._pipelines)
+        """Move an entity to a queue if PreEnqueue admits it. Entities in backoff passed PreEnqueue before."""
+        entity.gated_by = (
+            () if entity.place is QueueState.BACKOFF else plugins_that_gate(entity, self._pipelines)
+        )
         if not entity.gated_by and place is QueueState.ACTIVE and entity.first_attempt is None:
             entity.first_attempt = now
         self._move(entity, QueueState.GATED if entity.gated_by else place, label)
 
-    def _refile(self, entity: Entity) -> None:
-        """Bring keys up to date after an entity's pods changed."""
+    def _update_keys(self, entity: Entity) -> None:
+        """Update the keys of an entity after its pods changed."""
         if entity.place in QUEUES:
             self._move(entity, entity.place, "")
 
@@ -361,14 +366,14 @@ class SchedulingQueue:
         del self._entities[entity.identity]
 
     def _move(self, entity: Entity, place: QueueState, label: str) -> None:
-        """Move an entity, or file it anew where it is.
+        """Move an entity to another state, or update its key in the present state.
 
         Raises:
-          IllegalMove: the table has no such move.
-          PluginError: QueueSort broke.
+          IllegalMove: the state table does not contain the move.
+          PluginError: the QueueSort plugin raised.
         """
         if entity.place is not place:
-            check(entity.place, place)
+            check_move(entity.place, place)
         key = self._key(entity) if place in (QueueState.ACTIVE, QueueState.BACKOFF) else None
         self._active.remove(entity)
         self._backoff.remove(entity)
@@ -384,7 +389,7 @@ class SchedulingQueue:
             self._pool.put(entity)
 
     def _count(self, place: QueueState, label: str, pods: int) -> None:
-        """Count pods that went to a queue; gated ones count as unschedulable, as in kube-scheduler."""
+        """Count pods that moved to a queue. Gated pods count as unschedulable, as in kube-scheduler."""
         queue = QUEUES[QueueState.UNSCHEDULABLE if place is QueueState.GATED else place]
         self._moved[queue, label] += pods
 

@@ -1,8 +1,7 @@
-"""Refusals of a session as the scheduling queue takes them: who refused, and what may help where no plugin did.
+"""Converts the refusals of a session to rejections of the scheduling queue.
 
-A session says in one reason why a whole gang was not placed. Where nodes were short any plugin that judges nodes may
-have had its part, so all of them are asked about events. Where the session itself refused, the reason stands in for a
-plugin.
+A session states one reason for a whole gang. If nodes were insufficient, any Filter plugin may be involved, so the
+hints of all of them are evaluated. If the session itself refused, the reason takes the place of a plugin name.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ _CAME_OR_CHANGED: Final = Action.ADD | Action.UPDATE
 
 HELPS: Final[Mapping[str, tuple[ClusterEventWithHint, ...]]] = {
     "NoNodes": (ClusterEventWithHint.on(Resource.NODE, Action.ADD),),
-    # Its own PodGroup, and members that join, bring a gang back by themselves.
+    # Changes of its own PodGroup and additional pods move a gang without a hint.
     "PodGroupNotFound": (),
     "NotEnoughPods": (ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),),
     "QueueNotFound": (ClusterEventWithHint.on(Resource.QUEUE, _CAME_OR_CHANGED),),
@@ -35,7 +34,7 @@ HELPS: Final[Mapping[str, tuple[ClusterEventWithHint, ...]]] = {
         ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
     ),
 }
-"""By reason, the events that may help where the session itself refused."""
+"""Events that may help, by the reason with which the session itself refused."""
 
 SHORT_OF_NODES: Final = frozenset(
     {
@@ -47,18 +46,18 @@ SHORT_OF_NODES: Final = frozenset(
         "PermitTimeout",
     }
 )
-"""Reasons in which any plugin that judges nodes or placements may have its part."""
+"""Reasons in which any plugin that filters nodes or checks placements may be involved."""
 
 
 EXTENDERS: Final = "Extenders"
-"""Stands for all extenders: what may change their minds nobody knows, so that every event may."""
+"""Stands for all extenders. Which events change their answers is unknown, so every event may help."""
 
 
 def rejection_of(refusal: Refusal, pipeline: Pipeline) -> Rejection:
-    """Return who refused a gang, for the scheduling queue.
+    """Return the rejection of a refused gang.
 
-    A plugin that broke refused nothing: the gang backs off and tries again. Gangs that were out of turn or outside the
-    window have a reason that no event is registered for, so that every event brings them back.
+    After an error of a plugin the rejection is empty: the gang backs off and is retried. The reasons `OutOfTurn` and
+    `OutsideWindow` have no registered events, so every event moves such gangs.
     """
     if refusal.reason == "PluginFailed":
         return Rejection()

@@ -1,6 +1,6 @@
-"""The places of the scheduling queue: one table of where an entity may be and how it gets there.
+"""The states of an entity in the scheduling queue, and the table of moves between them.
 
-A move that the table does not have raises and changes nothing. The diagram in the documentation is drawn from it.
+A move that is not in the table raises and changes nothing. The documentation draws its diagram from the table.
 """
 
 from enum import StrEnum
@@ -10,7 +10,7 @@ from batchsched.errors import IllegalMove
 
 
 class QueueState(StrEnum):
-    """Where an entity is. All but New, In flight and Gone are queues of `pending_pods`."""
+    """The state of an entity. All but New, In flight and Gone are queues of the metric `pending_pods`."""
 
     NEW = "New"
     ACTIVE = "Active"
@@ -22,50 +22,56 @@ class QueueState(StrEnum):
 
 
 MOVES: Final = {
-    (QueueState.NEW, QueueState.ACTIVE): "it comes, and PreEnqueue lets one of its pods pass",
-    (QueueState.NEW, QueueState.GATED): "it comes, and PreEnqueue refuses all of its pods",
-    (QueueState.NEW, QueueState.BACKOFF): "its binding failed after its cycle was over",
-    (QueueState.ACTIVE, QueueState.IN_FLIGHT): "it is next",
+    (QueueState.NEW, QueueState.ACTIVE): "it is added, and PreEnqueue admits at least one of its pods",
+    (QueueState.NEW, QueueState.GATED): "it is added, and PreEnqueue refuses all of its pods",
+    (QueueState.NEW, QueueState.BACKOFF): "its binding failed after its cycle had ended",
+    (QueueState.ACTIVE, QueueState.IN_FLIGHT): "it is popped",
     (
         QueueState.BACKOFF,
         QueueState.IN_FLIGHT,
-    ): "it is the next to have waited long enough, and nobody is active",
-    (QueueState.BACKOFF, QueueState.ACTIVE): "it has waited long enough, or was activated",
+    ): "its backoff ends first, and the active queue is empty",
+    (QueueState.BACKOFF, QueueState.ACTIVE): "its backoff has ended, or it was activated",
     (
         QueueState.IN_FLIGHT,
         QueueState.UNSCHEDULABLE,
-    ): "it was refused, and nothing happened meanwhile that may help it",
+    ): "it was refused, and no event during its cycle may help it",
     (
         QueueState.IN_FLIGHT,
         QueueState.BACKOFF,
-    ): "it was refused and something that may help it happened meanwhile, or it erred",
-    (QueueState.IN_FLIGHT, QueueState.ACTIVE): "the same, and its refusal said Pending, or it need not wait",
-    (QueueState.IN_FLIGHT, QueueState.GATED): "the same, and PreEnqueue refuses all of its pods by now",
-    (QueueState.UNSCHEDULABLE, QueueState.BACKOFF): "an event may help it, and it has not waited long enough",
+    ): "it was refused and an event during its cycle may help it, or an error occurred",
+    (
+        QueueState.IN_FLIGHT,
+        QueueState.ACTIVE,
+    ): "the same, and a plugin answered Pending, or there is no backoff",
+    (QueueState.IN_FLIGHT, QueueState.GATED): "the same, and PreEnqueue now refuses all of its pods",
+    (QueueState.UNSCHEDULABLE, QueueState.BACKOFF): "an event may help it, and its backoff has not ended",
     (
         QueueState.UNSCHEDULABLE,
         QueueState.ACTIVE,
-    ): "an event may help it, it waited for five minutes, or was activated",
-    (QueueState.UNSCHEDULABLE, QueueState.GATED): "the same, and PreEnqueue refuses all of its pods by now",
-    (QueueState.GATED, QueueState.ACTIVE): "an event may help it, and PreEnqueue lets one of its pods pass",
-    (QueueState.GATED, QueueState.BACKOFF): "the same, and it has not waited long enough",
-    (QueueState.ACTIVE, QueueState.GONE): "its last pod is deleted or has a node",
-    (QueueState.BACKOFF, QueueState.GONE): "its last pod is deleted or has a node",
-    (QueueState.UNSCHEDULABLE, QueueState.GONE): "its last pod is deleted or has a node",
-    (QueueState.GATED, QueueState.GONE): "its last pod is deleted or has a node",
-    (QueueState.IN_FLIGHT, QueueState.GONE): "all of its pods have a node, or are deleted",
+    ): "an event may help it, five minutes have passed, or it was activated",
+    (QueueState.UNSCHEDULABLE, QueueState.GATED): "the same, and PreEnqueue now refuses all of its pods",
+    (
+        QueueState.GATED,
+        QueueState.ACTIVE,
+    ): "an event may help it, and PreEnqueue admits at least one of its pods",
+    (QueueState.GATED, QueueState.BACKOFF): "the same, and its backoff has not ended",
+    (QueueState.ACTIVE, QueueState.GONE): "its last pod was deleted or has a node",
+    (QueueState.BACKOFF, QueueState.GONE): "its last pod was deleted or has a node",
+    (QueueState.UNSCHEDULABLE, QueueState.GONE): "its last pod was deleted or has a node",
+    (QueueState.GATED, QueueState.GONE): "its last pod was deleted or has a node",
+    (QueueState.IN_FLIGHT, QueueState.GONE): "all of its pods have nodes or were deleted",
 }
-"""(from, to) → when; what is not here is illegal."""
+"""(from, to) → condition. Other moves are illegal."""
 
 
-def check(start: QueueState, end: QueueState) -> None:
-    """Check a move against the table.
+def check_move(start: QueueState, end: QueueState) -> None:
+    """Check that the table contains a move.
 
     Raises:
-      IllegalMove: the table does not have it.
+      IllegalMove: the table does not contain it.
     """
     if (start, end) not in MOVES:
-        legal = ", ".join(to for at, to in MOVES if at is start) or "none"
+        legal = ", ".join(to for state, to in MOVES if state is start) or "none"
         raise IllegalMove(
-            f"what is {start} in the scheduling queue cannot become {end}; it can become: {legal}"
+            f"an entity in state {start} of the scheduling queue cannot become {end}; it can become: {legal}"
         )

@@ -1,7 +1,7 @@
-"""The pool of those that wait for an event: unschedulable and gated entities, by who refuses them and by template.
+"""Unschedulable and gated entities, indexed by the refusing plugin and by pod template.
 
-A storm of events meets thousands of pods that are alike. So the pool asks a plugin once for each template of pods that
-it refused, and plugins that do not care for an event are not asked at all.
+Thousands of pending pods may share one template. The index lets a plugin's hint run once for each template that the
+plugin refused; plugins that did not register an event are not called.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ from batchsched.scheduling_queue.in_flight import InFlightEvent
 
 @dataclass(slots=True, eq=False)
 class TemplateEntities:
-    """Entities that have a pod of one template: one such pod, and the entities by identity."""
+    """Entities with a pod of one template: one such pod, and the entities by identity."""
 
     pod: Pod
     entities: dict[str, Entity] = field(default_factory=dict)
 
 
 class UnschedulableEntities:
-    """Entities by who refused them: (scheduler name, plugin) → template → entities."""
+    """Entities by refusing plugin: (scheduler name, plugin) → template → entities."""
 
     def __init__(self, hints: QueueingHints) -> None:
         self._hints = hints
@@ -30,7 +30,7 @@ class UnschedulableEntities:
         self._filed: dict[str, tuple[Entity, tuple[tuple[str, str], ...], tuple[bytes, ...]]] = {}
 
     def put(self, entity: Entity) -> None:
-        """Add an entity; what it is filed under must not change while it is here."""
+        """Add an entity. Its rejection and templates must not change while it is in the index."""
         templates = entity.templates()
         plugins = entity.gated_by or entity.rejection.everyone
         keys = tuple((entity.scheduler, plugin) for plugin in plugins)
@@ -41,7 +41,7 @@ class UnschedulableEntities:
                 alike.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
 
     def remove(self, entity: Entity) -> None:
-        """Take an entity out; nothing happens when it is not there."""
+        """Remove an entity, if it is present."""
         _, keys, templates = self._filed.pop(entity.identity, (entity, (), ()))
         for key in keys:
             alike = self._refused[key]
@@ -53,17 +53,17 @@ class UnschedulableEntities:
                 del self._refused[key]
 
     def helped(self, occurrence: InFlightEvent) -> list[tuple[Entity, Strategy]]:
-        """Return whom an event may help, and how fast; in the order in which they came."""
-        found: dict[str, tuple[Entity, Strategy]] = {}
+        """Return the entities that an event may help, with the target queue of each, in the order of arrival."""
+        strategies: dict[str, tuple[Entity, Strategy]] = {}
         for (scheduler, plugin), alike in self._refused.items():
             hints = self._hints.of(scheduler, plugin, occurrence.event)
-            for one in alike.values() if hints else ():
-                if any(self._hints.helps(plugin, hint, one.pod, occurrence) for hint in hints):
-                    _join(found, one.entities.values(), plugin)
-        return sorted(found.values(), key=lambda pair: pair[0].arrival)
+            for event in alike.values() if hints else ():
+                if any(self._hints.helps(plugin, hint, event.pod, occurrence) for hint in hints):
+                    _join(strategies, event.entities.values(), plugin)
+        return sorted(strategies.values(), key=lambda pair: pair[0].arrival)
 
     def entities(self) -> Iterable[Entity]:
-        """All entities, in the order in which they were put here."""
+        """Return all entities in the order in which they were added."""
         return (entity for entity, _, _ in self._filed.values())
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from batchsched.errors import IllegalMove
-from batchsched.scheduling_queue.states import MOVES, QueueState, check
+from batchsched.scheduling_queue.states import MOVES, QueueState, check_move
 
 
 def test_every_place_can_be_reached_and_left():
@@ -10,6 +10,8 @@ def test_every_place_can_be_reached_and_left():
 
 
 def test_a_move_that_the_table_does_not_have_is_illegal():
-    check(QueueState.ACTIVE, QueueState.IN_FLIGHT)
-    with pytest.raises(IllegalMove, match="what is Gated in the scheduling queue cannot become In flight"):
-        check(QueueState.GATED, QueueState.IN_FLIGHT)
+    check_move(QueueState.ACTIVE, QueueState.IN_FLIGHT)
+    with pytest.raises(
+        IllegalMove, match="an entity in state Gated of the scheduling queue cannot become In flight"
+    ):
+        check_move(QueueState.GATED, QueueState.IN_FLIGHT)
