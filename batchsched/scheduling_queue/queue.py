@@ -112,15 +112,17 @@ class SchedulingQueue:
         old = entity.pods[pod.key]
         self.nominations.update(old, pod)
         entity.put(pod)
-        strategies = [
+        occurrences = [
             InFlightEvent(event, old, pod, identity) for event in events_of(Resource.TARGET_POD, old, pod)
         ]
         self._update_keys(entity)
-        for one in strategies:
-            self._flights.note(one)
-            strategy = self._hints.strategy(entity, one, pod) if entity.place in POOLED else Strategy.SKIP
+        for occurrence in occurrences:
+            self._flights.note(occurrence)
+            strategy = (
+                self._hints.strategy(entity, occurrence, pod) if entity.place in POOLED else Strategy.SKIP
+            )
             if strategy:
-                self._requeue(entity, strategy, one.event.label, now)
+                self._requeue(entity, strategy, occurrence.event.label, now)
 
     def delete_pod(self, key: str, now: float, *, placed: bool = False) -> None:
         """Remove the pod `namespace/name`, because it was deleted or has a node (`placed`).
@@ -204,8 +206,9 @@ class SchedulingQueue:
     ) -> None:
         """End a failed cycle and queue the remaining pods again.
 
-        An event during the cycle may make the entity active at once. The caller has deleted the pods that were placed in the cycle. If a binding fails after `done`, `pods` are the
-        pods that return (default: all pods of the cycle); other pods of the entity may still be in the queue.
+        An event during the cycle may make the entity active at once. The caller has deleted the pods that were placed
+        in the cycle. If a binding fails after `done`, `pods` are the pods that return (default: all pods of the
+        cycle); other pods of the entity may still be in the queue.
 
         Raises:
           IllegalMove: the entity is in the queue and not in flight, and no returning pods are given.
