@@ -39,12 +39,12 @@ def only_quotas_refuse(packing: Packing) -> bool:
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
     left_out = np.flatnonzero((waiting > 0) & problem.gangs.allowed[problem.classes.gang])
-    for klass in left_out.tolist():
-        gang = int(problem.classes.gang[klass])
+    for class_index in left_out.tolist():
+        gang = int(problem.classes.gang[class_index])
         if not packing.taken[gang]:
             if room.quotas.admits(gang) and room.quotas.suffices(gang):
                 return False
-        elif room.quotas.room(gang, room.slots.needs[klass], 1):
+        elif room.quotas.room(gang, room.slots.needs[class_index], 1):
             return False
     return True
 

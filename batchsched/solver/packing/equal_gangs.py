@@ -23,9 +23,9 @@ def alike(room: FreeCapacity) -> list[int]:
         & (problem.gangs.preferred == NONE)
     )[problem.classes.gang] & (problem.classes.subgroup == NONE)
     numbers: dict[tuple[int, bytes], int] = {}
-    for klass in np.flatnonzero(alone).tolist():
-        gang = int(problem.classes.gang[klass])
-        if room.slots.needs[klass] and klass not in room.banned and not room.quotas.bind(gang):
-            asked = int(problem.classes.kind[klass]), room.slots.demand[klass].tobytes()
+    for class_index in np.flatnonzero(alone).tolist():
+        gang = int(problem.classes.gang[class_index])
+        if room.slots.needs[class_index] and class_index not in room.banned and not room.quotas.bind(gang):
+            asked = int(problem.classes.kind[class_index]), room.slots.demand[class_index].tobytes()
             found[gang] = numbers.setdefault(asked, len(numbers))
     return found

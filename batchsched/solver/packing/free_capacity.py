@@ -1,7 +1,7 @@
 """What is free on the nodes while pods are placed, with undo."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,11 +16,19 @@ _ONE = np.ones(1, np.int64)
 class Entry(NamedTuple):
     """Pods of a class on nodes; or, with class -1, the gang `gang` taken."""
 
-    klass: int
+    class_index: int
     gang: int
     nodes: IntArray
     counts: IntArray
     pods: int
+
+
+class TrailFollower(Protocol):
+    """A table that is kept in step with the trail of a `FreeCapacity`."""
+
+    def cut_back(self, length: int) -> None:
+        """Note that entries of the trail were removed; the first `length` entries are unchanged."""
+        ...
 
 
 class FreeCapacity:
@@ -38,35 +46,36 @@ class FreeCapacity:
         self.rows = RowLedger(problem)
         self.waiting: list[int] = problem.classes.count.tolist()
         self.trail: list[Entry] = []
+        self.followers: list[TrailFollower] = []
         self._gang: list[int] = problem.classes.gang.tolist()
         self._kind: list[int] = problem.classes.kind.tolist()
         self.banned = _banned(problem)
 
-    def usable(self, klass: int) -> BoolArray:
+    def usable(self, class_index: int) -> BoolArray:
         """The nodes that a class may use by mask and cuts, [N]."""
-        mask: BoolArray = self.mask[self._kind[klass]]
-        return mask & self.banned[klass] if klass in self.banned else mask
+        mask: BoolArray = self.mask[self._kind[class_index]]
+        return mask & self.banned[class_index] if class_index in self.banned else mask
 
-    def fit(self, klass: int, nodes: IntArray | None = None) -> IntArray:
+    def fit(self, class_index: int, nodes: IntArray | None = None) -> IntArray:
         """Pods of a class that fit on each node by capacity and mask alone, [N] or [M] for given nodes."""
-        mask = self.usable(klass)
+        mask = self.usable(class_index)
         if nodes is not None:
             mask = mask[nodes]
         fit: IntArray | None = None
-        for r, amount in self.slots.needs[klass]:
+        for r, amount in self.slots.needs[class_index]:
             free = self.free[r] if nodes is None else self.free[r][nodes]
             each = free // amount
             fit = each if fit is None else np.minimum(fit, each, out=fit)
         if fit is None:
-            return np.where(mask, self.waiting[klass], 0).astype(np.int64)
+            return np.where(mask, self.waiting[class_index], 0).astype(np.int64)
         fit *= mask
         return fit
 
-    def place(self, klass: int, want: int, nodes: IntArray | None = None, whole: bool = False) -> int:
+    def place(self, class_index: int, want: int, nodes: IntArray | None = None, whole: bool = False) -> int:
         """Place up to `want` pods of a class, on the given nodes (ascending) or on any.
 
         Args:
-          klass: the class.
+          class_index: the class.
           want: how many pods at most.
           nodes: the nodes to use, ascending; all when None.
           whole: place nothing when not all of them go.
@@ -74,26 +83,26 @@ class FreeCapacity:
         Returns:
           how many were placed.
         """
-        room = self.quotas.room(self._gang[klass], self.slots.needs[klass], want)
+        room = self.quotas.room(self._gang[class_index], self.slots.needs[class_index], want)
         if room <= 0 or (whole and room < want):
             return 0
         mark = self.mark()
-        placed = self._place_minima(klass, room, nodes) if klass in self.rows.of_class else 0
+        placed = self._place_minima(class_index, room, nodes) if class_index in self.rows.of_class else 0
         if placed < room:
-            placed += self._fill(klass, room - placed, nodes, whole and placed == 0)
+            placed += self._fill(class_index, room - placed, nodes, whole and placed == 0)
         if whole and placed < want:
             self.rollback(mark)
             return 0
         return placed
 
-    def _place_minima(self, klass: int, want: int, nodes: IntArray | None) -> int:
+    def _place_minima(self, class_index: int, want: int, nodes: IntArray | None) -> int:
         """First what lower rows (a spread's other domains) insist on, domain by domain."""
         placed = 0
-        for domain, lack in self.rows.minima(klass):
+        for domain, lack in self.rows.minima(class_index):
             for d in np.flatnonzero(lack).tolist():
                 inside = np.flatnonzero(domain == d) if nodes is None else nodes[domain[nodes] == d]
                 if placed < want and inside.size:
-                    placed += self._fill(klass, min(int(lack[d]), want - placed), inside, False)
+                    placed += self._fill(class_index, min(int(lack[d]), want - placed), inside, False)
         return placed
 
     def place_alike(self, classes: Sequence[int]) -> int:
@@ -109,82 +118,82 @@ class FreeCapacity:
         """
         nodes, counts = self._choose(classes[0], len(classes), None, False)
         each = np.repeat(nodes, counts)[:, None]
-        for klass, node in zip(classes, each, strict=False):
-            self.take(self._gang[klass])
-            self._apply(Entry(klass, self._gang[klass], node, _ONE, 1), 1)
+        for class_index, node in zip(classes, each, strict=False):
+            self.take(self._gang[class_index])
+            self._apply(Entry(class_index, self._gang[class_index], node, _ONE, 1), 1)
         return len(each)
 
-    def _fill(self, klass: int, want: int, nodes: IntArray | None, whole: bool) -> int:
+    def _fill(self, class_index: int, want: int, nodes: IntArray | None, whole: bool) -> int:
         """Fill nodes phase by phase; `whole` gives up early when capacity falls short."""
-        where, counts = self._choose(klass, want, nodes, whole)
+        where, counts = self._choose(class_index, want, nodes, whole)
         if where.size:
-            self.put(klass, where, counts)
+            self.put(class_index, where, counts)
         return int(counts.sum())
 
     def _choose(
-        self, klass: int, want: int, nodes: IntArray | None, whole: bool
+        self, class_index: int, want: int, nodes: IntArray | None, whole: bool
     ) -> tuple[IntArray, IntArray]:
         """Return where up to `want` pods would go, and how many to each node."""
-        where = self.open_nodes(klass, nodes)
-        if len(where) >= want and not self._held_back(klass) and not self.slots.phased(klass):
+        where = self.open_nodes(class_index, nodes)
+        if len(where) >= want and not self._held_back(class_index) and not self.slots.phased(class_index):
             # Each of them takes a pod at least: no more of them are looked at than there are pods.
-            where = where[self.slots.order(klass, self.free, where, want)]
-            counts = _up_to(self.fit(klass, where), want)
+            where = where[self.slots.order(class_index, self.free, where, want)]
+            counts = _up_to(self.fit(class_index, where), want)
             ascending = where[: len(counts)].argsort()
             return where[ascending], counts[ascending]
-        fit = self.fit(klass, where)
+        fit = self.fit(class_index, where)
         if whole and int(fit.sum()) < want:
             return _NOWHERE, _NOWHERE
-        limited = klass in self.rows.of_class
+        limited = class_index in self.rows.of_class
         left, taken = want, np.zeros(len(fit), np.int64)
-        for cap in self.slots.phases(klass, self.free, where, fit):
-            at, caps = self._take(klass, where, cap - taken, left)
+        for cap in self.slots.phases(class_index, self.free, where, fit):
+            at, caps = self._take(class_index, where, cap - taken, left)
             taken[at] += caps
             left -= int(caps.sum())
             if limited and at.size:
-                self.rows.charge(klass, where[at], caps)
+                self.rows.charge(class_index, where[at], caps)
             if left <= 0:
                 break
         at = taken.nonzero()[0]
         where, counts = where[at], taken[at]
         if limited:  # charged phase by phase; whoever puts them there charges them for good
-            self.rows.charge(klass, where, -counts)
+            self.rows.charge(class_index, where, -counts)
         return where, counts
 
-    def open_nodes(self, klass: int, nodes: IntArray | None) -> IntArray:
+    def open_nodes(self, class_index: int, nodes: IntArray | None) -> IntArray:
         """Those of the given nodes, or of all, that take a pod of the class at least; most often few do."""
-        usable = self.usable(klass)
+        usable = self.usable(class_index)
         takes = usable if nodes is None else usable[nodes]
-        for r, amount in self.slots.needs[klass]:
+        for r, amount in self.slots.needs[class_index]:
             free = self.free[r] if nodes is None else self.free[r][nodes]
             takes = takes & (free >= amount)
         at: IntArray = takes.nonzero()[0]
         return at if nodes is None else nodes[at]
 
-    def _take(self, klass: int, nodes: IntArray, cap: IntArray, want: int) -> tuple[IntArray, IntArray]:
+    def _take(self, class_index: int, nodes: IntArray, cap: IntArray, want: int) -> tuple[IntArray, IntArray]:
         """The positions that one phase takes and how many pods on each, at most `want` together."""
         at = (cap > 0).nonzero()[0]
         caps = cap[at]
-        held_back = self._held_back(klass)
+        held_back = self._held_back(class_index)
         if not at.size or (not held_back and int(caps.sum()) <= want):
             return at, caps
-        at = at[self.slots.order(klass, self.free, nodes[at], len(at) if held_back else want)]
+        at = at[self.slots.order(class_index, self.free, nodes[at], len(at) if held_back else want)]
         caps = cap[at]
         if self.problem.spread:
             caps = _level(caps, want)
-        if klass in self.rows.of_class:
-            caps = self.rows.clip(klass, nodes[at], caps)
+        if class_index in self.rows.of_class:
+            caps = self.rows.clip(class_index, nodes[at], caps)
         caps = _up_to(caps, want)
         return at[: len(caps)], caps
 
-    def _held_back(self, klass: int) -> bool:
+    def _held_back(self, class_index: int) -> bool:
         """Whether a node may get fewer pods of the class than fit, though more are wanted."""
-        return self.problem.spread or klass in self.rows.of_class
+        return self.problem.spread or class_index in self.rows.of_class
 
-    def put(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
+    def put(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
         """Place these pods, unasked: the caller has seen that they fit. Nodes are distinct."""
         pods = int(counts.sum())
-        self._apply(Entry(klass, self._gang[klass], nodes, counts, pods), 1)
+        self._apply(Entry(class_index, self._gang[class_index], nodes, counts, pods), 1)
 
     def take(self, gang: int) -> None:
         """Let the gang count against gang limits and rows."""
@@ -192,16 +201,16 @@ class FreeCapacity:
         self._apply(entry, 1)
 
     def _apply(self, entry: Entry, sign: int) -> None:
-        if entry.klass < 0:
+        if entry.class_index < 0:
             self.quotas.take(entry.gang, sign)
             self.rows.take(entry.gang, sign)
         else:
-            for r, amount in self.slots.needs[entry.klass]:
+            for r, amount in self.slots.needs[entry.class_index]:
                 self.free[r][entry.nodes] -= entry.counts * (amount * sign)
-            self.waiting[entry.klass] -= sign * entry.pods
-            self.quotas.charge(entry.gang, self.slots.needs[entry.klass], sign * entry.pods)
+            self.waiting[entry.class_index] -= sign * entry.pods
+            self.quotas.charge(entry.gang, self.slots.needs[entry.class_index], sign * entry.pods)
             if self.rows.rows:
-                self.rows.charge(entry.klass, entry.nodes, entry.counts * sign)
+                self.rows.charge(entry.class_index, entry.nodes, entry.counts * sign)
         if sign > 0:
             self.trail.append(entry)
 
@@ -213,18 +222,24 @@ class FreeCapacity:
         """Undo everything since the mark."""
         while len(self.trail) > mark:
             self._apply(self.trail.pop(), -1)
+        for follower in self.followers:
+            follower.cut_back(mark)
 
     def withdraw(self, gangs: set[int]) -> list[Entry]:
         """Take everything of some gangs back, wherever it stands in the trail; returns it."""
         kept: list[Entry] = []
         gone: list[Entry] = []
-        for entry in self.trail:
+        unchanged = len(self.trail)
+        for position, entry in enumerate(self.trail):
             if entry.gang in gangs:
                 self._apply(entry, -1)
                 gone.append(entry)
+                unchanged = min(unchanged, position)
             else:
                 kept.append(entry)
         self.trail[:] = kept
+        for follower in self.followers:
+            follower.cut_back(unchanged)
         return gone
 
     def repeat(self, entry: Entry) -> None:
@@ -233,12 +248,12 @@ class FreeCapacity:
 
     def triples(self) -> tuple[IndexArray, IndexArray, IndexArray]:
         """Everything placed, [P] each: classes, nodes, counts, sorted, one triple per class and node."""
-        entries = [entry for entry in self.trail if entry.klass >= 0]
+        entries = [entry for entry in self.trail if entry.class_index >= 0]
         if not entries:
             empty = np.zeros(0, np.int32)
             return empty, empty, empty
         width = max(1, self.free.shape[1])
-        keys = np.concatenate([entry.klass * width + entry.nodes for entry in entries])
+        keys = np.concatenate([entry.class_index * width + entry.nodes for entry in entries])
         counts = np.concatenate([entry.counts for entry in entries])
         keys, inverse = np.unique(keys, return_inverse=True)
         total = np.zeros(len(keys), np.int64)
@@ -251,8 +266,8 @@ def _banned(problem: Problem) -> dict[int, BoolArray]:
     """For the classes of cuts, the nodes they may still use, [N]: not those where the pipeline refused them."""
     result: dict[int, BoolArray] = {}
     for cut in problem.cuts:
-        for klass, node in zip(cut.classes.tolist(), cut.nodes.tolist(), strict=True):
-            result.setdefault(klass, np.ones(len(problem.nodes.free), np.bool_))[node] = False
+        for class_index, node in zip(cut.classes.tolist(), cut.nodes.tolist(), strict=True):
+            result.setdefault(class_index, np.ones(len(problem.nodes.free), np.bool_))[node] = False
     return result
 
 

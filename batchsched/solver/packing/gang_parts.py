@@ -56,12 +56,16 @@ def find_members(
     )
 
 
-def _size(slots: NodeOrder, klass: int) -> tuple[int, float, int]:
+def _size(slots: NodeOrder, class_index: int) -> tuple[int, float, int]:
     """Sorts the largest pods first, by devices, then by dominant share; the peers keep the order given."""
     if slots.plain:
-        return (0, 0.0, klass)
-    device = slots.device_of[klass]
-    return (-int(slots.demand[klass, device]) if device >= 0 else 0, -slots.dominant(klass), klass)
+        return (0, 0.0, class_index)
+    device = slots.device_of[class_index]
+    return (
+        -int(slots.demand[class_index, device]) if device >= 0 else 0,
+        -slots.dominant(class_index),
+        class_index,
+    )
 
 
 def group_by(owner: IndexArray, size: int) -> list[list[int]]:

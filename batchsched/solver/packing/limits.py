@@ -141,16 +141,16 @@ class RowLedger:
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]
 
-    def charge(self, klass: int, nodes: IntArray, counts: IntArray) -> None:
+    def charge(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
         """Count pods of a class on nodes; negative counts take them back."""
-        for i, coefficient in self.of_class.get(klass, ()):
+        for i, coefficient in self.of_class.get(class_index, ()):
             domain = self.domains[i][nodes]
             inside = domain >= 0
             np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
 
-    def clip(self, klass: int, nodes: IntArray, caps: IntArray) -> IntArray:
+    def clip(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
         """Lower the caps of `nodes`, in their order, to what the rows at most admit for the class."""
-        for i, coefficient in self.of_class.get(klass, ()):
+        for i, coefficient in self.of_class.get(class_index, ()):
             row = self.rows[i]
             if coefficient <= 0 or row.sense is not Sense.AT_MOST:
                 continue
@@ -158,10 +158,10 @@ class RowLedger:
             caps = _clip_to_domains(caps, self.domains[i][nodes], room)
         return caps
 
-    def minima(self, klass: int) -> list[tuple[IndexArray, IntArray]]:
+    def minima(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
         """For each lower row of the class: the nodes' domains, and how many pods each domain still lacks."""
         result = []
-        for i, coefficient in self.of_class.get(klass, ()):
+        for i, coefficient in self.of_class.get(class_index, ()):
             row = self.rows[i]
             if coefficient > 0 and row.sense is Sense.AT_LEAST:
                 lack = np.maximum(0, -((self.left_side[i] - self.right[i]) // coefficient))

@@ -56,13 +56,13 @@ class NodeOrder:
         self._beside = self._device_company(problem)
         self._score: dict[int, IntArray | None] = {}
 
-    def dominant(self, klass: int) -> float:
+    def dominant(self, class_index: int) -> float:
         """The largest share that one pod of a class takes of an average node: how hard it is to place."""
-        return self._dominant[klass]
+        return self._dominant[class_index]
 
-    def dominant_resource(self, klass: int) -> int:
+    def dominant_resource(self, class_index: int) -> int:
         """The resource of which a class takes the largest share."""
-        return int(np.argmax(self._ratio[klass]))
+        return int(np.argmax(self._ratio[class_index]))
 
     def _device_company(self, problem: Problem) -> list[tuple[int, IntArray]]:
         """For each device, what else one device of the waiting pods takes along, per resource."""
@@ -77,15 +77,15 @@ class NodeOrder:
                 result.append((r, company))
         return result
 
-    def phased(self, klass: int) -> bool:
+    def phased(self, class_index: int) -> bool:
         """Whether a node may be filled in more than one phase; otherwise it takes what fits at once."""
-        return not self.plain and (bool(self._beside) or self.device_of[klass] >= 0)
+        return not self.plain and (bool(self._beside) or self.device_of[class_index] >= 0)
 
-    def phases(self, klass: int, free: IntArray, nodes: IntArray, fit: IntArray) -> Iterator[IntArray]:
+    def phases(self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray) -> Iterator[IntArray]:
         """Upper limits per node, growing: what may be taken before the next larger slot is broken.
 
         Args:
-          klass: the class.
+          class_index: the class.
           free: what is free of each resource on each node, [R, N].
           nodes: the nodes looked at, [M].
           fit: pods of the class that fit on each of these nodes, [M].
@@ -93,57 +93,57 @@ class NodeOrder:
         Yields:
           arrays [M], each at least the one before, the last equal to `fit`.
         """
-        device = self.device_of[klass]
+        device = self.device_of[class_index]
         cap: IntArray | None = None
         if not self.plain and self._beside:
-            spare = self._spare(klass, free, nodes, fit)
-            for step in self._steps(klass, device, free, nodes, spare) if spare is not fit else ():
+            spare = self._spare(class_index, free, nodes, fit)
+            for step in self._steps(class_index, device, free, nodes, spare) if spare is not fit else ():
                 cap = step if cap is None else np.maximum(cap, step)
                 yield cap
         if not self.plain and device >= 0:
-            for step in self._steps(klass, device, free, nodes, fit):
+            for step in self._steps(class_index, device, free, nodes, fit):
                 cap = step if cap is None else np.maximum(cap, step)
                 yield cap
         else:
             yield fit
 
     def _steps(
-        self, klass: int, device: int, free: IntArray, nodes: IntArray, fit: IntArray
+        self, class_index: int, device: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
         """For each larger slot what goes without breaking it, and in the end all that fits."""
         if device >= 0:
-            size = int(self.demand[klass, device])
-            for larger in self._larger[klass]:
+            size = int(self.demand[class_index, device])
+            for larger in self._larger[class_index]:
                 yield np.minimum(fit, free[device][nodes] % larger // size)
         yield fit
 
-    def _spare(self, klass: int, free: IntArray, nodes: IntArray, fit: IntArray) -> IntArray:
+    def _spare(self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray) -> IntArray:
         """Pods that go before a node's free devices lack the CPU and memory that usually come with them."""
         spare = fit
-        for r, amount in self.needs[klass]:
+        for r, amount in self.needs[class_index]:
             if r >= len(self._total) or r in self.devices:
                 continue
             kept: IntArray | None = None
             for d, company in self._beside:
                 if company[r]:
-                    amount -= int(company[r]) * int(self.demand[klass, d])
+                    amount -= int(company[r]) * int(self.demand[class_index, d])
                     part = company[r] * free[d][nodes]
                     kept = part if kept is None else kept + part
             if kept is not None and amount > 0:
                 spare = np.minimum(spare, np.maximum(0, free[r][nodes] - kept) // amount)
         return spare
 
-    def order(self, klass: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
+    def order(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
         """Positions into `nodes` in the order in which they are taken, the first `most` of them.
 
         Args:
-          klass: the class.
+          class_index: the class.
           free: as for `phases`, [R, N].
           nodes: the nodes to order, ascending, [M].
           most: how many are wanted.
         """
-        key = self._packing(klass, free, nodes)
-        score = self._score_rank(int(self._problem.classes.kind[klass]))
+        key = self._packing(class_index, free, nodes)
+        score = self._score_rank(int(self._problem.classes.kind[class_index]))
         if score is not None:
             key <<= SCORE_BITS
             key += score[nodes]
@@ -155,11 +155,11 @@ class NodeOrder:
         key.sort()
         return key & ((1 << INDEX_BITS) - 1)
 
-    def _packing(self, klass: int, free: IntArray, nodes: IntArray) -> IntArray:
+    def _packing(self, class_index: int, free: IntArray, nodes: IntArray) -> IntArray:
         if self.plain:
-            return self._most_allocated(klass, free, nodes)
-        ratio, device = self._ratio[klass], self.device_of[klass]
-        used = [r for r, _ in self.needs[klass] if r < len(ratio) and r not in self.devices]
+            return self._most_allocated(class_index, free, nodes)
+        ratio, device = self._ratio[class_index], self.device_of[class_index]
+        used = [r for r, _ in self.needs[class_index] if r < len(ratio) and r not in self.devices]
         shares = [free[r][nodes] * (1.0 / self._total[r]) for r in used]
         if not shares:
             fullness = np.zeros(len(nodes))
@@ -181,14 +181,14 @@ class NodeOrder:
         away: IntArray = np.minimum((1.0 - along) * 256, 63).astype(np.int64)
         return away * PACK_LEVELS + level
 
-    def _most_allocated(self, klass: int, free: IntArray, nodes: IntArray) -> IntArray:
+    def _most_allocated(self, class_index: int, free: IntArray, nodes: IntArray) -> IntArray:
         """The peers' bin-packing: 100 less the mean allocated percentage of what is asked for.
 
         Source: kube-scheduler, NodeResourcesFit with the scoring strategy MostAllocated, equal weights.
         """
         asked = [
             (r, amount)
-            for r, amount in self.needs[klass]
+            for r, amount in self.needs[class_index]
             if (r < len(self._total) and amount > 1) or r in self.devices
         ]
         total = np.zeros(len(nodes))

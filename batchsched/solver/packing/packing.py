@@ -53,7 +53,7 @@ class Packing:
     def rollback(self, mark: int) -> None:
         """Undo everything since the mark."""
         for entry in self.room.trail[mark:]:
-            if entry.klass < 0:
+            if entry.class_index < 0:
                 self._forget(entry.gang)
         self.room.rollback(mark)
 
@@ -70,7 +70,7 @@ class Packing:
         """Put withdrawn gangs back where they were."""
         for entry in withdrawn.entries:
             self.room.repeat(entry)
-            if entry.klass < 0:
+            if entry.class_index < 0:
                 self.taken[entry.gang] = True
         self.domain_of.update(withdrawn.domains)
         self.domain_of_part.update(withdrawn.inner)
@@ -117,23 +117,23 @@ class Packing:
         """Place what is left of a taken gang, as many pods as go; returns how many."""
         if not self.taken[gang] or not self.problem.gangs.allowed[gang]:
             return 0
-        if not any(self.room.waiting[klass] for klass in self._classes_of[gang]):
+        if not any(self.room.waiting[class_index] for class_index in self._classes_of[gang]):
             return 0
         placed = 0
         for part in self.members(gang).parts:
-            for klass in part.classes:
-                want = self.room.waiting[klass]
+            for class_index in part.classes:
+                want = self.room.waiting[class_index]
                 if want > 0:
-                    placed += self._surplus(gang, part, klass, want)
+                    placed += self._surplus(gang, part, class_index, want)
         return placed
 
-    def _surplus(self, gang: int, part: Part, klass: int, want: int, check: bool = True) -> int:
+    def _surplus(self, gang: int, part: Part, class_index: int, want: int, check: bool = True) -> int:
         mark = self.room.mark()
         cell, settled = self._cell(gang, part)
         if settled:
-            got = self.room.place(klass, want, cell)
+            got = self.room.place(class_index, want, cell)
         else:
-            got = self._surplus_where_most_fit(gang, part, klass, want, check)
+            got = self._surplus_where_most_fit(gang, part, class_index, want, check)
         if check and self.room.rows.rows and got and not self.room.rows.holds(gang):
             self.room.rollback(mark)
             return 0
@@ -157,13 +157,13 @@ class Packing:
             nodes = inner if nodes is None else np.intersect1d(nodes, inner, assume_unique=True)
         return nodes, True
 
-    def cell_of(self, klass: int) -> IntArray | None:
+    def cell_of(self, class_index: int) -> IntArray | None:
         """The nodes that a class may use by the domains its gang and part have taken; None: all."""
-        gang = int(self.problem.classes.gang[klass])
-        part = next(part for part in self.members(gang).parts if klass in part.classes)
+        gang = int(self.problem.classes.gang[class_index])
+        part = next(part for part in self.members(gang).parts if class_index in part.classes)
         return self._cell(gang, part)[0]
 
-    def _surplus_where_most_fit(self, gang: int, part: Part, klass: int, want: int, check: bool) -> int:
+    def _surplus_where_most_fit(self, gang: int, part: Part, class_index: int, want: int, check: bool) -> int:
         """Settle open domains for surplus pods: the domain that takes the most of them."""
         level = int(self.problem.gangs.required[gang])
         cell, _ = self._cell(gang, part)
@@ -172,16 +172,16 @@ class Packing:
             and level != NONE
             and self.domain_of.get(gang, int(self.problem.gangs.pinned[gang])) == NONE
         ):
-            capacity = self._capacity(klass, level, None)
+            capacity = self._capacity(class_index, level, None)
             if not capacity.any():
                 return 0
             self.domain_of[gang] = int(np.argmax(np.minimum(capacity, want)))
-            return self._surplus(gang, part, klass, want, check)
-        capacity = self._capacity(klass, part.required, cell)
+            return self._surplus(gang, part, class_index, want, check)
+        capacity = self._capacity(class_index, part.required, cell)
         if not capacity.any():
             return 0
         self.domain_of_part[part.index] = int(np.argmax(np.minimum(capacity, want)))
-        return self._surplus(gang, part, klass, want, check)
+        return self._surplus(gang, part, class_index, want, check)
 
     # ------------------------------------------------------------------------------------ minimum
 
@@ -245,9 +245,11 @@ class Packing:
     def _beyond(self, gang: int, members: GangParts, want: int) -> bool:
         """The members that the minimum asks for beyond the parts' own needs: any that go."""
         for part in members.parts:
-            for klass in part.classes:
-                if want > 0 and self.room.waiting[klass]:
-                    want -= self._surplus(gang, part, klass, min(want, self.room.waiting[klass]), check=False)
+            for class_index in part.classes:
+                if want > 0 and self.room.waiting[class_index]:
+                    want -= self._surplus(
+                        gang, part, class_index, min(want, self.room.waiting[class_index]), check=False
+                    )
         return want <= 0
 
     def _part(self, gang: int, part: Part, least: int, cell: IntArray | None) -> bool:
@@ -315,13 +317,13 @@ class Packing:
         nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
         return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
 
-    def _capacity(self, klass: int, level: int, cell: IntArray | None) -> IntArray:
+    def _capacity(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
         """Pods of a class that fit in each domain of a level, [D]."""
         ids = self.problem.nodes.levels[level]
         size = int(ids.max(initial=-1)) + 1
-        nodes = self.room.open_nodes(klass, cell)
+        nodes = self.room.open_nodes(class_index, cell)
         nodes = nodes[ids[nodes] >= 0]
-        total = np.bincount(ids[nodes], weights=self.room.fit(klass, nodes), minlength=size)
+        total = np.bincount(ids[nodes], weights=self.room.fit(class_index, nodes), minlength=size)
         return total.astype(np.int64)
 
     def fitting_domains(self, members: GangParts, need: int, level: int, cell: IntArray | None) -> list[int]:
@@ -355,27 +357,30 @@ class Packing:
         order = np.argsort(-share, kind="stable")
         return [int(d) for d in order if share[d] > 0]
 
-    def gather(self, klass: int, want: int, level: int, cell: IntArray | None) -> int:
+    def gather(self, class_index: int, want: int, level: int, cell: IntArray | None) -> int:
         """Place up to `want` pods of a class on few domains of a level; returns how many.
 
         Domains where its gang has pods come first, then the tightest that holds the rest, else the roomiest.
         """
-        gang, sub = int(self.problem.classes.gang[klass]), int(self.problem.classes.subgroup[klass])
+        gang, sub = (
+            int(self.problem.classes.gang[class_index]),
+            int(self.problem.classes.subgroup[class_index]),
+        )
         used = self._used(gang, sub, level) + self._used(gang, NONE, level)
         for entry in self.room.trail:
-            if entry.gang == gang and entry.klass >= 0:
+            if entry.gang == gang and entry.class_index >= 0:
                 used.extend(np.unique(self.problem.nodes.levels[level][entry.nodes]).tolist())
         left, known = want, [d for d in dict.fromkeys(used) if d != NONE]
         for domain in known:
             if left > 0:
-                left -= self.room.place(klass, left, self._inside(level, [domain], cell))
+                left -= self.room.place(class_index, left, self._inside(level, [domain], cell))
         while left > 0:
-            capacity = self._capacity(klass, level, cell)
+            capacity = self._capacity(class_index, level, cell)
             if not capacity.any():
                 break
             enough = np.flatnonzero(capacity >= left)
             tightest = int(enough[np.argmin(capacity[enough])]) if enough.size else int(np.argmax(capacity))
-            placed = self.room.place(klass, left, self._inside(level, [tightest], cell))
+            placed = self.room.place(class_index, left, self._inside(level, [tightest], cell))
             if placed == 0:
                 break
             left -= placed

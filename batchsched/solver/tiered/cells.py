@@ -127,8 +127,8 @@ def _domains_of(packing: Packing, incumbent: Solution) -> dict[tuple[int, int], 
     """Where a solution has put bound gangs and parts: (gang, part or -1) to domain."""
     problem = packing.problem
     result: dict[tuple[int, int], int] = {}
-    for klass, node in zip(incumbent.classes.tolist(), incumbent.nodes.tolist(), strict=True):
-        g, s = int(problem.classes.gang[klass]), int(problem.classes.subgroup[klass])
+    for class_index, node in zip(incumbent.classes.tolist(), incumbent.nodes.tolist(), strict=True):
+        g, s = int(problem.classes.gang[class_index]), int(problem.classes.subgroup[class_index])
         if problem.gangs.required[g] != NONE:
             result[g, NONE] = int(problem.nodes.levels[problem.gangs.required[g], node])
         if s != NONE and problem.subgroups.required[s] != NONE:

@@ -36,7 +36,7 @@ OPEN = NONE
 class _Loads:
     """Loads as they are found, one entry each."""
 
-    klass: list[int] = field(default_factory=list)
+    class_index: list[int] = field(default_factory=list)
     switch: list[int] = field(default_factory=list)
     cell: list[int] = field(default_factory=list)
     variable: list[int] = field(default_factory=list)
@@ -46,8 +46,8 @@ class _Loads:
 class TieredModel:
     """The model of one problem; cuts only ever tighten it.
 
-    Args of the instance: `klass`, `switch`, `cell`, `variable`, `factor` [J] describe the loads, `cells` the cells that
-    `cell` points into, `y` [G] the gangs' variables.
+    Args of the instance: `class_index`, `switch`, `cell`, `variable`, `factor` [J] describe the loads, `cells` the
+    cells that `cell` points into, `y` [G] the gangs' variables.
     """
 
     def __init__(
@@ -86,10 +86,13 @@ class TieredModel:
         for gang in np.flatnonzero(problem.gangs.allowed).tolist():
             self._gang(gang)
         loads = self._loads
-        self.klass, self.switch = np.array(loads.klass, np.int64), np.array(loads.switch, np.int64)
+        self.class_index, self.switch = (
+            np.array(loads.class_index, np.int64),
+            np.array(loads.switch, np.int64),
+        )
         self.cell, self.variable = np.array(loads.cell, np.int64), np.array(loads.variable, np.int64)
         self.factor = np.array(loads.factor, np.int64)
-        self.owner = problem.classes.gang[self.klass].astype(np.int64)
+        self.owner = problem.classes.gang[self.class_index].astype(np.int64)
         self._minimums()
         self._quotas()
         self._whole_rows()
@@ -123,8 +126,8 @@ class TieredModel:
         for on, where in inner:
             if where is not None and (not self.cells or self.cells[-1] is not where):
                 self.cells.append(where)
-            for klass in part.classes:
-                self._load(klass, on, NONE if where is None else len(self.cells) - 1)
+            for class_index in part.classes:
+                self._load(class_index, on, NONE if where is None else len(self.cells) - 1)
 
     def _switches(
         self, root: int, cells: list[Cell], optional: bool = False
@@ -149,13 +152,13 @@ class TieredModel:
     def _close(self, switch: int) -> None:
         self.model.set_bounds(np.array([switch]), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
-    def _load(self, klass: int, switch: int, cell: int) -> None:
+    def _load(self, class_index: int, switch: int, cell: int) -> None:
         """The pods of a class under a switch: the switch itself when rigid, otherwise a variable of its own."""
-        fit = self.pools.fit[self.pools.kinds[klass]]
+        fit = self.pools.fit[self.pools.kinds[class_index]]
         room = int((fit if cell == NONE else fit[self.cells[cell].nodes]).sum())
-        count = int(self.problem.classes.count[klass])
+        count = int(self.problem.classes.count[class_index])
         variable, factor = switch, count
-        if not self.rigid[self.problem.classes.gang[klass]]:
+        if not self.rigid[self.problem.classes.gang[class_index]]:
             most = min(count, room)
             variable, factor = int(self.model.add_variables(np.zeros(1, np.int64), np.array([most]))[0]), 1
             if switch != OPEN and most:
@@ -163,7 +166,7 @@ class TieredModel:
         elif room < count:
             self._close(switch)
         loads = self._loads
-        loads.klass.append(klass)
+        loads.class_index.append(class_index)
         loads.switch.append(switch)
         loads.cell.append(cell)
         loads.variable.append(variable)
@@ -189,7 +192,7 @@ class TieredModel:
             mine = np.flatnonzero(self.owner == gang)
             wants = [(mine, int(self.needs[gang]))]
             parts = self.packing.members(gang).parts
-            wants += [(mine[np.isin(self.klass[mine], part.classes)], part.need) for part in parts]
+            wants += [(mine[np.isin(self.class_index[mine], part.classes)], part.need) for part in parts]
             for loads, need in wants:
                 if need:
                     minus = np.zeros(len(problem.gangs.need), np.int64)
@@ -204,7 +207,7 @@ class TieredModel:
             for r in np.flatnonzero(problem.quotas.free[q] < UNLIMITED).tolist():
                 unit = self.supply.units[r]
                 limit = max(0, int(problem.quotas.free[q, r])) // unit
-                self.row(loads, problem.classes.demand[self.klass[loads], r] // unit, -HIGHEST, limit)
+                self.row(loads, problem.classes.demand[self.class_index[loads], r] // unit, -HIGHEST, limit)
             if problem.quotas.gangs[q] < UNLIMITED:
                 fresh = np.flatnonzero(member & problem.gangs.fresh & (self.needs > 0))
                 most = max(0, int(problem.quotas.gangs[q]))
@@ -222,9 +225,9 @@ class TieredModel:
             gangs = np.zeros(len(self.problem.gangs.need), np.int64)
             if row.gangs.size:
                 np.add.at(gangs, row.gangs, row.gang_coefficients[0])
-            loads = np.arange(len(self.klass))
+            loads = np.arange(len(self.class_index))
             lower, upper = (-HIGHEST, right) if row.sense is Sense.AT_MOST else (right, HIGHEST)
-            self.row(loads, factor[self.klass], lower, upper, gangs)
+            self.row(loads, factor[self.class_index], lower, upper, gangs)
 
     def _domain_rows(self) -> None:
         """Level rows of every domain that some load is bound inside."""
@@ -239,8 +242,8 @@ class TieredModel:
 
     def _levels(self, loads: IntArray, nodes: IntArray) -> None:
         """The level rows of one domain that can bind at all."""
-        pods = self.problem.classes.count[self.klass[loads]].astype(np.int64)
-        for level in self.supply.rows(self.klass[loads], pods, nodes):
+        pods = self.problem.classes.count[self.class_index[loads]].astype(np.int64)
+        for level in self.supply.rows(self.class_index[loads], pods, nodes):
             self.row(loads, level.factors, -HIGHEST, level.right)
 
     # ------------------------------------------------------------------------------------ values
@@ -248,13 +251,13 @@ class TieredModel:
     def pods(self, values: IntArray) -> IntArray:
         """Pods of every class, [C], from the values of the model's variables."""
         result = np.zeros(len(self.problem.classes.count), np.int64)
-        np.add.at(result, self.klass, self.factor * values[self.variable])
+        np.add.at(result, self.class_index, self.factor * values[self.variable])
         return result
 
     def objective(self, weights: IntArray) -> IntArray:
         """Σ weights [C] over placed pods, as coefficients of the model's variables [V]."""
         total = np.zeros(self.model.variables, np.int64)
-        np.add.at(total, self.variable, weights[self.klass] * self.factor)
+        np.add.at(total, self.variable, weights[self.class_index] * self.factor)
         return total
 
     def values_of(self, solution: Solution) -> IntArray:
@@ -266,14 +269,14 @@ class TieredModel:
         np.add.at(placed, solution.classes, solution.counts)
         first = np.full(len(problem.classes.count), -1, np.int64)
         first[solution.classes[::-1]] = solution.nodes[::-1]
-        for load in np.flatnonzero(placed[self.klass]).tolist():
-            klass, cell = int(self.klass[load]), int(self.cell[load])
-            if cell != NONE and not np.isin(first[klass], self.cells[cell].nodes):
+        for load in np.flatnonzero(placed[self.class_index]).tolist():
+            class_index, cell = int(self.class_index[load]), int(self.cell[load])
+            if cell != NONE and not np.isin(first[class_index], self.cells[cell].nodes):
                 continue
             switch = int(self.switch[load])
             while switch != OPEN:
                 values[switch] = 1
                 switch = self._outer.get(switch, OPEN)
             if self.variable[load] != self.switch[load]:
-                values[self.variable[load]] = placed[klass]
+                values[self.variable[load]] = placed[class_index]
         return values

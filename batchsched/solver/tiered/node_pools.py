@@ -96,11 +96,13 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
     keys = np.hstack([room.slots.demand, problem.classes.kind[:, None].astype(np.int64), own[:, None]])
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     fit = np.empty((len(first), len(problem.nodes.free)), np.int64)
-    for row, klass in enumerate(first.tolist()):
-        fit[row] = room.fit(klass)
-        if not room.slots.needs[klass]:  # pods that take nothing: as many as there are of the largest class
+    for row, class_index in enumerate(first.tolist()):
+        fit[row] = room.fit(class_index)
+        if not room.slots.needs[
+            class_index
+        ]:  # pods that take nothing: as many as there are of the largest class
             most = problem.classes.count[inverse.reshape(-1) == row].max()
-            fit[row] = np.where(room.usable(klass), most, 0)
+            fit[row] = np.where(room.usable(class_index), most, 0)
     return inverse.reshape(-1).astype(np.int64), fit
 
 

@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.greedy import fill
+from batchsched.solver.local_search.ejection import GangEjection
+from batchsched.solver.local_search.search import LocalSearch
 from batchsched.solver.objective import gang_worth
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray
-from batchsched.solver.tiered.ejection import make_way
 from batchsched.solver.tiered.model import OPEN, TieredModel
-from batchsched.solver.tiered.relocate import PodRelocation
 
 RESETTLED: Final = 48
 """At most so many gangs that fell are looked after in one realisation."""
@@ -26,7 +26,7 @@ class Shortage:
     """Pods of a class that a plan wanted and the nodes did not hold."""
 
     gang: int
-    klass: int
+    class_index: int
     pods: int
 
 
@@ -43,7 +43,7 @@ class _Order:
     """Pods of one class to place, where the plan puts them."""
 
     gang: int
-    klass: int
+    class_index: int
     pods: int
     cell: IntArray | None
 
@@ -61,36 +61,33 @@ def realise(aggregate: TieredModel, values: IntArray, split: FloatArray, prefer:
     packing = Packing(problem)
     chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
     lost = {g for g in chosen if not _begin(packing, g)}
-    mover = PodRelocation(packing)
+    search = LocalSearch(packing)
     shortages = []
     elsewhere: set[int] = set()
     for order in _orders(aggregate, values):
         if order.gang in lost or order.gang in elsewhere:
             continue
-        placed = _place(packing, aggregate, order, split[order.klass], prefer)
+        placed = _place(packing, aggregate, order, split[order.class_index], prefer)
         if placed < order.pods:
-            placed += mover.make_room(order.klass, order.pods - placed, order.cell)
+            placed += search.make_room(order.class_index, order.pods - placed, order.cell)
         if placed < order.pods and aggregate.rigid[order.gang]:
             packing.withdraw({order.gang})
-            mover.rewind()
             # Those bound to a domain come first: while others are not there yet, another domain may hold it.
             if order.cell is not None and packing.try_gang(order.gang) is not None:
                 elsewhere.add(order.gang)
                 continue
             lost.add(order.gang)
         if placed < order.pods:
-            shortages.append(Shortage(order.gang, order.klass, order.pods - placed))
-    failed = _withdraw_broken(packing, mover, [g for g in chosen if g not in lost])
-    _resettle(aggregate, values, packing, mover, failed | lost)
+            shortages.append(Shortage(order.gang, order.class_index, order.pods - placed))
+    failed = _withdraw_broken(packing, [g for g in chosen if g not in lost])
+    _resettle(aggregate, values, GangEjection(packing, search), failed | lost)
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
-    _withdraw_broken(packing, mover, standing)
+    _withdraw_broken(packing, standing)
     fill(packing)
     return RoundedSolution(packing, tuple(shortages))
 
 
-def _resettle(
-    aggregate: TieredModel, values: IntArray, packing: Packing, mover: PodRelocation, fallen: set[int]
-) -> None:
+def _resettle(aggregate: TieredModel, values: IntArray, ejection: GangEjection, fallen: set[int]) -> None:
     """Find room for gangs that fell, tier by tier; whoever gives way is looked after in the same way."""
     problem = aggregate.problem
     worth = gang_worth(problem)
@@ -101,15 +98,14 @@ def _resettle(
             fallen, key=lambda g: (int(problem.gangs.tier[g]), -float(worth[g]), int(problem.gangs.rank[g]))
         )
         fallen.discard(gang)
-        fallen |= set(make_way(packing, mover, gang, _meant(aggregate, values, gang)) or ())
+        fallen |= set(ejection.place_gang(gang, _meant(aggregate, values, gang)) or ())
 
 
-def _withdraw_broken(packing: Packing, mover: PodRelocation, gangs: list[int]) -> set[int]:
+def _withdraw_broken(packing: Packing, gangs: list[int]) -> set[int]:
     """Take back gangs whose minimum or rows do not hold, until all others' do: one may have leant on another."""
     failed: set[int] = set()
     while broken := {g for g in gangs if g not in failed and not _holds(packing, g)}:
         packing.withdraw(broken)
-        mover.rewind()
         failed |= broken
     return failed
 
@@ -143,16 +139,18 @@ def _orders(aggregate: TieredModel, values: IntArray) -> list[_Order]:
     pods = aggregate.factor * values[aggregate.variable] * (on > 0)
     found = []
     for load in np.flatnonzero(pods).tolist():
-        klass, cell = int(aggregate.klass[load]), int(aggregate.cell[load])
+        class_index, cell = int(aggregate.class_index[load]), int(aggregate.cell[load])
         nodes = None if cell == NONE else aggregate.cells[cell].nodes
-        device = slots.device_of[klass]
+        device = slots.device_of[class_index]
         key = (
             len(problem.nodes.free) if nodes is None else len(nodes),
-            -int(slots.demand[klass, device]) if device >= 0 else 0,
-            -slots.dominant(klass),
-            klass,
+            -int(slots.demand[class_index, device]) if device >= 0 else 0,
+            -slots.dominant(class_index),
+            class_index,
         )
-        found.append((key, _Order(int(problem.classes.gang[klass]), klass, int(pods[load]), nodes)))
+        found.append(
+            (key, _Order(int(problem.classes.gang[class_index]), class_index, int(pods[load]), nodes))
+        )
     found.sort(key=lambda pair: pair[0])
     return [order for _, order in found]
 
@@ -161,28 +159,28 @@ def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: Float
     """Place one order along the plan's pools, then wherever its cell still has room; returns how many went."""
     problem, room = aggregate.problem, packing.room
     placed = 0
-    gang, part = order.gang, int(problem.classes.subgroup[order.klass])
+    gang, part = order.gang, int(problem.classes.subgroup[order.class_index])
     nodes, settled = order.cell, True
     if problem.gangs.required[gang] != NONE or (part != NONE and problem.subgroups.required[part] != NONE):
         settled = _settle(packing, order)
     level = int(problem.subgroups.preferred[part]) if part != NONE else NONE
     level = int(problem.gangs.preferred[gang]) if level == NONE else level
     if prefer and level != NONE and settled:
-        placed += packing.gather(order.klass, order.pods, level, nodes)
+        placed += packing.gather(order.class_index, order.pods, level, nodes)
     if settled and placed < order.pods:
         pools = aggregate.pools
         for p, pods in _whole(share, order.pods):
             where = pools.nodes[p] if nodes is None else nodes[pools.of_node[nodes] == p]
-            placed += room.place(order.klass, min(pods, order.pods - placed), where)
+            placed += room.place(order.class_index, min(pods, order.pods - placed), where)
     if placed < order.pods and settled:
-        placed += room.place(order.klass, order.pods - placed, nodes)
+        placed += room.place(order.class_index, order.pods - placed, nodes)
     return placed
 
 
 def _settle(packing: Packing, order: _Order) -> bool:
     """Write down which domains an order's cell stands for, so that surplus pods follow."""
     problem = packing.problem
-    gang, part = order.gang, int(problem.classes.subgroup[order.klass])
+    gang, part = order.gang, int(problem.classes.subgroup[order.class_index])
     if order.cell is None or not order.cell.size:
         return False
     first = int(order.cell[0])

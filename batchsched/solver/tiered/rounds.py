@@ -156,11 +156,11 @@ class Rounds:
     def _learn(self, plan: TierOptimum, realised: RoundedSolution) -> None:
         """Take what fell short off the pools where the plan had it, and forbid the domains that were too full."""
         for shortage in realised.shortages:
-            share = plan.split.pods[shortage.klass]
+            share = plan.split.pods[shortage.class_index]
             total = float(share.sum())
             if total > 0:
                 for climber in {id(c): c for c in (self._loose, self._full)}.values():
-                    climber.transport.tighten(shortage.klass, np.ceil(share * (shortage.pods / total)))
+                    climber.transport.tighten(shortage.class_index, np.ceil(share * (shortage.pods / total)))
             if self._full is not self._loose:
                 self._forbid(plan, shortage.gang)
 

@@ -65,11 +65,11 @@ class Transport:
         self._aggregate = aggregate
         problem, pools = aggregate.problem, aggregate.pools
         bound = np.zeros(len(problem.classes.count), np.bool_)
-        bound[aggregate.klass[(aggregate.cell != NONE)]] = True
+        bound[aggregate.class_index[(aggregate.cell != NONE)]] = True
         self._lot, self._first = self._lots(bound)
         self._limits = self._load_limits()
         total = np.zeros((len(self._first), pools.size), np.int64)
-        np.add.at(total, self._lot[aggregate.klass], self._limits)
+        np.add.at(total, self._lot[aggregate.class_index], self._limits)
         total = np.minimum(total, self._per_lot(problem.classes.count.astype(np.int64))[:, None])
         self.lot, self.pool = (axis.astype(np.int64) for axis in np.nonzero(total))
         self._upper = total[self.lot, self.pool]
@@ -111,14 +111,14 @@ class Transport:
         """Pods of each load's class that fit into each pool of its cell, [J, P]."""
         aggregate = self._aggregate
         pools, problem = aggregate.pools, aggregate.problem
-        limits = np.zeros((len(aggregate.klass), pools.size), np.int64)
+        limits = np.zeros((len(aggregate.class_index), pools.size), np.int64)
         onehot = np.zeros((len(problem.nodes.free), pools.size), np.float64)
         onehot[np.arange(len(problem.nodes.free)), pools.of_node] = 1.0
         whole = (pools.fit.astype(np.float64) @ onehot).astype(np.int64)
-        for load, (klass, cell) in enumerate(
-            zip(aggregate.klass.tolist(), aggregate.cell.tolist(), strict=True)
+        for load, (class_index, cell) in enumerate(
+            zip(aggregate.class_index.tolist(), aggregate.cell.tolist(), strict=True)
         ):
-            kind = int(pools.kinds[klass])
+            kind = int(pools.kinds[class_index])
             if cell == NONE:
                 limits[load] = whole[kind]
             else:
@@ -127,22 +127,22 @@ class Transport:
                 limits[load] = np.bincount(pools.of_node[nodes], weights=fit, minlength=pools.size).astype(
                     np.int64
                 )
-            most = np.minimum(self._row_caps(klass, cell), int(problem.classes.count[klass]))
+            most = np.minimum(self._row_caps(class_index, cell), int(problem.classes.count[class_index]))
             limits[load] = np.minimum(limits[load], most)
         return limits
 
-    def _row_caps(self, klass: int, cell: int) -> IntArray:
+    def _row_caps(self, class_index: int, cell: int) -> IntArray:
         """What upper rows over fine partitions let a class put into each pool, [P]."""
         aggregate = self._aggregate
         pools, ledger = aggregate.pools, aggregate.packing.room.rows
         caps = np.full(pools.size, UNLIMITED, np.int64)
-        for i, coefficient in ledger.of_class.get(klass, ()):
+        for i, coefficient in ledger.of_class.get(class_index, ()):
             row = ledger.rows[i]
             alone = row.gangs.size == 0 and bool((row.coefficients >= 0).all())
             if i in pools.along or coefficient <= 0 or row.sense is not Sense.AT_MOST or not alone:
                 continue
             nodes = np.arange(len(pools.of_node)) if cell == NONE else aggregate.cells[cell].nodes
-            nodes = nodes[pools.fit[pools.kinds[klass]][nodes] > 0]
+            nodes = nodes[pools.fit[pools.kinds[class_index]][nodes] > 0]
             pairs = np.unique(np.stack([pools.of_node[nodes], ledger.domains[i][nodes]], axis=1), axis=0)
             inside = pairs[pairs[:, 1] >= 0]
             right = ledger.right[i]
@@ -214,9 +214,9 @@ class Transport:
         """Whether rows are tighter than the problem's: cuts found now are not valid for bounds."""
         return bool((self._right < self._given).any())
 
-    def tighten(self, klass: int, pods: FloatArray) -> None:
+    def tighten(self, class_index: int, pods: FloatArray) -> None:
         """Take pods of a class that the nodes did not hold, [P], off the level rows of its size and of smaller ones."""
-        needs = dict(self._aggregate.packing.room.slots.needs[klass])
+        needs = dict(self._aggregate.packing.room.slots.needs[class_index])
         for (p, r, size), row in self._levels.items():
             amount = needs.get(r, 0)
             if pods[p] and size <= amount:
@@ -284,7 +284,7 @@ class Transport:
     def _limit(self, on: IntArray) -> IntArray:
         """The upper limit of every x for the switches that are on, [X]."""
         total = np.zeros((len(self._first), self._aggregate.pools.size), np.int64)
-        np.add.at(total, self._lot[self._aggregate.klass], self._limits * on[:, None])
+        np.add.at(total, self._lot[self._aggregate.class_index], self._limits * on[:, None])
         upper = self._upper.copy()
         moving = self._moving
         upper[moving] = np.minimum(upper[moving], total[self.lot[moving], self.pool[moving]])
@@ -302,7 +302,7 @@ class Transport:
         over = np.maximum(0.0, worth[self.lot] - price)
         over[over < 1e-12] = 0.0
         coefficient = np.zeros(aggregate.model.variables)
-        np.add.at(coefficient, aggregate.variable, worth[self._lot[aggregate.klass]] * aggregate.factor)
+        np.add.at(coefficient, aggregate.variable, worth[self._lot[aggregate.class_index]] * aggregate.factor)
         fixed = np.ones(len(self.lot), np.bool_)
         fixed[self._moving] = False
         right = float(price_of_row @ self._right) + float(over[fixed] @ self._upper[fixed])
@@ -311,7 +311,7 @@ class Transport:
             np.add.at(coefficient, aggregate.y[gangs], -price_of_row[index] * factors)
         # Scaled by what went into the cut, not by what is left of it: what cancels leaves only rounding.
         gross = float(
-            (np.abs(worth[self._lot[aggregate.klass]]) * aggregate.factor).sum()
+            (np.abs(worth[self._lot[aggregate.class_index]]) * aggregate.factor).sum()
             + price_of_row @ np.abs(self._right)
         )
         scale = _CUT_SCALE / max(gross, float(np.abs(coefficient).sum()), abs(right), 1e-9)
@@ -334,7 +334,7 @@ class Transport:
             return 0.0
         value = np.zeros((len(self._first), aggregate.pools.size))
         value[self.lot[moving], self.pool[moving]] = over[moving]
-        of_load = (value[self._lot[aggregate.klass]] * self._limits).sum(axis=1)
+        of_load = (value[self._lot[aggregate.class_index]] * self._limits).sum(axis=1)
         opened = aggregate.switch == OPEN
         np.add.at(coefficient, aggregate.switch[~opened], -of_load[~opened])
         return float(of_load[opened].sum())

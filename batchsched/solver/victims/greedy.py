@@ -85,14 +85,14 @@ def units_on(terms: VictimTerms) -> list[list[int]]:
     return [units[a:b] for a, b in pairwise(edges)]
 
 
-def shared_price(terms: VictimTerms, klass: int) -> FloatArray:
+def shared_price(terms: VictimTerms, class_index: int) -> FloatArray:
     """What a pod more of a class costs at least on each site [S].
 
     Of the units without which nothing is gained on a site, each gives its cost in equal parts to all pods that it
     holds back anywhere: what k pods cost in parts is then never more than what the units cost that leave for them.
     """
-    gain = terms.most[klass] - terms.now[klass]
-    barring = (terms.without[klass] <= terms.now[klass, terms.site]) & (gain[terms.site] > 0)
+    gain = terms.most[class_index] - terms.now[class_index]
+    barring = (terms.without[class_index] <= terms.now[class_index, terms.site]) & (gain[terms.site] > 0)
     unit, site = terms.unit[barring], terms.site[barring]
     held = np.bincount(unit, gain[site], terms.problem.units)
     part = terms.problem.cost[unit] / held[unit]
@@ -106,12 +106,12 @@ def least_cost(terms: VictimTerms) -> float:
     return max((_least_cost(terms, c) for c in range(len(terms.count))), default=0.0)
 
 
-def _least_cost(terms: VictimTerms, klass: int) -> float:
-    gain = terms.most[klass] - terms.now[klass]
-    lacking = int(terms.count[klass] - terms.now[klass].sum())
+def _least_cost(terms: VictimTerms, class_index: int) -> float:
+    gain = terms.most[class_index] - terms.now[class_index]
+    lacking = int(terms.count[class_index] - terms.now[class_index].sum())
     if lacking <= 0:
         return 0.0
-    price = shared_price(terms, klass)
+    price = shared_price(terms, class_index)
     order = np.argsort(price, kind="stable")
     running = np.cumsum(gain[order])
     taken = np.minimum(gain[order], np.maximum(0, lacking - (running - gain[order])))

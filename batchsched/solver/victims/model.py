@@ -52,8 +52,8 @@ class VictimModel:
         staying = np.flatnonzero(~gone)
         self._model.add_row(self._leave[staying], np.ones(len(staying), np.int64), lower=1)
 
-    def _cells_of(self, klass: int) -> "_Cells":
-        return _Cells(self._terms, klass, self._model)
+    def _cells_of(self, class_index: int) -> "_Cells":
+        return _Cells(self._terms, class_index, self._model)
 
     def _pairwise(self) -> None:
         """Rows x - (most - m)·v <= m, for each cell and each unit that holds pods back there."""
@@ -198,9 +198,9 @@ class _Cells:
       merged: [S] sites about which rows by pairs say everything.
     """
 
-    def __init__(self, terms: VictimTerms, klass: int, model: LinearModel) -> None:
-        now, most = terms.now[klass], terms.most[klass]
-        loose_shares = terms.without[klass] > now[terms.site]
+    def __init__(self, terms: VictimTerms, class_index: int, model: LinearModel) -> None:
+        now, most = terms.now[class_index], terms.most[class_index]
+        loose_shares = terms.without[class_index] > now[terms.site]
         loose = np.bincount(terms.site[loose_shares], minlength=len(terms.sites)) > 0
         self.merged = ~loose & (len(terms.count) == 1)
         order = np.lexsort((terms.unit, terms.site))
@@ -222,7 +222,7 @@ class _Cells:
             self.of_site[site] = cell
         self.size = np.array(sizes, np.int64)
         most_of = most[first] if first else np.zeros(0, np.int64)
-        upper = np.minimum(most_of * self.size, terms.count[klass])
+        upper = np.minimum(most_of * self.size, terms.count[class_index])
         self.x = model.add_variables(np.zeros(len(sizes), np.int64), np.minimum(upper, ABUNDANT))
         shares = (
             np.concatenate([order[edges[site] : edges[site + 1]] for site in first])
@@ -231,5 +231,5 @@ class _Cells:
         )
         self.cell = self.of_site[terms.site[shares]]
         self.unit = terms.unit[shares]
-        self.without = terms.without[klass, shares]
+        self.without = terms.without[class_index, shares]
         self.most = most[terms.site[shares]]

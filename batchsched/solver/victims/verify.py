@@ -69,17 +69,17 @@ def _whole(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
     wanted = problem.wanted
     placed = [0] * len(wanted.classes.count)
     inside = [0] * len(wanted.subgroups.need)
-    for klass, node, count in zip(
+    for class_index, node, count in zip(
         answer.classes.tolist(), answer.nodes.tolist(), answer.counts.tolist(), strict=True
     ):
-        placed[klass] += count
-        if wanted.classes.subgroup[klass] != NONE:
-            inside[wanted.classes.subgroup[klass]] += count
-        if not wanted.kinds.mask[wanted.classes.kind[klass], node]:
-            yield f"class {klass} is on node {node}, which its mask refuses"
-    for klass, count in enumerate(placed):
-        if count > wanted.classes.count[klass]:
-            yield f"class {klass} has {wanted.classes.count[klass]} pods and {count} are placed"
+        placed[class_index] += count
+        if wanted.classes.subgroup[class_index] != NONE:
+            inside[wanted.classes.subgroup[class_index]] += count
+        if not wanted.kinds.mask[wanted.classes.kind[class_index], node]:
+            yield f"class {class_index} is on node {node}, which its mask refuses"
+    for class_index, count in enumerate(placed):
+        if count > wanted.classes.count[class_index]:
+            yield f"class {class_index} has {wanted.classes.count[class_index]} pods and {count} are placed"
     least = max(int(wanted.gangs.need[0]), int(wanted.subgroups.need.sum()))
     if sum(placed) < least:
         yield f"the gang needs {least} pods and {sum(placed)} are placed"
@@ -105,10 +105,10 @@ def _domains(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
 def _asked(problem: VictimProblem, answer: VictimSet) -> IntArray:
     """[N, R] what the placement takes."""
     asked = np.zeros(problem.free.shape, np.int64)
-    for klass, node, count in zip(
+    for class_index, node, count in zip(
         answer.classes.tolist(), answer.nodes.tolist(), answer.counts.tolist(), strict=True
     ):
-        asked[node] += problem.wanted.classes.demand[klass] * count
+        asked[node] += problem.wanted.classes.demand[class_index] * count
     return asked
 
 

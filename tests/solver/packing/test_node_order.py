@@ -6,9 +6,9 @@ from batchsched.solver.greedy import greedy
 from tests.solver.instances import problem_of
 
 
-def nodes_of(*, free: list[list[int]], gangs: list[dict], klass: int = 0, **more) -> list[int]:
+def nodes_of(*, free: list[list[int]], gangs: list[dict], class_index: int = 0, **more) -> list[int]:
     solution = greedy(problem_of(free, gangs, **more))
-    return [int(node) for node in solution.nodes[solution.classes == klass]]
+    return [int(node) for node in solution.nodes[solution.classes == class_index]]
 
 
 def test_one_gpu_takes_the_odd_gpu_and_not_a_pair():

@@ -82,7 +82,7 @@ def test_surplus_stays_in_the_domain_of_its_gang():
     packing = Packing(problem)
     packing.try_gang(0)
     assert packing.add_surplus(0) == 2
-    nodes = np.concatenate([entry.nodes for entry in packing.room.trail if entry.klass >= 0])
+    nodes = np.concatenate([entry.nodes for entry in packing.room.trail if entry.class_index >= 0])
     assert len(set(problem.nodes.levels[0, nodes].tolist())) == 1
 
 

@@ -41,8 +41,8 @@ def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
     complete = TierSolver(TieredModel(packing, divide(packing), None, complete=True), TierBudget(Budget(), 0))
     best = brute(problem)
     placed = np.zeros(len(problem.classes.count), np.int64)
-    for (klass, _), pods in best.counts.items():
-        placed[klass] += pods
+    for (class_index, _), pods in best.counts.items():
+        placed[class_index] += pods
     assert (complete.bounds(placed) >= np.array(best.tiers) - 1e-9).all()
 
 

@@ -1,9 +1,13 @@
 """A gang that fell short takes the place of lower tiers only, and otherwise all stay."""
 
+from batchsched.solver.local_search.ejection import GangEjection
+from batchsched.solver.local_search.search import LocalSearch
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.tiered.ejection import make_way
-from batchsched.solver.tiered.relocate import PodRelocation
 from tests.solver.instances import problem_of
+
+
+def eject_for(packing: Packing, gang: int) -> list[int] | None:
+    return GangEjection(packing, LocalSearch(packing)).place_gang(gang, None)
 
 
 def full(tier: int) -> Packing:
@@ -17,14 +21,14 @@ def full(tier: int) -> Packing:
 
 def test_gangs_of_a_lower_tier_give_way():
     packing = full(tier=0)
-    assert make_way(packing, PodRelocation(packing), 2, None) in ([0], [1], [0, 1], [1, 0])
+    assert eject_for(packing, 2) in ([0], [1], [0, 1], [1, 0])
     assert packing.taken.tolist() == [False, False, True]
 
 
 def test_gangs_of_the_same_tier_stay_where_they_are():
     packing = full(tier=1)
     before = [row.tolist() for row in packing.room.free]
-    assert make_way(packing, PodRelocation(packing), 2, None) is None
+    assert eject_for(packing, 2) is None
     assert packing.taken.tolist() == [True, True, False]
     assert [row.tolist() for row in packing.room.free] == before
 
@@ -33,7 +37,7 @@ def test_when_even_all_of_them_are_not_enough_everybody_is_back():
     gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 9, "demand": [1], "tier": 0}]
     packing = Packing(problem_of([[4], [4]], gangs))
     packing.try_gang(0)
-    assert make_way(packing, PodRelocation(packing), 1, None) is None
+    assert eject_for(packing, 1) is None
     assert packing.taken.tolist() == [True, False]
 
 
@@ -43,7 +47,7 @@ def test_those_give_way_that_cost_least_and_hold_enough_together():
     packing = Packing(problem_of([[4], [4], [4]], [*gangs, {"pods": 2, "demand": [4], "tier": 0}]))
     for gang in range(3):
         packing.try_gang(gang)
-    assert make_way(packing, PodRelocation(packing), 3, None) in ([1, 2], [2, 1])
+    assert eject_for(packing, 3) in ([1, 2], [2, 1])
 
 
 def test_nobody_gives_way_who_is_not_needed_beside_the_others():
@@ -54,4 +58,4 @@ def test_nobody_gives_way_who_is_not_needed_beside_the_others():
     packing = Packing(problem_of([[1], [4]], [*gangs, {"pods": 1, "demand": [4], "tier": 0}]))
     for gang in range(2):
         packing.try_gang(gang)
-    assert make_way(packing, PodRelocation(packing), 2, None) == [1]
+    assert eject_for(packing, 2) == [1]

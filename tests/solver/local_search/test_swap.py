@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from batchsched.solver.local_search.search import LocalSearch
 from batchsched.solver.outcome import to_solution
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.tiered.relocate import PodRelocation
 from batchsched.solver.verify import verify
 from tests.solver.instances import problem_of
 
@@ -33,20 +33,20 @@ def crossed(gain: int, **more) -> Packing:
 
 def test_a_pod_with_more_memory_leaves_for_one_with_less():
     packing = crossed(gain=200)
-    assert PodRelocation(packing).make_room(2, 1, None) == 1
+    assert LocalSearch(packing).make_room(2, 1, None) == 1
     assert verify(packing.problem, to_solution(packing, "aggregated")) == ()
 
 
 def test_several_exchanges_bring_what_one_does_not():
     packing = crossed(gain=100)
-    assert PodRelocation(packing).make_room(2, 1, None) == 1
+    assert LocalSearch(packing).make_room(2, 1, None) == 1
     assert verify(packing.problem, to_solution(packing, "aggregated")) == ()
 
 
 def test_nobody_is_exchanged_to_a_node_that_its_mask_forbids():
     mask = np.array([[True, True], [True, False]])
     packing = crossed(gain=200, mask=mask, kind=np.array([1, 0, 0], np.int32))
-    assert PodRelocation(packing).make_room(2, 1, None) == 0
+    assert LocalSearch(packing).make_room(2, 1, None) == 0
     assert packing.room.waiting[2] == 1
 
 
@@ -68,6 +68,6 @@ def test_nobody_bound_to_a_domain_is_exchanged():
         other.room.take(gang)
         other.taken[gang] = True
     for entry in packing.room.trail:
-        if entry.klass >= 0:
-            other.room.put(entry.klass, entry.nodes, entry.counts)
-    assert PodRelocation(other).make_room(2, 1, None) == 0
+        if entry.class_index >= 0:
+            other.room.put(entry.class_index, entry.nodes, entry.counts)
+    assert LocalSearch(other).make_room(2, 1, None) == 0

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from batchsched.solver.local_search.search import LocalSearch
 from batchsched.solver.outcome import to_solution
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.tiered.relocate import PodRelocation
 from batchsched.solver.verify import verify
 from tests.solver.instances import problem_of
 
@@ -25,17 +25,17 @@ def split_small(**more) -> Packing:
 def test_a_small_pod_steps_aside_for_a_big_one():
     packing = split_small()
     assert packing.room.place(1, 1) == 0
-    assert PodRelocation(packing).make_room(1, 1, None) == 1
+    assert LocalSearch(packing).make_room(1, 1, None) == 1
     assert verify(packing.problem, to_solution(packing, "aggregated")) == ()
 
 
 def test_nobody_moves_to_a_node_that_its_mask_forbids():
     packing = split_small(mask=np.array([[True, True], [True, False]]), kind=np.array([0, 1], np.int32))
-    assert PodRelocation(packing).make_room(1, 1, None) == 1
+    assert LocalSearch(packing).make_room(1, 1, None) == 1
     assert packing.room.trail[-1].nodes.tolist() == [0]
     fixed = split_small()
     fixed.room.banned[0] = np.zeros(2, np.bool_)
-    assert PodRelocation(fixed).make_room(1, 1, None) == 0
+    assert LocalSearch(fixed).make_room(1, 1, None) == 0
 
 
 def test_nobody_leaves_the_domain_of_his_gang():
@@ -45,7 +45,7 @@ def test_nobody_leaves_the_domain_of_his_gang():
     packing.taken[0] = True
     packing.domain_of[0] = 0
     packing.room.put(0, np.array([0, 1]), np.array([1, 1]))
-    assert PodRelocation(packing).make_room(1, 1, None) == 1
+    assert LocalSearch(packing).make_room(1, 1, None) == 1
     nodes = to_solution(packing, "aggregated")
     assert nodes.nodes[nodes.classes == 0].tolist() in ([0], [1])
 
@@ -58,5 +58,5 @@ def test_a_node_is_emptied_when_all_its_pods_find_another_place():
         packing.taken[gang] = True
     packing.room.put(0, np.array([0]), np.array([4]))
     packing.room.put(1, np.array([0]), np.array([1]))
-    assert PodRelocation(packing).make_room(2, 1, None) == 1
+    assert LocalSearch(packing).make_room(2, 1, None) == 1
     assert verify(packing.problem, to_solution(packing, "aggregated")) == ()

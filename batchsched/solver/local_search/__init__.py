@@ -1,0 +1,1 @@
+"""Local search over one packing: moves that make room for pods that do not fit."""
