@@ -12,7 +12,14 @@ from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.joint.formulation import Formulation, SessionContext
 from batchsched.solver.problem import NONE
-from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Relaxation, Together
+from batchsched.solver.relaxation.changes import (
+    CombinedChange,
+    LevelChange,
+    NodeChange,
+    PodChange,
+    QuotaChange,
+    Relaxation,
+)
 from tests.session.clusters import HOST
 
 
@@ -21,13 +28,13 @@ def relaxed(
 ) -> Snapshot:
     """The cluster after the change."""
     match change:
-        case Level():
+        case LevelChange():
             return _level(cluster, change, context, formulation)
-        case Nodes():
+        case NodeChange():
             return _nodes(cluster, change, context, formulation)
-        case Quota():
+        case QuotaChange():
             return _quota(cluster, change, context)
-        case Pods(pod_class, count):
+        case PodChange(pod_class, count):
             (first, *_) = formulation.parts[pod_class][1].pods
             more = (
                 msgspec.structs.replace(
@@ -36,12 +43,14 @@ def relaxed(
                 for at in range(count)
             )
             return replace(cluster, pods=(*cluster.pods, *more))
-        case Together(parts):
+        case CombinedChange(parts):
             return reduce(lambda one, part: relaxed(one, part, context, formulation), parts, cluster)
     raise AssertionError(f"nobody can carry out {change}")
 
 
-def _level(cluster: Snapshot, change: Level, context: SessionContext, formulation: Formulation) -> Snapshot:
+def _level(
+    cluster: Snapshot, change: LevelChange, context: SessionContext, formulation: Formulation
+) -> Snapshot:
     key = formulation.gangs[change.gang].key
     name = None if change.level == NONE else context.levels.names[change.level][1]
 
@@ -59,7 +68,9 @@ def _level(cluster: Snapshot, change: Level, context: SessionContext, formulatio
     return replace(cluster, pod_groups=tuple(changed(group) for group in cluster.pod_groups))
 
 
-def _nodes(cluster: Snapshot, change: Nodes, context: SessionContext, formulation: Formulation) -> Snapshot:
+def _nodes(
+    cluster: Snapshot, change: NodeChange, context: SessionContext, formulation: Formulation
+) -> Snapshot:
     table, levels = context.tables.node_table, context.levels
     like = cluster.nodes[change.like]
     labels = dict(like.labels)
@@ -95,7 +106,7 @@ def _nodes(cluster: Snapshot, change: Nodes, context: SessionContext, formulatio
     return replace(cluster, nodes=(*cluster.nodes, *made))
 
 
-def _quota(cluster: Snapshot, change: Quota, context: SessionContext) -> Snapshot:
+def _quota(cluster: Snapshot, change: QuotaChange, context: SessionContext) -> Snapshot:
     """Raise the limit by what is named, beginning at what is used where that is above it."""
     limit, quotas = context.quotas.limits[change.quota], context.quotas
 

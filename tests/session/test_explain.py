@@ -14,8 +14,8 @@ from batchsched.session.joint.proposal import JointProposer
 from batchsched.session.placement.statement import Statement
 from batchsched.session.refusals.diagnosis import Diagnosis
 from batchsched.solver.greedy import greedy
-from batchsched.solver.relaxation.changes import half
-from batchsched.solver.relaxation.explain import Evidence, Explainer
+from batchsched.solver.relaxation.changes import halve
+from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
 from tests.session import audit
 from tests.session.clusters import EXPLAINED, clusters
 from tests.session.relax import relaxed
@@ -27,7 +27,9 @@ JOINT = profile(solver={"gap": 0.0})
 ORDERED = profile(selection="ordered")
 
 
-def explained(cluster: Snapshot, settings: Profile) -> tuple[SessionContext, Formulation, list[Evidence]]:
+def explained(
+    cluster: Snapshot, settings: Profile
+) -> tuple[SessionContext, Formulation, list[RefusalEvidence]]:
     """The evidence behind a joint session's refusals."""
     there = inside(cluster, settings)
     context, formulation = there.context, there.joint()
@@ -35,11 +37,11 @@ def explained(cluster: Snapshot, settings: Profile) -> tuple[SessionContext, For
         outcome = JointProposer(formulation, settings.solver, 0, Silence()).select(statement)
         diagnosis = Diagnosis(context, formulation, outcome, settings.solver, 0)
         placed = {one.gang.key for one in outcome.placements}
-        explainer = Explainer(
+        explainer = RefusalExplainer(
             formulation.problem, diagnosis._standing(), resolve=diagnosis._resolve, wider=context.levels.wider
         )
         found = [
-            explainer.gang(number)
+            explainer.explain_gang(number)
             for number, gang in enumerate(formulation.gangs)
             if gang.key not in placed and gang.need > 0
         ]
@@ -62,7 +64,7 @@ def test_relaxation_admits_the_gang_and_half_of_it_does_not(cluster: Snapshot):
         assert change is not None
         after = relaxed(cluster, change, context, formulation)
         assert runs(schedule(after, JOINT), after, key)
-        less = half(change)
+        less = halve(change)
         if less is not None:
             before = relaxed(cluster, less, context, formulation)
             assert not runs(schedule(before, JOINT), before, key)
@@ -81,12 +83,12 @@ def test_in_strict_order_the_relaxation_admits_the_gang_where_the_others_stay(cl
         gang = there.gang(refusal.pod_group)
         context, formulation = there.context, formulate(there.context, [gang], gang.created)
         problem = formulation.problem
-        explainer = Explainer(problem, greedy(problem), resolve=greedy, wider=context.levels.wider)
-        change = explainer.gang(0).relaxation
+        explainer = RefusalExplainer(problem, greedy(problem), resolve=greedy, wider=context.levels.wider)
+        change = explainer.explain_gang(0).relaxation
         assert change is not None
         after = relaxed(alone, change, context, formulation)
         assert runs(schedule(after, ORDERED), after, gang.key)
-        less = half(change)
+        less = halve(change)
         if less is not None:
             before = relaxed(alone, less, context, formulation)
             assert not runs(schedule(before, ORDERED), before, gang.key)

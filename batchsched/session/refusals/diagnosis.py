@@ -17,7 +17,7 @@ from batchsched.session.reservation.head import RESERVATION
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import greedy
 from batchsched.solver.problem import NONE, Problem, Solution
-from batchsched.solver.relaxation.explain import Explainer
+from batchsched.solver.relaxation.explain import RefusalExplainer
 from batchsched.solver.relaxation.search import RefusalCause
 from batchsched.solver.stage import solve
 
@@ -84,7 +84,7 @@ def lone(context: SessionContext, gang: PendingGang) -> Refusal:
 
 def by_itself(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
     """Say why the only gang of a formulation is refused; changes are tried by the placing that refused it."""
-    explainer = Explainer(formulation.problem, solution, resolve=greedy, wider=context.levels.wider)
+    explainer = RefusalExplainer(formulation.problem, solution, resolve=greedy, wider=context.levels.wider)
     return _refusal(context, formulation, explainer, 0)
 
 
@@ -117,7 +117,7 @@ class Diagnosis:
             for number, gang in enumerate(self._formulation.gangs)
             if gang.members.identity not in placed and gang.need > 0
         ]
-        explainer = Explainer(
+        explainer = RefusalExplainer(
             self._formulation.problem,
             self._standing(),
             resolve=self._resolve if self._small(len(numbers)) else None,
@@ -125,7 +125,7 @@ class Diagnosis:
         )
         return [self._refusal(explainer, number) for number in numbers]
 
-    def _refusal(self, explainer: Explainer, number: int) -> Refusal:
+    def _refusal(self, explainer: RefusalExplainer, number: int) -> Refusal:
         rejected = self._outcome.rejected.get(number)
         if rejected is not None:
             return permit_refusal(rejected, timed_out=False)
@@ -159,7 +159,9 @@ class Diagnosis:
         )
 
 
-def _refusal(context: SessionContext, formulation: Formulation, explainer: Explainer, number: int) -> Refusal:
+def _refusal(
+    context: SessionContext, formulation: Formulation, explainer: RefusalExplainer, number: int
+) -> Refusal:
     gang = formulation.gangs[number]
     if number in formulation.failures:
         return Refusal(pod_group=gang.key, reason="PluginFailed", message=formulation.failures[number])
@@ -169,12 +171,12 @@ def _refusal(context: SessionContext, formulation: Formulation, explainer: Expla
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
         if surveyed.scan is not None and not surveyed.scan.status.ok:
             return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error())
-    evidence = explainer.gang(number)
+    evidence = explainer.explain_gang(number)
     row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
     if row is not None and row.plugin == RESERVATION:
         return out_of_turn(gang.members, row.reason)
     wording = RefusalMessages(context, formulation)
-    if number in formulation.gathered and evidence.cause in ROOM and explainer.fits_freely(number):
+    if number in formulation.gathered and evidence.cause in ROOM and explainer.fits_unconstrained(number):
         return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathered(evidence))
     return Refusal(
         pod_group=gang.key,

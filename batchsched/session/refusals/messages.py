@@ -5,8 +5,16 @@ from collections.abc import Mapping, Sequence
 from batchsched.api.core.quantity import show
 from batchsched.session.joint.formulation import Formulation, SessionContext
 from batchsched.solver.problem import NONE, IntArray
-from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Relaxation, Rule, Together
-from batchsched.solver.relaxation.explain import Evidence
+from batchsched.solver.relaxation.changes import (
+    CombinedChange,
+    LevelChange,
+    NodeChange,
+    PodChange,
+    QuotaChange,
+    Relaxation,
+    RowChange,
+)
+from batchsched.solver.relaxation.explain import RefusalEvidence
 from batchsched.solver.relaxation.search import RefusalCause
 
 REASON_OF: Mapping[RefusalCause, str] = {
@@ -30,12 +38,12 @@ class RefusalMessages:
         self._formulation = formulation
         self._table = context.tables.node_table
 
-    def message(self, evidence: Evidence) -> str:
+    def message(self, evidence: RefusalEvidence) -> str:
         """Return one sentence: what binds, and how far it is from enough."""
         lost = "; gangs of a higher priority or more weight took the room" if evidence.outbid else ""
         return f"{self._what(evidence)}{lost}"
 
-    def _what(self, evidence: Evidence) -> str:
+    def _what(self, evidence: RefusalEvidence) -> str:
         missing = self._amounts(self.missing(evidence))
         fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
         match evidence.cause:
@@ -56,13 +64,13 @@ class RefusalMessages:
                 return f"{fit}; rules between pods do not leave a way for the others"
         return f"{fit}; missing: {missing}" if missing else fit
 
-    def gathered(self, evidence: Evidence) -> str:
+    def gathered(self, evidence: RefusalEvidence) -> str:
         """Return the sentence for a gang that a rule between its pods keeps in one domain."""
         label = self._formulation.gathered[evidence.gang]
         fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
 
-    def _quota(self, evidence: Evidence) -> str:
+    def _quota(self, evidence: RefusalEvidence) -> str:
         limit = self._formulation.quotas.limits[evidence.quota]
         name = f"{limit.name} for user {limit.user}" if limit.user else limit.name
         if limit.kept:
@@ -71,7 +79,7 @@ class RefusalMessages:
             return f"queue {name} runs as many PodGroups as maxRunningPodGroups allows"
         return f"the limit of queue {name} is short of {self._amounts(self.missing(evidence))}"
 
-    def _topology(self, evidence: Evidence, fit: str, missing: str) -> str:
+    def _topology(self, evidence: RefusalEvidence, fit: str, missing: str) -> str:
         if evidence.level == NONE or evidence.domain == NONE:
             return f"{fit} in any domain; missing in the best: {missing}"
         if evidence.domain >= len(self._context.levels.values[evidence.level]):
@@ -85,14 +93,14 @@ class RefusalMessages:
         values = self._context.levels.values[level]
         return f"{name} {values[domain]}" if domain < len(values) else f"a new {name}"
 
-    def _filters(self, evidence: Evidence) -> str:
+    def _filters(self, evidence: RefusalEvidence) -> str:
         for part in self._formulation.gangs[evidence.gang].parts:
             surveyed = self._context.feasibility.of(part.pod_class)
             if surveyed.scan is not None and not surveyed.mask.any():
                 return surveyed.scan.fit_error()
         return "no node is left for some of them"
 
-    def missing(self, evidence: Evidence) -> dict[str, int]:
+    def missing(self, evidence: RefusalEvidence) -> dict[str, int]:
         """Return the amounts that are missing, by resource in base units; the pod count is left out."""
         return self._named(evidence.missing)
 
@@ -111,21 +119,21 @@ class RefusalMessages:
         match change:
             case None:
                 return ""
-            case Level(_, level, subgroup):
+            case LevelChange(_, level, subgroup):
                 part = f" for its subGroup {self._subgroup(change)}" if subgroup != NONE else ""
                 if level == NONE:
                     return f"fits without a required level{part}"
                 return f"fits at level {self._context.levels.names[level][1]}{part}"
-            case Nodes():
+            case NodeChange():
                 return self._nodes(change)
-            case Quota(quota, amounts, gangs):
+            case QuotaChange(quota, amounts, gangs):
                 return self._limit(quota, amounts, gangs)
-            case Rule(row, by):
+            case RowChange(row, by):
                 rule = self._formulation.problem.rows[row]
                 return f"fits when the rule of {rule.plugin} is looser by {by}: {rule.reason}"
-            case Pods(_, count):
+            case PodChange(_, count):
                 return f"{count} more pods"
-            case Together(parts):
+            case CombinedChange(parts):
                 return " and ".join(text for part in parts if (text := self.relaxation(part)))
 
     def _limit(self, quota: int, amounts: Sequence[int], gangs: int) -> str:
@@ -146,7 +154,7 @@ class RefusalMessages:
             parts.append(f"waits until queue {limit.name} may run {many} more {noun} (maxRunningPodGroups)")
         return " and ".join(parts)
 
-    def _subgroup(self, change: Level) -> str:
+    def _subgroup(self, change: LevelChange) -> str:
         problem = self._formulation.problem
         place = int(
             (problem.subgroups.gang[: change.subgroup] == problem.subgroups.gang[change.subgroup]).sum()
@@ -154,7 +162,7 @@ class RefusalMessages:
         group = self._formulation.gangs[change.gang].members.group
         return group.spec.sub_groups[place].name if group is not None else str(place)
 
-    def _nodes(self, change: Nodes) -> str:
+    def _nodes(self, change: NodeChange) -> str:
         table = self._table
         offered = {
             resource: int(amount)

@@ -1,10 +1,10 @@
 """Whether one gang fits by itself, and what its minimum lacks of quotas and capacity.
 
-Shapes: C classes, D domains, N nodes, R resources.
+Shapes: C classes, D domains, N nodes, Q quotas, R resources.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -12,218 +12,229 @@ import numpy as np
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.exact.nodewise import fitting
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, IntArray, Problem
+from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, IntArray
 from batchsched.solver.relaxation.changes import (
-    Nodes,
-    Pods,
-    Quota,
+    CombinedChange,
+    NodeChange,
+    PodChange,
+    QuotaChange,
     Relaxation,
-    Together,
-    added,
-    apply,
+    added_nodes,
+    apply_change,
 )
-from batchsched.solver.relaxation.fit_count import FitCounts, hopeful, least, minimum, room, room_beside
+from batchsched.solver.relaxation.fit_count import FitCounter
 
-_SMALL: Final = 100
-"""Up to so many nodes the exact model is asked; beyond, the packing."""
-_PAIRS: Final = 300
-"""Up to so many pairs of class and node, too."""
+_MAX_EXACT_NODES: Final = 100
+"""Up to this many nodes the exact model decides; beyond, the packing."""
+_MAX_EXACT_PAIRS: Final = 300
+"""The exact model also requires at most this many pairs of a class and a node."""
 _BUDGET: Final = Budget(deterministic=0.5)
 
 
-def fits_alone(problem: Problem) -> bool:
-    """Whether the only gang of a problem (`leftover.alone`) can be taken.
+class Residual(FitCounter):
+    """One gang's own problem on what the other gangs leave, and everything that was computed about it.
 
-    Yes is always true: a placement was found. No is exact for gangs of one class without rows and subgroups'
-    levels, and for small problems; otherwise it says that filling the largest pods first finds no way.
+    Explanations ask the same questions of the same problem many times. The answers belong to this object; a changed
+    problem is another `Residual`.
     """
-    if np.any(shortage_of_pods(problem)):
-        return False
-    if quotas_short(problem):
-        return _has_choice(problem) and _exactly(problem)
-    return _placeable(problem)
 
+    def changed(self, parts: Sequence[Relaxation]) -> "Residual":
+        """Return the residual with these changes made; without changes it is this one, with its answers."""
+        return Residual(apply_change(self.problem, CombinedChange(tuple(parts)))) if parts else self
 
-def fits_with(problem: Problem, change: Relaxation) -> bool:
-    """Whether the only gang of a problem fits once it is changed.
+    # ------------------------------------------------------------------------------------ admission
 
-    Quotas come first; where no packing has to count against them, nodes are not asked again when quotas alone change.
-    """
-    parts = change.parts if isinstance(change, Together) else (change,)
-    quotas = [part for part in parts if isinstance(part, Quota)]
-    with_pods = any(isinstance(part, Pods | Together) for part in parts)
-    if not plain(problem) or with_pods or _has_choice(problem):
-        return fits_alone(apply(problem, change))
-    if not all(_made_up(lacking, quotas) for lacking in quotas_short(problem)):
-        return False
-    if shortage_of_pods(problem).any():
-        return False
-    others = tuple(part for part in parts if not isinstance(part, Quota))
-    if others and isinstance(others[-1], Nodes) and _counted(problem):
-        changed = apply(problem, Together(others[:-1]))
-        return room_beside(changed, added(changed, others[-1]))
-    return _placeable(apply(problem, Together(others)))
+    def fits(self) -> bool:
+        """Tell whether the gang can be taken.
 
+        True is always right: a placement was found. False is exact for gangs of one class without rows and without
+        levels of subgroups, and for small problems; otherwise it says that filling the largest pods first fails.
+        """
+        if np.any(self.missing_pods):
+            return False
+        if self.quota_gaps:
+            return self._has_choice and self._fits_exactly()
+        return self._is_placeable
 
-def _made_up(lacking: Quota, quotas: Sequence[Quota]) -> bool:
-    """Whether changes of quotas make up for what one of them lacks."""
-    mine = [one for one in quotas if one.quota == lacking.quota]
-    amounts = [sum(one.amounts[at] for one in mine) for at in range(len(lacking.amounts))]
-    enough = all(there >= wanted for there, wanted in zip(amounts, lacking.amounts, strict=True))
-    return enough and sum(one.gangs for one in mine) >= lacking.gangs
+    def fits_with(self, change: Relaxation) -> bool:
+        """Tell whether the gang fits once the problem is changed.
 
+        Quotas come first. If the packing need not count against them, the nodes are not examined again for a change
+        of quotas alone.
+        """
+        parts = change.parts if isinstance(change, CombinedChange) else (change,)
+        quotas = [part for part in parts if isinstance(part, QuotaChange)]
+        with_pods = any(isinstance(part, PodChange | CombinedChange) for part in parts)
+        if not self.is_countable or with_pods or self._has_choice:
+            return self.changed((change,)).fits()
+        if not all(_close_gap(gap, quotas) for gap in self.quota_gaps):
+            return False
+        if self.missing_pods.any():
+            return False
+        others = tuple(part for part in parts if not isinstance(part, QuotaChange))
+        if others and isinstance(others[-1], NodeChange) and self._counting_decides():
+            before = self.changed(others[:-1])
+            return before.fits_with_nodes(added_nodes(before.problem, others[-1]))
+        return self.changed(others)._is_placeable
 
-def fitted(problem: Problem, before: Problem) -> bool:
-    """Whether the only gang of a problem fitted `before`, while nodes and quotas had more left.
+    def fitted_before(self, before: "Residual") -> bool:
+        """Tell whether the gang fitted `before`, when nodes and quotas had more left.
 
-    What the nodes take now they took then, too: they are asked as they were only where they do not.
-    """
-    if _has_choice(problem):
-        return fits_alone(before)
-    if quotas_short(before, problem) or np.any(shortage_of_pods(problem)):
-        return False
-    return (plain(problem) and _placeable(problem)) or _placeable(before)
+        What the nodes take now they took then, so `before` is examined only if the gang does not fit now.
+        """
+        if self._has_choice:
+            return before.fits()
+        if self._quota_gaps_of(before) or np.any(self.missing_pods):
+            return False
+        return (self.is_countable and self._is_placeable) or before._is_placeable
 
-
-def plain(problem: Problem) -> bool:
-    """Whether counting says all: neither rows nor levels of subgroups are to be kept."""
-    return not problem.rows and all(level == NONE for level in problem.subgroups.required.tolist())
-
-
-@lru_cache(maxsize=8)
-def _placeable(problem: Problem) -> bool:
-    """Whether the nodes take the only gang, which exists and which its quotas admit."""
-    counts = plain(problem)
-    fits = room(problem).fits
-    if counts and (fits or _counted(problem)):
-        return fits
-    rigid = least(problem) == int(problem.classes.count.sum())
-    if not fits and (len(problem.classes.count) == 1 or (rigid and not hopeful(problem))):
-        return False
-    if _is_small(problem):
-        return _exactly(problem)
-    return fits if counts else Packing(problem).try_gang(0) is not None
-
-
-def _counted(problem: Problem) -> bool:
-    """Whether counting settles where nothing but levels and free capacity matter."""
-    return len(problem.classes.count) == 1 or len(problem.nodes.free) > _SMALL
-
-
-def _is_small(problem: Problem) -> bool:
-    return len(problem.nodes.free) <= _SMALL and int(np.count_nonzero(fitting(problem))) <= _PAIRS
-
-
-@lru_cache(maxsize=8)
-def _has_choice(problem: Problem) -> bool:
-    """Whether other pods than the smallest, for which quotas are counted, may make the minimum, and can be tried."""
-    return (
-        len(problem.classes.count) > 1
-        and least(problem) < int(problem.classes.count.sum())
-        and _is_small(problem)
-    )
-
-
-def _exactly(problem: Problem) -> bool:
-    return bool(solve_exact(problem, _BUDGET, seed=0).taken[0])
-
-
-@lru_cache(maxsize=8)
-def shortage_of_pods(problem: Problem) -> IntArray:
-    """Pods that would have to exist besides, by class [C], before the only gang's minimum could be met at all."""
-    short = np.zeros(len(problem.classes.count), np.int64)
-    for subgroup, need in enumerate(problem.subgroups.need.tolist()):
-        members = np.flatnonzero(problem.classes.subgroup == subgroup)
-        lacking = need - int(problem.classes.count[members].sum())
-        if len(members) and lacking > 0:
-            short[members[0]] += lacking
-    lacking = least(problem) - int(problem.classes.count.sum()) - int(short.sum())
-    if len(short) and lacking > 0:
-        short[0] += lacking
-    return short
-
-
-@lru_cache(maxsize=8)
-def quotas_short(problem: Problem, like: Problem | None = None) -> tuple[Quota, ...]:
-    """What the only gang's quotas lack for its minimum, one change for each that lacks something.
-
-    Args:
-      problem: the gang's own.
-      like: the same with other quotas, of which the minimum may be known already.
-    """
-    if not len(problem.quotas.gangs):
-        return ()
-    known = problem if like is None else like
-    asked = (minimum(known) @ known.classes.demand).tolist()
-    counted = bool(known.gangs.fresh[0]) and least(known) > 0
-    found = []
-    # Few numbers: as Python's own they are compared faster than as arrays.
-    for quota, (left, many) in enumerate(
-        zip(problem.quotas.free.tolist(), problem.quotas.gangs.tolist(), strict=True)
-    ):
-        lacking = tuple(
-            max(0, amount - max(0, there)) if amount > 0 and there < UNLIMITED else 0
-            for amount, there in zip(asked, left, strict=True)
+    @property
+    def is_countable(self) -> bool:
+        """Whether counting pods and resources suffices: there are no rows and no levels of subgroups."""
+        return not self.problem.rows and all(
+            level == NONE for level in self.problem.subgroups.required.tolist()
         )
-        gangs = int(counted and many < 1)
-        if gangs or any(lacking):
-            found.append(Quota(quota, lacking, gangs))
-    return tuple(found)
+
+    @cached_property
+    def _is_placeable(self) -> bool:
+        """Whether the nodes take the gang, provided that all its pods exist and its quotas admit it."""
+        countable, fits = self.is_countable, self.fit_counts.fits
+        if countable and (fits or self._counting_decides()):
+            return fits
+        rigid = self.min_pods == int(self.problem.classes.count.sum())
+        # With rows or inner levels it is harder still: what counting excludes stays excluded.
+        if not fits and (len(self.problem.classes.count) == 1 or (rigid and not self.may_fit())):
+            return False
+        if self._is_small():
+            return self._fits_exactly()
+        return fits if countable else Packing(self.problem).try_gang(0) is not None
+
+    def _counting_decides(self) -> bool:
+        """Whether counting is taken as the answer if only levels and free capacity matter."""
+        return len(self.problem.classes.count) == 1 or len(self.problem.nodes.free) > _MAX_EXACT_NODES
+
+    def _is_small(self) -> bool:
+        return (
+            len(self.problem.nodes.free) <= _MAX_EXACT_NODES
+            and int(np.count_nonzero(fitting(self.problem))) <= _MAX_EXACT_PAIRS
+        )
+
+    @cached_property
+    def _has_choice(self) -> bool:
+        """Whether the minimum may consist of other pods than the smallest, and the exact model can try them.
+
+        Quota gaps are computed for the smallest pods.
+        """
+        pods = self.problem.classes.count
+        return len(pods) > 1 and self.min_pods < int(pods.sum()) and self._is_small()
+
+    def _fits_exactly(self) -> bool:
+        return bool(solve_exact(self.problem, _BUDGET, seed=0).taken[0])
+
+    # ------------------------------------------------------------------------------------ what is missing
+
+    @cached_property
+    def missing_pods(self) -> IntArray:
+        """Pods that do not exist but would be needed to meet the minimum at all, by class [C]."""
+        classes, subgroups = self.problem.classes, self.problem.subgroups
+        missing = np.zeros(len(classes.count), np.int64)
+        for subgroup, need in enumerate(subgroups.need.tolist()):
+            members = np.flatnonzero(classes.subgroup == subgroup)
+            lacking = need - int(classes.count[members].sum())
+            if len(members) and lacking > 0:
+                missing[members[0]] += lacking
+        lacking = self.min_pods - int(classes.count.sum()) - int(missing.sum())
+        if len(missing) and lacking > 0:
+            missing[0] += lacking
+        return missing
+
+    @cached_property
+    def quota_gaps(self) -> tuple[QuotaChange, ...]:
+        """What the quotas lack for the minimum: one change for each quota that lacks something."""
+        return self._quota_gaps_of(self)
+
+    def _quota_gaps_of(self, other: "Residual") -> tuple[QuotaChange, ...]:
+        """What the quotas of `other`, the same gang's problem, lack for the minimum."""
+        quotas = other.problem.quotas
+        if not len(quotas.gangs):
+            return ()
+        request = (self.minimum @ self.problem.classes.demand).tolist()
+        counts_as_gang = bool(self.problem.gangs.fresh[0]) and self.min_pods > 0
+        gaps = []
+        # There are few numbers: Python compares its own ints faster than small arrays.
+        for quota, (free, gangs_left) in enumerate(
+            zip(quotas.free.tolist(), quotas.gangs.tolist(), strict=True)
+        ):
+            lacking = tuple(
+                max(0, amount - max(0, left)) if amount > 0 and left < UNLIMITED else 0
+                for amount, left in zip(request, free, strict=True)
+            )
+            gangs = int(counts_as_gang and gangs_left < 1)
+            if gangs or any(lacking):
+                gaps.append(QuotaChange(quota, lacking, gangs))
+        return tuple(gaps)
+
+    def passing_nodes(self) -> BoolArray:
+        """[C, N] which nodes pass the filters of each class; classes that the minimum does not need pass none."""
+        needed = self.minimum > 0
+        passes: BoolArray = self.problem.kinds.mask[self.problem.classes.kind] & needed[:, None]
+        return passes
+
+    def capacity_short(self) -> IntArray:
+        """[R] what all nodes that pass a filter lack together for the minimum."""
+        usable = self.passing_nodes().any(axis=0)
+        request = self.minimum @ self.problem.classes.demand
+        total = self.problem.nodes.free[usable].sum(axis=0)
+        return np.where(request > 0, np.maximum(request - total, 0), 0)
+
+    def size_short(self) -> IntArray:
+        """[R] by how much the largest node that passes is too small, even empty, for a pod of the minimum."""
+        demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
+        short = np.zeros(demand.shape[1], np.int64)
+        for class_index, passes in enumerate(self.passing_nodes()):
+            sizes = capacity[passes]
+            lacking = np.maximum(demand[class_index] - sizes, 0)
+            if len(sizes) and np.all(lacking.any(axis=1)):
+                # The node that lacks the smallest part of the request.
+                best = np.argmin((lacking / np.maximum(demand[class_index], 1)).max(axis=1))
+                short = np.maximum(short, lacking[best])
+        return short
+
+    def resources_short(self) -> IntArray:
+        """[R] the amounts that the pods lack that do not fit in the best domain.
+
+        A resource counts for a class if more of its pods would fit without requesting it.
+        """
+        counts = self.fit_counts
+        best, demand = counts.best_domain, self.problem.classes.demand
+        amounts = np.zeros(demand.shape[1], np.int64)
+        for class_index in np.flatnonzero(counts.short[best] > 0).tolist():
+            request = demand[class_index]
+            scarce = self._scarce_resources(class_index)
+            amounts += (
+                np.where(scarce if scarce.any() else request > 0, request, 0)
+                * counts.short[best, class_index]
+            )
+        return amounts
+
+    def _scarce_resources(self, class_index: int) -> BoolArray:
+        """[R] resources without which more pods of the class would fit on some node."""
+        request = self.problem.classes.demand[class_index]
+        passes = self.problem.kinds.mask[self.problem.classes.kind[class_index]]
+        pods = np.full(
+            (len(request), len(self.problem.nodes.free)), UNLIMITED
+        )  # [R, N] by each resource alone
+        for resource in np.flatnonzero(request).tolist():
+            pods[resource] = self.problem.nodes.free[:, resource] // request[resource]
+        fewest = pods.min(axis=0)
+        # Without resource r a node takes as many pods as its next scarcest resource allows.
+        without = (np.delete(pods, r, 0).min(axis=0, initial=UNLIMITED) for r in range(len(request)))
+        return np.array([bool(np.any(passes & (next_fewest > fewest))) for next_fewest in without])
 
 
-def passing(problem: Problem) -> BoolArray:
-    """Which nodes pass the filters of which class that the minimum needs, [C, N]; classes not needed pass none."""
-    wanted = minimum(problem) > 0
-    passes: BoolArray = problem.kinds.mask[problem.classes.kind] & wanted[:, None]
-    return passes
-
-
-def capacity_short(problem: Problem) -> IntArray:
-    """What all nodes that pass a filter together lack for the only gang's minimum, [R]."""
-    useful = passing(problem).any(axis=0)
-    asked = minimum(problem) @ problem.classes.demand
-    total = problem.nodes.free[useful].sum(axis=0)
-    return np.where(asked > 0, np.maximum(asked - total, 0), 0)
-
-
-def size_short(problem: Problem) -> IntArray:
-    """By how much the largest node that passes is too small, even empty, for a pod that the minimum needs, [R]."""
-    short = np.zeros(problem.classes.demand.shape[1], np.int64)
-    for index, passes in enumerate(passing(problem)):
-        sizes = problem.nodes.capacity[passes]
-        lacking = np.maximum(problem.classes.demand[index] - sizes, 0)
-        if len(sizes) and np.all(lacking.any(axis=1)):
-            best = np.argmin((lacking / np.maximum(problem.classes.demand[index], 1)).max(axis=1))
-            short = np.maximum(short, lacking[best])
-    return short
-
-
-def best_domain(found: FitCounts) -> int:
-    """The place among a room's domains of the one that lacks the fewest pods."""
-    return int(np.argmin(found.short.sum(axis=1)))
-
-
-def pods_short(problem: Problem, found: FitCounts) -> IntArray:
-    """The amounts of the resources that stop pods in the domain that lacks the fewest of them, [R].
-
-    A resource stops a class when more of its pods would fit if they did not ask for it.
-    """
-    best = best_domain(found)
-    amounts = np.zeros(problem.classes.demand.shape[1], np.int64)
-    for index in np.flatnonzero(found.short[best] > 0).tolist():
-        asks = problem.classes.demand[index]
-        stopping = _stopping(problem, index)
-        amounts += np.where(stopping if stopping.any() else asks > 0, asks, 0) * found.short[best, index]
-    return amounts
-
-
-def _stopping(problem: Problem, index: int) -> BoolArray:
-    asks = problem.classes.demand[index]
-    passes = problem.kinds.mask[problem.classes.kind[index]]
-    per = np.full((len(asks), len(problem.nodes.free)), UNLIMITED)
-    for resource in np.flatnonzero(asks).tolist():
-        per[resource] = problem.nodes.free[:, resource] // asks[resource]
-    least = per.min(axis=0)
-    # without resource r a node takes as many as its next scarcest resource allows
-    next_scarcest = (np.delete(per, r, 0).min(axis=0, initial=UNLIMITED) for r in range(len(asks)))
-    return np.array([bool(np.any(passes & (most > least))) for most in next_scarcest])
+def _close_gap(gap: QuotaChange, changes: Sequence[QuotaChange]) -> bool:
+    """Whether changes of quotas together close the gap of one quota."""
+    own = [change for change in changes if change.quota == gap.quota]
+    amounts = [sum(change.amounts[resource] for change in own) for resource in range(len(gap.amounts))]
+    enough = all(given >= lacking for given, lacking in zip(amounts, gap.amounts, strict=True))
+    return enough and sum(change.gangs for change in own) >= gap.gangs

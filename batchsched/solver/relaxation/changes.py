@@ -19,7 +19,7 @@ from batchsched.solver.problem import (
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LevelChange:
     """Bind a gang, or one subgroup of it, at another level instead of its required one; NONE: at none."""
 
     gang: int
@@ -28,7 +28,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class NodeChange:
     """More empty nodes.
 
     Args:
@@ -49,7 +49,7 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class QuotaChange:
     """A quota leaves more: amounts [R] of resources, and so many gangs."""
 
     quota: int
@@ -58,7 +58,7 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RowChange:
     """A row of a plugin's rule is looser by so much in each of its domains."""
 
     row: int
@@ -66,7 +66,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
+class PodChange:
     """So many more pods of a class."""
 
     pod_class: int
@@ -74,54 +74,54 @@ class Pods:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class CombinedChange:
     """Several changes at once; each by itself is not enough."""
 
     parts: "tuple[Relaxation, ...]"
 
 
-Relaxation = Level | Nodes | Quota | Rule | Pods | Together
+Relaxation = LevelChange | NodeChange | QuotaChange | RowChange | PodChange | CombinedChange
 
 
-def apply(problem: Problem, relaxation: Relaxation) -> Problem:
+def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
     """The problem with the change made. Added nodes come last, so that all numbers keep their meaning."""
     match relaxation:
-        case Level():
+        case LevelChange():
             return _level(problem, relaxation)
-        case Nodes():
+        case NodeChange():
             return _nodes(problem, relaxation)
-        case Quota():
+        case QuotaChange():
             return _quota(problem, relaxation)
-        case Rule():
+        case RowChange():
             return _rule(problem, relaxation)
-        case Pods(pod_class, count):
+        case PodChange(pod_class, count):
             counts = problem.classes.count.copy()
             counts[pod_class] += count
             return replace(problem, classes=replace(problem.classes, count=counts))
-        case Together(parts):
-            return reduce(apply, parts, problem)
+        case CombinedChange(parts):
+            return reduce(apply_change, parts, problem)
 
 
-def half(relaxation: Relaxation) -> Relaxation | None:
+def halve(relaxation: Relaxation) -> Relaxation | None:
     """Half of the change, rounded down; None when nothing is left of it."""
     match relaxation:
-        case Level():
+        case LevelChange():
             return None
-        case Nodes():
+        case NodeChange():
             return _some(relaxation.count // 2, relaxation)
-        case Quota(quota, amounts, gangs):
-            smaller = Quota(quota, tuple(amount // 2 for amount in amounts), gangs // 2)
+        case QuotaChange(quota, amounts, gangs):
+            smaller = QuotaChange(quota, tuple(amount // 2 for amount in amounts), gangs // 2)
             return smaller if any(smaller.amounts) or smaller.gangs else None
-        case Rule(row, by):
-            return Rule(row, by // 2) if by > 1 else None
-        case Pods(pod_class, count):
-            return Pods(pod_class, count // 2) if count > 1 else None
-        case Together(parts):
-            left = tuple(less for part in parts if (less := half(part)) is not None)
-            return Together(left) if left else None
+        case RowChange(row, by):
+            return RowChange(row, by // 2) if by > 1 else None
+        case PodChange(pod_class, count):
+            return PodChange(pod_class, count // 2) if count > 1 else None
+        case CombinedChange(parts):
+            left = tuple(less for part in parts if (less := halve(part)) is not None)
+            return CombinedChange(left) if left else None
 
 
-def _some(count: int, nodes: Nodes) -> Nodes | None:
+def _some(count: int, nodes: NodeChange) -> NodeChange | None:
     return replace(nodes, count=count) if count else None
 
 
@@ -142,7 +142,7 @@ def wider_levels(problem: Problem, level: int) -> tuple[int, ...]:
     return tuple(other for _, _, other in sorted(found))
 
 
-def _level(problem: Problem, change: Level) -> Problem:
+def _level(problem: Problem, change: LevelChange) -> Problem:
     inside = change.subgroup != NONE
     levels = (problem.subgroups.required if inside else problem.gangs.required).copy()
     pins = (problem.subgroups.pinned if inside else problem.gangs.pinned).copy()
@@ -158,7 +158,7 @@ def _level(problem: Problem, change: Level) -> Problem:
     return replace(problem, gangs=replace(problem.gangs, required=levels, pinned=pins))
 
 
-def added(problem: Problem, change: Nodes) -> Problem:
+def added_nodes(problem: Problem, change: NodeChange) -> Problem:
     """The new nodes by themselves, with everything of the problem that asks something of them but its rows."""
     like, count = change.like, change.count
     size = problem.nodes.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
@@ -183,8 +183,8 @@ def added(problem: Problem, change: Nodes) -> Problem:
     )
 
 
-def _nodes(problem: Problem, change: Nodes) -> Problem:
-    new = added(problem, change)
+def _nodes(problem: Problem, change: NodeChange) -> Problem:
+    new = added_nodes(problem, change)
     return replace(
         problem,
         nodes=problem.nodes.joined(new.nodes),
@@ -203,7 +203,7 @@ def _grown(row: Row, like: int, count: int) -> Row:
     return replace(row, right=right, gang_coefficients=gangs)
 
 
-def _quota(problem: Problem, change: Quota) -> Problem:
+def _quota(problem: Problem, change: QuotaChange) -> Problem:
     free, gangs = problem.quotas.free.copy(), problem.quotas.gangs.copy()
     more = np.array(change.amounts, np.int64)
     free[change.quota] = np.minimum(np.maximum(free[change.quota], 0) + more, UNLIMITED)
@@ -212,7 +212,7 @@ def _quota(problem: Problem, change: Quota) -> Problem:
     return replace(problem, quotas=replace(problem.quotas, free=free, gangs=gangs))
 
 
-def _rule(problem: Problem, change: Rule) -> Problem:
+def _rule(problem: Problem, change: RowChange) -> Problem:
     row = problem.rows[change.row]
     by = change.by if row.sense == Sense.AT_MOST else -change.by
     rows = list(problem.rows)

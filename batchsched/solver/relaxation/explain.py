@@ -1,66 +1,63 @@
-"""Why a gang was refused: the constraint that binds, what is missing, and the smallest change that admits it.
+"""Why a gang was refused: the limiting constraint, what is missing, and the smallest change that admits the gang.
 
-Quick: the other gangs stay where they are and only this one is asked for, on what is left. Thorough: the whole
-changed problem is solved again by `resolve`, so that others may move, and may also take what was added.
+Quick explanations keep the other gangs where they are and place only this one on what is left. Thorough ones solve
+the whole changed problem again with `resolve`: other gangs may move, and may use what was added.
 
 Shapes: N nodes, R resources.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from batchsched.solver.problem import NONE, IntArray, Problem, Solution
-from batchsched.solver.relaxation.admission import (
-    best_domain,
-    capacity_short,
-    fits_alone,
-    fits_with,
-    fitted,
-    passing,
-    pods_short,
-    quotas_short,
-    size_short,
-)
+from batchsched.solver.relaxation.admission import Residual
 from batchsched.solver.relaxation.changes import (
+    CombinedChange,
     Relaxation,
-    Rule,
-    Together,
-    apply,
-    half,
+    RowChange,
+    apply_change,
+    halve,
     wider_levels,
 )
-from batchsched.solver.relaxation.fit_count import least, room
-from batchsched.solver.relaxation.residual import Alone, alone, leftover
-from batchsched.solver.relaxation.search import Family, Probe, RefusalCause, families, smallest
+from batchsched.solver.relaxation.residual import GangIsolation, IsolatedGang, subtract_placements
+from batchsched.solver.relaxation.search import (
+    AdmissionProbe,
+    ChangeFamily,
+    RefusalCause,
+    find_smallest_change,
+    propose_families,
+)
 
-_QUICK: Final = 200
-"""Questions about one gang alone."""
-_THOROUGH: Final = 40
-"""Whole sessions that are solved again for one gang."""
-_TYPES: Final = 12
-"""Node types that are offered as more nodes, the most frequent."""
+_MAX_QUICK_PROBES: Final = 200
+"""Maximum questions about one gang alone."""
+_MAX_THOROUGH_PROBES: Final = 40
+"""Maximum whole sessions that are solved again for one gang."""
+_MAX_NODE_TYPES: Final = 12
+"""Node types that are proposed as more nodes, the most frequent ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
-    """What speaks against one gang.
+class RefusalEvidence:
+    """What refuses one gang.
 
     Args:
       gang: its number.
-      cause: the constraint that binds first.
+      cause: the constraint that refuses it first.
       outbid: it would have fitted before this session's other gangs were placed.
       need: pods that it needs.
-      fits: pods of its minimum that fit on what is left, in the best domain when a level is required.
-      level, domain: its required level and the domain that comes nearest; NONE when there is no level.
-      quota: the quota that lacks something, or NONE; row: the plugin's row that binds, or NONE.
-      missing: [R] the amounts that are missing: of the quota, of all nodes together, or for the pods that do not
-        fit in the best domain.
+      fits: pods of its minimum that fit on what is left, in the best domain if a level is required.
+      level: its required level, NONE without one.
+      domain: the domain of that level that comes nearest.
+      quota: the quota that lacks something, or NONE.
+      row: the plugin's row that refuses it, or NONE.
+      missing: [R] the missing amounts: of the quota, of all nodes together, or for the pods that do not fit in the
+        best domain.
       missing_gangs: gangs that the quota lacks.
-      relaxation: the smallest change found that admits the gang, None when there is none.
+      relaxation: the smallest change found that admits the gang, None if there is none.
     """
 
     gang: int
@@ -77,7 +74,7 @@ class Evidence:
     relaxation: Relaxation | None
 
 
-class Explainer:
+class RefusalExplainer:
     """Explains the refusals of one solution."""
 
     def __init__(
@@ -88,63 +85,71 @@ class Explainer:
         resolve: Callable[[Problem], Solution] | None = None,
         wider: Sequence[int] | None = None,
     ) -> None:
-        """Without `resolve` explanations are quick; with it thorough.
+        """Take a solved problem.
 
-        `wider` says of each level the next wider one (-1: none); by default the levels that contain it.
+        Args:
+          problem: the session.
+          solution: its solution.
+          resolve: solves a changed problem, for thorough explanations; None for quick ones.
+          wider: the next wider level of each level, -1 for none; by default the levels that contain it.
         """
         self._problem = problem
         self._solution = solution
         self._resolve = resolve
         self._wider = wider
-        self._known: dict[int, tuple[int, ...]] = {}
+        self._wider_levels: dict[int, tuple[int, ...]] = {}
 
-    # Most sessions refuse nobody: what stands is looked at for the first that is.
-
-    @cached_property
-    def _left(self) -> Problem:
-        return leftover(self._problem, self._solution)
+    # Most sessions refuse no gang. What all explanations share is computed for the first of them.
 
     @cached_property
-    def _types(self) -> tuple[IntArray, ...]:
-        return _types(self._problem)
+    def _after(self) -> GangIsolation:
+        return GangIsolation(subtract_placements(self._problem, self._solution))
 
-    def gang(self, gang: int) -> Evidence:
+    @cached_property
+    def _before(self) -> GangIsolation:
+        return GangIsolation(self._problem)
+
+    @cached_property
+    def _node_types(self) -> tuple[IntArray, ...]:
+        return _group_nodes_by_type(self._problem)
+
+    def explain_gang(self, gang: int) -> RefusalEvidence:
         """Explain why a gang was refused."""
-        own = alone(self._left, gang)
+        isolated = self._after.isolate(gang)
+        residual = Residual(isolated.problem)
         if not self._problem.gangs.allowed[gang]:
-            return self._evidence(own, RefusalCause.NOT_ALLOWED, None)
-        quick = Probe(partial(fits_with, own.problem), _QUICK)
-        thorough = Probe(lambda change: self._admits(own.named(change), gang), _THOROUGH)
-        blamed: RefusalCause | None = None
-        for family in families(own.problem, self._types, self._above, self._resolve is not None):
-            blamed = blamed or (family.cause if family.cause in _FIRST else None)
-            found = smallest(family, quick)
-            if self._resolve is not None:
-                found = self._again(family, found, thorough)
-            if found is not None:
-                return self._evidence(own, blamed or family.cause, found)
-        return self._evidence(own, blamed or RefusalCause.CAPACITY, None)
-
-    def fits_freely(self, gang: int) -> bool:
-        """Tell whether a refused gang would fit if it had to keep neither rules nor a level of its own."""
-        problem = alone(self._left, gang).problem
-        return fits_alone(
-            replace(
-                problem,
-                gangs=replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE)),
-                rows=(),
-            )
+            return self._evidence(isolated, residual, RefusalCause.NOT_ALLOWED, None)
+        quick = AdmissionProbe(residual.fits_with, _MAX_QUICK_PROBES)
+        thorough = AdmissionProbe(
+            lambda change: self._admits(isolated.restore_numbers(change), gang), _MAX_THOROUGH_PROBES
         )
+        first_cause: RefusalCause | None = None
+        for family in propose_families(
+            residual, self._node_types, self._levels_above, self._resolve is not None
+        ):
+            first_cause = first_cause or (family.cause if family.cause in _DECISIVE_CAUSES else None)
+            change = find_smallest_change(family, quick)
+            if self._resolve is not None:
+                change = self._confirm(family, change, thorough)
+            if change is not None:
+                return self._evidence(isolated, residual, first_cause or family.cause, change)
+        return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
-    def _above(self, level: int) -> tuple[int, ...]:
+    def fits_unconstrained(self, gang: int) -> bool:
+        """Tell whether a refused gang would fit without rows and without a required level of its own."""
+        problem = self._after.isolate(gang).problem
+        gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
+        return Residual(replace(problem, gangs=gangs, rows=())).fits()
+
+    def _levels_above(self, level: int) -> tuple[int, ...]:
         """The levels wider than this one, the finest first."""
-        if level not in self._known:
-            self._known[level] = (
-                wider_levels(self._problem, level) if self._wider is None else self._chain(level)
+        if level not in self._wider_levels:
+            self._wider_levels[level] = (
+                wider_levels(self._problem, level) if self._wider is None else self._follow_wider(level)
             )
-        return self._known[level]
+        return self._wider_levels[level]
 
-    def _chain(self, level: int) -> tuple[int, ...]:
+    def _follow_wider(self, level: int) -> tuple[int, ...]:
         assert self._wider is not None
         chain = []
         while (level := self._wider[level]) != NONE:
@@ -153,103 +158,109 @@ class Explainer:
 
     def _admits(self, change: Relaxation, gang: int) -> bool:
         assert self._resolve is not None
-        return bool(self._resolve(apply(self._problem, change)).taken[gang])
+        return bool(self._resolve(apply_change(self._problem, change)).taken[gang])
 
-    def _again(self, family: Family, quick: Relaxation | None, thorough: Probe) -> Relaxation | None:
-        """The quick answer when it holds and its half does not, else the smallest member when others may move.
+    def _confirm(
+        self, family: ChangeFamily, quick: Relaxation | None, thorough: AdmissionProbe
+    ) -> Relaxation | None:
+        """The quick answer if it holds and its half does not, else the smallest member when other gangs may move.
 
-        The quick one costs no other gang its place. Only a level can help together that does not help alone.
+        The quick answer costs no other gang its place. If it is None, only a level can still help: with a wider
+        level other gangs may move out of the way, while added capacity would have fitted the gang alone, too.
         """
         if quick is None and family.cause != RefusalCause.TOPOLOGY:
             return None
         if quick is not None and thorough(quick):
-            less = half(quick)
-            if less is None or not thorough(less):
+            smaller = halve(quick)
+            if smaller is None or not thorough(smaller):
                 return quick
-        return smallest(family, thorough)
+        return find_smallest_change(family, thorough)
 
-    def _evidence(self, own: Alone, cause: RefusalCause, change: Relaxation | None) -> Evidence:
-        problem = own.problem
-        found = room(problem)
-        quota, gangs = NONE, 0
-        cause = self._refined(problem, cause)
-        if cause == RefusalCause.QUOTA:
-            lacking = quotas_short(problem)[0]
-            quota, gangs = int(own.quotas[lacking.quota]), lacking.gangs
-            missing = np.array(lacking.amounts, np.int64)
-        elif cause == RefusalCause.CAPACITY:
-            missing = capacity_short(problem)
-        elif cause == RefusalCause.POD_TOO_LARGE:
-            missing = size_short(problem)
-        elif cause in (RefusalCause.ROW, RefusalCause.NOT_ALLOWED, RefusalCause.NO_NODE):
-            missing = np.zeros(problem.classes.demand.shape[1], np.int64)
-        else:
-            missing = pods_short(problem, found)
-        named = own.named(change) if change is not None else None
-        return Evidence(
-            gang=own.gang,
+    def _evidence(
+        self, isolated: IsolatedGang, residual: Residual, cause: RefusalCause, change: Relaxation | None
+    ) -> RefusalEvidence:
+        counts = residual.fit_counts
+        cause = _refine_cause(residual, cause)
+        restored = isolated.restore_numbers(change) if change is not None else None
+        gap = residual.quota_gaps[0] if cause == RefusalCause.QUOTA else None
+        return RefusalEvidence(
+            gang=isolated.gang,
             cause=cause,
-            outbid=cause != RefusalCause.NOT_ALLOWED and fitted(own.problem, self._before(own)),
-            need=least(problem),
-            fits=int(found.placed.sum(axis=1).max(initial=0)),
-            level=int(problem.gangs.required[0]),
-            domain=int(found.domains[best_domain(found)]),
-            quota=quota,
-            row=_row(named) if cause == RefusalCause.ROW else NONE,
-            missing=missing,
-            missing_gangs=gangs,
-            relaxation=named,
+            outbid=cause != RefusalCause.NOT_ALLOWED
+            and residual.fitted_before(Residual(self._problem_before(isolated))),
+            need=residual.min_pods,
+            fits=int(counts.placed.sum(axis=1).max(initial=0)),
+            level=int(residual.problem.gangs.required[0]),
+            domain=int(counts.domains[counts.best_domain]),
+            quota=int(isolated.quotas[gap.quota]) if gap is not None else NONE,
+            row=_first_row(restored) if cause == RefusalCause.ROW else NONE,
+            missing=_missing_amounts(residual, cause),
+            missing_gangs=gap.gangs if gap is not None else 0,
+            relaxation=restored,
         )
 
-    def _before(self, own: Alone) -> Problem:
+    def _problem_before(self, isolated: IsolatedGang) -> Problem:
         """The gang's own problem before this session's other gangs were placed."""
-        if own.problem.rows:
-            return alone(self._problem, own.gang).problem
-        whole = self._problem
+        if isolated.problem.rows:
+            return self._before.isolate(isolated.gang).problem
+        # Without rows only what placements use differs.
+        whole, own = self._problem, isolated.problem
+        free, gangs = whole.quotas.free[isolated.quotas], whole.quotas.gangs[isolated.quotas]
         return replace(
-            own.problem,
-            nodes=replace(own.problem.nodes, free=whole.nodes.free),
-            quotas=replace(
-                own.problem.quotas, free=whole.quotas.free[own.quotas], gangs=whole.quotas.gangs[own.quotas]
-            ),
+            own,
+            nodes=replace(own.nodes, free=whole.nodes.free),
+            quotas=replace(own.quotas, free=free, gangs=gangs),
         )
 
-    def _refined(self, problem: Problem, cause: RefusalCause) -> RefusalCause:
-        """Tell the ways apart in which capacity is lacking."""
-        if cause != RefusalCause.CAPACITY:
-            return cause
-        passes = passing(problem)
-        needed = room(problem).wanted > 0
-        if not np.all(passes[needed].any(axis=1)):
-            return RefusalCause.NO_NODE
-        if size_short(problem).any():
-            return RefusalCause.POD_TOO_LARGE
-        return RefusalCause.CAPACITY if capacity_short(problem).any() else RefusalCause.FRAGMENTED
+
+_DECISIVE_CAUSES: Final = (RefusalCause.TOO_FEW_PODS, RefusalCause.QUOTA)
+"""Causes that are reported whatever else is also missing."""
 
 
-_FIRST: Final = (RefusalCause.TOO_FEW_PODS, RefusalCause.QUOTA)
-"""Causes that hold whatever else is also lacking."""
-
-
-def explain(
+def explain_refusal(
     problem: Problem,
     solution: Solution,
     gang: int,
     *,
     resolve: Callable[[Problem], Solution] | None = None,
     wider: Sequence[int] | None = None,
-) -> Evidence:
-    """Explain why a gang was refused; see `Explainer`."""
-    return Explainer(problem, solution, resolve=resolve, wider=wider).gang(gang)
+) -> RefusalEvidence:
+    """Explain why a gang was refused; see `RefusalExplainer`."""
+    return RefusalExplainer(problem, solution, resolve=resolve, wider=wider).explain_gang(gang)
 
 
-def _row(change: Relaxation | None) -> int:
-    parts = change.parts if isinstance(change, Together) else (change,)
-    return next((part.row for part in parts if isinstance(part, Rule)), NONE)
+def _refine_cause(residual: Residual, cause: RefusalCause) -> RefusalCause:
+    """Distinguish the ways in which capacity is missing."""
+    if cause != RefusalCause.CAPACITY:
+        return cause
+    needed = residual.minimum > 0
+    if not np.all(residual.passing_nodes()[needed].any(axis=1)):
+        return RefusalCause.NO_NODE
+    if residual.size_short().any():
+        return RefusalCause.POD_TOO_LARGE
+    return RefusalCause.CAPACITY if residual.capacity_short().any() else RefusalCause.FRAGMENTED
 
 
-def _types(problem: Problem) -> tuple[IntArray, ...]:
-    """The nodes of each size, the most frequent sizes first."""
-    _, kind, counts = np.unique(problem.nodes.capacity, axis=0, return_inverse=True, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:_TYPES]
-    return tuple(np.flatnonzero(kind.ravel() == which) for which in order.tolist())
+def _missing_amounts(residual: Residual, cause: RefusalCause) -> IntArray:
+    """[R] the amounts that are missing, as far as the cause is about amounts."""
+    if cause == RefusalCause.QUOTA:
+        return np.array(residual.quota_gaps[0].amounts, np.int64)
+    if cause == RefusalCause.CAPACITY:
+        return residual.capacity_short()
+    if cause == RefusalCause.POD_TOO_LARGE:
+        return residual.size_short()
+    if cause in (RefusalCause.ROW, RefusalCause.NOT_ALLOWED, RefusalCause.NO_NODE):
+        return np.zeros(residual.problem.classes.demand.shape[1], np.int64)
+    return residual.resources_short()
+
+
+def _first_row(change: Relaxation | None) -> int:
+    parts = change.parts if isinstance(change, CombinedChange) else (change,)
+    return next((part.row for part in parts if isinstance(part, RowChange)), NONE)
+
+
+def _group_nodes_by_type(problem: Problem) -> tuple[IntArray, ...]:
+    """The nodes of each capacity, the most frequent capacities first."""
+    _, node_type, counts = np.unique(problem.nodes.capacity, axis=0, return_inverse=True, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_MAX_NODE_TYPES]
+    return tuple(np.flatnonzero(node_type.ravel() == number) for number in order.tolist())

@@ -12,28 +12,27 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.problem import NONE, IntArray, Problem
-from batchsched.solver.relaxation.admission import passing, plain, quotas_short, shortage_of_pods
+from batchsched.solver.relaxation.admission import Residual
 from batchsched.solver.relaxation.changes import (
-    Level,
-    Nodes,
-    Pods,
-    Quota,
+    CombinedChange,
+    LevelChange,
+    NodeChange,
+    PodChange,
+    QuotaChange,
     Relaxation,
-    Rule,
-    Together,
-    apply,
-    half,
+    RowChange,
+    halve,
 )
-from batchsched.solver.relaxation.fit_count import FitCounts, minimum, room
+from batchsched.solver.relaxation.fit_count import FitCounts
 
-EIGHTHS: Final = 8
-"""Quotas are loosened in eighths of what is missing."""
-_TIMES: Final = 16
-"""Changes are tried up to so many times what the gang alone would need: others may take of them too."""
+QUOTA_STEPS: Final = 8
+"""Quotas are raised in eighths of what is missing."""
+_MAX_FACTOR: Final = 16
+"""Changes are tried up to this multiple of what the gang alone would need: other gangs may use part of them."""
 
 
 class RefusalCause(StrEnum):
-    """Which constraint binds."""
+    """The constraint that refuses a gang."""
 
     NOT_ALLOWED = "not allowed"
     TOO_FEW_PODS = "too few pods"
@@ -47,8 +46,15 @@ class RefusalCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """Changes of one kind by size: `make(k)` grows with k; `start` is a guess, `limit` the largest to try."""
+class ChangeFamily:
+    """Changes of one kind by size.
+
+    Args:
+      cause: the constraint that the changes loosen.
+      make: returns the change of a size; it grows with the size.
+      start: a guess of the size that is needed.
+      limit: the largest size to try.
+    """
 
     cause: RefusalCause
     make: Callable[[int], Relaxation]
@@ -56,29 +62,31 @@ class Family:
     limit: int = 1
 
 
-class Probe:
-    """A question that costs something: does this change admit the gang? Asked at most so often."""
+class AdmissionProbe:
+    """Answers whether a change admits the gang, and remembers the answers; each new answer costs a computation."""
 
     def __init__(self, admits: Callable[[Relaxation], bool], most: int) -> None:
+        """Compute at most `most` answers with `admits`."""
         self._admits = admits
-        self._known: dict[Relaxation, bool] = {}
+        self._answers: dict[Relaxation, bool] = {}
         self.left = most
+        """How many more answers may be computed."""
 
     def __call__(self, relaxation: Relaxation) -> bool:
-        """Ask, or remember the answer; out of questions it says no."""
-        if relaxation not in self._known:
+        """Return whether the change admits the gang; False once no more answers may be computed."""
+        if relaxation not in self._answers:
             if self.left <= 0:
                 return False
             self.left -= 1
-            self._known[relaxation] = self._admits(relaxation)
-        return self._known[relaxation]
+            self._answers[relaxation] = self._admits(relaxation)
+        return self._answers[relaxation]
 
 
-def smallest(family: Family, admits: Probe) -> Relaxation | None:
-    """The smallest member of the family that admits, None when its largest does not.
+def find_smallest_change(family: ChangeFamily, admits: AdmissionProbe) -> Relaxation | None:
+    """Return the smallest member of the family that admits the gang, None if its largest does not.
 
-    Doubles from the start, then bisects: where larger does not always admit more, half of the answer still does
-    not admit.
+    Doubles the size from the start, then bisects. If a larger change does not always admit more, the result is
+    halved as long as its half admits too: at least half of the result then does not.
     """
     low, high = 0, family.start
     if not admits(family.make(high)):
@@ -87,6 +95,7 @@ def smallest(family: Family, admits: Probe) -> Relaxation | None:
         low, high = high, min(2 * high, family.limit)
         while not admits(family.make(high)):
             low, high = high, min(2 * high, family.limit)
+    # The start is a good guess: its predecessor decides most searches at once.
     if low == 0 and high > 1 and not admits(family.make(high - 1)):
         low = high - 1
     while high - low > 1:
@@ -95,205 +104,233 @@ def smallest(family: Family, admits: Probe) -> Relaxation | None:
             high = middle
         else:
             low = middle
-    found = _pruned(family.make(high), admits)
-    while (less := half(found)) is not None and admits(less):
-        found = less
-    return found
+    smallest = _drop_parts(family.make(high), admits)
+    while (smaller := halve(smallest)) is not None and admits(smaller):
+        smallest = smaller
+    return smallest
 
 
-def _pruned(change: Relaxation, admits: Probe) -> Relaxation:
-    """The change without the parts that it can do without."""
-    if not isinstance(change, Together):
+def _drop_parts(change: Relaxation, admits: AdmissionProbe) -> Relaxation:
+    """The change without the parts that are not needed."""
+    if not isinstance(change, CombinedChange):
         return change
     kept = list(change.parts)
     for part in change.parts:
         rest = [other for other in kept if other is not part]
-        if rest and admits(together(*rest)):
+        if rest and admits(combine(*rest)):
             kept = rest
-    return together(*kept)
+    return combine(*kept)
 
 
-def families(
-    problem: Problem, types: Sequence[IntArray], above: Callable[[int], Sequence[int]], others: bool = True
-) -> Iterator[Family]:
-    """What may admit the only gang of a problem (`leftover.alone`), the gentlest kind of change first.
+def propose_families(
+    residual: Residual,
+    node_types: Sequence[IntArray],
+    wider_levels: Callable[[int], Sequence[int]],
+    others: bool = True,
+) -> Iterator[ChangeFamily]:
+    """Yield what may admit a gang, the gentlest kind of change first.
 
     Args:
-      problem: the gang's own problem on what is left.
-      types: node numbers by type, equal in size.
-      above: the levels wider than a level, the finest first.
-      others: other gangs may take of what is added; where they do not and counting says all, a quota needs exactly
-        what it is short of.
+      residual: the gang's own problem on what is left.
+      node_types: node numbers by type; nodes of one type have equal capacity.
+      wider_levels: returns the levels wider than a level, the finest first.
+      others: other gangs may use what is added. If they do not and counting decides, a quota needs exactly the
+        amount that it lacks.
     """
-    lacking = shortage_of_pods(problem)
-    pods = tuple(Pods(c, int(lacking[c])) for c in np.flatnonzero(lacking).tolist())
+    missing = residual.missing_pods
+    pods = tuple(PodChange(c, int(missing[c])) for c in np.flatnonzero(missing).tolist())
     if pods:
-        yield Family(RefusalCause.TOO_FEW_PODS, partial(_always, together(*pods)))
-        problem = apply(problem, Together(pods))
-    quotas = quotas_short(problem)
-    if quotas and (others or not plain(problem)):
-        yield Family(RefusalCause.QUOTA, partial(_loosened, pods, quotas), EIGHTHS, EIGHTHS * _TIMES)
+        yield ChangeFamily(RefusalCause.TOO_FEW_PODS, partial(_of_any_size, combine(*pods)))
+        # Every further change includes the missing pods: without them nothing admits the gang.
+        residual = residual.changed(pods)
+    problem, quotas = residual.problem, residual.quota_gaps
+    if quotas and (others or not residual.is_countable):
+        yield ChangeFamily(
+            RefusalCause.QUOTA, partial(_raise_quotas, pods, quotas), QUOTA_STEPS, QUOTA_STEPS * _MAX_FACTOR
+        )
     elif quotas:
-        yield Family(RefusalCause.QUOTA, partial(_always, together(*pods, *quotas)))
-    first: tuple[Relaxation, ...] = (*pods, *quotas)
-    for change in _levels(problem, above):
-        yield Family(RefusalCause.TOPOLOGY, partial(_always, together(*first, change)))
-    limits = [_reach(problem, at) for at in range(len(problem.rows))]
-    for at, limit in enumerate(limits):
-        yield Family(RefusalCause.ROW, partial(_looser, first, (at,)), 1, limit)
+        yield ChangeFamily(RefusalCause.QUOTA, partial(_of_any_size, combine(*pods, *quotas)))
+    fixed: tuple[Relaxation, ...] = (*pods, *quotas)
+    for change in _level_changes(problem, wider_levels):
+        yield ChangeFamily(RefusalCause.TOPOLOGY, partial(_of_any_size, combine(*fixed, change)))
+    limits = [_row_reach(problem, row) for row in range(len(problem.rows))]
+    for row, limit in enumerate(limits):
+        yield ChangeFamily(RefusalCause.ROW, partial(_loosen_rows, fixed, (row,)), 1, limit)
     if len(limits) > 1:
-        yield Family(RefusalCause.ROW, partial(_looser, first, tuple(range(len(limits)))), 1, max(limits))
-    yield from _nodes(problem, first, types)
+        all_rows = tuple(range(len(limits)))
+        yield ChangeFamily(RefusalCause.ROW, partial(_loosen_rows, fixed, all_rows), 1, max(limits))
+    yield from _node_families(residual, fixed, node_types)
 
 
-def _always(change: Relaxation, _size: int) -> Relaxation:
+def _of_any_size(change: Relaxation, _size: int) -> Relaxation:
     return change
 
 
-def _loosened(fixed: tuple[Relaxation, ...], quotas: tuple[Quota, ...], size: int) -> Relaxation:
-    return together(*fixed, *(_eighths(quota, size) for quota in quotas))
+def _raise_quotas(fixed: tuple[Relaxation, ...], quotas: tuple[QuotaChange, ...], size: int) -> Relaxation:
+    return combine(*fixed, *(_scale_quota(quota, size) for quota in quotas))
 
 
-def _looser(fixed: tuple[Relaxation, ...], rows: tuple[int, ...], size: int) -> Relaxation:
-    return together(*fixed, *(Rule(row, size) for row in rows))
+def _loosen_rows(fixed: tuple[Relaxation, ...], rows: tuple[int, ...], size: int) -> Relaxation:
+    return combine(*fixed, *(RowChange(row, size) for row in rows))
 
 
-def _wider(fixed: tuple[Relaxation, ...], more: Nodes, size: int) -> Relaxation:
-    return together(*fixed, replace(more, count=size))
+def _add_nodes(fixed: tuple[Relaxation, ...], nodes: NodeChange, size: int) -> Relaxation:
+    return combine(*fixed, replace(nodes, count=size))
 
 
-def _plenty(parts: tuple[Relaxation, ...], size: int) -> Relaxation:
-    return together(*(_times(part, size) for part in parts))
+def _multiply(parts: tuple[Relaxation, ...], size: int) -> Relaxation:
+    return combine(*(_multiply_part(part, size) for part in parts))
 
 
-def _times(part: Relaxation, size: int) -> Relaxation:
+def _multiply_part(part: Relaxation, size: int) -> Relaxation:
     match part:
-        case Quota():
-            return _eighths(part, EIGHTHS * size)
-        case Rule(row, by):
-            return Rule(row, by * size)
-        case Nodes(count):
+        case QuotaChange():
+            return _scale_quota(part, QUOTA_STEPS * size)
+        case RowChange(row, by):
+            return RowChange(row, by * size)
+        case NodeChange(count):
             return replace(part, count=count * size)
         case _:
             return part
 
 
-def together(*parts: Relaxation) -> Relaxation:
-    """One change of several; a single one stays itself."""
-    return parts[0] if len(parts) == 1 else Together(parts)
+def combine(*parts: Relaxation) -> Relaxation:
+    """Return one change of several; a single one stays itself."""
+    return parts[0] if len(parts) == 1 else CombinedChange(parts)
 
 
-def _eighths(quota: Quota, eighths: int) -> Quota:
-    amounts = tuple(-(-amount * eighths // EIGHTHS) for amount in quota.amounts)
-    return Quota(quota.quota, amounts, -(-quota.gangs * eighths // EIGHTHS))
+def _scale_quota(quota: QuotaChange, eighths: int) -> QuotaChange:
+    """So many eighths of a change, rounded up."""
+    amounts = tuple(-(-amount * eighths // QUOTA_STEPS) for amount in quota.amounts)
+    return QuotaChange(quota.quota, amounts, -(-quota.gangs * eighths // QUOTA_STEPS))
 
 
-def _levels(problem: Problem, above: Callable[[int], Sequence[int]]) -> Iterator[Relaxation]:
-    """The gang at ever wider levels and at none; then its subgroups; then all of them at none."""
-    loose: list[Relaxation] = []
-    bound = [(NONE, int(problem.gangs.required[0])), *enumerate(problem.subgroups.required.tolist())]
-    for subgroup, level in bound:
+def _level_changes(problem: Problem, wider_levels: Callable[[int], Sequence[int]]) -> Iterator[Relaxation]:
+    """The gang at ever wider levels and at none; then the same for its subgroups; then all of them at none."""
+    unbound: list[Relaxation] = []
+    required = [(NONE, int(problem.gangs.required[0])), *enumerate(problem.subgroups.required.tolist())]
+    for subgroup, level in required:
         if level == NONE:
             continue
-        for other in (*above(level), NONE):
-            yield Level(0, other, subgroup)
-        loose.append(Level(0, NONE, subgroup))
-    if len(loose) > 1:
-        yield together(*loose)
+        for wider in (*wider_levels(level), NONE):
+            yield LevelChange(0, wider, subgroup)
+        unbound.append(LevelChange(0, NONE, subgroup))
+    if len(unbound) > 1:
+        yield combine(*unbound)
 
 
-def _reach(problem: Problem, at: int) -> int:
-    """By how much a row can bind at all: beyond that it is as good as gone."""
-    row = problem.rows[at]
+def _row_reach(problem: Problem, number: int) -> int:
+    """The largest amount by which a row can refuse the gang: loosened by more, it refuses nothing."""
+    row = problem.rows[number]
     pods = int(np.abs(row.coefficients) @ problem.classes.count[row.classes])
     gangs = int(np.abs(row.gang_coefficients).sum(axis=1).max(initial=0)) if len(row.gangs) else 0
     return max(1, pods + gangs)
 
 
-def _nodes(problem: Problem, first: tuple[Relaxation, ...], types: Sequence[IntArray]) -> Iterator[Family]:
-    """More nodes; then with all rules loose, then with no level binding, then with more of every quota."""
-    rules = tuple(Rule(at, _reach(problem, at)) for at in range(len(problem.rows)))
-    bound = [(NONE, problem.gangs.required[0]), *enumerate(problem.subgroups.required)]
-    levels = tuple(Level(0, NONE, subgroup) for subgroup, level in bound if level != NONE)
-    pods = int(minimum(problem).sum())
-    # Neither quotas nor rules change how many nodes would do.
-    stages: list[tuple[tuple[Relaxation, ...], Problem]] = [((), problem)]
-    if rules:
-        stages.append((rules, problem))
+def _node_families(
+    residual: Residual, fixed: tuple[Relaxation, ...], node_types: Sequence[IntArray]
+) -> Iterator[ChangeFamily]:
+    """More nodes; then also all rows loose; then also no level required; then also more of every quota."""
+    problem = residual.problem
+    rows = tuple(RowChange(number, _row_reach(problem, number)) for number in range(len(problem.rows)))
+    required = [(NONE, problem.gangs.required[0]), *enumerate(problem.subgroups.required)]
+    levels = tuple(LevelChange(0, NONE, subgroup) for subgroup, level in required if level != NONE)
+    minimum = residual.minimum
+    # Neither quotas nor rows change how many nodes suffice, so the rows share the residual without them.
+    stages: list[tuple[tuple[Relaxation, ...], Residual]] = [((), residual)]
+    if rows:
+        stages.append((rows, residual))
     if levels:
-        stages.append(((*rules, *levels), apply(problem, Together(levels))))
-    found: list[tuple[tuple[Relaxation, ...], Nodes]] = []
-    for loose, changed in stages:
-        more = _more(changed, types)
-        if more is not None:
-            found.append((loose, more))
-            most = max(pods, _TIMES * more.count)
-            yield Family(RefusalCause.CAPACITY, partial(_wider, (*first, *loose), more), more.count, most)
-    # others may take what is added, so that there must be enough for them too
-    asked = tuple((minimum(problem) @ problem.classes.demand).tolist())
-    quotas = tuple(Quota(quota, asked, 1) for quota in range(len(problem.quotas.gangs)))
-    given = tuple(part for part in first if isinstance(part, Pods))
-    for loose, more in found:
-        yield Family(RefusalCause.CAPACITY, partial(_plenty, (*given, *quotas, *loose, more)), 1, _TIMES)
+        stages.append(((*rows, *levels), residual.changed(levels)))
+    tried: list[tuple[tuple[Relaxation, ...], NodeChange]] = []
+    for loosened, changed in stages:
+        nodes = _estimate_nodes(changed, node_types)
+        if nodes is not None:
+            tried.append((loosened, nodes))
+            limit = max(int(minimum.sum()), _MAX_FACTOR * nodes.count)
+            make = partial(_add_nodes, (*fixed, *loosened), nodes)
+            yield ChangeFamily(RefusalCause.CAPACITY, make, nodes.count, limit)
+    # Other gangs may use what is added, so enough is added for them too.
+    request = tuple((minimum @ problem.classes.demand).tolist())
+    quotas = tuple(QuotaChange(quota, request, 1) for quota in range(len(problem.quotas.gangs)))
+    pods = tuple(part for part in fixed if isinstance(part, PodChange))
+    for loosened, nodes in tried:
+        make = partial(_multiply, (*pods, *quotas, *loosened, nodes))
+        yield ChangeFamily(RefusalCause.CAPACITY, make, 1, _MAX_FACTOR)
 
 
-def _more(problem: Problem, types: Sequence[IntArray]) -> Nodes | None:
-    """About how many nodes of which type would do, and where; None when there is no node to be like."""
-    found = room(problem)
-    best = min(_offers(problem, found, types), default=None)
+def _estimate_nodes(residual: Residual, node_types: Sequence[IntArray]) -> NodeChange | None:
+    """About how many nodes of which type suffice, and in which domain; None if the cluster has no node."""
+    problem, counts = residual.problem, residual.fit_counts
+    best = min(_estimates(residual, counts, node_types), default=None)
     if best is None:
         return None
     level = int(problem.gangs.required[0])
-    domain = int(found.domains[best.at]) if level != NONE else NONE
-    for inner, pinned in zip(
-        problem.subgroups.required.tolist(), problem.subgroups.pinned.tolist(), strict=True
-    ):
+    domain = int(counts.domains[best.position]) if level != NONE else NONE
+    subgroups = problem.subgroups
+    for inner, pinned in zip(subgroups.required.tolist(), subgroups.pinned.tolist(), strict=True):
         if level == NONE and inner != NONE:
             level = inner
             domain = pinned if pinned != NONE else int(problem.nodes.levels[inner].max(initial=0))
-    return Nodes(best.count, best.like, level, domain, 0 if best.strange else NONE, best.extra)
+    return NodeChange(best.count, best.like, level, domain, 0 if best.filtered else NONE, best.extra)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Offer:
-    """New nodes that might do: those that pass and are large enough first, then the fewest, then the smallest."""
+class _NodeEstimate:
+    """New nodes of one type that may suffice. The order of the fields is the order of preference.
 
-    strange: bool
+    Args:
+      filtered: no node of the type passes the gang's filters.
+      extra: [R] how much larger than the type the nodes must be; () if the type is large enough.
+      count: how many nodes.
+      size: dominant share of one node, summed over resources.
+      like: a node of the type.
+      position: position of the domain among `FitCounts.domains`.
+    """
+
+    filtered: bool
     extra: tuple[int, ...]
     count: int
     size: float
     like: int
-    at: int
+    position: int
 
 
-def _offers(problem: Problem, found: FitCounts, types: Sequence[IntArray]) -> Iterator[_Offer]:
-    """One offer for each type of node: how many of it, in the domain where the fewest are needed."""
-    passes = passing(problem)
-    needed = minimum(problem) > 0
+def _estimates(
+    residual: Residual, counts: FitCounts, node_types: Sequence[IntArray]
+) -> Iterator[_NodeEstimate]:
+    """One estimate for each node type, in the domain where the fewest nodes are needed."""
+    problem, passes, needed = residual.problem, residual.passing_nodes(), residual.minimum > 0
     total = np.maximum(problem.nodes.capacity.sum(axis=0), 1)
-    short = np.maximum(found.short, 0)
+    short = np.maximum(counts.short, 0)
     if not needed.any() or not len(short):
         return
     largest = problem.classes.demand[needed].max(axis=0)
     all_pass = np.asarray(passes[needed].all(axis=0))
-    for nodes in types:
-        good = nodes[all_pass[nodes]]
-        like = int(good[0] if len(good) else nodes[0])
+    for nodes in node_types:
+        passing = nodes[all_pass[nodes]]
+        like = int(passing[0] if len(passing) else nodes[0])
         size = np.maximum(problem.nodes.capacity[like], largest)
         extra = size - problem.nodes.capacity[like]
-        counts = _count(problem, short, size)
-        at = int(np.argmin(counts))
-        more = tuple(extra.tolist()) if extra.any() else ()
-        yield _Offer(not len(good), more, int(counts[at]), float((size / total).sum()), like, at)
+        needed_nodes = _count_nodes(problem, short, size)
+        position = int(np.argmin(needed_nodes))
+        yield _NodeEstimate(
+            filtered=not len(passing),
+            extra=tuple(extra.tolist()) if extra.any() else (),
+            count=int(needed_nodes[position]),
+            size=float((size / total).sum()),
+            like=like,
+            position=position,
+        )
 
 
-def _count(problem: Problem, short: IntArray, size: IntArray) -> IntArray:
-    """At least how many nodes of a size [R] take the pods that are short in each domain [D, C], [D]."""
-    asked = short @ problem.classes.demand
-    counts = np.max(-(-asked // np.maximum(size, 1)), axis=1, initial=1)
-    for index in np.flatnonzero(short.any(axis=0)).tolist():
-        asks = problem.classes.demand[index]
-        used = asks > 0
-        each = int((size[used] // asks[used]).min(initial=2**31))
-        counts = np.maximum(counts, -(-short[:, index] // max(1, each)))
+def _count_nodes(problem: Problem, short: IntArray, size: IntArray) -> IntArray:
+    """[D] a lower bound of the nodes of a size [R] that take the pods that are short in each domain [D, C]."""
+    request = short @ problem.classes.demand
+    counts = np.max(-(-request // np.maximum(size, 1)), axis=1, initial=1)
+    for class_index in np.flatnonzero(short.any(axis=0)).tolist():
+        demand = problem.classes.demand[class_index]
+        used = demand > 0
+        pods_per_node = int((size[used] // demand[used]).min(initial=2**31))
+        counts = np.maximum(counts, -(-short[:, class_index] // max(1, pods_per_node)))
     return np.asarray(counts, np.int64)

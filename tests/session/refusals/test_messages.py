@@ -6,7 +6,7 @@ import pytest
 from batchsched.api.core.affinity import Affinity
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.refusals.messages import RefusalMessages
-from batchsched.solver.relaxation.changes import Nodes, Pods, Quota, Together
+from batchsched.solver.relaxation.changes import CombinedChange, NodeChange, PodChange, QuotaChange
 from tests.session.clusters import on
 from tests.session.scenario import (
     GPU,
@@ -76,7 +76,7 @@ def test_level_in_which_no_node_lies_is_named():
 def test_domain_that_is_yet_to_be_made_is_a_new_one():
     there = inside(cluster(RACKS, gang("g", 1), topologies=BOTH))
     wording = RefusalMessages(there.context, there.joint())
-    change = Nodes(2, like=0, level=1, domain=2, extra=(0, 1000, 0, 0, 0))
+    change = NodeChange(2, like=0, level=1, domain=2, extra=(0, 1000, 0, 0, 0))
     assert wording.relaxation(change) == (
         "2 more nodes like n0 but larger (cpu 65, memory 256Gi, nvidia.com/gpu 2) in a new rack"
     )
@@ -85,8 +85,8 @@ def test_domain_that_is_yet_to_be_made_is_a_new_one():
 def test_changes_of_several_parts_are_joined_and_parts_that_say_nothing_left_out():
     there = inside(cluster(nodes(1, gpu=2), gang("g", 1), queues=(queue("a", limit={GPU: "3"}),)))
     wording = RefusalMessages(there.context, there.joint())
-    nothing = Quota(0, (0, 0, 0, 0, 0), 3)
-    both = Together((nothing, Pods(0, 2), Nodes(1, like=0)))
+    nothing = QuotaChange(0, (0, 0, 0, 0, 0), 3)
+    both = CombinedChange((nothing, PodChange(0, 2), NodeChange(1, like=0)))
     assert wording.relaxation(both) == (
         "2 more pods and 1 more node like n0 (cpu 64, memory 256Gi, nvidia.com/gpu 2)"
     )

@@ -7,15 +7,15 @@ import pytest
 
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Problem, Row, Sense
 from batchsched.solver.relaxation.changes import (
-    Level,
-    Nodes,
-    Pods,
-    Quota,
+    CombinedChange,
+    LevelChange,
+    NodeChange,
+    PodChange,
+    QuotaChange,
     Relaxation,
-    Rule,
-    Together,
-    apply,
-    half,
+    RowChange,
+    apply_change,
+    halve,
     wider_levels,
 )
 from tests.solver.instances import problem_of
@@ -63,7 +63,7 @@ def problem() -> Problem:
 
 
 def test_new_nodes_are_empty_and_bear_the_labels_of_their_domain(problem: Problem):
-    more = apply(problem, Nodes(2, like=2, level=1, domain=0, extra=(5,)))
+    more = apply_change(problem, NodeChange(2, like=2, level=1, domain=0, extra=(5,)))
     assert more.nodes.free[3:].tolist() == [[13], [13]]
     assert more.nodes.capacity[3:].tolist() == [[13], [13]]
     assert more.nodes.levels[:, 3:].tolist() == [[0, 0], [0, 0]]
@@ -75,12 +75,15 @@ def test_new_nodes_are_empty_and_bear_the_labels_of_their_domain(problem: Proble
 
 def test_new_nodes_pass_the_filters_of_whom_they_are_for(problem: Problem):
     barred = replace(problem, kinds=replace(problem.kinds, mask=np.zeros((1, 3), np.bool_)))
-    assert not apply(barred, Nodes(1, like=0)).kinds.mask[0, 3]
-    assert apply(barred, Nodes(1, like=0, passing=0)).kinds.mask[0, 3]
+    assert not apply_change(barred, NodeChange(1, like=0)).kinds.mask[0, 3]
+    assert apply_change(barred, NodeChange(1, like=0, passing=0)).kinds.mask[0, 3]
 
 
 def test_a_domain_that_no_node_has_yet_can_get_its_first(problem: Problem):
-    assert apply(problem, Nodes(1, like=2, level=1, domain=9)).nodes.levels[:, 3].tolist() == [1, 9]
+    assert apply_change(problem, NodeChange(1, like=2, level=1, domain=9)).nodes.levels[:, 3].tolist() == [
+        1,
+        9,
+    ]
 
 
 def test_new_nodes_in_another_domain_get_the_labels_of_the_best_labelled_node_there():
@@ -91,9 +94,9 @@ def test_new_nodes_in_another_domain_get_the_labels_of_the_best_labelled_node_th
 
 def test_a_level_is_replaced_and_a_pin_moves_to_the_domain_around_it(problem: Problem):
     pinned = replace(problem, gangs=replace(problem.gangs, pinned=np.array([2], np.int32)))
-    assert apply(pinned, Level(0, 0)).gangs.pinned.tolist() == [1]
-    assert apply(pinned, Level(0, 0)).gangs.required.tolist() == [0]
-    assert apply(pinned, Level(0, -1)).gangs.pinned.tolist() == [-1]
+    assert apply_change(pinned, LevelChange(0, 0)).gangs.pinned.tolist() == [1]
+    assert apply_change(pinned, LevelChange(0, 0)).gangs.required.tolist() == [0]
+    assert apply_change(pinned, LevelChange(0, -1)).gangs.pinned.tolist() == [-1]
 
 
 def test_a_subgroups_level_is_replaced_by_itself(problem: Problem):
@@ -104,24 +107,24 @@ def test_a_subgroups_level_is_replaced_by_itself(problem: Problem):
             problem.subgroups, gang=one * 0, need=one, required=one, preferred=-one, pinned=-one
         ),
     )
-    changed = apply(inner, Level(0, -1, subgroup=0))
+    changed = apply_change(inner, LevelChange(0, -1, subgroup=0))
     assert changed.subgroups.required.tolist() == [-1]
     assert changed.gangs.required.tolist() == [1]
 
 
 def test_a_quota_that_is_overdrawn_counts_from_nothing(problem: Problem):
-    more = apply(problem, Quota(0, (4,), 2))
+    more = apply_change(problem, QuotaChange(0, (4,), 2))
     assert more.quotas.free.tolist() == [[4]]
     assert more.quotas.gangs[0] == UNLIMITED + 2
 
 
 def test_rules_loosen_in_their_own_direction(problem: Problem):
-    assert apply(problem, Rule(0, 2)).rows[0].right.tolist() == [9, 10, 11]
-    assert apply(problem, Rule(1, 2)).rows[1].right.tolist() == [-2]
+    assert apply_change(problem, RowChange(0, 2)).rows[0].right.tolist() == [9, 10, 11]
+    assert apply_change(problem, RowChange(1, 2)).rows[1].right.tolist() == [-2]
 
 
 def test_changes_come_together(problem: Problem):
-    both = apply(problem, Together((Pods(0, 3), Nodes(1, like=0))))
+    both = apply_change(problem, CombinedChange((PodChange(0, 3), NodeChange(1, like=0))))
     assert both.classes.count.tolist() == [5]
     assert len(both.nodes.free) == 4
 
@@ -129,22 +132,22 @@ def test_changes_come_together(problem: Problem):
 @pytest.mark.parametrize(
     "whole, less",
     [
-        (Level(0, 1), None),
-        (Nodes(5, like=3), Nodes(2, like=3)),
-        (Nodes(1, like=3), None),
-        (Quota(0, (5, 1), 1), Quota(0, (2, 0), 0)),
-        (Quota(0, (1, 0), 1), None),
-        (Rule(0, 3), Rule(0, 1)),
-        (Rule(0, 2), Rule(0, 1)),
-        (Rule(0, 1), None),
-        (Pods(0, 2), Pods(0, 1)),
-        (Pods(0, 1), None),
-        (Together((Pods(0, 4), Nodes(1, like=0))), Together((Pods(0, 2),))),
-        (Together((Level(0, 1), Nodes(1, like=0))), None),
+        (LevelChange(0, 1), None),
+        (NodeChange(5, like=3), NodeChange(2, like=3)),
+        (NodeChange(1, like=3), None),
+        (QuotaChange(0, (5, 1), 1), QuotaChange(0, (2, 0), 0)),
+        (QuotaChange(0, (1, 0), 1), None),
+        (RowChange(0, 3), RowChange(0, 1)),
+        (RowChange(0, 2), RowChange(0, 1)),
+        (RowChange(0, 1), None),
+        (PodChange(0, 2), PodChange(0, 1)),
+        (PodChange(0, 1), None),
+        (CombinedChange((PodChange(0, 4), NodeChange(1, like=0))), CombinedChange((PodChange(0, 2),))),
+        (CombinedChange((LevelChange(0, 1), NodeChange(1, like=0))), None),
     ],
 )
 def test_half_of_a_change(whole: Relaxation, less: Relaxation | None):
-    assert half(whole) == less
+    assert halve(whole) == less
 
 
 def test_wider_levels_contain_whole_domains_and_come_finest_first():

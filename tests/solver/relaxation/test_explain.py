@@ -9,8 +9,16 @@ from hypothesis import given
 
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Budget, Problem, Row, Solution
-from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Rule, apply, half
-from batchsched.solver.relaxation.explain import Evidence, Explainer, explain
+from batchsched.solver.relaxation.changes import (
+    LevelChange,
+    NodeChange,
+    PodChange,
+    QuotaChange,
+    RowChange,
+    apply_change,
+    halve,
+)
+from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer, explain_refusal
 from batchsched.solver.relaxation.search import RefusalCause
 from tests.solver.instances import problem_of, problems
 
@@ -21,11 +29,14 @@ def solve(problem: Problem) -> Solution:
     return solve_exact(problem, BUDGET, seed=1)
 
 
-def evidence(problem: Problem, gang: int) -> Evidence:
+def evidence(problem: Problem, gang: int) -> RefusalEvidence:
     """Quick and thorough must agree in these small cases."""
     solution = solve(problem)
     assert not solution.taken[gang]
-    quick, thorough = explain(problem, solution, gang), explain(problem, solution, gang, resolve=solve)
+    quick, thorough = (
+        explain_refusal(problem, solution, gang),
+        explain_refusal(problem, solution, gang, resolve=solve),
+    )
     assert (quick.cause, quick.relaxation) == (thorough.cause, thorough.relaxation)
     return quick
 
@@ -36,11 +47,11 @@ def evidence(problem: Problem, gang: int) -> Evidence:
 def test_the_relaxation_admits_the_gang_and_half_of_it_does_not(problem: Problem):
     solution = solve(problem)
     for gang in np.flatnonzero(~solution.taken & problem.gangs.allowed).tolist():
-        found = explain(problem, solution, gang, resolve=solve)
+        found = explain_refusal(problem, solution, gang, resolve=solve)
         assert found.relaxation is not None
-        assert solve(apply(problem, found.relaxation)).taken[gang]
-        less = half(found.relaxation)
-        assert less is None or not solve(apply(problem, less)).taken[gang]
+        assert solve(apply_change(problem, found.relaxation)).taken[gang]
+        less = halve(found.relaxation)
+        assert less is None or not solve(apply_change(problem, less)).taken[gang]
 
 
 @pytest.mark.properties
@@ -50,7 +61,8 @@ def test_the_quick_relaxation_makes_room_beside_what_is_placed(problem: Problem)
     held = np.zeros(len(problem.gangs.need), np.int64)
     np.add.at(held, problem.classes.gang[solution.classes], solution.counts)
     for found in map(
-        Explainer(problem, solution).gang, np.flatnonzero(~solution.taken & problem.gangs.allowed).tolist()
+        RefusalExplainer(problem, solution).explain_gang,
+        np.flatnonzero(~solution.taken & problem.gangs.allowed).tolist(),
     ):
         assert found.relaxation is not None
         both = solution.taken.copy()
@@ -66,7 +78,7 @@ def test_the_quick_relaxation_makes_room_beside_what_is_placed(problem: Problem)
                 kept.gangs, need=np.where(solution.taken, held, problem.gangs.need).astype(np.int32)
             ),
         )
-        assert solve(apply(kept, found.relaxation)).taken[found.gang]
+        assert solve(apply_change(kept, found.relaxation)).taken[found.gang]
 
 
 def test_two_more_nodes_are_named_when_two_pods_find_no_room():
@@ -74,7 +86,7 @@ def test_two_more_nodes_are_named_when_two_pods_find_no_room():
     found = evidence(problem, 0)
     assert (found.cause, found.need, found.fits) == (RefusalCause.CAPACITY, 4, 2)
     assert found.missing.tolist() == [16]
-    assert found.relaxation == Nodes(2, like=0)
+    assert found.relaxation == NodeChange(2, like=0)
     assert not found.outbid
 
 
@@ -83,7 +95,7 @@ def test_enough_in_sum_but_in_pieces_too_small_is_called_fragmented():
     found = evidence(problem, 0)
     assert found.cause == RefusalCause.FRAGMENTED
     assert found.missing.tolist() == [12]
-    assert found.relaxation == Nodes(2, like=0)
+    assert found.relaxation == NodeChange(2, like=0)
 
 
 def test_only_the_resource_that_stops_the_pods_is_missing():
@@ -97,22 +109,22 @@ def test_a_gang_that_fits_at_a_coarser_level_is_told_so():
     found = evidence(problem, 0)
     assert (found.cause, found.level, found.domain, found.fits) == (RefusalCause.TOPOLOGY, 1, 0, 2)
     assert found.missing.tolist() == [8]
-    assert found.relaxation == Level(0, 0)
+    assert found.relaxation == LevelChange(0, 0)
 
 
 def test_the_chain_of_levels_can_be_given():
     levels = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 2, 3]]
     problem = problem_of([[8]] * 4, [{"pods": 3, "demand": [8], "required": 2}], levels=levels)
     solution = solve(problem)
-    assert explain(problem, solution, 0).relaxation == Level(0, 1)
-    assert explain(problem, solution, 0, wider=(-1, -1, 0)).relaxation == Level(0, 0)
+    assert explain_refusal(problem, solution, 0).relaxation == LevelChange(0, 1)
+    assert explain_refusal(problem, solution, 0, wider=(-1, -1, 0)).relaxation == LevelChange(0, 0)
 
 
 def test_more_nodes_come_in_one_domain_of_the_required_level():
     levels = [[0, 0, 1, 1, 1]]
     problem = problem_of([[8]] * 5, [{"pods": 6, "demand": [8], "required": 0}], levels=levels)
     found = evidence(problem, 0)
-    assert found.relaxation == Nodes(3, like=0, level=0, domain=1)
+    assert found.relaxation == NodeChange(3, like=0, level=0, domain=1)
 
 
 def test_a_quota_names_the_amount_that_it_lacks():
@@ -124,7 +136,7 @@ def test_a_quota_names_the_amount_that_it_lacks():
     }
     found = evidence(problem_of([[8]], gangs, **quota), 0)
     assert (found.cause, found.quota, found.missing.tolist()) == (RefusalCause.QUOTA, 1, [3])
-    assert found.relaxation == Quota(1, (3,))
+    assert found.relaxation == QuotaChange(1, (3,))
 
 
 def test_a_quota_of_gangs_lacks_one_gang():
@@ -134,7 +146,11 @@ def test_a_quota_of_gangs_lacks_one_gang():
         "quota_gangs": np.zeros(1, np.int64),
     }
     found = evidence(problem_of([[8]], [{"pods": 1, "demand": [2]}], **quota), 0)
-    assert (found.cause, found.missing_gangs, found.relaxation) == (RefusalCause.QUOTA, 1, Quota(0, (0,), 1))
+    assert (found.cause, found.missing_gangs, found.relaxation) == (
+        RefusalCause.QUOTA,
+        1,
+        QuotaChange(0, (0,), 1),
+    )
 
 
 def test_a_rule_of_a_plugin_is_named_by_its_row():
@@ -142,25 +158,25 @@ def test_a_rule_of_a_plugin_is_named_by_its_row():
         EVERY_NODE, np.zeros(1, np.int32), np.ones(1, np.int64), np.ones(2, np.int64), plugin="NodePorts"
     )
     found = evidence(problem_of([[8], [8]], [{"pods": 4, "demand": [1]}], rows=(row,)), 0)
-    assert (found.cause, found.row, found.relaxation) == (RefusalCause.ROW, 0, Rule(0, 1))
+    assert (found.cause, found.row, found.relaxation) == (RefusalCause.ROW, 0, RowChange(0, 1))
 
 
 def test_a_pod_larger_than_any_node_asks_for_a_larger_node():
     found = evidence(problem_of([[8], [6]], [{"pods": 1, "demand": [11]}]), 0)
     assert (found.cause, found.missing.tolist()) == (RefusalCause.POD_TOO_LARGE, [3])
-    assert found.relaxation == Nodes(1, like=0, extra=(3,))
+    assert found.relaxation == NodeChange(1, like=0, extra=(3,))
 
 
 def test_filters_that_leave_no_node_ask_for_a_node_that_passes():
     problem = problem_of([[8], [8]], [{"pods": 1, "demand": [1]}], mask=np.zeros((1, 2), np.bool_))
     found = evidence(problem, 0)
     assert (found.cause, found.missing.tolist()) == (RefusalCause.NO_NODE, [0])
-    assert found.relaxation == Nodes(1, like=0, passing=0)
+    assert found.relaxation == NodeChange(1, like=0, passing=0)
 
 
 def test_too_few_pods_ask_for_pods():
     found = evidence(problem_of([[8]], [{"pods": 2, "need": 5, "demand": [1]}]), 0)
-    assert (found.cause, found.relaxation) == (RefusalCause.TOO_FEW_PODS, Pods(0, 3))
+    assert (found.cause, found.relaxation) == (RefusalCause.TOO_FEW_PODS, PodChange(0, 3))
 
 
 def test_a_gang_that_was_refused_beforehand_gets_no_advice():
@@ -172,24 +188,24 @@ def test_a_gang_that_lost_to_others_is_told_so():
     gangs = [{"pods": 2, "demand": [4], "weight": 9.0}, {"pods": 2, "demand": [4]}]
     found = evidence(problem_of([[8]], gangs), 1)
     assert found.outbid
-    assert found.relaxation == Nodes(1, like=0)
+    assert found.relaxation == NodeChange(1, like=0)
 
 
 def test_when_others_would_take_what_is_added_more_is_asked_for():
     gangs = [{"pods": 1, "demand": [8], "weight": weight} for weight in (9.0, 8.0, 7.0)]
     problem = problem_of([[8]], gangs)
     solution = solve(problem)
-    assert explain(problem, solution, 2).relaxation == Nodes(1, like=0)
-    assert explain(problem, solution, 2, resolve=solve).relaxation == Nodes(2, like=0)
+    assert explain_refusal(problem, solution, 2).relaxation == NodeChange(1, like=0)
+    assert explain_refusal(problem, solution, 2, resolve=solve).relaxation == NodeChange(2, like=0)
 
 
 def test_many_refusals_are_explained_alike_one_by_one_and_together():
     problem = problem_of([[8]] * 3, [{"pods": k, "demand": [5]} for k in range(1, 9)])
     solution = solve(problem)
     refused = np.flatnonzero(~solution.taken).tolist()
-    explainer = Explainer(problem, solution)
-    for one, found in zip(refused, map(Explainer(problem, solution).gang, refused), strict=True):
-        assert explainer.gang(one).relaxation == found.relaxation
+    explainer = RefusalExplainer(problem, solution)
+    for one, found in zip(refused, map(RefusalExplainer(problem, solution).explain_gang, refused), strict=True):
+        assert explainer.explain_gang(one).relaxation == found.relaxation
 
 
 def test_a_rule_that_bars_a_gang_wherever_others_are_is_loosened_with_the_nodes():

@@ -8,8 +8,15 @@ from hypothesis import given
 
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, Budget, Problem, Row
-from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Quota, Rule, Together
-from batchsched.solver.relaxation.residual import alone, leftover
+from batchsched.solver.relaxation.changes import (
+    CombinedChange,
+    LevelChange,
+    NodeChange,
+    PodChange,
+    QuotaChange,
+    RowChange,
+)
+from batchsched.solver.relaxation.residual import GangIsolation, subtract_placements
 from tests.solver.instances import problem_of, problems
 
 BUDGET = Budget(deterministic=5.0)
@@ -46,7 +53,7 @@ def session() -> Problem:
 def test_what_is_placed_is_gone_from_nodes_quotas_and_rows():
     problem = session()
     solution = solve_exact(problem, BUDGET, seed=0)
-    left = leftover(problem, solution)
+    left = subtract_placements(problem, solution)
     assert left.nodes.free.sum() == 6
     assert left.quotas.free.tolist() == [[14], [UNLIMITED]]
     assert left.quotas.gangs.tolist() == [1, UNLIMITED]
@@ -59,18 +66,18 @@ def test_what_is_placed_is_gone_from_nodes_quotas_and_rows():
 @given(problems())
 def test_after_the_optimum_nothing_left_can_be_placed(problem: Problem):
     solution = solve_exact(problem, BUDGET, seed=0)
-    again = solve_exact(replace(leftover(problem, solution), cuts=problem.cuts), BUDGET, seed=0)
+    again = solve_exact(replace(subtract_placements(problem, solution), cuts=problem.cuts), BUDGET, seed=0)
     fresh = ~solution.taken
     assert not again.taken[fresh].any()
 
 
 def test_one_gangs_problem_has_its_classes_quotas_and_rows_only():
-    own = alone(session(), 1)
+    own = GangIsolation(session()).isolate(1)
     assert own.problem.classes.demand.tolist() == [[9]]
     assert own.quotas.tolist() == [0, 1]
     assert own.problem.rows[0].classes.tolist() == [0]
     assert own.problem.rows[0].gang_coefficients.tolist() == [[4]]
-    assert alone(session(), 2).rows.tolist() == []
+    assert GangIsolation(session()).isolate(2).rows.tolist() == []
 
 
 def test_changes_get_their_old_numbers_back():
@@ -80,38 +87,39 @@ def test_changes_get_their_old_numbers_back():
             session().subgroups, gang=ints(0, 1), need=ints(0, 1), required=ints(0, 0), preferred=ints(-1, -1)
         ),
     )
-    own = alone(
+    own = GangIsolation(
         replace(
             problem,
             subgroups=replace(problem.subgroups, pinned=ints(-1, -1)),
             quotas=replace(problem.quotas, covers=problem.quotas.covers[::-1]),
-        ),
-        0,
-    )
+        )
+    ).isolate(0)
     assert own.quotas.tolist() == [1]
-    changes = Together(
+    changes = CombinedChange(
         (
-            Level(0, 3, 0),
-            Level(0, NONE),
-            Nodes(1, 1, passing=0),
-            Nodes(1, 1),
-            Quota(0, (1,)),
-            Rule(0, 1),
-            Pods(0, 1),
+            LevelChange(0, 3, 0),
+            LevelChange(0, NONE),
+            NodeChange(1, 1, passing=0),
+            NodeChange(1, 1),
+            QuotaChange(0, (1,)),
+            RowChange(0, 1),
+            PodChange(0, 1),
         )
     )
-    assert own.named(changes) == Together(
+    assert own.restore_numbers(changes) == CombinedChange(
         (
-            Level(0, 3, 0),
-            Level(0, NONE),
-            Nodes(1, 1, passing=0),
-            Nodes(1, 1),
-            Quota(1, (1,)),
-            Rule(0, 1),
-            Pods(0, 1),
+            LevelChange(0, 3, 0),
+            LevelChange(0, NONE),
+            NodeChange(1, 1, passing=0),
+            NodeChange(1, 1),
+            QuotaChange(1, (1,)),
+            RowChange(0, 1),
+            PodChange(0, 1),
         )
     )
-    other = alone(replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1))), 1)
-    assert other.named(Level(0, 3, 0)) == Level(1, 3, 1)
-    assert other.named(Pods(0, 2)) == Pods(1, 2)
-    assert other.named(Nodes(1, 1, passing=0)) == Nodes(1, 1, passing=1)
+    other = GangIsolation(
+        replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1)))
+    ).isolate(1)
+    assert other.restore_numbers(LevelChange(0, 3, 0)) == LevelChange(1, 3, 1)
+    assert other.restore_numbers(PodChange(0, 2)) == PodChange(1, 2)
+    assert other.restore_numbers(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)

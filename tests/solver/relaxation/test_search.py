@@ -3,13 +3,27 @@
 import numpy as np
 import pytest
 
-from batchsched.solver.relaxation.changes import Level, Nodes, Pods, Relaxation, Together, wider_levels
-from batchsched.solver.relaxation.search import Family, Probe, RefusalCause, families, smallest
+from batchsched.solver.relaxation.admission import Residual
+from batchsched.solver.relaxation.changes import (
+    CombinedChange,
+    LevelChange,
+    NodeChange,
+    PodChange,
+    Relaxation,
+    wider_levels,
+)
+from batchsched.solver.relaxation.search import (
+    AdmissionProbe,
+    ChangeFamily,
+    RefusalCause,
+    find_smallest_change,
+    propose_families,
+)
 from tests.solver.instances import problem_of
 
 
 def nodes(size: int) -> Relaxation:
-    return Nodes(size, like=0)
+    return NodeChange(size, like=0)
 
 
 @pytest.mark.parametrize("start", [1, 3, 7, 8, 60])
@@ -19,18 +33,25 @@ def test_the_smallest_size_is_found_from_any_start(start: int, needed: int):
 
     def admits(change: Relaxation) -> bool:
         asked.append(change)
-        return isinstance(change, Nodes) and change.count >= needed
+        return isinstance(change, NodeChange) and change.count >= needed
 
-    assert smallest(Family(RefusalCause.CAPACITY, nodes, start, 64), Probe(admits, 100)) == nodes(needed)
+    assert find_smallest_change(
+        ChangeFamily(RefusalCause.CAPACITY, nodes, start, 64), AdmissionProbe(admits, 100)
+    ) == nodes(needed)
     assert len(asked) == len(set(asked)) <= 14
 
 
 def test_what_never_admits_is_given_up_at_its_limit():
-    assert smallest(Family(RefusalCause.CAPACITY, nodes, 1, 64), Probe(lambda change: False, 100)) is None
+    assert (
+        find_smallest_change(
+            ChangeFamily(RefusalCause.CAPACITY, nodes, 1, 64), AdmissionProbe(lambda change: False, 100)
+        )
+        is None
+    )
 
 
 def test_questions_run_out():
-    probe = Probe(lambda change: True, 1)
+    probe = AdmissionProbe(lambda change: True, 1)
     assert probe(nodes(1))
     assert probe(nodes(1))
     assert not probe(nodes(2))
@@ -38,28 +59,35 @@ def test_questions_run_out():
 
 def test_where_larger_does_not_admit_more_half_of_the_answer_still_does_not():
     good = {nodes(1), nodes(3), nodes(12)}
-    found = smallest(Family(RefusalCause.CAPACITY, nodes, 12, 64), Probe(lambda change: change in good, 100))
+    found = find_smallest_change(
+        ChangeFamily(RefusalCause.CAPACITY, nodes, 12, 64), AdmissionProbe(lambda change: change in good, 100)
+    )
     assert found in good
-    assert isinstance(found, Nodes)
+    assert isinstance(found, NodeChange)
     assert nodes(found.count // 2) not in good
 
 
 def test_parts_that_are_not_needed_are_left_out():
     def both(size: int) -> Relaxation:
-        return Together((Level(0, 1), Pods(0, 1), Nodes(size, like=0)))
+        return CombinedChange((LevelChange(0, 1), PodChange(0, 1), NodeChange(size, like=0)))
 
     def admits(change: Relaxation) -> bool:
-        parts = change.parts if isinstance(change, Together) else (change,)
-        return Nodes(2, like=0) in parts and Level(0, 1) in parts
+        parts = change.parts if isinstance(change, CombinedChange) else (change,)
+        return NodeChange(2, like=0) in parts and LevelChange(0, 1) in parts
 
-    found = smallest(Family(RefusalCause.CAPACITY, both, 2, 2), Probe(admits, 100))
-    assert found == Together((Level(0, 1), Nodes(2, like=0)))
+    found = find_smallest_change(ChangeFamily(RefusalCause.CAPACITY, both, 2, 2), AdmissionProbe(admits, 100))
+    assert found == CombinedChange((LevelChange(0, 1), NodeChange(2, like=0)))
 
 
 def test_the_gentlest_kinds_of_change_come_first():
     levels = [[0, 0], [0, 1]]
     problem = problem_of([[1], [1]], [{"pods": 2, "need": 3, "demand": [1], "required": 1}], levels=levels)
-    kinds = [f.cause for f in families(problem, (np.arange(2),), lambda level: wider_levels(problem, level))]
+    kinds = [
+        f.cause
+        for f in propose_families(
+            Residual(problem), (np.arange(2),), lambda level: wider_levels(problem, level)
+        )
+    ]
     assert kinds[:3] == [RefusalCause.TOO_FEW_PODS, RefusalCause.TOPOLOGY, RefusalCause.TOPOLOGY]
     assert kinds[-1] == RefusalCause.CAPACITY
 
@@ -76,15 +104,15 @@ def test_the_levels_of_subgroups_are_tried_although_the_gang_itself_states_none(
         sub_preferred=np.array([-1], np.int32),
         sub_pinned=np.array([-1], np.int32),
     )
-    kinds = families(problem, (np.arange(2),), lambda level: wider_levels(problem, level))
+    kinds = propose_families(Residual(problem), (np.arange(2),), lambda level: wider_levels(problem, level))
     tried = [family.make(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
-    assert tried == [Level(0, 0, subgroup=0), Level(0, -1, subgroup=0)]
+    assert tried == [LevelChange(0, 0, subgroup=0), LevelChange(0, -1, subgroup=0)]
 
 
 def test_more_nodes_are_also_tried_with_no_level_binding():
     problem = problem_of([[1]], [{"pods": 2, "demand": [1], "required": 0}], levels=[[0]])
-    kinds = families(problem, (np.arange(1),), lambda level: wider_levels(problem, level))
+    kinds = propose_families(Residual(problem), (np.arange(1),), lambda level: wider_levels(problem, level))
     tried = [family.make(1) for family in kinds if family.cause is RefusalCause.CAPACITY]
-    loose = [change for change in tried if isinstance(change, Together) and Level(0, -1) in change.parts]
-    assert any(isinstance(part, Nodes) for change in loose for part in change.parts)
-    assert any(isinstance(change, Nodes) for change in tried)
+    loose = [change for change in tried if isinstance(change, CombinedChange) and LevelChange(0, -1) in change.parts]
+    assert any(isinstance(part, NodeChange) for change in loose for part in change.parts)
+    assert any(isinstance(change, NodeChange) for change in tried)
