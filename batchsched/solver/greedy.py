@@ -1,31 +1,30 @@
 """The greedy: gang after gang in the policy's order, all or nothing. The floor, the hint, the fallback.
 
-`greedy` also places a session whose profile selects in strict order: then it is the whole answer.
+`solve_greedy` also places a session whose profile selects in strict order: then it is the whole answer.
 """
 
 from itertools import groupby
 
 import numpy as np
 
-from batchsched.solver.outcome import to_solution
-from batchsched.solver.packing.equal_gangs import alike
+from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import Problem, Solution
+from batchsched.solver.problem import NONE, Problem, Solution
 
 
-def greedy(problem: Problem) -> Solution:
+def solve_greedy(problem: Problem) -> Solution:
     """Place gangs tier by tier in the order of their rank, then each tier's surplus."""
-    return to_solution(greedy_packing(problem), "greedy")
+    return pack_greedily(problem).to_solution("greedy")
 
 
-def greedy_packing(problem: Problem) -> Packing:
+def pack_greedily(problem: Problem) -> Packing:
     """The greedy's packing itself, for whoever goes on from there."""
     packing = Packing(problem)
-    fill(packing)
+    fill_packing(packing)
     return packing
 
 
-def job_by_job(problem: Problem) -> Solution:
+def solve_job_by_job(problem: Problem) -> Solution:
     """What the peers do: gang after gang in the same order, its pods as given, the fullest node first.
 
     A gang with a required level is tried in one domain after the other, the tightest first, as kube-scheduler's
@@ -33,17 +32,17 @@ def job_by_job(problem: Problem) -> Solution:
     ever moved or taken back.
     """
     packing = Packing(problem, plain=True)
-    fill(packing)
-    return to_solution(packing, "greedy")
+    fill_packing(packing)
+    return packing.to_solution("greedy")
 
 
-def fill(packing: Packing) -> None:
+def fill_packing(packing: Packing) -> None:
     """Add whatever gang or surplus pod still fits, tier by tier, in the policy's order.
 
     Equal lone pods that follow each other are placed as one gang would be.
     """
     problem = packing.problem
-    kinds = alike(packing.room)
+    kinds = number_equal_gangs(packing.room)
     order = np.lexsort((problem.gangs.rank, problem.gangs.tier)).tolist()
     tier = problem.gangs.tier.tolist()
     start = 0
@@ -54,10 +53,39 @@ def fill(packing: Packing) -> None:
         for kind, gangs in groupby(order[start:end], key=kinds.__getitem__):
             run = list(gangs)
             if kind >= 0 and len(run) > 1:
-                packing.try_alike(run)
+                packing.try_equal_gangs(run)
                 continue
             for gang in run:
                 packing.try_gang(gang)
         for gang in order[start:end]:
             packing.add_surplus(gang)
         start = end
+
+
+def number_equal_gangs(room: FreeCapacity) -> list[int]:
+    """[G] Equal numbers for lone pods that ask for the same of any node, and of nothing else; -1 for all others.
+
+    To place them one by one, or all of them as one, comes to the same number.
+    """
+    problem = room.problem
+    found = [-1] * len(problem.gangs.need)
+    if room.rows.rows:
+        return found
+    alone = (
+        (np.bincount(problem.classes.gang, problem.classes.count, minlength=len(found)) == 1)
+        & problem.gangs.allowed
+        & (problem.gangs.need == 1)
+        & (problem.gangs.required == NONE)
+        & (problem.gangs.preferred == NONE)
+    )[problem.classes.gang] & (problem.classes.subgroup == NONE)
+    numbers: dict[tuple[int, bytes], int] = {}
+    for class_index in np.flatnonzero(alone).tolist():
+        gang = int(problem.classes.gang[class_index])
+        if (
+            room.slots.needs[class_index]
+            and class_index not in room.banned
+            and not room.quotas.is_limited(gang)
+        ):
+            asked = int(problem.classes.kind[class_index]), room.slots.demand[class_index].tobytes()
+            found[gang] = numbers.setdefault(asked, len(numbers))
+    return found

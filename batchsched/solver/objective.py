@@ -10,18 +10,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.problem import NONE, BoolArray, FloatArray, IndexArray, IntArray, Problem, Solution
 
-TOLERANCE: Final = 1e-9
+TIER_TOLERANCE: Final = 1e-9
 """Two tier values this close, relatively, are equal: the sum of floats in another order."""
 
 
-def tiers(problem: Problem) -> int:
+def count_tiers(problem: Problem) -> int:
     """T, one more than the lowest tier's number."""
     return int(problem.gangs.tier.max(initial=-1)) + 1
 
 
-def needs(problem: Problem) -> IntArray:
+def required_pods(problem: Problem) -> IntArray:
     """How many pods each gang [G] still needs, its subgroups' needs included; 0: it is taken already."""
     by_subgroup = np.bincount(
         problem.subgroups.gang, problem.subgroups.need, minlength=len(problem.gangs.need)
@@ -29,9 +29,9 @@ def needs(problem: Problem) -> IntArray:
     return np.maximum(problem.gangs.need, by_subgroup.astype(np.int64))
 
 
-def least(problem: Problem) -> IntArray:
+def least_requests(problem: Problem) -> IntArray:
     """What the minimum of each gang asks for at least, resource by resource, [G, R]: its smallest pods."""
-    gangs, need = len(problem.gangs.need), needs(problem)
+    gangs, need = len(problem.gangs.need), required_pods(problem)
     asked = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
     np.add.at(
         asked, problem.classes.gang, problem.classes.demand * problem.classes.count[:, None].astype(np.int64)
@@ -44,15 +44,15 @@ def least(problem: Problem) -> IntArray:
     return asked
 
 
-def beyond_quotas(problem: Problem) -> BoolArray:
+def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     """Which gangs [G] their quotas do not admit even with nobody else there: no choice of gangs holds them."""
     found = np.zeros(len(problem.gangs.need), np.bool_)
     if not len(problem.quotas.gangs):
         return found
     quota, gang = np.nonzero(problem.quotas.covers)
-    asked = least(problem)[gang]
+    asked = least_requests(problem)[gang]
     left = np.maximum(0, problem.quotas.free[quota])
-    counted = problem.gangs.fresh[gang] & (needs(problem)[gang] > 0)
+    counted = problem.gangs.fresh[gang] & (required_pods(problem)[gang] > 0)
     over = ((asked > 0) & (asked > left)).any(axis=1) | (counted & (problem.quotas.gangs[quota] < 1))
     found[gang[over]] = True
     return found
@@ -61,15 +61,15 @@ def beyond_quotas(problem: Problem) -> BoolArray:
 def tier_values(problem: Problem, classes: NDArray[np.integer], counts: NDArray[np.integer]) -> FloatArray:
     """Σ weight over the placed pods of each tier [T]; classes and counts are a placement's [P]."""
     tier = problem.gangs.tier[problem.classes.gang[classes]]
-    return np.bincount(tier, problem.classes.weight[classes] * counts, minlength=tiers(problem)).astype(
+    return np.bincount(tier, problem.classes.weight[classes] * counts, minlength=count_tiers(problem)).astype(
         np.float64
     )
 
 
-def higher(first: FloatArray, second: FloatArray) -> int:
+def compare_tiers(first: FloatArray, second: FloatArray) -> int:
     """Compare two rows of tier values [T] lexicographically: 1, 0 or -1 as the first is more, equal or less."""
     for one, other in zip(first.tolist(), second.tolist(), strict=True):
-        if abs(one - other) > TOLERANCE * max(abs(one), abs(other)):
+        if abs(one - other) > TIER_TOLERANCE * max(abs(one), abs(other)):
             return 1 if one > other else -1
     return 0
 
@@ -80,7 +80,7 @@ def gang_worth(problem: Problem) -> FloatArray:
     return np.bincount(problem.classes.gang, worth, minlength=len(problem.gangs.need)).astype(np.float64)
 
 
-def preferring(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
+def list_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
     """All that prefer a level: (gang, subgroup or -1, level, weight, domains already used).
 
     The weight is Σ weight·count over all the waiting pods, placed or not: a constant, so the cost is linear.
@@ -117,10 +117,35 @@ def preferred_cost(problem: Problem, solution: Solution) -> float:
     together as one more domain. Nothing used costs nothing. Source: api.md, the order of objectives.
     """
     cost = 0.0
-    for gang, sub, level, weight, used in preferring(problem):
+    for gang, sub, level, weight, used in list_preferences(problem):
         mine = problem.classes.gang[solution.classes] == gang
         if sub != NONE:
             mine &= problem.classes.subgroup[solution.classes] == sub
         domains = set(problem.nodes.levels[level][solution.nodes[mine]].tolist()) | set(used)
         cost += weight * max(0, len(domains) - 1)
     return cost
+
+
+def class_values_by_tier(problem: Problem, placed: IntArray) -> FloatArray:
+    """Return Σ weight over the placed pods of each tier [T], from the pods placed of each class [C]."""
+    value = problem.classes.weight * placed
+    tier = problem.gangs.tier[problem.classes.gang]
+    return np.bincount(tier, weights=value, minlength=count_tiers(problem)).astype(np.float64)
+
+
+def max_tier_values(problem: Problem) -> FloatArray:
+    """Return the value of each tier [T] if every allowed gang were placed to its last pod: a crude upper bound."""
+    allowed = problem.gangs.allowed[problem.classes.gang]
+    return class_values_by_tier(problem, np.where(allowed, problem.classes.count, 0))
+
+
+def count_placed(problem: Problem, classes: IndexArray, counts: IndexArray) -> IntArray:
+    """Return the pods placed of each class [C], from the triples of a solution [P]."""
+    placed = np.zeros(len(problem.classes.count), np.int64)
+    np.add.at(placed, classes, counts)
+    return placed
+
+
+def compare_solutions(a: Solution, b: Solution) -> int:
+    """Return 1 if `a` is better, -1 if `b` is, 0 if tier values and the number of gangs are equal."""
+    return compare_tiers(a.objective, b.objective) or int(np.sign(int(a.taken.sum()) - int(b.taken.sum())))

@@ -13,9 +13,8 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.greedy import fill, greedy_packing
-from batchsched.solver.objective import higher, tier_values
-from batchsched.solver.outcome import compare, placed_per_class, to_solution
+from batchsched.solver.greedy import fill_packing, pack_greedily
+from batchsched.solver.objective import compare_solutions, compare_tiers, count_placed, tier_values
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     NONE,
@@ -28,13 +27,13 @@ from batchsched.solver.problem import (
     Solution,
     UsedDomains,
 )
-from batchsched.solver.subset import only
+from batchsched.solver.subset import take_subset
 
-SHARE: Final = 0.1
+BUDGET_SHARE: Final = 0.1
 """What part of the budget the choice may spend: it is proved in less, or not worth more."""
 
 
-def only_quotas_refuse(packing: Packing) -> bool:
+def is_limited_by_quotas_only(packing: Packing) -> bool:
     """Whether whatever the greedy left out is more than some quota leaves: no node had too little room for it."""
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
@@ -49,7 +48,7 @@ def only_quotas_refuse(packing: Packing) -> bool:
     return True
 
 
-def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solution | None:
+def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solution | None:
     """Choose by quotas alone, and place what was chosen.
 
     Args:
@@ -62,18 +61,18 @@ def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solut
       a proved optimum; None when the choice was not proved to be best, or does not all find a place.
     """
     problem = packing.problem
-    most = replace(budget, deterministic=budget.deterministic * SHARE)
+    most = replace(budget, deterministic=budget.deterministic * BUDGET_SHARE)
     binding = packing.room.quotas.binding
     if not binding.any():
         return None
     contended: BoolArray = np.asarray(problem.quotas.covers[binding].any(axis=0))
-    some = only(one_node(problem), contended)
+    some = take_subset(merge_nodes(problem), contended)
     choice = some.restored(solve_exact(some.problem, most, seed))
-    if higher(choice.bound, choice.objective):
+    if compare_tiers(choice.bound, choice.objective):
         return None
     # Gangs that no quota stops are all chosen.
     free = problem.gangs.allowed & ~contended
-    allotted = placed_per_class(problem, choice.classes, choice.counts)
+    allotted = count_placed(problem, choice.classes, choice.counts)
     pods = np.where(free[problem.classes.gang], problem.classes.count, allotted).astype(np.int32)
     chosen = replace(
         problem,
@@ -81,28 +80,28 @@ def allot(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solut
         gangs=replace(problem.gangs, allowed=problem.gangs.allowed & (choice.taken | free)),
     )
     best = tier_values(problem, np.arange(len(pods)), pods)
-    answer = to_solution(_beside(packing, chosen, floor), "quotas")
-    if higher(answer.objective, best):
-        answer = to_solution(greedy_packing(chosen), "quotas")
-    if higher(answer.objective, best) or compare(answer, floor) < 0:
+    answer = _beside(packing, chosen, floor).to_solution("quotas")
+    if compare_tiers(answer.objective, best):
+        answer = pack_greedily(chosen).to_solution("quotas")
+    if compare_tiers(answer.objective, best) or compare_solutions(answer, floor) < 0:
         return None
     return replace(answer, bound=np.maximum(best, answer.objective), guard=choice.guard)
 
 
 def _beside(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
     """Place what was chosen; gangs of which the greedy placed just that stay where they are."""
-    placed = placed_per_class(packing.problem, floor.classes, floor.counts)
+    placed = count_placed(packing.problem, floor.classes, floor.counts)
     other = (
         np.bincount(chosen.classes.gang, placed != chosen.classes.count, minlength=len(chosen.gangs.need)) > 0
     )
     kept = np.flatnonzero(floor.taken & chosen.gangs.allowed & ~other)
     made = Packing(chosen)
     made.reinstate(packing.withdraw(set(kept.tolist())))
-    fill(made)
+    fill_packing(made)
     return made
 
 
-def one_node(problem: Problem) -> Problem:
+def merge_nodes(problem: Problem) -> Problem:
     """The session with all nodes as one, without levels, filters, rows and scores: who fits here need not fit there."""
     kinds = len(problem.kinds.mask)
     gangs, subgroups = problem.gangs, problem.subgroups

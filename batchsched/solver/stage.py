@@ -7,15 +7,19 @@ import numpy as np
 
 from batchsched.ports.telemetry import Silence, Telemetry
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.greedy import greedy, greedy_packing, job_by_job
-from batchsched.solver.objective import beyond_quotas, preferred_cost
-from batchsched.solver.outcome import compare, placed_per_class, to_solution
+from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
+from batchsched.solver.objective import (
+    compare_solutions,
+    count_placed,
+    find_gangs_beyond_quotas,
+    preferred_cost,
+)
 from batchsched.solver.problem import Budget, Problem, Solution
-from batchsched.solver.quota_selection import allot, only_quotas_refuse
-from batchsched.solver.subset import only
-from batchsched.solver.tiered.rounds import Floors, Rounds
+from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas
+from batchsched.solver.subset import take_subset
+from batchsched.solver.tiered.rounds import PlacementFloors, TieredRounds
 from batchsched.solver.tiered.tier_solve import TierBudget
-from batchsched.solver.verify import verify
+from batchsched.solver.verify import verify_solution
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,22 +40,22 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
       SolverFault: OR-Tools calls a model invalid.
     """
     telemetry = telemetry or Silence()
-    beyond = beyond_quotas(problem) & problem.gangs.allowed
+    beyond = find_gangs_beyond_quotas(problem) & problem.gangs.allowed
     given = (
         replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & ~beyond))
         if beyond.any()
         else problem
     )
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
-        subset = only(given, ~beyond)
+        subset = take_subset(given, ~beyond)
         answer = subset.restored(_solved(subset.problem, budget, seed, telemetry))
     else:
         answer = _solved(given, budget, seed, telemetry)
     with telemetry.stage("verify"):
-        faults = () if problem.ordered else verify(problem, answer)
+        faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
         _LOG.error("a %s answer is discarded, the greedy's stands: %s", answer.stage, "; ".join(faults))
-        return replace(greedy(without_cut_gangs(given)), guard=answer.guard)
+        return replace(solve_greedy(without_cut_gangs(given)), guard=answer.guard)
     return answer
 
 
@@ -59,27 +63,27 @@ def _solved(given: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> 
     """The stage over gangs that their quotas may admit."""
     problem = without_cut_gangs(given)
     with telemetry.stage("greedy"):
-        packing = greedy_packing(problem)
-        floor = to_solution(packing, "greedy")
+        packing = pack_greedily(problem)
+        floor = packing.to_solution("greedy")
     if problem.ordered:
         return floor
     small = _pairs(problem) <= budget.exact_variables
-    if settled(given, floor, small):
+    if is_settled(given, floor, small):
         return replace(floor, bound=floor.objective.copy())
     if small:
         with telemetry.stage("exact"):
             return solve_exact(given, budget, seed, floor)
-    if given is problem and only_quotas_refuse(packing):
+    if given is problem and is_limited_by_quotas_only(packing):
         with telemetry.stage("choose"):
-            answer = allot(packing, budget, seed, floor)
+            answer = select_by_quotas(packing, budget, seed, floor)
         if answer is not None:
             return answer
     return _aggregated(given, TierBudget(budget, seed), floor, telemetry)
 
 
-def settled(problem: Problem, floor: Solution, small: bool) -> bool:
+def is_settled(problem: Problem, floor: Solution, small: bool) -> bool:
     """Whether the greedy placed everything that may be placed and a solve could gain nothing more."""
-    placed = placed_per_class(problem, floor.classes, floor.counts)
+    placed = count_placed(problem, floor.classes, floor.counts)
     wanted = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
     if bool((placed < wanted).any()):
         return False
@@ -107,7 +111,7 @@ def _aggregated(given: Problem, spending: TierBudget, floor: Solution, telemetry
     problem = without_cut_gangs(given)
     uncut = replace(given, cuts=()) if given.cuts else problem
     with telemetry.stage("greedy"):
-        peers = job_by_job(problem)
-    best = peers if compare(peers, floor) > 0 else floor
-    placed = tuple(placed_per_class(problem, s.classes, s.counts) for s in (floor, peers))
-    return Rounds(problem, uncut, spending, Floors(best, placed), telemetry).run()
+        peers = solve_job_by_job(problem)
+    best = peers if compare_solutions(peers, floor) > 0 else floor
+    placed = tuple(count_placed(problem, s.classes, s.counts) for s in (floor, peers))
+    return TieredRounds(problem, uncut, spending, PlacementFloors(best, placed), telemetry).run()

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsched.solver.objective import needs, tiers
+from batchsched.solver.objective import count_tiers, required_pods
 from batchsched.solver.problem import BoolArray, FloatArray, IntArray, Problem, Solution
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subset:
+class GangSubset:
     """Some gangs of a problem.
 
     Args:
@@ -27,26 +27,26 @@ class Subset:
     classes: IntArray
     whole: Problem
 
-    def widened(self, values: FloatArray) -> FloatArray:
+    def widen_tiers(self, values: FloatArray) -> FloatArray:
         """Values by tier [T'] as values by tier of the whole problem [T]."""
-        result = np.zeros(tiers(self.whole))
+        result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
         return result
 
     def restored(self, solution: Solution) -> Solution:
         """A solution of these gangs as one of the whole problem in which no other gang has a new pod."""
-        taken = needs(self.whole) == 0
+        taken = required_pods(self.whole) == 0
         taken[self.gangs] = solution.taken
         return replace(
             solution,
             classes=self.classes[solution.classes].astype(np.int32),
             taken=taken,
-            objective=self.widened(solution.objective),
-            bound=self.widened(solution.bound),
+            objective=self.widen_tiers(solution.objective),
+            bound=self.widen_tiers(solution.bound),
         )
 
 
-def only(problem: Problem, kept: BoolArray) -> Subset:
+def take_subset(problem: Problem, kept: BoolArray) -> GangSubset:
     """The gangs `kept` [G] of a problem without rows and cuts, all nodes and quotas as they are.
 
     Raises:
@@ -56,4 +56,4 @@ def only(problem: Problem, kept: BoolArray) -> Subset:
         raise ValueError("rows and cuts tie gangs to each other")
     gangs, classes = np.flatnonzero(kept), np.flatnonzero(kept[problem.classes.gang])
     subgroups = np.flatnonzero(kept[problem.subgroups.gang])
-    return Subset(problem.take_gangs(gangs, classes, subgroups), gangs, classes, problem)
+    return GangSubset(problem.take_gangs(gangs, classes, subgroups), gangs, classes, problem)

@@ -23,12 +23,12 @@ from batchsched.solver.problem import (
     Solution,
 )
 
-_CLOSE: Final = 1e-9
-_MOST: Final = 20
+_TOLERANCE: Final = 1e-9
+_MAX_FAULTS_PER_CHECK: Final = 20
 """No check names more faults than this: they are for people."""
 
 
-def verify(problem: Problem, solution: Solution) -> tuple[str, ...]:
+def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
     """All faults of a solution, one sentence each; empty when it is sound.
 
     Checked are: the triples themselves, masks, capacity, class counts, all or nothing (gangs and subgroups),
@@ -42,7 +42,7 @@ def verify(problem: Problem, solution: Solution) -> tuple[str, ...]:
         _masks(problem, solution),
         _counts(problem, solution),
         _capacity(problem, solution),
-        _whole(problem, solution),
+        _all_or_nothing(problem, solution),
         _parts(problem, solution),
         _domains(problem, solution),
         _quotas(problem, solution),
@@ -50,12 +50,12 @@ def verify(problem: Problem, solution: Solution) -> tuple[str, ...]:
         _cuts(problem, solution),
         _account(problem, solution),
     )
-    return tuple(fault for check in checks for fault in _few(check))
+    return tuple(fault for check in checks for fault in _limit_faults(check))
 
 
-def _few(faults: Iterator[str]) -> Iterator[str]:
+def _limit_faults(faults: Iterator[str]) -> Iterator[str]:
     for number, fault in enumerate(faults):
-        if number == _MOST:
+        if number == _MAX_FAULTS_PER_CHECK:
             yield "and more of the same"
             return
         yield fault
@@ -117,7 +117,7 @@ def _minimum(problem: Problem) -> list[int]:
     return [max(one, other) for one, other in zip(problem.gangs.need.tolist(), inside, strict=True)]
 
 
-def _whole(problem: Problem, solution: Solution) -> Iterator[str]:
+def _all_or_nothing(problem: Problem, solution: Solution) -> Iterator[str]:
     placed = _placed(problem, solution).tolist()
     for g, need in enumerate(_minimum(problem)):
         taken = bool(solution.taken[g])
@@ -151,15 +151,17 @@ def _domains(problem: Problem, solution: Solution) -> Iterator[str]:
     subs = problem.classes.subgroup[solution.classes]
     for g in np.flatnonzero(problem.gangs.required != NONE).tolist():
         at = solution.nodes[gangs == g]
-        yield from _bound(
+        yield from _required_domain(
             problem, f"gang {g}", at, int(problem.gangs.required[g]), int(problem.gangs.pinned[g])
         )
     for s in np.flatnonzero(problem.subgroups.required != NONE).tolist():
         at, pinned = solution.nodes[subs == s], int(problem.subgroups.pinned[s])
-        yield from _bound(problem, f"subgroup {s}", at, int(problem.subgroups.required[s]), pinned)
+        yield from _required_domain(problem, f"subgroup {s}", at, int(problem.subgroups.required[s]), pinned)
 
 
-def _bound(problem: Problem, who: str, nodes: NDArray[np.int32], level: int, pinned: int) -> Iterator[str]:
+def _required_domain(
+    problem: Problem, who: str, nodes: NDArray[np.int32], level: int, pinned: int
+) -> Iterator[str]:
     found = sorted(set(problem.nodes.levels[level][nodes].tolist()))
     if -1 in found:
         yield f"{who} has pods on nodes without a domain of its required level {level}"
@@ -189,7 +191,7 @@ def _quotas(problem: Problem, solution: Solution) -> Iterator[str]:
 def _rows(problem: Problem, solution: Solution) -> Iterator[str]:
     always = np.array(_minimum(problem), np.int64) == 0
     for number, row in enumerate(problem.rows):
-        left = _left(problem, solution, row, solution.taken)
+        left = _left_sides(problem, solution, row, solution.taken)
         nothing = np.zeros(len(row.right), np.int64)
         if len(row.gangs):
             nothing = row.gang_coefficients @ always[row.gangs].astype(np.int64)
@@ -203,7 +205,7 @@ def _rows(problem: Problem, solution: Solution) -> Iterator[str]:
             yield f"{name} asks for {relation} {row.right[d]} in domain {d} and has {left[d]}"
 
 
-def _left(problem: Problem, solution: Solution, row: Row, taken: BoolArray) -> IntArray:
+def _left_sides(problem: Problem, solution: Solution, row: Row, taken: BoolArray) -> IntArray:
     """A row's left side in each of its domains [D]."""
     nodes = len(problem.nodes.free)
     if row.partition == EVERY_NODE:
@@ -238,9 +240,9 @@ def _account(problem: Problem, solution: Solution) -> Iterator[str]:
     for c, k in zip(solution.classes.tolist(), solution.counts.tolist(), strict=True):
         worth[int(problem.gangs.tier[problem.classes.gang[c]])] += float(problem.classes.weight[c]) * k
     for t, (value, said, bound) in enumerate(zip(worth, solution.objective, solution.bound, strict=True)):
-        if abs(value - said) > _CLOSE * max(abs(value), abs(said)):
+        if abs(value - said) > _TOLERANCE * max(abs(value), abs(said)):
             yield f"tier {t} is worth {value} and the solution says {said}"
-        if not bound >= said - _CLOSE * abs(said):
+        if not bound >= said - _TOLERANCE * abs(said):
             yield f"tier {t} has the bound {bound} below its objective {said}"
 
 

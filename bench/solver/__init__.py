@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from batchsched.solver.greedy import greedy, job_by_job
-from batchsched.solver.outcome import compare
+from batchsched.solver.greedy import solve_greedy, solve_job_by_job
+from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.stage import solve
 from bench.solver.instances import Instance, generate, uncontended
@@ -87,8 +87,8 @@ def measure(options: argparse.Namespace, seed: int) -> Measured:
     final = solve(problem, Budget(rounds=options.rounds), seed=0, telemetry=watch)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    first = greedy(problem)
-    peers = job_by_job(problem) if options.baseline else None
+    first = solve_greedy(problem)
+    peers = solve_job_by_job(problem) if options.baseline else None
     return Measured(
         options.nodes,
         options.gangs,
@@ -107,7 +107,7 @@ def measure(options: argparse.Namespace, seed: int) -> Measured:
         final.stage,
         rss,
         float(final.objective.sum() / peers.objective.sum()) - 1 if peers is not None else None,
-        peers is not None and compare(final, peers) < 0,
+        peers is not None and compare_solutions(final, peers) < 0,
     )
 
 

@@ -6,9 +6,9 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 
-from batchsched.solver.victims.choose import VictimBudget, cases, choose
-from batchsched.solver.victims.greedy import GREEDIES, bring_back
-from batchsched.solver.victims.verify import verify
+from batchsched.solver.victims.choose import VictimBudget, choose_victims, split_by_domain
+from batchsched.solver.victims.greedy import GREEDIES, restore_unneeded
+from batchsched.solver.victims.verify import verify_victims
 from bench.victims.instances import Shape, draw
 
 CASES = {
@@ -55,16 +55,16 @@ def measure(name: str, shape: Shape) -> Measured:
     """Choose the victims of one instance, and let the greedies do the same."""
     problem = draw(shape)
     cpu, wall = time.process_time(), time.perf_counter()
-    answer = choose(problem, VictimBudget())
+    answer = choose_victims(problem, VictimBudget())
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     if answer is None:
         raise SystemExit(f"{name}, seed {shape.seed}: nobody's leaving makes room")
     picked, trimmed = [0], [0]
     if answer.units.size:
-        grounds = [ground for terms in cases(problem) for one in GREEDIES if (ground := one(terms))]
+        grounds = [ground for terms in split_by_domain(problem) for one in GREEDIES if (ground := one(terms))]
         picked = [ground.cost for ground in grounds]
         for ground in grounds:
-            bring_back(ground)
+            restore_unneeded(ground)
         trimmed = [ground.cost for ground in grounds]
     return Measured(
         name,
@@ -77,7 +77,7 @@ def measure(name: str, shape: Shape) -> Measured:
         min(picked),
         cpu,
         wall,
-        verify(problem, answer),
+        verify_victims(problem, answer),
     )
 
 

@@ -13,7 +13,7 @@ from batchsched.session.joint.formulation import Formulation, SessionContext, fo
 from batchsched.session.joint.proposal import JointProposer
 from batchsched.session.placement.statement import Statement
 from batchsched.session.refusals.diagnosis import Diagnosis
-from batchsched.solver.greedy import greedy
+from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.relaxation.changes import halve
 from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
 from tests.session import audit
@@ -83,7 +83,9 @@ def test_in_strict_order_the_relaxation_admits_the_gang_where_the_others_stay(cl
         gang = there.gang(refusal.pod_group)
         context, formulation = there.context, formulate(there.context, [gang], gang.created)
         problem = formulation.problem
-        explainer = RefusalExplainer(problem, greedy(problem), resolve=greedy, wider=context.levels.wider)
+        explainer = RefusalExplainer(
+            problem, solve_greedy(problem), resolve=solve_greedy, wider=context.levels.wider
+        )
         change = explainer.explain_gang(0).relaxation
         assert change is not None
         after = relaxed(alone, change, context, formulation)

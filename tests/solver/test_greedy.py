@@ -4,21 +4,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.greedy import greedy, job_by_job
+from batchsched.solver.greedy import number_equal_gangs, solve_greedy, solve_job_by_job
+from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.problem import Problem
-from batchsched.solver.verify import verify
+from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of, problems
 
 
 @pytest.mark.properties
 @given(problems())
 def test_whatever_the_greedy_places_is_legal(problem: Problem):
-    assert verify(problem, greedy(problem)) == ()
-    assert verify(problem, job_by_job(problem)) == ()
+    assert verify_solution(problem, solve_greedy(problem)) == ()
+    assert verify_solution(problem, solve_job_by_job(problem)) == ()
 
 
 def test_gang_of_three_binds_nothing_on_two_free_nodes():
-    solution = greedy(problem_of([[1], [1]], [{"pods": 3, "demand": [1]}]))
+    solution = solve_greedy(problem_of([[1], [1]], [{"pods": 3, "demand": [1]}]))
     assert len(solution.classes) == 0
     assert not solution.taken.any()
 
@@ -37,29 +38,29 @@ def test_gang_of_two_three_three_and_eight_cpus_is_placed_on_two_nodes_of_eight(
         fresh=np.ones(1, np.bool_),
         allowed=np.ones(1, np.bool_),
     )
-    assert greedy(problem).taken.all()
+    assert solve_greedy(problem).taken.all()
 
 
 def test_twenty_one_gpu_pods_leave_a_whole_node_for_the_pod_of_eight():
     gangs = [{"pods": 1, "demand": [1]} for _ in range(20)] + [{"pods": 1, "demand": [8]}]
-    assert greedy(problem_of([[8]] * 4, gangs)).taken.all()
+    assert solve_greedy(problem_of([[8]] * 4, gangs)).taken.all()
 
 
 def test_lower_rank_goes_first_when_only_one_gang_fits():
-    solution = greedy(problem_of([[2]], [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]))
+    solution = solve_greedy(problem_of([[2]], [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]))
     assert solution.taken.tolist() == [True, False]
 
 
 def test_surplus_pods_come_after_every_minimum_of_their_tier():
     gangs = [{"pods": 3, "need": 1, "demand": [1]}, {"pods": 2, "demand": [1]}]
-    solution = greedy(problem_of([[3]], gangs))
+    solution = solve_greedy(problem_of([[3]], gangs))
     assert solution.taken.tolist() == [True, True]
     assert solution.counts.tolist() == [1, 2]
 
 
 def test_the_peers_fill_the_fullest_node_first():
     problem = problem_of([[8, 8], [4, 8]], [{"pods": 2, "demand": [2, 2]}])
-    assert job_by_job(problem).nodes.tolist() == [1]
+    assert solve_job_by_job(problem).nodes.tolist() == [1]
 
 
 def test_the_peers_take_the_pods_of_a_gang_as_they_come_and_the_greedy_the_largest_first():
@@ -76,5 +77,26 @@ def test_the_peers_take_the_pods_of_a_gang_as_they_come_and_the_greedy_the_large
         fresh=np.ones(1, np.bool_),
         allowed=np.ones(1, np.bool_),
     )
-    assert greedy(problem).taken.all()
-    assert not job_by_job(problem).taken.any()
+    assert solve_greedy(problem).taken.all()
+    assert not solve_job_by_job(problem).taken.any()
+
+
+RACKS = [[0, 0, 1, 1]]
+
+
+def test_only_pods_alone_that_nothing_else_binds_are_alike():
+    gangs = [
+        {"pods": 1, "demand": [1]},
+        {"pods": 1, "demand": [2]},
+        {"pods": 2, "demand": [1]},
+        {"pods": 1, "need": 0, "demand": [1]},
+        {"pods": 1, "demand": [1], "preferred": 0},
+        {"pods": 1, "demand": [1], "allowed": False},
+        {"pods": 1, "demand": [1]},
+    ]
+    problem = problem_of([[4]] * 4, gangs, levels=RACKS)
+    assert number_equal_gangs(FreeCapacity(problem)) == [0, 1, -1, -1, -1, -1, 0]
+    limit = {"quota_free": np.array([[99]]), "quota_gangs": np.array([2])}
+    member = np.array([[True] * 6 + [False]])
+    bound = problem_of([[4]] * 4, gangs, levels=RACKS, quota_covers=member, **limit)
+    assert number_equal_gangs(FreeCapacity(bound)) == [-1] * 6 + [0]

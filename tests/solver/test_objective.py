@@ -5,13 +5,16 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.solver.objective import (
-    beyond_quotas,
-    higher,
-    least,
-    needs,
+    class_values_by_tier,
+    compare_solutions,
+    compare_tiers,
+    count_tiers,
+    find_gangs_beyond_quotas,
+    least_requests,
+    max_tier_values,
     preferred_cost,
+    required_pods,
     tier_values,
-    tiers,
 )
 from batchsched.solver.problem import UNLIMITED, Problem, ProblemSubgroups, Solution
 from tests.solver.instances import problem_of
@@ -32,12 +35,12 @@ def placed(problem: Problem, *triples: tuple[int, int, int]) -> Solution:
 def test_values_are_weights_by_tier():
     gangs = [{"pods": 3, "demand": [1], "weight": 0.5, "tier": 1}, {"pods": 1, "demand": [1], "weight": 2.0}]
     problem = problem_of([[9]], gangs)
-    assert tiers(problem) == 2
+    assert count_tiers(problem) == 2
     assert placed(problem, (0, 0, 3), (1, 0, 1)).objective.tolist() == [2.0, 1.5]
 
 
 def test_without_gangs_there_are_no_tiers():
-    assert tiers(problem_of([[1]], [])) == 0
+    assert count_tiers(problem_of([[1]], [])) == 0
 
 
 def test_a_gang_needs_no_less_than_its_subgroups():
@@ -45,13 +48,13 @@ def test_a_gang_needs_no_less_than_its_subgroups():
         [[1]], [{"pods": 5, "need": 2, "demand": [1]}, {"pods": 5, "need": 4, "demand": [1]}]
     )
     inner = replace(problem, subgroups=replace(problem.subgroups, gang=ints(0, 0, 1), need=ints(2, 1, 1)))
-    assert needs(inner).tolist() == [3, 4]
+    assert required_pods(inner).tolist() == [3, 4]
 
 
 def test_the_first_tier_that_differs_decides_and_rounding_does_not():
-    assert higher(np.array([1.0, 5.0]), np.array([1.0, 7.0])) == -1
-    assert higher(np.array([2.0, 5.0]), np.array([1.0, 7.0])) == 1
-    assert higher(np.array([0.1 + 0.2, 5.0]), np.array([0.3, 5.0])) == 0
+    assert compare_tiers(np.array([1.0, 5.0]), np.array([1.0, 7.0])) == -1
+    assert compare_tiers(np.array([2.0, 5.0]), np.array([1.0, 7.0])) == 1
+    assert compare_tiers(np.array([0.1 + 0.2, 5.0]), np.array([0.3, 5.0])) == 0
 
 
 def test_each_domain_beyond_the_first_costs_the_gangs_weight():
@@ -90,8 +93,8 @@ def test_the_least_that_a_gang_asks_for_is_its_smallest_pods():
         classes=replace(problem.classes, gang=ints(0, 0)),
         gangs=replace(problem.gangs.take([0]), need=ints(3)),
     )
-    assert least(problem).tolist() == [[8, 2], [2, 6]]
-    assert least(together).tolist() == [[1 + 1 + 4, 1 + 1 + 3]]
+    assert least_requests(problem).tolist() == [[8, 2], [2, 6]]
+    assert least_requests(together).tolist() == [[1 + 1 + 4, 1 + 1 + 3]]
 
 
 def test_who_asks_for_more_than_a_quota_leaves_is_beyond_it_and_who_takes_nothing_of_it_is_not():
@@ -107,6 +110,33 @@ def test_who_asks_for_more_than_a_quota_leaves_is_beyond_it_and_who_takes_nothin
         quota_free=np.array([[2, UNLIMITED]]),
         quota_gangs=np.array([UNLIMITED]),
     )
-    assert beyond_quotas(problem).tolist() == [True, False, False]
-    assert beyond_quotas(replace(problem, quotas=replace(problem.quotas, gangs=np.zeros(1, np.int64)))).all()
-    assert not beyond_quotas(problem_of([[1]], [{"pods": 3, "demand": [1]}])).any()
+    assert find_gangs_beyond_quotas(problem).tolist() == [True, False, False]
+    assert find_gangs_beyond_quotas(
+        replace(problem, quotas=replace(problem.quotas, gangs=np.zeros(1, np.int64)))
+    ).all()
+    assert not find_gangs_beyond_quotas(problem_of([[1]], [{"pods": 3, "demand": [1]}])).any()
+
+
+EMPTY = np.zeros(0, np.int32)
+
+
+def worth(*tiers: float, taken: int = 0) -> Solution:
+    gangs = np.arange(4) < taken
+    return Solution(EMPTY, EMPTY, EMPTY, gangs, np.array(tiers), np.array(tiers))
+
+
+def test_the_first_tier_that_differs_decides():
+    assert compare_solutions(worth(1.0, 9.0), worth(2.0, 0.0)) == -1
+    assert compare_solutions(worth(2.0, 1.0), worth(2.0, 0.0)) == 1
+
+
+def test_more_gangs_decide_among_equal_tiers():
+    assert compare_solutions(worth(1.0, taken=2), worth(1.0, taken=1)) == 1
+    assert compare_solutions(worth(1.0, taken=1), worth(1.0, taken=1)) == 0
+
+
+def test_the_ceiling_counts_every_pod_of_allowed_gangs():
+    gangs = [{"pods": 2, "demand": [1]}, {"pods": 3, "demand": [1], "tier": 1, "allowed": False}]
+    problem = problem_of([[1]], gangs)
+    assert max_tier_values(problem).tolist() == [2.0, 0.0]
+    assert class_values_by_tier(problem, np.array([1, 1])).tolist() == [1.0, 1.0]

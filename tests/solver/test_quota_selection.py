@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.greedy import greedy, greedy_packing
-from batchsched.solver.objective import higher
+from batchsched.solver.greedy import pack_greedily, solve_greedy
+from batchsched.solver.objective import compare_tiers
 from batchsched.solver.problem import UNLIMITED, Budget, Problem
-from batchsched.solver.quota_selection import allot, one_node, only_quotas_refuse
+from batchsched.solver.quota_selection import is_limited_by_quotas_only, merge_nodes, select_by_quotas
 from batchsched.solver.stage import solve
-from batchsched.solver.verify import verify
+from batchsched.solver.verify import verify_solution
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 
@@ -35,19 +35,19 @@ THREE = [{"pods": 3, "demand": [1]}, {"pods": 2, "demand": [1]}, {"pods": 2, "de
 
 def test_who_shares_a_limit_is_chosen_by_weight_and_not_by_rank():
     problem = limited([[4], [4]], THREE, 4)
-    assert greedy(problem).taken.tolist() == [True, False, False]
+    assert solve_greedy(problem).taken.tolist() == [True, False, False]
     solution = solve(problem, Budget(exact_variables=0))
     assert solution.taken.tolist() == [False, True, True]
     assert solution.stage == "quotas"
     assert solution.gap == 0.0
-    assert verify(problem, solution) == ()
+    assert verify_solution(problem, solution) == ()
 
 
 def test_surplus_counts_against_the_limit_too():
     elastic = {"pods": 4, "need": 1, "demand": [1], "weight": 1.0}
     whole = {"pods": 3, "demand": [1], "weight": 1.5}
     problem = limited([[4], [4]], [elastic, whole], 5)
-    answer = allot(greedy_packing(problem), PLENTY, 0, greedy(problem))
+    answer = select_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem))
     assert answer is not None
     assert answer.objective.tolist() == [6.5]
     assert answer.counts.sum() == 5
@@ -56,38 +56,38 @@ def test_surplus_counts_against_the_limit_too():
 def test_what_the_greedy_placed_as_it_was_chosen_stays_where_it_is():
     gangs = [{"pods": 2, "demand": [1]}, {"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}]
     problem = limited([[4], [4], [4]], gangs, 6)
-    packing, floor = greedy_packing(problem), greedy(problem)
+    packing, floor = pack_greedily(problem), solve_greedy(problem)
     assert floor.taken.tolist() == [True, True, False]
-    answer = allot(packing, PLENTY, 0, floor)
+    answer = select_by_quotas(packing, PLENTY, 0, floor)
     assert answer is not None
     assert answer.taken.tolist() == [True, False, True]
     assert answer.nodes[answer.classes == 0].tolist() == floor.nodes[floor.classes == 0].tolist()
-    assert verify(problem, answer) == ()
+    assert verify_solution(problem, answer) == ()
 
 
 def test_a_choice_that_the_nodes_do_not_hold_is_none():
     problem = limited([[3], [3], [3]], [gang | {"demand": [2]} for gang in THREE], 8)
-    assert allot(greedy_packing(problem), PLENTY, 0, greedy(problem)) is None
-    assert verify(problem, solve(problem, Budget(exact_variables=0))) == ()
+    assert select_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem)) is None
+    assert verify_solution(problem, solve(problem, Budget(exact_variables=0))) == ()
 
 
 def test_a_node_too_few_is_no_matter_of_quotas():
-    assert only_quotas_refuse(greedy_packing(limited([[4], [4]], THREE, 4)))
-    assert not only_quotas_refuse(greedy_packing(limited([[3]], THREE, 9)))
+    assert is_limited_by_quotas_only(pack_greedily(limited([[4], [4]], THREE, 4)))
+    assert not is_limited_by_quotas_only(pack_greedily(limited([[3]], THREE, 9)))
 
 
 @pytest.mark.properties
 @given(problems())
 def test_the_choice_bounds_every_placement(problem: Problem):
-    best, choice = brute(problem), solve_exact(one_node(problem), PLENTY, 0)
-    assert higher(choice.bound, np.array(best.tiers)) >= 0
+    best, choice = brute(problem), solve_exact(merge_nodes(problem), PLENTY, 0)
+    assert compare_tiers(choice.bound, np.array(best.tiers)) >= 0
 
 
 @pytest.mark.properties
 @given(problems())
 def test_what_is_allotted_is_legal_and_the_optimum(problem: Problem):
     uncut = replace(problem, cuts=())
-    answer = allot(greedy_packing(uncut), PLENTY, 0, greedy(uncut))
+    answer = select_by_quotas(pack_greedily(uncut), PLENTY, 0, solve_greedy(uncut))
     if answer is not None:
-        assert verify(uncut, answer) == ()
-        assert higher(answer.objective, np.array(brute(uncut).tiers)) == 0
+        assert verify_solution(uncut, answer) == ()
+        assert compare_tiers(answer.objective, np.array(brute(uncut).tiers)) == 0

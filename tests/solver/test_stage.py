@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver import stage
-from batchsched.solver.greedy import greedy, job_by_job
-from batchsched.solver.outcome import compare
+from batchsched.solver.greedy import solve_greedy, solve_job_by_job
+from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Budget, Cut, Problem, Solution
 from batchsched.solver.stage import solve
-from batchsched.solver.verify import verify
+from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate, uncontended
 from bench.solver.problems import to_problem
 from tests.solver.brute import brute
@@ -37,7 +37,7 @@ def lexicographic(values: np.ndarray, optimum: tuple[float, ...]) -> int:
 @given(problems())
 def test_the_aggregated_stage_is_legal_and_its_bounds_hold(problem: Problem):
     solution = solve(problem, AGGREGATED)
-    assert verify(problem, solution) == ()
+    assert verify_solution(problem, solution) == ()
     best = brute(problem)
     assert lexicographic(solution.objective, best.tiers) <= 0
     for tier, optimum in enumerate(best.tiers):
@@ -58,10 +58,10 @@ def test_a_contended_session_is_solved_within_the_gap_and_never_behind_greedy_or
     for seed in range(3):
         problem = to_problem(generate(300, 40, seed, tiers=tiers))
         solution = solve(problem, Budget())
-        assert verify(problem, solution) == ()
+        assert verify_solution(problem, solution) == ()
         assert solution.stage in ("aggregated", "quotas")
-        assert compare(solution, greedy(problem)) >= 0
-        assert compare(solution, job_by_job(problem)) >= 0
+        assert compare_solutions(solution, solve_greedy(problem)) >= 0
+        assert compare_solutions(solution, solve_job_by_job(problem)) >= 0
         gaps.append(solution.gap)
     assert np.median(gaps) <= 0.02
 
@@ -99,7 +99,7 @@ def test_a_placement_that_was_cut_does_not_come_again():
         again = replace(problem, cuts=(cut,))
         second = solve(again, budget)
         assert second.taken[0]
-        assert verify(again, second) == ()
+        assert verify_solution(again, second) == ()
 
 
 def test_a_gang_that_is_cut_twice_is_given_up_by_the_aggregated_model():
@@ -111,9 +111,9 @@ def test_a_gang_that_is_cut_twice_is_given_up_by_the_aggregated_model():
 
 def test_an_answer_with_faults_is_discarded_loudly_and_the_greedy_stands(monkeypatch, caplog):
     problem = problem_of([[4]], [{"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}])
-    monkeypatch.setattr(stage, "verify", lambda *_: ("a planted fault",))
+    monkeypatch.setattr(stage, "verify_solution", lambda *_: ("a planted fault",))
     solution = solve(problem, Budget())
-    assert compare(solution, greedy(problem)) == 0
+    assert compare_solutions(solution, solve_greedy(problem)) == 0
     assert "a planted fault" in caplog.text
 
 

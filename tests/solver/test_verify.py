@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Cut, Problem, Row, Sense, Solution
-from batchsched.solver.verify import verify
+from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of, problems
 
 Planted = tuple[Problem, Solution]
@@ -319,10 +319,10 @@ FAULTS: dict[Callable[[Problem, Solution], Planted | None], str] = {
 def test_each_kind_of_planted_fault_is_caught(problem: Problem, plant: Callable):
     solution = solve_exact(problem, BUDGET, seed=0)
     assume(len(solution.classes) > 0)
-    assert verify(problem, solution) == ()
+    assert verify_solution(problem, solution) == ()
     planted = plant(problem, solution)
     assume(planted is not None)
-    faults = verify(*planted)
+    faults = verify_solution(*planted)
     assert any(FAULTS[plant] in fault for fault in faults), faults
 
 
@@ -350,17 +350,17 @@ def test_the_fault_is_caught_in_a_session_of_plain_gangs(plant: Callable):
         ),
     )
     solution = solution_of(problem, [(0, 0, 1), (0, 1, 1), (2, 2, 1), (3, 1, 1)], [True, False, True, False])
-    assert verify(problem, solution) == ()
+    assert verify_solution(problem, solution) == ()
     planted = plant(problem, solution)
     assert planted is not None
-    assert any(FAULTS[plant] in fault for fault in verify(*planted))
+    assert any(FAULTS[plant] in fault for fault in verify_solution(*planted))
 
 
 def test_a_solution_that_places_nothing_is_sound():
     problem = problem_of([[4]], [{"pods": 2, "demand": [3]}])
     none = np.zeros(0, np.int32)
     empty = Solution(none, none, none, np.array([False]), np.zeros(1), np.array([6.0]))
-    assert verify(problem, empty) == ()
+    assert verify_solution(problem, empty) == ()
 
 
 def test_long_lists_of_faults_are_cut_short():
@@ -375,7 +375,7 @@ def test_long_lists_of_faults_are_cut_short():
         triples,
         [True] * 40,
     )
-    faults = verify(
+    faults = verify_solution(
         replace(
             problem,
             kinds=replace(problem.kinds, mask=~problem.kinds.mask),

@@ -14,7 +14,7 @@ from batchsched.session.joint.formulation import SessionContext, formulate
 from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate
 from batchsched.session.preemption.constraints import EvictionLimit
 from batchsched.session.tables.gang import PendingGang, PodGroupState
-from batchsched.solver.greedy import greedy
+from batchsched.solver.greedy import solve_greedy
 
 CONSOLIDATED: Final = "Consolidated"
 """Why a pod is evicted that is to find another place at once."""
@@ -33,7 +33,7 @@ def all_find_a_place(context: SessionContext, units: Sequence[EvictionUnit]) -> 
     """Tell whether gangs that left all fit again, as things stand without them."""
     gangs = [context.tables.pending_gang(_waiting(unit)) for unit in units]
     formulation = formulate(context, gangs, min(gang.created for gang in gangs))
-    solution = greedy(formulation.problem)
+    solution = solve_greedy(formulation.problem)
     placed = int(solution.counts.sum())
     return not formulation.failures and placed == sum(gang.size for gang in gangs)
 

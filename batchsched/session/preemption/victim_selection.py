@@ -31,9 +31,9 @@ from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.reservation.head import ReservedHead
 from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.problem import UNLIMITED, IndexArray
-from batchsched.solver.victims.choose import VictimBudget, choose
+from batchsched.solver.victims.choose import VictimBudget, choose_victims
 from batchsched.solver.victims.problem import VictimProblem, VictimSet
-from batchsched.solver.victims.verify import verify
+from batchsched.solver.victims.verify import verify_victims
 
 MOST: Final = 32
 """For so many gangs of a session room is sought; the next session looks at the others."""
@@ -181,8 +181,8 @@ class VictimSelection:
         cuts: tuple[IndexArray, ...] = ()
         for _ in range(ROUNDS):
             problem = limits.on(replace(self._problem(formulation, causes), cuts=cuts))
-            answer = choose(problem, self._budget, self._seed)
-            if answer is None or verify(problem, answer):
+            answer = choose_victims(problem, self._budget, self._seed)
+            if answer is None or verify_victims(problem, answer):
                 return False
             self.guard |= answer.guard
             chosen = [causes[unit] for unit in answer.units.tolist()]

@@ -15,7 +15,7 @@ from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.refusals.messages import REASON_OF, RefusalMessages
 from batchsched.session.reservation.head import RESERVATION
 from batchsched.session.tables.gang import PendingGang, PodGroupState
-from batchsched.solver.greedy import greedy
+from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import NONE, Problem, Solution
 from batchsched.solver.relaxation.explain import RefusalExplainer
 from batchsched.solver.relaxation.search import RefusalCause
@@ -79,12 +79,14 @@ def out_of_turn(members: PodGroupState, head: str) -> Refusal:
 def lone(context: SessionContext, gang: PendingGang) -> Refusal:
     """Say why one gang is refused, the others where they are."""
     formulation = formulate(context, [gang], gang.created)
-    return by_itself(context, formulation, greedy(formulation.problem))
+    return by_itself(context, formulation, solve_greedy(formulation.problem))
 
 
 def by_itself(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
     """Say why the only gang of a formulation is refused; changes are tried by the placing that refused it."""
-    explainer = RefusalExplainer(formulation.problem, solution, resolve=greedy, wider=context.levels.wider)
+    explainer = RefusalExplainer(
+        formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
+    )
     return _refusal(context, formulation, explainer, 0)
 
 

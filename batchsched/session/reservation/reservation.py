@@ -19,7 +19,7 @@ from batchsched.session.joint.formulation import SessionContext, lasting_problem
 from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.tables.gang import PendingGang, RunningGang
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.solver.greedy import greedy
+from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import Problem
 
 
@@ -51,7 +51,7 @@ class HeadReservation:
     def beside(self) -> IntArray:
         """[N, R] what will be free at the start once the head has its place: nobody there is in its way."""
         available = np.maximum(0, self.free)
-        head = greedy(replace(self.problem, nodes=replace(self.problem.nodes, free=available)))
+        head = solve_greedy(replace(self.problem, nodes=replace(self.problem.nodes, free=available)))
         demand = self.problem.classes.demand[head.classes] * head.counts[:, np.newaxis]
         np.subtract.at(available, head.nodes, demand)
         return available
@@ -71,7 +71,7 @@ def fits(problem: Problem, free: IntArray) -> bool:
         asked = demand > 0
         slots = (available[:, asked] // demand[asked]).min(axis=1)
         return int(slots[problem.kinds.mask[problem.classes.kind[0]]].sum()) >= int(problem.gangs.need[0])
-    return bool(greedy(replace(problem, nodes=replace(problem.nodes, free=available))).taken[0])
+    return bool(solve_greedy(replace(problem, nodes=replace(problem.nodes, free=available))).taken[0])
 
 
 def reservation(gang: PendingGang, shadow: HeadReservation) -> Reservation:
@@ -85,7 +85,11 @@ def hopeful(context: SessionContext, gang: PendingGang) -> bool:
     if known is None or known[0] is not gang.members.cache.pending:
         problem = lasting_problem(context, gang)
         there = (
-            len(greedy(replace(problem, nodes=replace(problem.nodes, free=problem.nodes.capacity))).counts)
+            len(
+                solve_greedy(
+                    replace(problem, nodes=replace(problem.nodes, free=problem.nodes.capacity))
+                ).counts
+            )
             > 0
         )
         known = gang.members.cache.fits_empty_cluster = (gang.members.cache.pending, there)

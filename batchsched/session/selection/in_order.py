@@ -25,7 +25,7 @@ from batchsched.session.reservation.reservation import HeadReservation, hopeful,
 from batchsched.session.selection.selection_run import SelectionRun, refresh_feasibility, spend_quotas
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
-from batchsched.solver.greedy import greedy
+from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import Solution
 
 GangShape = tuple[int, tuple[tuple[int, int], ...]]
@@ -195,7 +195,7 @@ class InOrderProposer:
         if shadow is not None and shape in self._delays_head:
             return PlacementAttempt.IN_THE_WAY
         formulation = formulate(self._context, [gang], gang.created)
-        solution = greedy(formulation.problem)
+        solution = solve_greedy(formulation.problem)
         if not len(solution.counts):
             if self._only_shrinks(gang, formulation):
                 self._found_no_room.add(shape)
@@ -238,13 +238,13 @@ class InOrderProposer:
         if self._leaves_room(formulation, solution, shadow):
             return solution
         problem = formulation.problem
-        other = greedy(
+        other = solve_greedy(
             replace(
                 problem, nodes=replace(problem.nodes, free=np.minimum(problem.nodes.free, shadow.beside()))
             )
         )
         if len(other.counts) and not self._leaves_room(formulation, other, shadow):
-            return greedy(
+            return solve_greedy(
                 replace(problem, gangs=replace(problem.gangs, allowed=np.zeros_like(problem.gangs.allowed)))
             )
         return other

@@ -25,7 +25,7 @@ from batchsched.solver.problem import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class CpSatAnswer:
     """What CP-SAT said.
 
     Args:
@@ -48,7 +48,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Relaxed:
+class RelaxedBound:
     """A linear relaxation's answer: bound >= every integer solution's value; values [V] or None."""
 
     bound: float
@@ -56,7 +56,7 @@ class Relaxed:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class SolveEffort:
     """How hard CP-SAT may try.
 
     Args:
@@ -77,10 +77,10 @@ class Effort:
 def maximise(
     model: LinearModel,
     objective: NDArray[np.integer],
-    effort: Effort,
+    effort: SolveEffort,
     *,
     hint: NDArray[np.integer] | None = None,
-) -> Answer:
+) -> CpSatAnswer:
     """Maximise Σ objective·x [V] over the model; hint [V] is a first guess and need not be feasible.
 
     Raises:
@@ -112,9 +112,9 @@ def maximise(
         values = np.array(response.solution, np.int64)
         worth = int(values @ weights)
         bound = min(ceiling, max(worth, -int(response.inner_objective_lower_bound)))
-        return Answer(values, worth, bound, bound == worth, False, spent, guard)
+        return CpSatAnswer(values, worth, bound, bound == worth, False, spent, guard)
     none = status == cp_sat.INFEASIBLE
-    return Answer(None, 0, 0 if none else ceiling, none, none, spent, guard)
+    return CpSatAnswer(None, 0, 0 if none else ceiling, none, none, spent, guard)
 
 
 def _ceiling(model: LinearModel, weights: IntArray) -> int:
@@ -126,7 +126,7 @@ def _ceiling(model: LinearModel, weights: IntArray) -> int:
     return int(np.where(weights > 0, weights * upper, weights * lower).sum())
 
 
-def _parameters(effort: Effort) -> cp_sat.SatParameters:
+def _parameters(effort: SolveEffort) -> cp_sat.SatParameters:
     parameters = cp_sat.SatParameters()
     parameters.num_workers = 1
     # Otherwise CP-SAT takes Python's handler away, and the next Ctrl-C kills the process where it stands.
@@ -148,7 +148,7 @@ def _parameters(effort: Effort) -> cp_sat.SatParameters:
 
 def relax(
     model: LinearModel, objective: FloatArray, *, guard_seconds: float = 60.0, values: bool = False
-) -> Relaxed:
+) -> RelaxedBound:
     """Bound the maximum of Σ objective·x [V] from above by GLOP on the linear relaxation.
 
     The bound is computed from the dual values and holds whatever their quality: for any duals y,
@@ -184,7 +184,7 @@ def relax(
         np.sum(np.maximum(reduced * lower, reduced * upper)) + duals @ np.where(duals == 0, 0.0, sides)
     )
     found = np.array(response.variable_value, np.float64) if values and response.variable_value else None
-    return Relaxed(bound, found)
+    return RelaxedBound(bound, found)
 
 
 def _request(model: LinearModel, costs: FloatArray, low: FloatArray, high: FloatArray) -> MPModelRequest:
@@ -263,7 +263,7 @@ def _write_rows(model: LinearModel, written: _Written) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Vertex:
+class LpVertex:
     """A linear program's optimum: its value, values [V], and the rows' duals [M] (at most ≥ 0, at least ≤ 0)."""
 
     worth: float
@@ -305,10 +305,10 @@ class LinearProgram:
         for index, top in zip(indices.tolist(), upper.tolist(), strict=True):
             known[index].SetBounds(0.0, top)
 
-    def solve(self) -> Vertex | None:
+    def solve(self) -> LpVertex | None:
         """The optimum, or None when there is none to be had."""
         if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
             return None
         duals = np.array([row.dual_value() for row in self._rows], np.float64)
         values = np.array([variable.solution_value() for variable in self._variables], np.float64)
-        return Vertex(float(self._solver.Objective().Value()), values, duals)
+        return LpVertex(float(self._solver.Objective().Value()), values, duals)

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 from batchsched.errors import SolverFault
-from batchsched.solver.engine.cpsat import Effort, maximise, relax
+from batchsched.solver.engine.cpsat import SolveEffort, maximise, relax
 from batchsched.solver.engine.linear import scale_weights
-from batchsched.solver.exact.nodewise import Nodewise
-from batchsched.solver.exact.polish import prefer, settle
-from batchsched.solver.objective import tier_values, tiers
+from batchsched.solver.exact.nodewise import NodeModel
+from batchsched.solver.exact.polish import add_preferences, place_by_score
+from batchsched.solver.objective import count_tiers, tier_values
 from batchsched.solver.problem import Budget, FloatArray, IntArray, Problem, Solution
 
 _MAIN: Final = 0.8
@@ -27,10 +27,10 @@ _NOTHING: Final = 1e-6
 """A budget this small is spent."""
 
 
-class _Climb:
+class _Incumbent:
     """The incumbent and what is left of the budget."""
 
-    def __init__(self, model: Nodewise, budget: Budget, seed: int, values: IntArray) -> None:
+    def __init__(self, model: NodeModel, budget: Budget, seed: int, values: IntArray) -> None:
         self.model = model
         self.values = values
         self.guard = False
@@ -49,7 +49,7 @@ class _Climb:
         if allowance < _NOTHING:
             return None
         guard_seconds, seed = self._effort
-        effort = Effort(allowance, guard_seconds, seed=seed, light=True)
+        effort = SolveEffort(allowance, guard_seconds, seed=seed, light=True)
         answer = maximise(self.model.model, objective, effort, hint=self.values)
         self._left -= answer.deterministic_used
         self.guard |= answer.guard
@@ -74,16 +74,16 @@ def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | No
     Raises:
       SolverFault: the numbers are too large for an integer model.
     """
-    model = Nodewise(problem)
-    climb = _Climb(model, budget, seed, _first(model, hint))
-    bound = np.zeros(tiers(problem))
+    model = NodeModel(problem)
+    climb = _Incumbent(model, budget, seed, _first(model, hint))
+    bound = np.zeros(count_tiers(problem))
     for tier in range(len(bound)):
         bound[tier] = _tier(climb, tier, remaining=len(bound) - tier)
     polish(climb)
     return _solution(climb, bound)
 
 
-def _first(model: Nodewise, hint: Solution | None) -> IntArray:
+def _first(model: NodeModel, hint: Solution | None) -> IntArray:
     if hint is not None:
         triples = zip(hint.classes.tolist(), hint.nodes.tolist(), hint.counts.tolist(), strict=True)
         values = model.assignment(triples)
@@ -95,7 +95,7 @@ def _first(model: Nodewise, hint: Solution | None) -> IntArray:
     return nothing
 
 
-def _tier(climb: _Climb, tier: int, remaining: int) -> float:
+def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
     """Maximise one tier and fix it; returns its bound."""
     problem, model = climb.model.problem, climb.model
     of = problem.gangs.tier[problem.classes.gang] == tier
@@ -113,7 +113,7 @@ def _tier(climb: _Climb, tier: int, remaining: int) -> float:
     return max(worth, loose if bound is None else min(loose, (bound + slack) / scale))
 
 
-def _in_order(climb: _Climb, tier: int, allowance: float) -> float:
+def _in_order(climb: _Incumbent, tier: int, allowance: float) -> float:
     """Take a tier's gangs in rank order, one before the other, and then their pods in the same order.
 
     The bound is that of the whole tier, without the order, unless every step was proved.
@@ -139,25 +139,25 @@ def _in_order(climb: _Climb, tier: int, allowance: float) -> float:
     return worth if proved else max(worth, loose)
 
 
-def _step(climb: _Climb, objective: IntArray, ceiling: int, slack: int, allowance: float) -> bool:
+def _step(climb: _Incumbent, objective: IntArray, ceiling: int, slack: int, allowance: float) -> bool:
     """Raise one objective, fix it, and say whether it is proved."""
     bound = climb.up(objective, ceiling, min(allowance, climb.left(_MAIN / 2)))
     climb.fix(objective, slack)
     return bound is not None and bound <= int(objective @ climb.values)
 
 
-def polish(climb: _Climb) -> None:
+def polish(climb: _Incumbent) -> None:
     """Among equals: most gangs, preferred levels, then scores and packing."""
-    climb.values, objective, slack = prefer(climb.model, climb.values)
+    climb.values, objective, slack = add_preferences(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
     climb.up(objective, ceiling, climb.left(0.75))
     climb.fix(objective, slack)
-    climb.values, objective = settle(climb.model, climb.values)
+    climb.values, objective = place_by_score(climb.model, climb.values)
     _, upper = climb.model.model.bounds()
     climb.up(objective, int(np.maximum(objective, 0) @ upper), climb.left(1.0, _SETTLE))
 
 
-def _objective(model: Nodewise, weights: IntArray) -> tuple[IntArray, int]:
+def _objective(model: NodeModel, weights: IntArray) -> tuple[IntArray, int]:
     """Integer class weights [C] over all variables [V], and the most they can sum to by counts alone."""
     objective = np.zeros(model.model.variables, np.int64)
     objective[: len(model.classes)] = weights[model.classes]
@@ -165,18 +165,18 @@ def _objective(model: Nodewise, weights: IntArray) -> tuple[IntArray, int]:
     return objective, int(weights @ np.minimum(fit, model.problem.classes.count))
 
 
-def _relaxed(climb: _Climb, weights: FloatArray) -> float:
+def _relaxed(climb: _Incumbent, weights: FloatArray) -> float:
     objective = np.zeros(climb.model.model.variables)
     objective[: len(climb.model.classes)] = weights[climb.model.classes]
     return relax(climb.model.model, objective).bound
 
 
-def _worth(climb: _Climb, tier: int) -> float:
+def _worth(climb: _Incumbent, tier: int) -> float:
     counts = climb.values[: len(climb.model.classes)]
     return float(tier_values(climb.model.problem, climb.model.classes, counts)[tier])
 
 
-def _solution(climb: _Climb, bound: FloatArray) -> Solution:
+def _solution(climb: _Incumbent, bound: FloatArray) -> Solution:
     model = climb.model
     counts = climb.values[: len(model.classes)]
     placed = np.flatnonzero(counts)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
-from batchsched.solver.objective import needs
+from batchsched.solver.objective import required_pods
 from batchsched.solver.problem import (
     ALL_NODES,
     EVERY_NODE,
@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
 )
 
 
-def fitting(problem: Problem) -> IntArray:
+def count_fitting(problem: Problem) -> IntArray:
     """How many pods of each class fit on each node [C, N] by themselves, at most the class's count.
 
     Masks, free capacity (of the resources that the class asks for), required levels and pinned domains count;
@@ -53,7 +53,7 @@ def fitting(problem: Problem) -> IntArray:
     return fits
 
 
-def partition(problem: Problem, row: Row) -> IndexArray:
+def find_domains(problem: Problem, row: Row) -> IndexArray:
     """The domain of each node [N] for a row, -1 where it belongs to none."""
     nodes = problem.nodes.free.shape[0]
     if row.partition == EVERY_NODE:
@@ -64,7 +64,7 @@ def partition(problem: Problem, row: Row) -> IndexArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class DomainChoice:
     """One domain for all the pods of some classes: exactly one variable per candidate domain is 1, or none."""
 
     classes: NDArray[np.bool_]  # [C]
@@ -74,7 +74,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoGood:
+class NoGoodCut:
     """A cut's literals: the count of `column` is below, or above, what was refused (-1: no such literal)."""
 
     columns: IntArray
@@ -83,7 +83,7 @@ class NoGood:
     above: IntArray
 
 
-class Nodewise:
+class NodeModel:
     """The node-level model of one problem. The first X variables are the counts.
 
     classes, nodes [X]  what each count counts.
@@ -93,14 +93,14 @@ class Nodewise:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.model = LinearModel()
-        fits = fitting(problem)
+        fits = count_fitting(problem)
         self.classes, self.nodes = np.nonzero(fits)
         self.upper = fits[self.classes, self.nodes]
         self.model.add_variables(np.zeros_like(self.upper), self.upper)
         self.gangs = problem.classes.gang[self.classes]
         self.column = np.full(fits.shape, -1, np.int64)
         self.column[self.classes, self.nodes] = np.arange(len(self.classes))
-        self.needs = needs(problem)
+        self.needs = required_pods(problem)
         self.taken = self._take()
         self.choices = tuple(self._choose())
         self._share()
@@ -148,7 +148,7 @@ class Nodewise:
             np.append(columns, switch), np.append(np.ones(len(columns), np.int64), -limit), lower=0
         )
 
-    def _choose(self) -> Iterator[Choice]:
+    def _choose(self) -> Iterator[DomainChoice]:
         problem = self.problem
         for gang in range(len(self.needs)):
             if problem.gangs.required[gang] != NONE and problem.gangs.pinned[gang] == NONE:
@@ -162,7 +162,7 @@ class Nodewise:
                     problem.classes.subgroup == sub, int(problem.subgroups.required[sub]), gang, need
                 )
 
-    def _choice(self, of: NDArray[np.bool_], level: int, gang: int, need: int) -> Choice:
+    def _choice(self, of: NDArray[np.bool_], level: int, gang: int, need: int) -> DomainChoice:
         member = of[self.classes]
         place = self.problem.nodes.levels[level][self.nodes]
         domains = np.unique(place[member]).astype(np.int64)
@@ -181,7 +181,7 @@ class Nodewise:
         else:
             low = 0 if need > 0 else -HIGHEST
             self.model.add_row(np.append(variables, switch), np.append(ones, -1), low, 0)
-        return Choice(of, level, domains, variables)
+        return DomainChoice(of, level, domains, variables)
 
     def _share(self) -> None:
         """Nobody takes more of a node than is free."""
@@ -223,7 +223,7 @@ class Nodewise:
         self.model.add_row(columns[used], asks[used] // divisor, upper=limit // divisor)
 
     def _row(self, row: Row) -> None:
-        place = partition(self.problem, row)
+        place = find_domains(self.problem, row)
         factor = np.zeros(len(self.problem.classes.gang), np.int64)
         np.add.at(factor, row.classes, row.coefficients)
         mine = factor[self.classes]
@@ -242,7 +242,7 @@ class Nodewise:
             elif len(names):
                 self.model.add_row(names, factors, lower=min(0, right))
 
-    def _forbid(self, cut: Cut) -> NoGood | None:
+    def _forbid(self, cut: Cut) -> NoGoodCut | None:
         columns = self.column[cut.classes, cut.nodes]
         counts = cut.counts.astype(np.int64)
         if not len(columns) or np.any(columns < 0) or np.any(counts > self.upper[columns]):
@@ -259,7 +259,7 @@ class Nodewise:
                 self.model.add_row(np.array([column]), np.array([1]), lower=count + 1, when=high)
         literals = np.concatenate([below[below >= 0], above[above >= 0]])
         self.model.add_row(literals, np.ones_like(literals), lower=1)
-        return NoGood(columns, counts, below, above)
+        return NoGoodCut(columns, counts, below, above)
 
     def assignment(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
         """All variables' values for the placement (class, node, count); None when it names an impossible pair.

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.engine.linear import scale_weights
-from batchsched.solver.exact.nodewise import Nodewise
-from batchsched.solver.objective import preferring
+from batchsched.solver.exact.nodewise import NodeModel
+from batchsched.solver.objective import list_preferences
 from batchsched.solver.problem import NONE, IntArray
 
 _LARGEST: Final = 2**52
@@ -21,14 +21,14 @@ _FULLNESS: Final = 100
 """How much of a node's packing cost, beside the node itself, depends on how empty it was."""
 
 
-def prefer(model: Nodewise, values: IntArray) -> tuple[IntArray, IntArray, int]:
+def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
     """Most gangs taken, then the least cost of preferred levels.
 
     Returns the values and the objective over all V variables, old and new, and the slack below which two
     objectives count as equal (`scale_weights`).
     """
     problem, linear = model.problem, model.model
-    wishes = preferring(problem)
+    wishes = list_preferences(problem)
     domains = np.array(
         [problem.nodes.levels[level].max(initial=-1) + 2 for _, _, level, _, _ in wishes], np.int64
     )
@@ -59,7 +59,7 @@ def prefer(model: Nodewise, values: IntArray) -> tuple[IntArray, IntArray, int]:
     return np.concatenate(extended), np.concatenate(parts), slack
 
 
-def settle(model: Nodewise, values: IntArray) -> tuple[IntArray, IntArray]:
+def place_by_score(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray]:
     """Pack onto few and full nodes, or spread over many and empty ones; among equals the highest Σ node score.
 
     Returns the values and the objective over all V variables, old and new.

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.local_search.search import LocalSearch
-from batchsched.solver.packing.free_capacity import Entry
-from batchsched.solver.packing.packing import Packing, Withdrawn
+from batchsched.solver.packing.free_capacity import TrailEntry
+from batchsched.solver.packing.packing import Packing, WithdrawnGangs
 from batchsched.solver.problem import BoolArray, FloatArray, IndexArray, IntArray
 
 MAX_EJECTED_GANGS: Final = 16
@@ -35,7 +35,7 @@ class GangEjection:
         """
         if self._try_place(gang):
             return []
-        withdrawn: list[Withdrawn] = []
+        withdrawn: list[WithdrawnGangs] = []
         ejected: list[int] = []
         for gangs in self._propose(gang, nodes):
             if len(ejected) >= MAX_EJECTED_GANGS:
@@ -137,7 +137,7 @@ def _cover(holders: IntArray, tier: IndexArray, held: IntArray, worth: FloatArra
     return cover
 
 
-def _nodes_once_removed(packing: Packing, class_index: int, entries: list[Entry]) -> BoolArray:
+def _nodes_once_removed(packing: Packing, class_index: int, entries: list[TrailEntry]) -> BoolArray:
     """[N] nodes where a pod of the class fits once these entries are removed."""
     room = packing.room
     result = np.ones(len(packing.problem.nodes.free), np.bool_)

@@ -13,7 +13,7 @@ _NOWHERE = np.zeros(0, np.int64)
 _ONE = np.ones(1, np.int64)
 
 
-class Entry(NamedTuple):
+class TrailEntry(NamedTuple):
     """Pods of a class on nodes; or, with class -1, the gang `gang` taken."""
 
     class_index: int
@@ -45,7 +45,7 @@ class FreeCapacity:
         self.quotas = QuotaLedger(problem)
         self.rows = RowLedger(problem)
         self.waiting: list[int] = problem.classes.count.tolist()
-        self.trail: list[Entry] = []
+        self.trail: list[TrailEntry] = []
         self.followers: list[TrailFollower] = []
         self._gang: list[int] = problem.classes.gang.tolist()
         self._kind: list[int] = problem.classes.kind.tolist()
@@ -105,7 +105,7 @@ class FreeCapacity:
                     placed += self._fill(class_index, min(int(lack[d]), want - placed), inside, False)
         return placed
 
-    def place_alike(self, classes: Sequence[int]) -> int:
+    def place_equal_gangs(self, classes: Sequence[int]) -> int:
         """Place the gangs of classes of one pod each that ask for the same, in this order, while there is room.
 
         Neither quotas nor rows are asked. They are placed as so many pods of one class would be.
@@ -120,7 +120,7 @@ class FreeCapacity:
         each = np.repeat(nodes, counts)[:, None]
         for class_index, node in zip(classes, each, strict=False):
             self.take(self._gang[class_index])
-            self._apply(Entry(class_index, self._gang[class_index], node, _ONE, 1), 1)
+            self._apply(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1), 1)
         return len(each)
 
     def _fill(self, class_index: int, want: int, nodes: IntArray | None, whole: bool) -> int:
@@ -193,14 +193,14 @@ class FreeCapacity:
     def put(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
         """Place these pods, unasked: the caller has seen that they fit. Nodes are distinct."""
         pods = int(counts.sum())
-        self._apply(Entry(class_index, self._gang[class_index], nodes, counts, pods), 1)
+        self._apply(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods), 1)
 
     def take(self, gang: int) -> None:
         """Let the gang count against gang limits and rows."""
-        entry = Entry(-1, gang, _NOWHERE, _NOWHERE, 0)
+        entry = TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0)
         self._apply(entry, 1)
 
-    def _apply(self, entry: Entry, sign: int) -> None:
+    def _apply(self, entry: TrailEntry, sign: int) -> None:
         if entry.class_index < 0:
             self.quotas.take(entry.gang, sign)
             self.rows.take(entry.gang, sign)
@@ -225,10 +225,10 @@ class FreeCapacity:
         for follower in self.followers:
             follower.cut_back(mark)
 
-    def withdraw(self, gangs: set[int]) -> list[Entry]:
+    def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
         """Take everything of some gangs back, wherever it stands in the trail; returns it."""
-        kept: list[Entry] = []
-        gone: list[Entry] = []
+        kept: list[TrailEntry] = []
+        gone: list[TrailEntry] = []
         unchanged = len(self.trail)
         for position, entry in enumerate(self.trail):
             if entry.gang in gangs:
@@ -242,7 +242,7 @@ class FreeCapacity:
             follower.cut_back(unchanged)
         return gone
 
-    def repeat(self, entry: Entry) -> None:
+    def repeat(self, entry: TrailEntry) -> None:
         """Do again what was withdrawn."""
         self._apply(entry, 1)
 

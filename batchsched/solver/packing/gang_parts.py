@@ -8,7 +8,7 @@ from batchsched.solver.problem import NONE, IndexArray, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubgroupMembers:
     """A subgroup, or the pods of a gang outside any subgroup (index -1)."""
 
     index: int
@@ -20,18 +20,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class GangParts:
+class GangMembers:
     """A gang's classes, the largest pods first, and its parts, those with a required level first."""
 
     classes: tuple[int, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[SubgroupMembers, ...]
     pods: int
     levelled: bool  # some level, of the gang or of a part, is asked for
 
 
 def find_members(
     problem: Problem, slots: NodeOrder, gang: int, owned: list[int], subgroups: list[int]
-) -> GangParts:
+) -> GangMembers:
     """A gang's members from its classes and subgroups."""
     classes = sorted(owned, key=partial(_size, slots))
     parts = []
@@ -42,16 +42,16 @@ def find_members(
             int(problem.subgroups.required[s]),
             int(problem.subgroups.preferred[s]),
         )
-        parts.append(Part(int(s), *needs, int(problem.subgroups.pinned[s]), own))
+        parts.append(SubgroupMembers(int(s), *needs, int(problem.subgroups.pinned[s]), own))
     loose = tuple(c for c in classes if problem.classes.subgroup[c] == NONE)
     if loose:
-        parts.append(Part(-1, 0, NONE, NONE, NONE, loose))
+        parts.append(SubgroupMembers(-1, 0, NONE, NONE, NONE, loose))
     parts.sort(key=lambda part: (part.required == NONE, -part.required, _size(slots, part.classes[0])
                                  if part.classes else (0, 0.0, 0)))  # fmt: skip
     levelled = bool(problem.gangs.required[gang] != NONE or problem.gangs.preferred[gang] != NONE) or any(
         part.required != NONE or part.preferred != NONE for part in parts
     )
-    return GangParts(
+    return GangMembers(
         tuple(classes), tuple(parts), sum(int(problem.classes.count[c]) for c in classes), levelled
     )
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchsched.solver.objective import least, needs
+from batchsched.solver.objective import least_requests, required_pods
 from batchsched.solver.problem import (
     ALL_NODES,
     EVERY_NODE,
@@ -37,30 +37,30 @@ class QuotaLedger:
         self.left: list[list[int]] = problem.quotas.free.tolist()
         self.gangs_left: list[int] = problem.quotas.gangs.tolist()
         self._fresh = problem.gangs.fresh
-        self._least = least(problem).tolist() if self.binding.any() else []
+        self._least = least_requests(problem).tolist() if self.binding.any() else []
         self._of_gang: list[list[int]] = [[] for _ in range(len(problem.gangs.need))]
         kept = self.binding[quota]
         for q, g in zip(quota[kept].tolist(), gang[kept].tolist(), strict=True):
             self._of_gang[g].append(q)
 
-    def bind(self, gang: int) -> bool:
+    def is_limited(self, gang: int) -> bool:
         """Whether any quota may refuse the gang."""
         return bool(self._of_gang[gang])
 
-    def room(self, gang: int, needs: tuple[tuple[int, int], ...], want: int) -> int:
+    def room(self, gang: int, required_pods: tuple[tuple[int, int], ...], want: int) -> int:
         """How many of `want` pods with these needs the gang's quotas still admit."""
         for q in self._of_gang[gang]:
             left = self.left[q]
-            for r, amount in needs:
+            for r, amount in required_pods:
                 if r < len(left) and left[r] < amount * want:
                     want = max(0, left[r] // amount)
         return want
 
-    def charge(self, gang: int, needs: tuple[tuple[int, int], ...], pods: int) -> None:
+    def charge(self, gang: int, required_pods: tuple[tuple[int, int], ...], pods: int) -> None:
         """Count pods against the gang's quotas; a negative number gives them back."""
         for q in self._of_gang[gang]:
             left = self.left[q]
-            for r, amount in needs:
+            for r, amount in required_pods:
                 if r < len(left) and left[r] < UNLIMITED:
                     left[r] -= amount * pods
 
@@ -97,7 +97,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
     np.add.at(asked, problem.classes.gang, problem.classes.demand * pods[:, None])
     together = np.zeros_like(problem.quotas.free)
     np.add.at(together, quota, asked[gang])
-    fresh = problem.gangs.allowed & problem.gangs.fresh & (needs(problem) > 0)
+    fresh = problem.gangs.allowed & problem.gangs.fresh & (required_pods(problem) > 0)
     many = np.bincount(quota, fresh[gang], minlength=len(problem.quotas.gangs))
     found: BoolArray = (together > problem.quotas.free).any(axis=1) | (many > problem.quotas.gangs)
     return found
@@ -128,7 +128,7 @@ class RowLedger:
             owners = {*problem.classes.gang[row.classes].tolist(), *row.gangs.tolist()}
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
-        for g in np.flatnonzero(needs(problem) == 0).tolist():
+        for g in np.flatnonzero(required_pods(problem) == 0).tolist():
             self.take(g, 1)
         # A row that nothing placed breaks already must only not be broken further.
         self.right = [

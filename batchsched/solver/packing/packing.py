@@ -6,17 +6,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from batchsched.solver.objective import needs
-from batchsched.solver.packing.free_capacity import Entry, FreeCapacity
-from batchsched.solver.packing.gang_parts import GangParts, Part, find_members, group_by
-from batchsched.solver.problem import NONE, IntArray, Problem
+from batchsched.solver.objective import max_tier_values, required_pods, tier_values
+from batchsched.solver.packing.free_capacity import FreeCapacity, TrailEntry
+from batchsched.solver.packing.gang_parts import GangMembers, SubgroupMembers, find_members, group_by
+from batchsched.solver.problem import NONE, IntArray, Problem, Solution
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class WithdrawnGangs:
     """What was taken back, and the domains it stood in."""
 
-    entries: list[Entry]
+    entries: list[TrailEntry]
     domains: dict[int, int]
     inner: dict[int, int]
 
@@ -35,11 +35,11 @@ class Packing:
         """Start from the problem's free capacity; `plain` packs as the peers do, without slot preservation."""
         self.problem = problem
         self.room = FreeCapacity(problem, plain)
-        self.needs: list[int] = needs(problem).tolist()
+        self.needs: list[int] = required_pods(problem).tolist()
         self.taken = np.array([n == 0 for n in self.needs], np.bool_)
         self.domain_of: dict[int, int] = {}
         self.domain_of_part: dict[int, int] = {}
-        self._members: dict[int, GangParts] = {}
+        self._members: dict[int, GangMembers] = {}
         self._nodes_of: dict[int, list[IntArray]] = {}
         self._classes_of = group_by(problem.classes.gang, len(problem.gangs.need))
         self._parts_of = (
@@ -57,16 +57,16 @@ class Packing:
                 self._forget(entry.gang)
         self.room.rollback(mark)
 
-    def withdraw(self, gangs: set[int]) -> "Withdrawn":
+    def withdraw(self, gangs: set[int]) -> "WithdrawnGangs":
         """Take everything of some gangs back; `reinstate` undoes it as long as their room is free."""
         domains = {g: d for g, d in self.domain_of.items() if g in gangs}
         parts = {part.index for g in gangs for part in self.members(g).parts}
         inner = {s: d for s, d in self.domain_of_part.items() if s in parts}
         for g in sorted(gangs):
             self._forget(g)
-        return Withdrawn(self.room.withdraw(gangs), domains, inner)
+        return WithdrawnGangs(self.room.withdraw(gangs), domains, inner)
 
-    def reinstate(self, withdrawn: "Withdrawn") -> None:
+    def reinstate(self, withdrawn: "WithdrawnGangs") -> None:
         """Put withdrawn gangs back where they were."""
         for entry in withdrawn.entries:
             self.room.repeat(entry)
@@ -82,7 +82,7 @@ class Packing:
         for part in self.members(gang).parts:
             self.domain_of_part.pop(part.index, None)
 
-    def try_gang(self, gang: int) -> list[Entry] | None:
+    def try_gang(self, gang: int) -> list[TrailEntry] | None:
         """Place a gang's minimum, all or nothing.
 
         Returns:
@@ -108,9 +108,9 @@ class Packing:
         room.rollback(mark)
         return None
 
-    def try_alike(self, gangs: Sequence[int]) -> None:
+    def try_equal_gangs(self, gangs: Sequence[int]) -> None:
         """Place gangs that are `alike`, the first ones of them where not all fit."""
-        placed = self.room.place_alike([self._classes_of[gang][0] for gang in gangs])
+        placed = self.room.place_equal_gangs([self._classes_of[gang][0] for gang in gangs])
         self.taken[gangs[:placed]] = True
 
     def add_surplus(self, gang: int) -> int:
@@ -127,7 +127,9 @@ class Packing:
                     placed += self._surplus(gang, part, class_index, want)
         return placed
 
-    def _surplus(self, gang: int, part: Part, class_index: int, want: int, check: bool = True) -> int:
+    def _surplus(
+        self, gang: int, part: SubgroupMembers, class_index: int, want: int, check: bool = True
+    ) -> int:
         mark = self.room.mark()
         cell, settled = self._cell(gang, part)
         if settled:
@@ -139,7 +141,7 @@ class Packing:
             return 0
         return got
 
-    def _cell(self, gang: int, part: Part) -> tuple[IntArray | None, bool]:
+    def _cell(self, gang: int, part: SubgroupMembers) -> tuple[IntArray | None, bool]:
         """The nodes that a part's pods may use by the domains chosen so far; False where one is still open."""
         problem = self.problem
         level = int(problem.gangs.required[gang])
@@ -163,7 +165,9 @@ class Packing:
         part = next(part for part in self.members(gang).parts if class_index in part.classes)
         return self._cell(gang, part)[0]
 
-    def _surplus_where_most_fit(self, gang: int, part: Part, class_index: int, want: int, check: bool) -> int:
+    def _surplus_where_most_fit(
+        self, gang: int, part: SubgroupMembers, class_index: int, want: int, check: bool
+    ) -> int:
         """Settle open domains for surplus pods: the domain that takes the most of them."""
         level = int(self.problem.gangs.required[gang])
         cell, _ = self._cell(gang, part)
@@ -185,7 +189,7 @@ class Packing:
 
     # ------------------------------------------------------------------------------------ minimum
 
-    def _minimum(self, members: GangParts, need: int, nodes: IntArray | None) -> bool:
+    def _minimum(self, members: GangMembers, need: int, nodes: IntArray | None) -> bool:
         """Place `need` pods, each part's own need among them, on the given nodes or on any."""
         room = self.room
         if need == members.pods:
@@ -207,7 +211,7 @@ class Packing:
                 placed += self.room.place(c, min(want - placed, self.room.waiting[c]), nodes)
         return placed
 
-    def _in_domains(self, gang: int, members: GangParts) -> bool:
+    def _in_domains(self, gang: int, members: GangMembers) -> bool:
         """Place a minimum under required and preferred levels."""
         problem = self.problem
         level, need = int(problem.gangs.required[gang]), self.needs[gang]
@@ -223,7 +227,7 @@ class Packing:
         self.domain_of.pop(gang, None)
         return False
 
-    def _in_cell(self, gang: int, members: GangParts, need: int, cell: IntArray | None) -> bool:
+    def _in_cell(self, gang: int, members: GangMembers, need: int, cell: IntArray | None) -> bool:
         """Place a minimum inside a cell of nodes, parts with levels of their own first."""
         own = [part for part in members.parts if part.required != NONE or part.preferred != NONE]
         if not own:
@@ -242,7 +246,7 @@ class Packing:
                 placed += least
         return placed >= need or self._beyond(gang, members, need - placed)
 
-    def _beyond(self, gang: int, members: GangParts, want: int) -> bool:
+    def _beyond(self, gang: int, members: GangMembers, want: int) -> bool:
         """The members that the minimum asks for beyond the parts' own needs: any that go."""
         for part in members.parts:
             for class_index in part.classes:
@@ -252,8 +256,8 @@ class Packing:
                     )
         return want <= 0
 
-    def _part(self, gang: int, part: Part, least: int, cell: IntArray | None) -> bool:
-        members = GangParts(
+    def _part(self, gang: int, part: SubgroupMembers, least: int, cell: IntArray | None) -> bool:
+        members = GangMembers(
             part.classes, (part,), sum(self.room.waiting[c] for c in part.classes), levelled=True
         )
         if part.required == NONE:
@@ -275,7 +279,7 @@ class Packing:
         return False
 
     def _preferring(
-        self, level: int, gang: int, part: int, members: GangParts, need: int, cell: IntArray | None
+        self, level: int, gang: int, part: int, members: GangMembers, need: int, cell: IntArray | None
     ) -> bool:
         """Place on as few domains of a level as possible: one if one will do, else the roomiest ones."""
         if level == NONE:
@@ -294,7 +298,7 @@ class Packing:
             share *= 2
         return self._minimum(members, need, cell)
 
-    def _attempt(self, members: GangParts, need: int, nodes: IntArray) -> bool:
+    def _attempt(self, members: GangMembers, need: int, nodes: IntArray) -> bool:
         mark = self.room.mark()
         if self._minimum(members, need, nodes):
             return True
@@ -326,7 +330,9 @@ class Packing:
         total = np.bincount(ids[nodes], weights=self.room.fit(class_index, nodes), minlength=size)
         return total.astype(np.int64)
 
-    def fitting_domains(self, members: GangParts, need: int, level: int, cell: IntArray | None) -> list[int]:
+    def fitting_domains(
+        self, members: GangMembers, need: int, level: int, cell: IntArray | None
+    ) -> list[int]:
         """Domains of a level that may hold a minimum by themselves, the tightest fit first."""
         spare: IntArray | None = None
         total: IntArray | None = None
@@ -348,7 +354,7 @@ class Packing:
         tightest: list[int] = good[key[good].argsort(kind="stable")].tolist()
         return tightest
 
-    def _roomiest(self, members: GangParts, level: int, cell: IntArray | None) -> list[int]:
+    def _roomiest(self, members: GangMembers, level: int, cell: IntArray | None) -> list[int]:
         share = np.zeros(int(self.problem.nodes.levels[level].max(initial=-1)) + 1)
         for c in members.classes:
             waiting = self.room.waiting[c]
@@ -399,7 +405,7 @@ class Packing:
 
     # ------------------------------------------------------------------------------------ members
 
-    def members(self, gang: int) -> GangParts:
+    def members(self, gang: int) -> GangMembers:
         """A gang's classes and parts, in the order in which they are placed."""
         if gang not in self._members:
             mine = self._parts_of[gang] if self._parts_of is not None else []
@@ -407,3 +413,10 @@ class Packing:
                 self.problem, self.room.slots, gang, self._classes_of[gang], mine
             )
         return self._members[gang]
+
+    def to_solution(self, stage: str) -> Solution:
+        """Return what is placed as a solution of this stage, with the crude bound."""
+        classes, nodes, counts = self.room.triples()
+        value = tier_values(self.problem, classes, counts)
+        bound = np.maximum(value, max_tier_values(self.problem))
+        return Solution(classes, nodes, counts, self.taken.copy(), value, bound, stage)

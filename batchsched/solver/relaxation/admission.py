@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.exact.nodewise import fitting
+from batchsched.solver.exact.nodewise import count_fitting
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, IntArray
 from batchsched.solver.relaxation.changes import (
@@ -116,7 +116,7 @@ class Residual(FitCounter):
     def _is_small(self) -> bool:
         return (
             len(self.problem.nodes.free) <= _MAX_EXACT_NODES
-            and int(np.count_nonzero(fitting(self.problem))) <= _MAX_EXACT_PAIRS
+            and int(np.count_nonzero(count_fitting(self.problem))) <= _MAX_EXACT_PAIRS
         )
 
     @cached_property

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.objective import needs
+from batchsched.solver.objective import required_pods
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, Problem
 
 
@@ -72,7 +72,7 @@ class FitCounter:
     @cached_property
     def min_pods(self) -> int:
         """Pods that the gang still needs."""
-        return int(needs(self.problem)[0])
+        return int(required_pods(self.problem)[0])
 
     @cached_property
     def minimum(self) -> IntArray:

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.exact.nodewise import partition
-from batchsched.solver.objective import needs
+from batchsched.solver.exact.nodewise import find_domains
+from batchsched.solver.objective import required_pods
 from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
@@ -60,7 +60,7 @@ def _remaining_quotas(problem: Problem, solution: Solution, request: IntArray) -
     np.add.at(by_gang, problem.classes.gang[solution.classes], request)
     used = np.zeros_like(quotas.free)
     np.add.at(used, quota, by_gang[gang])
-    counted = solution.taken & gangs.fresh & (needs(problem) > 0)
+    counted = solution.taken & gangs.fresh & (required_pods(problem) > 0)
     taken = np.bincount(quota, counted[gang], minlength=len(quotas.gangs)).astype(np.int64)
     # A quota that is exceeded already leaves nothing; UNLIMITED stays UNLIMITED.
     free, gangs_left = np.maximum(quotas.free, 0), np.maximum(quotas.gangs, 0)
@@ -73,7 +73,7 @@ def _remaining_quotas(problem: Problem, solution: Solution, request: IntArray) -
 
 def _remaining_row(problem: Problem, solution: Solution, row: Row) -> Row:
     """The row with the solution's terms moved to its right side."""
-    domain = partition(problem, row)[solution.nodes]
+    domain = find_domains(problem, row)[solution.nodes]
     coefficient = np.zeros(len(problem.classes.gang), np.int64)
     np.add.at(coefficient, row.classes, row.coefficients)
     used = np.zeros(len(row.right), np.int64)

@@ -5,18 +5,18 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.packing.gang_parts import GangParts, Part
+from batchsched.solver.packing.gang_parts import GangMembers, SubgroupMembers
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, IndexArray, IntArray, Solution
 
-BEST_FIT: Final = 6
+MAX_BEST_FIT_DOMAINS: Final = 6
 """So many candidates are the tightest that hold the gang."""
-SCATTERED: Final = 6
+MAX_SCATTERED_DOMAINS: Final = 6
 """So many are chosen by a fixed hash, so that gangs do not crowd into the same domains."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+class DomainCell:
     """Nodes that a gang's part may use when it chooses a domain.
 
     Args:
@@ -31,12 +31,12 @@ class Cell:
     inner: int = NONE
 
 
-class Domains:
+class CandidateDomains:
     """Candidate domains of bound gangs."""
 
     def __init__(self, packing: Packing, incumbent: Solution | None, complete: bool = False) -> None:
         """Know the containments of the levels and where the incumbent has put whom; `complete`: leave none out."""
-        self._best = len(packing.problem.nodes.free) if complete else BEST_FIT
+        self._best = len(packing.problem.nodes.free) if complete else MAX_BEST_FIT_DOMAINS
         self._packing = packing
         self._problem = packing.problem
         self._kept = _domains_of(packing, incumbent) if incumbent is not None else {}
@@ -58,7 +58,7 @@ class Domains:
                     result.append((other, outer))
         return tuple(result)
 
-    def of_gang(self, gang: int, members: GangParts, every: bool = False) -> list[Cell]:
+    def of_gang(self, gang: int, members: GangMembers, every: bool = False) -> list[DomainCell]:
         """The cells of a gang with a required level: candidates, or all that may hold it."""
         problem, packing = self._problem, self._packing
         level, pinned = int(problem.gangs.required[gang]), int(problem.gangs.pinned[gang])
@@ -72,9 +72,11 @@ class Domains:
             chosen = fitting if every else _choose(fitting, self._best, gang, self._kept.get((gang, NONE)))
         if every:
             return _anywhere(problem.nodes.levels[level], chosen, None)
-        return [Cell(self.areas(level, d), packing.domain_nodes(level, d), d) for d in chosen]
+        return [DomainCell(self.areas(level, d), packing.domain_nodes(level, d), d) for d in chosen]
 
-    def of_part(self, gang: int, part: Part, outer: Cell | None, every: bool = False) -> list[Cell]:
+    def of_part(
+        self, gang: int, part: SubgroupMembers, outer: DomainCell | None, every: bool = False
+    ) -> list[DomainCell]:
         """The cells of a part with a required level, inside a cell of its gang: candidates, or all."""
         packing = self._packing
         within = None if outer is None else outer.nodes
@@ -83,7 +85,7 @@ class Domains:
             chosen = [part.pinned] if packing.domain_nodes(part.required, part.pinned).size else []
         else:
             pods = int(self._problem.classes.count[list(part.classes)].sum())
-            members = GangParts(part.classes, (part,), pods, levelled=True)
+            members = GangMembers(part.classes, (part,), pods, levelled=True)
             rigid = self._packing.members(gang).pods == self._packing.needs[gang]
             least = pods if rigid else max(1, part.need)
             fitting = packing.fitting_domains(members, least, part.required, within)
@@ -99,25 +101,25 @@ class Domains:
             if within is not None:
                 nodes = np.intersect1d(nodes, within, assume_unique=True)
             areas = self.areas(part.required, d) + (() if outer is None else outer.areas)
-            result.append(Cell(tuple(dict.fromkeys(areas)), nodes, domain, d))
+            result.append(DomainCell(tuple(dict.fromkeys(areas)), nodes, domain, d))
         return result
 
 
-def _anywhere(ids: IndexArray, domains: list[int], within: IntArray | None) -> list[Cell]:
+def _anywhere(ids: IndexArray, domains: list[int], within: IntArray | None) -> list[DomainCell]:
     """One cell of all the nodes in any of these domains, for bounds; none when there are no domains."""
     if not domains:
         return []
     nodes = np.flatnonzero(np.isin(ids, domains)) if within is None else within[np.isin(ids[within], domains)]
-    return [Cell((), nodes, NONE)]
+    return [DomainCell((), nodes, NONE)]
 
 
 def _choose(fitting: list[int], best: int, salt: int, kept: int | None) -> list[int]:
     """The tightest, some by a fixed hash, and the incumbent's."""
-    if len(fitting) <= best + SCATTERED:
+    if len(fitting) <= best + MAX_SCATTERED_DOMAINS:
         chosen = list(fitting)
     else:
         rest = sorted(fitting[best:], key=lambda d: ((d + 1) * 2654435761 + salt * 40503) % 2**32)
-        chosen = fitting[:best] + rest[:SCATTERED]
+        chosen = fitting[:best] + rest[:MAX_SCATTERED_DOMAINS]
     if kept is not None and kept not in chosen:
         chosen.append(kept)
     return chosen

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
-from batchsched.solver.packing.gang_parts import Part
+from batchsched.solver.packing.gang_parts import SubgroupMembers
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     ALL_NODES,
@@ -25,8 +25,8 @@ from batchsched.solver.problem import (
     Sense,
     Solution,
 )
-from batchsched.solver.tiered.cells import Cell, Domains
-from batchsched.solver.tiered.node_pools import NodePools, Supply
+from batchsched.solver.tiered.cells import CandidateDomains, DomainCell
+from batchsched.solver.tiered.node_pools import NodePools, PoolSupply
 
 OPEN = NONE
 """A switch that is always on: the pods of a gang that is taken already."""
@@ -69,10 +69,10 @@ class TieredModel:
         """
         self.problem: Problem = packing.problem
         self.packing, self.pools = packing, pools
-        self.supply = Supply(packing)
+        self.supply = PoolSupply(packing)
         self.model = LinearModel()
-        self.cells: list[Cell] = []
-        self._domains = Domains(packing, None if relaxed else incumbent, complete)
+        self.cells: list[DomainCell] = []
+        self._domains = CandidateDomains(packing, None if relaxed else incumbent, complete)
         self._relaxed = relaxed
         self._loads = _Loads()
         self._outer: dict[int, int] = {}
@@ -110,7 +110,7 @@ class TieredModel:
         if not members.pods or members.pods < need:
             return
         root = OPEN if need == 0 else int(self.y[gang])
-        outer: list[tuple[int, Cell | None]] = [(root, None)]
+        outer: list[tuple[int, DomainCell | None]] = [(root, None)]
         if problem.gangs.required[gang] != NONE:
             cells = self._domains.of_gang(gang, members, every=self._relaxed)
             outer = self._switches(root, cells)
@@ -118,8 +118,8 @@ class TieredModel:
             for part in members.parts:
                 self._part(gang, part, switch, cell)
 
-    def _part(self, gang: int, part: Part, switch: int, cell: Cell | None) -> None:
-        inner: list[tuple[int, Cell | None]] = [(switch, cell)]
+    def _part(self, gang: int, part: SubgroupMembers, switch: int, cell: DomainCell | None) -> None:
+        inner: list[tuple[int, DomainCell | None]] = [(switch, cell)]
         if part.required != NONE and part.classes:
             cells = self._domains.of_part(gang, part, cell, every=self._relaxed)
             inner = self._switches(switch, cells, optional=not (self.rigid[gang] or part.need))
@@ -130,8 +130,8 @@ class TieredModel:
                 self._load(class_index, on, NONE if where is None else len(self.cells) - 1)
 
     def _switches(
-        self, root: int, cells: list[Cell], optional: bool = False
-    ) -> list[tuple[int, Cell | None]]:
+        self, root: int, cells: list[DomainCell], optional: bool = False
+    ) -> list[tuple[int, DomainCell | None]]:
         """A 0/1 variable for each cell; at most one is on, exactly one when `root` is and they are not optional."""
         if not cells:
             if root != OPEN and not optional:

@@ -17,9 +17,9 @@ from batchsched.solver.packing.limits import RowLedger
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import IndexArray, IntArray, Problem
 
-SPLIT_LIMIT: Final = 64
+MAX_SPLIT_POOLS: Final = 64
 """Pools are split along a row's partition while no more than so many come of it."""
-FREE_LIMIT: Final = 128
+MAX_FREE_POOLS: Final = 128
 """Pools are split by the devices free on their nodes while no more than so many come of it."""
 COMPOSITES: Final = 5
 """At most so many amounts of CPU or memory make composite rows with one size of a device."""
@@ -55,22 +55,22 @@ class NodePools:
         return len(self.nodes)
 
 
-def divide(packing: Packing) -> NodePools:
+def build_pools(packing: Packing) -> NodePools:
     """Divide the nodes of a problem into pools, along the rows' partitions where that makes few enough."""
     problem, ledger = packing.problem, packing.room.rows
     labels = _labels(problem)
     split: list[int] = []
     for i, domain in enumerate(ledger.domains):
-        if len(ledger.rows[i].right) > SPLIT_LIMIT // 4:
+        if len(ledger.rows[i].right) > MAX_SPLIT_POOLS // 4:
             continue
         finer = _number(np.stack([labels, domain.astype(np.int64)], axis=1))
-        if int(finer.max(initial=0)) < SPLIT_LIMIT:
+        if int(finer.max(initial=0)) < MAX_SPLIT_POOLS:
             labels = finer
             split.append(i)
     kinds, fit = _fits(packing)
     for r in packing.room.slots.devices:
         finer = _number(np.stack([labels, problem.nodes.free[:, r]], axis=1))
-        if int(finer.max(initial=0)) < FREE_LIMIT:
+        if int(finer.max(initial=0)) < MAX_FREE_POOLS:
             labels = finer
     order = np.argsort(labels, kind="stable")
     edges = np.searchsorted(labels[order], np.arange(int(labels.max(initial=-1)) + 2))
@@ -107,7 +107,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LevelRow:
+class SlotRow:
     """Σ factors·x <= right; `size` is the resource and the size of a simple row."""
 
     factors: IntArray
@@ -115,7 +115,7 @@ class LevelRow:
     size: tuple[int, int] | None
 
 
-class Supply:
+class PoolSupply:
     """How many requests of a size an area of nodes holds, with devices that lack company left out."""
 
     def __init__(self, packing: Packing) -> None:
@@ -161,7 +161,7 @@ class Supply:
         found: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
         return found
 
-    def rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[LevelRow]:
+    def rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         """Every level row of an area that can bind at all.
 
         Args:
@@ -182,12 +182,12 @@ class Supply:
             right = self.of(r, sizes, nodes)
             factors = demand[:, r][None, :] // sizes[:, None]
             for i in np.flatnonzero(factors @ most > right).tolist():
-                yield LevelRow(factors[i], int(right[i]), (r, int(sizes[i])))
+                yield SlotRow(factors[i], int(right[i]), (r, int(sizes[i])))
         for device in self._devices:
             yield from self._composite(device, demand, most, nodes)
         yield from self._paired(demand, most, nodes)
 
-    def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[LevelRow]:
+    def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         """Composite rows over the two scarcest resources that are no devices: what the one leaves, the other lacks."""
         plain = [
             r
@@ -213,11 +213,9 @@ class Supply:
                     self._free[first][nodes] // size, self._free[second][nodes] // beside
                 ).sum()
                 if int(factors @ most) > int(right):
-                    yield LevelRow(factors, int(right), None)
+                    yield SlotRow(factors, int(right), None)
 
-    def _composite(
-        self, device: int, demand: IntArray, most: IntArray, nodes: IntArray
-    ) -> Iterator[LevelRow]:
+    def _composite(self, device: int, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         for size in np.unique(demand[:, device]).tolist():
             if not size:
                 continue
@@ -231,10 +229,10 @@ class Supply:
                 factors = np.minimum(demand[:, device] // size, demand[:, r] // along[:, None])
                 right = np.minimum(held, self._free[r][nodes] // along[:, None]).sum(axis=1)
                 for i in np.flatnonzero(factors @ most > right).tolist():
-                    yield LevelRow(factors[i], int(right[i]), None)
+                    yield SlotRow(factors[i], int(right[i]), None)
 
 
-def rows_over(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
+def split_row(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
     """For a row that pools do not straddle: its domains and the pools of each; otherwise None."""
     if index not in pools.along:
         return None

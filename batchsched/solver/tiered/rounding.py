@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.greedy import fill
+from batchsched.solver.greedy import fill_packing
 from batchsched.solver.local_search.ejection import GangEjection
 from batchsched.solver.local_search.search import LocalSearch
 from batchsched.solver.objective import gang_worth
@@ -17,12 +17,12 @@ from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 from batchsched.solver.tiered.model import OPEN, TieredModel
 
-RESETTLED: Final = 48
+MAX_RESETTLED_GANGS: Final = 48
 """At most so many gangs that fell are looked after in one realisation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class PodShortage:
     """Pods of a class that a plan wanted and the nodes did not hold."""
 
     gang: int
@@ -35,7 +35,7 @@ class RoundedSolution:
     """A packing, and what fell short at first, whether or not room was found for it later."""
 
     packing: Packing
-    shortages: tuple[Shortage, ...]
+    shortages: tuple[PodShortage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ class _Order:
     cell: IntArray | None
 
 
-def realise(aggregate: TieredModel, values: IntArray, split: FloatArray, prefer: bool) -> RoundedSolution:
+def round_to_nodes(
+    aggregate: TieredModel, values: IntArray, split: FloatArray, prefer: bool
+) -> RoundedSolution:
     """Place a choice on nodes, and in the end whatever else fits.
 
     Args:
@@ -78,12 +80,12 @@ def realise(aggregate: TieredModel, values: IntArray, split: FloatArray, prefer:
                 continue
             lost.add(order.gang)
         if placed < order.pods:
-            shortages.append(Shortage(order.gang, order.class_index, order.pods - placed))
+            shortages.append(PodShortage(order.gang, order.class_index, order.pods - placed))
     failed = _withdraw_broken(packing, [g for g in chosen if g not in lost])
     _resettle(aggregate, values, GangEjection(packing, search), failed | lost)
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
     _withdraw_broken(packing, standing)
-    fill(packing)
+    fill_packing(packing)
     return RoundedSolution(packing, tuple(shortages))
 
 
@@ -91,7 +93,7 @@ def _resettle(aggregate: TieredModel, values: IntArray, ejection: GangEjection, 
     """Find room for gangs that fell, tier by tier; whoever gives way is looked after in the same way."""
     problem = aggregate.problem
     worth = gang_worth(problem)
-    for _ in range(RESETTLED):
+    for _ in range(MAX_RESETTLED_GANGS):
         if not fallen:
             break
         gang = min(

@@ -10,35 +10,39 @@ from typing import Final
 import numpy as np
 
 from batchsched.ports.telemetry import Telemetry
-from batchsched.solver.objective import TOLERANCE, preferred_cost
-from batchsched.solver.outcome import compare, placed_per_class, to_solution
+from batchsched.solver.objective import TIER_TOLERANCE, compare_solutions, count_placed, preferred_cost
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solution
 from batchsched.solver.tiered.model import TieredModel
-from batchsched.solver.tiered.node_pools import divide
-from batchsched.solver.tiered.rounding import RoundedSolution, realise
+from batchsched.solver.tiered.node_pools import build_pools
+from batchsched.solver.tiered.rounding import RoundedSolution, round_to_nodes
 from batchsched.solver.tiered.tier_solve import TierBudget, TierOptimum, TierSolver
-from batchsched.solver.tiered.transport import Split
+from batchsched.solver.tiered.transport import PoolSplit
 
-COMPLETE: Final = 1500
+MAX_COMPLETE_VARIABLES: Final = 1500
 """So many variables the model with every domain may have to be asked for bounds."""
-FREE: Final = 1500
+MAX_FREE_VARIABLES: Final = 1500
 """A model with more variables than this looks for domains for the loose model's gangs alone, not for any others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Floors:
+class PlacementFloors:
     """Placements that the answer may not fall behind, and the best of them."""
 
     best: Solution
     placed: tuple[IntArray, ...]
 
 
-class Rounds:
+class TieredRounds:
     """The aggregated stage for one problem."""
 
     def __init__(
-        self, problem: Problem, uncut: Problem, spending: TierBudget, floors: Floors, telemetry: Telemetry
+        self,
+        problem: Problem,
+        uncut: Problem,
+        spending: TierBudget,
+        floors: PlacementFloors,
+        telemetry: Telemetry,
     ) -> None:
         """Build both models.
 
@@ -53,14 +57,14 @@ class Rounds:
         self._floors, self.best = floors, floors.best
         with telemetry.stage("build"):
             packing = Packing(problem)
-            pools = divide(packing)
+            pools = build_pools(packing)
             bound = bool((problem.gangs.required != NONE).any() or (problem.subgroups.required != NONE).any())
             full = TieredModel(packing, pools, floors.best) if bound or uncut is not problem else None
             if (
                 uncut is not problem
             ):  # bounds hold for the session, whatever the cuts have taken from the search
                 packing = Packing(uncut)
-                pools = divide(packing)
+                pools = build_pools(packing)
             self._loose = TierSolver(TieredModel(packing, pools, None, relaxed=True), self._spending)
             self._full = TierSolver(full, self._spending) if full is not None else self._loose
         self._peak: TierOptimum | None = None
@@ -115,7 +119,7 @@ class Rounds:
         peak = self._among(top, full.values_of(self.best), whole=True)
         if peak is None:
             self._narrow = True
-            if full.model.variables > FREE:
+            if full.model.variables > MAX_FREE_VARIABLES:
                 peak = self._among(top, np.zeros(full.model.variables, np.int64), whole=False)
         return peak or _above(self._full, full.values_of(self.best), floors, top)
 
@@ -134,8 +138,8 @@ class Rounds:
 
     def _realise(self, plan: TierOptimum, prefer: bool) -> tuple[RoundedSolution, bool]:
         """Place a plan; returns what came of it, and whether the best answer so far was beaten."""
-        realised = realise(self._full.aggregate, plan.values, plan.split.pods, prefer)
-        solution = to_solution(realised.packing, "aggregated")
+        realised = round_to_nodes(self._full.aggregate, plan.values, plan.split.pods, prefer)
+        solution = realised.packing.to_solution("aggregated")
         better = self._beats(solution)
         if better:
             self.best = solution
@@ -143,7 +147,7 @@ class Rounds:
 
     def _beats(self, solution: Solution) -> bool:
         """Whether a solution is better than the best so far; among equals the one with fewer preferred domains."""
-        order = compare(solution, self.best)
+        order = compare_solutions(solution, self.best)
         if order or not self._preferring:
             return order > 0
         return preferred_cost(self._problem, solution) < preferred_cost(self._problem, self.best)
@@ -185,11 +189,11 @@ class Rounds:
         """What the looser model leaves open may be closed by one with every domain."""
         packing = self._loose.aggregate.packing
         model = TieredModel(packing, self._loose.aggregate.pools, None, complete=True)
-        if model.model.variables > COMPLETE:
+        if model.model.variables > MAX_COMPLETE_VARIABLES:
             return
         complete = TierSolver(model, self._spending)
-        placed = placed_per_class(self._problem, self.best.classes, self.best.counts)
-        loose = TierOptimum(np.zeros(0, np.int64), Split(np.zeros((0, 0)), 0.0), self.best.bound)
+        placed = count_placed(self._problem, self.best.classes, self.best.counts)
+        loose = TierOptimum(np.zeros(0, np.int64), PoolSplit(np.zeros((0, 0)), 0.0), self.best.bound)
         bound = np.minimum(self.best.bound, complete.bounds(placed, loose))
         self.best = replace(self.best, bound=np.maximum(bound, self.best.objective))
 
@@ -197,10 +201,10 @@ class Rounds:
         """Upper bounds [T], each given what the solution places in the tiers above."""
         peak = self._peak
         if peak is not None:
-            above = solution.objective[:-1] >= peak.bound[:-1] * (1 - TOLERANCE)
+            above = solution.objective[:-1] >= peak.bound[:-1] * (1 - TIER_TOLERANCE)
             if bool(above.all()):
                 return np.maximum(peak.bound, solution.objective)
-        placed = placed_per_class(self._problem, solution.classes, solution.counts)
+        placed = count_placed(self._problem, solution.classes, solution.counts)
         return np.maximum(self._loose.bounds(placed), solution.objective)
 
 

@@ -4,22 +4,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsched.solver.engine.cpsat import Effort, maximise
+from batchsched.solver.engine.cpsat import SolveEffort, maximise
 from batchsched.solver.engine.linear import HIGHEST, scale_weights
-from batchsched.solver.objective import tiers
+from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import Budget, FloatArray, IntArray
 from batchsched.solver.tiered.model import TieredModel
-from batchsched.solver.tiered.transport import Split, Transport
+from batchsched.solver.tiered.transport import PoolSplit, PoolTransport
 
-CUTS: int = 16
+MAX_CUTS_PER_TIER: int = 16
 """So many Benders cuts a tier at most: a plan that still does not fit is placed as far as it goes."""
 TIER_GAP: float = 2e-4
 """Each tier is solved to this relative gap."""
-STEP: float = 0.15
+MAX_STEP_EFFORT: float = 0.15
 """Deterministic units for one call at most."""
-BOUND: float = 0.05
+MIN_BOUND_EFFORT: float = 0.05
 """Deterministic units that a bound may always spend: without one there is no gap to report."""
-TIES: float = 0.02
+MAX_TIE_EFFORT: float = 0.02
 """Deterministic units for the number of gangs among equal tiers."""
 
 
@@ -28,7 +28,7 @@ class TierOptimum:
     """The end of a climb: the model's values, their spread over pools, and each tier's proved bound [T]."""
 
     values: IntArray
-    split: Split
+    split: PoolSplit
     bound: FloatArray
 
 
@@ -42,9 +42,9 @@ class TierBudget:
         self.guard = False
         self._guard_seconds, self._seed = budget.guard_seconds, seed
 
-    def effort(self, most: float, least: float = 0.0) -> Effort:
+    def effort(self, most: float, least: float = 0.0) -> SolveEffort:
         """The effort for one call: at most `most` deterministic units, and `least` even when none are left."""
-        return Effort(max(1e-4, least, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
+        return SolveEffort(max(1e-4, least, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
 
 
 class TierSolver:
@@ -53,13 +53,13 @@ class TierSolver:
     def __init__(self, aggregate: TieredModel, spending: TierBudget) -> None:
         """Scale every tier's weights to integers of their own."""
         self.aggregate = aggregate
-        self.transport = Transport(aggregate)
+        self.transport = PoolTransport(aggregate)
         self._spending = spending
         problem = aggregate.problem
         self._weights = np.zeros(len(problem.classes.count), np.int64)
-        self._scale, self._slack = np.ones(tiers(problem)), np.zeros(tiers(problem), np.int64)
+        self._scale, self._slack = np.ones(count_tiers(problem)), np.zeros(count_tiers(problem), np.int64)
         of_class = problem.gangs.tier[problem.classes.gang]
-        for t in range(tiers(problem)):
+        for t in range(count_tiers(problem)):
             mine = np.flatnonzero(of_class == t)
             self._weights[mine], self._scale[t], slack = scale_weights(
                 problem.classes.weight[mine], problem.classes.count[mine]
@@ -105,7 +105,7 @@ class TierSolver:
         aggregate = self.aggregate
         problem = aggregate.problem
         bound = np.zeros(len(self._scale))
-        values, split = hint, Split(np.zeros((len(problem.classes.count), aggregate.pools.size)), 0.0)
+        values, split = hint, PoolSplit(np.zeros((len(problem.classes.count), aggregate.pools.size)), 0.0)
         level, sound = list(floors), False
         all_pods = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
         for t in range(len(self._scale)):
@@ -117,7 +117,7 @@ class TierSolver:
             worth = fixed if fixed is not None else int(weights @ aggregate.pods(values)) if sound else -1
             if worth < top - int(top * TIER_GAP) or (fixed is not None and ceiling is None and worth < top):
                 floor = max((int(weights @ other) for other in level), default=0)
-                least = BOUND if given is not None else 0.0
+                least = MIN_BOUND_EFFORT if given is not None else 0.0
                 found, spread, reached = self._tier(weights, values, floor - int(self._slack[t]), least)
                 if found is None and given is None:
                     self._release()
@@ -139,16 +139,16 @@ class TierSolver:
 
     def _tier(
         self, weights: IntArray, hint: IntArray, floor: int, least: float = 0.0
-    ) -> tuple[IntArray | None, Split, int]:
+    ) -> tuple[IntArray | None, PoolSplit, int]:
         """Solve, ask whether it fits, cut, and again; returns the last answer, its split, and an upper bound."""
         aggregate, spending = self.aggregate, self._spending
         objective = aggregate.objective(weights)
         row = self._at_least(objective, floor) if floor > 0 else None
         values: IntArray | None = None
-        split = Split(np.zeros((len(weights), aggregate.pools.size)), 0.0)
+        split = PoolSplit(np.zeros((len(weights), aggregate.pools.size)), 0.0)
         bound = HIGHEST
-        for _ in range(CUTS):
-            answer = maximise(aggregate.model, objective, spending.effort(STEP, least), hint=hint)
+        for _ in range(MAX_CUTS_PER_TIER):
+            answer = maximise(aggregate.model, objective, spending.effort(MAX_STEP_EFFORT, least), hint=hint)
             spending.left -= answer.deterministic_used
             spending.guard |= answer.guard
             bound = min(bound, answer.bound)
@@ -162,7 +162,7 @@ class TierSolver:
             aggregate.model.set_row(row, -HIGHEST, HIGHEST)
         return values, split, bound
 
-    def _ties(self, values: IntArray, split: Split) -> tuple[IntArray, Split]:
+    def _ties(self, values: IntArray, split: PoolSplit) -> tuple[IntArray, PoolSplit]:
         """Among equal tier values, more gangs."""
         aggregate = self.aggregate
         objective = np.zeros(aggregate.model.variables, np.int64)
@@ -170,7 +170,7 @@ class TierSolver:
         now = int(objective @ values)
         if now >= int((aggregate.model.bounds()[1][aggregate.y]).sum()):
             return values, split
-        answer = maximise(aggregate.model, objective, self._spending.effort(TIES), hint=values)
+        answer = maximise(aggregate.model, objective, self._spending.effort(MAX_TIE_EFFORT), hint=values)
         self._spending.left -= answer.deterministic_used
         if answer.values is None or answer.objective <= now:
             return values, split

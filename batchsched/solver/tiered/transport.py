@@ -20,7 +20,7 @@ from batchsched.solver.engine.cpsat import LinearProgram
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
 from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, BoolArray, FloatArray, IntArray, Sense
 from batchsched.solver.tiered.model import OPEN, TieredModel
-from batchsched.solver.tiered.node_pools import rows_over
+from batchsched.solver.tiered.node_pools import split_row
 
 _SHORT = 1e-6
 """A shortage below this is rounding."""
@@ -29,7 +29,7 @@ _CUT_SCALE = 2.0**34
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Split:
+class PoolSplit:
     """How a choice spreads over the pools: pods [C, P], fractional; `short` is the weighted shortage."""
 
     pods: FloatArray
@@ -57,7 +57,7 @@ class _Rows:
         return index
 
 
-class Transport:
+class PoolTransport:
     """The linear program of one model, kept in the solver between choices."""
 
     def __init__(self, aggregate: TieredModel) -> None:
@@ -179,7 +179,7 @@ class Transport:
             of_lot = factor[self._first][self.lot]
             concerned = of_lot != 0
             sign = 1 if row.sense is Sense.AT_MOST else -1
-            for d, pools in rows_over(ledger, aggregate.pools, i) or ():
+            for d, pools in split_row(ledger, aggregate.pools, i) or ():
                 right = int(ledger.right[i][d])
                 if abs(right) >= UNLIMITED:
                     continue
@@ -239,7 +239,7 @@ class Transport:
 
     # ------------------------------------------------------------------------------------ asking
 
-    def split(self, values: IntArray) -> tuple[Split, bool]:
+    def split(self, values: IntArray) -> tuple[PoolSplit, bool]:
         """Spread the choice `values` [V] over the pools; False when it did not fit and a cut was added."""
         aggregate = self._aggregate
         pods = aggregate.pods(values)
@@ -255,13 +255,13 @@ class Transport:
             self._program.set_rows(np.array([index]), np.array([-np.inf]), np.array([side]))
         vertex = self._program.solve()
         if vertex is None:
-            return Split(np.zeros((len(pods), aggregate.pools.size)), 0.0), True
+            return PoolSplit(np.zeros((len(pods), aggregate.pools.size)), 0.0), True
         spread = self._deal(vertex.values[: len(self.lot)], pods)
         short = -vertex.worth
         if short <= _SHORT:
-            return Split(spread, 0.0), True
+            return PoolSplit(spread, 0.0), True
         cut = self._cut(vertex.duals, pods, values)
-        return Split(spread, short), not cut
+        return PoolSplit(spread, short), not cut
 
     def _deal(self, values: FloatArray, pods: IntArray) -> FloatArray:
         """Deal the pods of every lot and pool to its classes, one class after the other, [C, P]."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsched.solver.engine.cpsat import Effort
-from batchsched.solver.objective import needs
+from batchsched.solver.engine.cpsat import SolveEffort
+from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, IntArray
-from batchsched.solver.victims.greedy import GREEDIES, bring_back, least_cost
+from batchsched.solver.victims.greedy import GREEDIES, bound_cost, restore_unneeded
 from batchsched.solver.victims.model import VictimModel
 from batchsched.solver.victims.problem import VictimProblem, VictimSet
-from batchsched.solver.victims.victim_state import VictimState, VictimTerms, placed
+from batchsched.solver.victims.victim_state import VictimState, VictimTerms, place_without
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class VictimBudget:
     exact: bool = True
 
 
-def choose(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> VictimSet | None:
+def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> VictimSet | None:
     """Find the least costly set of units that makes room for the gang's minimum.
 
     The set costs no more than that of the best greedy, and nobody is in it who could stay. Where no set is found after
@@ -46,15 +46,15 @@ def choose(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> Victi
     Raises:
       SolverFault: OR-Tools calls a model invalid.
     """
-    if not problem.wanted.gangs.allowed[0] or not needs(problem.wanted)[0]:
+    if not problem.wanted.gangs.allowed[0] or not required_pods(problem.wanted)[0]:
         return None
     nobody = np.zeros(problem.units, np.bool_)
-    room = None if problem.cuts else placed(problem, nobody)
+    room = None if problem.cuts else place_without(problem, nobody)
     if room is not None:
         return _victims(problem, nobody, room)
     search = _Search(budget, seed)
     ranked = sorted(
-        ((least_cost(terms), number, terms) for number, terms in enumerate(cases(problem))),
+        ((bound_cost(terms), number, terms) for number, terms in enumerate(split_by_domain(problem))),
         key=lambda case: case[:2],
     )
     for least, _, terms in ranked:
@@ -76,7 +76,7 @@ def choose(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> Victi
     )
 
 
-def cases(problem: VictimProblem) -> Iterator[VictimTerms]:
+def split_by_domain(problem: VictimProblem) -> Iterator[VictimTerms]:
     """One problem for each domain of the gang's required level, or the only one; none where nothing can help."""
     for case in _domains(problem):
         terms = VictimTerms.of(case)
@@ -117,7 +117,7 @@ class _Search:
             ground = one(terms)
             if ground is None:
                 continue
-            bring_back(ground)
+            restore_unneeded(ground)
             known = self._known.get(id(terms))
             if known is None or ground.cost < known.cost:
                 self._known[id(terms)] = ground
@@ -140,7 +140,9 @@ class _Search:
                 return bound
             model = model or VictimModel(terms)
             below = self.best.cost if self.best is not None else most
-            effort = Effort(self._left, self._budget.guard_seconds, self._budget.gap, self._seed, light=True)
+            effort = SolveEffort(
+                self._left, self._budget.guard_seconds, self._budget.gap, self._seed, light=True
+            )
             answer = model.solve(self._known.get(id(terms)), below, effort)
             self._left -= answer.deterministic_used
             self.guard |= answer.guard
@@ -159,7 +161,7 @@ class _Search:
         ground = VictimState(terms)
         if not ground.leave(np.flatnonzero(gone).tolist()) or not ground.enough():
             return False
-        bring_back(ground)
+        restore_unneeded(ground)
         self._keep(ground)
         return True
 
@@ -167,7 +169,7 @@ class _Search:
 def _settled(ground: VictimState) -> Packing:
     """Place the gang, and let whoever is in nobody's way there stay; the ground follows."""
     problem = ground.problem
-    packing = placed(problem, ground.gone)
+    packing = place_without(problem, ground.gone)
     assert packing is not None  # a ground is the best only when it is enough
     if len(problem.wanted.quotas.gangs):  # whom only a quota drives out is not seen on the nodes
         return packing

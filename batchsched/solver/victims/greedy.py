@@ -14,7 +14,7 @@ from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 Greedy = Callable[[VictimTerms], VictimState | None]
 
 
-def by_unit(terms: VictimTerms) -> VictimState | None:
+def choose_by_unit(terms: VictimTerms) -> VictimState | None:
     """Unit after unit, whoever frees most of what is asked for its cost first."""
     worth = np.zeros(terms.problem.units)
     for c, demand in enumerate(terms.problem.wanted.classes.demand):
@@ -28,23 +28,23 @@ def by_unit(terms: VictimTerms) -> VictimState | None:
     return _in_order(terms, ([unit] for unit in useful_units[np.argsort(price, kind="stable")].tolist()))
 
 
-def by_price(terms: VictimTerms) -> VictimState | None:
+def choose_by_price(terms: VictimTerms) -> VictimState | None:
     """Node after node, the cheapest first, when each unit's cost is shared among the nodes that it holds back."""
     gain, price = _gain(terms), np.zeros(len(terms.sites))
     for c in range(len(terms.count)):
         price = np.maximum(price, shared_price(terms, c))
     some = np.flatnonzero(gain > 0)
     order = some[np.argsort(price[some] / gain[some], kind="stable")]
-    on = units_on(terms)
+    on = group_units_by_node(terms)
     return _in_order(terms, (on[site] for site in order.tolist()))
 
 
-def by_node(terms: VictimTerms) -> VictimState | None:
+def choose_by_node(terms: VictimTerms) -> VictimState | None:
     """Node after node, the one that is cheapest to clear now: units that have left already cost nothing more."""
     ground = VictimState(terms)
     gain, cost = _gain(terms), closure_cost(terms).astype(np.float64)
     open_sites = gain > 0
-    on = units_on(terms)
+    on = group_units_by_node(terms)
     while not ground.enough():
         left = np.flatnonzero(open_sites)
         if not left.size:
@@ -57,10 +57,10 @@ def by_node(terms: VictimTerms) -> VictimState | None:
     return ground
 
 
-GREEDIES: tuple[Greedy, ...] = (by_node, by_price, by_unit)
+GREEDIES: tuple[Greedy, ...] = (choose_by_node, choose_by_price, choose_by_unit)
 
 
-def bring_back(ground: VictimState) -> None:
+def restore_unneeded(ground: VictimState) -> None:
     """Let everybody stay without whom the gang still fits, the most costly first; nobody is left to bring back."""
     cost = ground.problem.cost
     changed = True
@@ -77,7 +77,7 @@ def bring_back(ground: VictimState) -> None:
                 ground.leave([unit])
 
 
-def units_on(terms: VictimTerms) -> list[list[int]]:
+def group_units_by_node(terms: VictimTerms) -> list[list[int]]:
     """The units on each site."""
     order = np.argsort(terms.site, kind="stable")
     edges = np.searchsorted(terms.site[order], np.arange(len(terms.sites) + 1)).tolist()
@@ -99,14 +99,14 @@ def shared_price(terms: VictimTerms, class_index: int) -> FloatArray:
     return np.bincount(site, part, len(terms.sites)).astype(np.float64)
 
 
-def least_cost(terms: VictimTerms) -> float:
+def bound_cost(terms: VictimTerms) -> float:
     """No set of units that makes room costs less; 0 where nothing better is known."""
     if not terms.rigid:
         return 0.0
-    return max((_least_cost(terms, c) for c in range(len(terms.count))), default=0.0)
+    return max((_bound_class_cost(terms, c) for c in range(len(terms.count))), default=0.0)
 
 
-def _least_cost(terms: VictimTerms, class_index: int) -> float:
+def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
     gain = terms.most[class_index] - terms.now[class_index]
     lacking = int(terms.count[class_index] - terms.now[class_index].sum())
     if lacking <= 0:

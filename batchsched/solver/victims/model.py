@@ -12,10 +12,10 @@ Shapes: B bonds, C classes, F shares of units on sites, K entries of limits, R r
 
 import numpy as np
 
-from batchsched.solver.engine.cpsat import Answer, Effort, maximise
+from batchsched.solver.engine.cpsat import CpSatAnswer, SolveEffort, maximise
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
-from batchsched.solver.victims.victim_state import ABUNDANT, VictimState, VictimTerms
+from batchsched.solver.victims.victim_state import UNBOUNDED_FIT, VictimState, VictimTerms
 
 
 class VictimModel:
@@ -37,7 +37,7 @@ class VictimModel:
             self.cut(np.isin(np.arange(units), cut))
         self._cutoff: int | None = None
 
-    def solve(self, hint: VictimState | None, below: int, effort: Effort) -> Answer:
+    def solve(self, hint: VictimState | None, below: int, effort: SolveEffort) -> CpSatAnswer:
         """Find the least costly set of units that costs less than `below`; its first U values say who leaves."""
         cost = self._terms.problem.cost
         if self._cutoff is None:
@@ -223,7 +223,7 @@ class _Cells:
         self.size = np.array(sizes, np.int64)
         most_of = most[first] if first else np.zeros(0, np.int64)
         upper = np.minimum(most_of * self.size, terms.count[class_index])
-        self.x = model.add_variables(np.zeros(len(sizes), np.int64), np.minimum(upper, ABUNDANT))
+        self.x = model.add_variables(np.zeros(len(sizes), np.int64), np.minimum(upper, UNBOUNDED_FIT))
         shares = (
             np.concatenate([order[edges[site] : edges[site + 1]] for site in first])
             if first

@@ -11,7 +11,7 @@ from batchsched.solver.problem import NONE, IntArray
 from batchsched.solver.victims.problem import VictimProblem, VictimSet
 
 
-def verify(problem: VictimProblem, answer: VictimSet) -> tuple[str, ...]:
+def verify_victims(problem: VictimProblem, answer: VictimSet) -> tuple[str, ...]:
     """All faults of an answer, one sentence each; empty when it is sound.
 
     Checked are: the units and what they cost, bonds and limits, the placement (masks, counts, the gang's and its
@@ -102,7 +102,7 @@ def _domains(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
             yield f"{name} lies in domains {sorted(domains)} of its required level {level}"
 
 
-def _asked(problem: VictimProblem, answer: VictimSet) -> IntArray:
+def _requests(problem: VictimProblem, answer: VictimSet) -> IntArray:
     """[N, R] what the placement takes."""
     asked = np.zeros(problem.free.shape, np.int64)
     for class_index, node, count in zip(
@@ -115,7 +115,7 @@ def _asked(problem: VictimProblem, answer: VictimSet) -> IntArray:
 def _quotas(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
     if not len(problem.wanted.quotas.gangs):
         return
-    asked = _asked(problem, answer).sum(axis=0)
+    asked = _requests(problem, answer).sum(axis=0)
     for quota in np.flatnonzero(problem.wanted.quotas.covers[:, 0]).tolist():
         left, gangs = problem.quota_left[quota].copy(), int(problem.gangs_left[quota])
         for share, unit in enumerate(problem.unit.tolist()):
@@ -132,7 +132,7 @@ def _quotas(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
 
 def _room(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
     """Nobody takes what is not there; and each unit's place is needed, or that of one that leaves only with it."""
-    asked = _asked(problem, answer)
+    asked = _requests(problem, answer)
     free = problem.free.copy()
     leaving = set(answer.units.tolist())
     for share, unit in enumerate(problem.unit.tolist()):

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsched.solver.objective import needs
+from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.gang_parts import group_by
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem
 from batchsched.solver.victims.problem import VictimProblem
 
-ABUNDANT = 2**40
+UNBOUNDED_FIT = 2**40
 """Pods of a class that fit where it asks for nothing."""
 
 
@@ -65,7 +65,7 @@ class VictimTerms:
         site = place[problem.node[inside]]
         freed = problem.freed[inside]
         at = sites[site]
-        minimum = int(needs(wanted)[0])
+        minimum = int(required_pods(wanted)[0])
         rigid = minimum == int(wanted.classes.count.sum())
         plain = (
             len(wanted.classes.kind) == 1
@@ -98,7 +98,7 @@ class VictimTerms:
 
 def _fits(wanted: Problem, free: IntArray) -> IntArray:
     """[C, n] pods of each class that go into each row of free [n, R]."""
-    fits = np.full((len(wanted.classes.kind), len(free)), ABUNDANT, np.int64)
+    fits = np.full((len(wanted.classes.kind), len(free)), UNBOUNDED_FIT, np.int64)
     for c, r in np.argwhere(wanted.classes.demand > 0).tolist():
         np.minimum(fits[c], np.maximum(free[:, r], 0) // wanted.classes.demand[c, r], out=fits[c])
     return np.minimum(fits, wanted.classes.count[:, np.newaxis])
@@ -188,34 +188,34 @@ class VictimState:
         """Whether the gang fits now."""
         if not self.terms.suffices(self.fit) or (self.terms.rigid and not self._in_quota()) or self.wanting:
             return False
-        return self.terms.plain or placed(self.problem, self.gone) is not None
+        return self.terms.plain or place_without(self.problem, self.gone) is not None
 
     def _in_quota(self) -> bool:
         """Whether the quotas allow the whole gang."""
         wanted = self.problem.wanted
         if not len(wanted.quotas.gangs):
             return True
-        left, gangs = quotas_without(self.problem, self.gone)
+        left, gangs = subtract_units(self.problem, self.gone)
         asked = self.terms.count @ wanted.classes.demand
         mine = wanted.quotas.covers[:, 0]
         over = ((asked > left) & (asked > 0)).any(axis=1) | (int(wanted.gangs.fresh[0]) > gangs)
         return not bool((over & mine).any())
 
 
-def placed(problem: VictimProblem, gone: BoolArray) -> Packing | None:
+def place_without(problem: VictimProblem, gone: BoolArray) -> Packing | None:
     """Place the gang's minimum once some units [U] have left; None where the greedy's hand finds no way."""
     free = problem.free.copy()
     leaving = gone[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
     wanted = replace(problem.wanted, nodes=replace(problem.wanted.nodes, free=np.maximum(free, 0)))
     if len(wanted.quotas.gangs):
-        left, gangs = quotas_without(problem, gone)
+        left, gangs = subtract_units(problem, gone)
         wanted = replace(wanted, quotas=replace(wanted.quotas, free=left, gangs=gangs))
     packing = Packing(wanted)
     return packing if packing.try_gang(0) is not None else None
 
 
-def quotas_without(problem: VictimProblem, gone: BoolArray) -> tuple[IntArray, IntArray]:
+def subtract_units(problem: VictimProblem, gone: BoolArray) -> tuple[IntArray, IntArray]:
     """[Q, R] and [Q]: what the quotas leave once some units [U] have left."""
     back = problem.quota_unit[:, gone].astype(np.int64)
     left = problem.quota_left + back @ problem.total()[gone]

@@ -13,7 +13,7 @@ from hypothesis import given
 from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.objective import preferred_cost
 from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
-from batchsched.solver.verify import verify
+from batchsched.solver.verify import verify_solution
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 
@@ -32,7 +32,7 @@ def placed(solution: Solution) -> dict[tuple[int, int], int]:
 def test_tier_values_gangs_and_preferred_cost_equal_the_optimum(problem: Problem):
     best = brute(problem)
     solution = solve_exact(problem, BUDGET, seed=1)
-    assert verify(problem, solution) == ()
+    assert verify_solution(problem, solution) == ()
     assert solution.objective == pytest.approx(best.tiers, rel=1e-9, abs=1e-12)
     assert solution.bound == pytest.approx(best.tiers, rel=1e-9, abs=1e-12)
     assert int(solution.taken.sum()) == best.gangs
@@ -92,7 +92,7 @@ def test_in_strict_order_each_gang_counts_more_than_all_behind_it(problem: Probl
         )
     )
     solution = solve_exact(whole, BUDGET, seed=1)
-    assert verify(whole, solution) == ()
+    assert verify_solution(whole, solution) == ()
     taken = [value > 0 for value in best.tiers]
     assert [bool(solution.taken[g]) or total[g] == 0 for g in order] == taken
 
@@ -102,7 +102,7 @@ def test_in_strict_order_each_gang_counts_more_than_all_behind_it(problem: Probl
 def test_without_a_budget_the_hint_is_kept_and_the_bound_still_holds(problem: Problem, other: Problem):
     best = brute(problem)
     nothing = solve_exact(problem, Budget(deterministic=0.0), seed=1)
-    assert verify(problem, nothing) == ()
+    assert verify_solution(problem, nothing) == ()
     assert _no_more(best.tiers[:1], nothing.bound[:1])
     optimum = solve_exact(problem, BUDGET, seed=1)
     kept = solve_exact(problem, Budget(deterministic=0.0), seed=1, hint=optimum)
@@ -171,7 +171,7 @@ def test_a_row_that_placing_nothing_breaks_does_not_stop_the_rest():
     problem = problem_of([[4]], [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [1]}], rows=(row,))
     solution = solve_exact(problem, BUDGET, seed=1)
     assert solution.taken.tolist() == [False, True]
-    assert verify(problem, solution) == ()
+    assert verify_solution(problem, solution) == ()
 
 
 def test_memory_in_bytes_does_not_overflow():

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.exact.nodewise import Nodewise
-from batchsched.solver.exact.polish import prefer, settle
-from batchsched.solver.objective import preferred_cost, preferring
+from batchsched.solver.exact.nodewise import NodeModel
+from batchsched.solver.exact.polish import add_preferences, place_by_score
+from batchsched.solver.objective import list_preferences, preferred_cost
 from batchsched.solver.problem import Budget, Problem
 from tests.solver.instances import problems
 
@@ -18,15 +18,15 @@ def test_the_values_at_hand_stay_legal_and_count_gangs_before_preferred_cost(pro
     best = solve_exact(problem, Budget(deterministic=5.0), seed=0)
     seen = []
     for placed in (solution, best):
-        model = Nodewise(problem)
+        model = NodeModel(problem)
         triples = zip(placed.classes.tolist(), placed.nodes.tolist(), placed.counts.tolist(), strict=True)
         values = model.assignment(triples)
         assert values is not None
-        values, objective, _ = prefer(model, values)
+        values, objective, _ = add_preferences(model, values)
         assert model.model.admits(values)
         seen.append((int(placed.taken.sum()), -preferred_cost(problem, placed), int(objective @ values)))
-        values, objective = settle(model, values)
+        values, objective = place_by_score(model, values)
         assert model.model.admits(values)
         assert len(objective) == model.model.variables
-    if preferring(problem) and seen[0][:2] != seen[1][:2]:
+    if list_preferences(problem) and seen[0][:2] != seen[1][:2]:
         assert (seen[0][:2] < seen[1][:2]) == (seen[0][2] < seen[1][2])

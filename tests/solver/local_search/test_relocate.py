@@ -3,9 +3,8 @@
 import numpy as np
 
 from batchsched.solver.local_search.search import LocalSearch
-from batchsched.solver.outcome import to_solution
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.verify import verify
+from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of
 
 BIG_AFTER_SMALL = [{"pods": 2, "demand": [2]}, {"pods": 1, "demand": [4]}]
@@ -26,7 +25,7 @@ def test_a_small_pod_steps_aside_for_a_big_one():
     packing = split_small()
     assert packing.room.place(1, 1) == 0
     assert LocalSearch(packing).make_room(1, 1, None) == 1
-    assert verify(packing.problem, to_solution(packing, "aggregated")) == ()
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
 def test_nobody_moves_to_a_node_that_its_mask_forbids():
@@ -46,7 +45,7 @@ def test_nobody_leaves_the_domain_of_his_gang():
     packing.domain_of[0] = 0
     packing.room.put(0, np.array([0, 1]), np.array([1, 1]))
     assert LocalSearch(packing).make_room(1, 1, None) == 1
-    nodes = to_solution(packing, "aggregated")
+    nodes = packing.to_solution("aggregated")
     assert nodes.nodes[nodes.classes == 0].tolist() in ([0], [1])
 
 
@@ -59,4 +58,4 @@ def test_a_node_is_emptied_when_all_its_pods_find_another_place():
     packing.room.put(0, np.array([0]), np.array([4]))
     packing.room.put(1, np.array([0]), np.array([1]))
     assert LocalSearch(packing).make_room(2, 1, None) == 1
-    assert verify(packing.problem, to_solution(packing, "aggregated")) == ()
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()

@@ -3,9 +3,8 @@
 import numpy as np
 
 from batchsched.solver.local_search.search import LocalSearch
-from batchsched.solver.outcome import to_solution
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.verify import verify
+from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of
 
 CAPACITY = np.array([[1000, 1000]] * 2)
@@ -34,13 +33,13 @@ def crossed(gain: int, **more) -> Packing:
 def test_a_pod_with_more_memory_leaves_for_one_with_less():
     packing = crossed(gain=200)
     assert LocalSearch(packing).make_room(2, 1, None) == 1
-    assert verify(packing.problem, to_solution(packing, "aggregated")) == ()
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
 def test_several_exchanges_bring_what_one_does_not():
     packing = crossed(gain=100)
     assert LocalSearch(packing).make_room(2, 1, None) == 1
-    assert verify(packing.problem, to_solution(packing, "aggregated")) == ()
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
 def test_nobody_is_exchanged_to_a_node_that_its_mask_forbids():

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.solver.greedy import greedy
+from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.packing.limits import QuotaLedger
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import EVERY_NODE, Row, Sense
-from batchsched.solver.verify import verify
+from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of
 
 
@@ -18,7 +18,7 @@ def ints(*values: int) -> np.ndarray:
 
 def test_one_pod_a_node_uses_as_many_nodes_as_pods():
     row = Row(EVERY_NODE, ints(0), np.ones(1, np.int64), np.ones(3, np.int64))
-    solution = greedy(problem_of([[9], [9], [9]], [{"pods": 3, "demand": [1]}], rows=(row,)))
+    solution = solve_greedy(problem_of([[9], [9], [9]], [{"pods": 3, "demand": [1]}], rows=(row,)))
     assert solution.counts.tolist() == [1, 1, 1]
 
 
@@ -31,14 +31,14 @@ def test_a_spread_is_filled_to_its_lower_limits_before_the_rest():
     )
     gang = {"pods": 5, "demand": [1]}
     problem = problem_of([[9], [9], [9]], [gang], rows=rows, partitions=(zones,))
-    solution = greedy(problem)
+    solution = solve_greedy(problem)
     assert solution.taken.all()
-    assert verify(problem, solution) == ()
+    assert verify_solution(problem, solution) == ()
 
 
 def test_a_row_that_is_broken_already_is_not_broken_further():
     row = Row(EVERY_NODE, ints(0), np.ones(1, np.int64), np.array([-1, 1]))
-    solution = greedy(problem_of([[9], [9]], [{"pods": 1, "demand": [1]}], rows=(row,)))
+    solution = solve_greedy(problem_of([[9], [9]], [{"pods": 1, "demand": [1]}], rows=(row,)))
     assert solution.nodes.tolist() == [1]
 
 
@@ -50,7 +50,7 @@ def test_a_quota_stops_a_gang_that_the_nodes_would_hold():
         quota_free=np.full((1, 1), 2),
         quota_gangs=np.full(1, 9),
     )
-    assert not greedy(problem).taken.any()
+    assert not solve_greedy(problem).taken.any()
 
 
 def test_a_quota_that_all_of_its_gangs_leave_room_in_is_not_counted():

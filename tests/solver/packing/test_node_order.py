@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from batchsched.solver.greedy import greedy
+from batchsched.solver.greedy import solve_greedy
 from tests.solver.instances import problem_of
 
 
 def nodes_of(*, free: list[list[int]], gangs: list[dict], class_index: int = 0, **more) -> list[int]:
-    solution = greedy(problem_of(free, gangs, **more))
+    solution = solve_greedy(problem_of(free, gangs, **more))
     return [int(node) for node in solution.nodes[solution.classes == class_index]]
 
 
@@ -36,7 +36,7 @@ def test_packing_prefers_the_fuller_node_and_spreading_the_emptier():
 
 def test_spreading_levels_pods_over_equal_nodes():
     problem = problem_of([[1000, 1000]] * 3, [{"pods": 6, "demand": [100, 100]}], spread=True)
-    assert greedy(problem).counts.tolist() == [2, 2, 2]
+    assert solve_greedy(problem).counts.tolist() == [2, 2, 2]
 
 
 def test_a_higher_score_decides_between_equal_nodes_and_then_the_lower_index():

@@ -107,7 +107,7 @@ def test_equal_lone_pods_are_as_many_placed_as_one_as_one_by_one(seed: int, pods
     one_by_one, together = Packing(problem), Packing(problem)
     for gang in range(pods):
         one_by_one.try_gang(gang)
-    together.try_alike(list(range(pods)))
+    together.try_equal_gangs(list(range(pods)))
     assert together.taken.tolist() == one_by_one.taken.tolist()
     assert together.room.waiting == one_by_one.room.waiting
     assert all((row >= 0).all() for row in together.room.free)

@@ -204,7 +204,9 @@ def test_many_refusals_are_explained_alike_one_by_one_and_together():
     solution = solve(problem)
     refused = np.flatnonzero(~solution.taken).tolist()
     explainer = RefusalExplainer(problem, solution)
-    for one, found in zip(refused, map(RefusalExplainer(problem, solution).explain_gang, refused), strict=True):
+    for one, found in zip(
+        refused, map(RefusalExplainer(problem, solution).explain_gang, refused), strict=True
+    ):
         assert explainer.explain_gang(one).relaxation == found.relaxation
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from batchsched.solver.greedy import greedy
+from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.tiered.cells import BEST_FIT, SCATTERED, Domains
+from batchsched.solver.tiered.cells import MAX_BEST_FIT_DOMAINS, MAX_SCATTERED_DOMAINS, CandidateDomains
 from tests.solver.instances import problem_of
 
 NODES = 40
@@ -14,16 +14,16 @@ def domains_of(free: list[int], *, levels: list[list[int]], required: int = 0, k
     gang = {"pods": 1, "demand": [2], "required": required}
     problem = problem_of([[room] for room in free], [gang], levels=levels)
     packing = Packing(problem)
-    return Domains(packing, greedy(problem) if keep else None), packing
+    return CandidateDomains(packing, solve_greedy(problem) if keep else None), packing
 
 
 def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents():
     free = [1 + index % 9 for index in range(NODES)]
     domains, packing = domains_of(free, levels=[list(range(NODES))])
     cells = domains.of_gang(0, packing.members(0))
-    assert len(cells) <= BEST_FIT + SCATTERED + 1
+    assert len(cells) <= MAX_BEST_FIT_DOMAINS + MAX_SCATTERED_DOMAINS + 1
     assert all(free[cell.domain] >= 2 for cell in cells)
-    assert int(greedy(packing.problem).nodes[0]) in {cell.domain for cell in cells}
+    assert int(solve_greedy(packing.problem).nodes[0]) in {cell.domain for cell in cells}
 
 
 def test_for_bounds_one_cell_holds_every_domain_that_may_do():
@@ -42,6 +42,6 @@ def test_a_racks_row_enters_a_zones_only_when_the_rack_lies_inside_it():
 def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
     gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
     packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
-    assert Domains(packing, None).of_gang(0, packing.members(0)) == []
+    assert CandidateDomains(packing, None).of_gang(0, packing.members(0)) == []
     assert packing.try_gang(0) is None
     assert np.array_equal(packing.domain_nodes(0, 7), [])

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.greedy import greedy
-from batchsched.solver.objective import higher
-from batchsched.solver.outcome import placed_per_class
+from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.objective import compare_tiers, count_placed
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Budget, Problem
 from batchsched.solver.tiered.model import TieredModel
-from batchsched.solver.tiered.node_pools import divide
+from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.tier_solve import TierBudget, TierSolver
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
@@ -38,7 +37,9 @@ def test_the_loose_peak_is_no_lower_than_the_optimum(problem: Problem):
 @given(problems(extras=False))
 def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
     packing = Packing(problem)
-    complete = TierSolver(TieredModel(packing, divide(packing), None, complete=True), TierBudget(Budget(), 0))
+    complete = TierSolver(
+        TieredModel(packing, build_pools(packing), None, complete=True), TierBudget(Budget(), 0)
+    )
     best = brute(problem)
     placed = np.zeros(len(problem.classes.count), np.int64)
     for (class_index, _), pods in best.counts.items():
@@ -50,8 +51,8 @@ def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
 @given(problems(extras=False))
 def test_a_climb_does_not_fall_behind_its_floor(problem: Problem):
     full = climber(problem, relaxed=False)
-    floor = greedy(problem)
-    placed = placed_per_class(problem, floor.classes, floor.counts)
+    floor = solve_greedy(problem)
+    placed = count_placed(problem, floor.classes, floor.counts)
     peak = full.climb(full.aggregate.values_of(floor), [placed])
     assert peak is not None
     pods = full.aggregate.pods(peak.values)
@@ -60,7 +61,7 @@ def test_a_climb_does_not_fall_behind_its_floor(problem: Problem):
         problem.classes.weight * pods,
         minlength=len(floor.objective),
     )
-    assert higher(value.astype(float), floor.objective) >= 0
+    assert compare_tiers(value.astype(float), floor.objective) >= 0
 
 
 def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
@@ -74,9 +75,7 @@ def test_classes_that_take_nothing_do_not_limit_each_other():
     gangs = [{"pods": 2, "demand": [0], "tier": 0}, {"pods": 3, "demand": [0], "tier": 0}]
     problem = problem_of([[4]], gangs)
     full = climber(problem, relaxed=False)
-    floor = greedy(problem)
-    peak = full.climb(
-        full.aggregate.values_of(floor), [placed_per_class(problem, floor.classes, floor.counts)]
-    )
+    floor = solve_greedy(problem)
+    peak = full.climb(full.aggregate.values_of(floor), [count_placed(problem, floor.classes, floor.counts)])
     assert peak is not None
     assert full.aggregate.pods(peak.values).tolist() == [2, 3]

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.greedy import greedy
+from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem
 from batchsched.solver.tiered.model import TieredModel
-from batchsched.solver.tiered.node_pools import divide
-from batchsched.solver.tiered.transport import Transport
+from batchsched.solver.tiered.node_pools import build_pools
+from batchsched.solver.tiered.transport import PoolTransport
 from tests.solver.instances import problem_of, problems
 
 
 def model(problem: Problem, *, relaxed: bool = False) -> TieredModel:
     packing = Packing(problem)
-    return TieredModel(packing, divide(packing), None if relaxed else greedy(problem), relaxed)
+    return TieredModel(packing, build_pools(packing), None if relaxed else solve_greedy(problem), relaxed)
 
 
 def violated(aggregate: TieredModel, values: np.ndarray) -> list[int]:
@@ -30,9 +30,9 @@ def violated(aggregate: TieredModel, values: np.ndarray) -> list[int]:
 @given(problems())
 def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Problem):
     aggregate = model(problem)
-    values = aggregate.values_of(greedy(problem))
+    values = aggregate.values_of(solve_greedy(problem))
     assert violated(aggregate, values) == []
-    transport = Transport(aggregate)
+    transport = PoolTransport(aggregate)
     everything = aggregate.model.bounds()[1]
     for gang in range(len(problem.gangs.need)):
         some = everything.copy()
@@ -49,7 +49,7 @@ def test_a_choice_that_does_not_fit_is_cut_off(problem: Problem):
     aggregate = model(problem, relaxed=True)
     everything = aggregate.model.bounds()[1]
     before = aggregate.model.rows
-    split, fits = Transport(aggregate).split(everything)
+    split, fits = PoolTransport(aggregate).split(everything)
     if split.short > 0 and not fits:
         assert violated(aggregate, everything)[-1] >= before
 
@@ -57,7 +57,7 @@ def test_a_choice_that_does_not_fit_is_cut_off(problem: Problem):
 def test_a_tightened_pool_holds_less_until_it_is_loosened():
     problem = problem_of([[4], [4]], [{"pods": 8, "demand": [1]}])
     aggregate = model(problem)
-    transport = Transport(aggregate)
+    transport = PoolTransport(aggregate)
     values = aggregate.model.bounds()[1]
     assert transport.split(values)[1]
     transport.tighten(0, np.array([1.0]))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import UNLIMITED
 from batchsched.solver.victims.problem import VictimProblem
-from batchsched.solver.victims.victim_state import quotas_without
+from batchsched.solver.victims.victim_state import subtract_units
 from tests.solver.instances import problem_of, random_problem
 
 Held = dict[int, list[int]]
@@ -114,7 +114,7 @@ def fits_without(problem: VictimProblem, chosen: tuple[int, ...]) -> bool:
             free[node] += freed
     wanted = replace(problem.wanted, nodes=replace(problem.wanted.nodes, free=np.maximum(free, 0)))
     if len(wanted.quotas.gangs):
-        left, gangs = quotas_without(problem, np.isin(np.arange(problem.units), chosen))
+        left, gangs = subtract_units(problem, np.isin(np.arange(problem.units), chosen))
         wanted = replace(wanted, quotas=replace(wanted.quotas, free=left, gangs=gangs))
     return Packing(wanted).try_gang(0) is not None
 

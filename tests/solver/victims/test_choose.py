@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.victims.choose import VictimBudget, choose
+from batchsched.solver.victims.choose import VictimBudget, choose_victims
 from batchsched.solver.victims.problem import VictimProblem
-from batchsched.solver.victims.verify import verify
+from batchsched.solver.victims.verify import verify_victims
 from tests.solver.victims.instances import (
     allowed_sets,
     cheapest,
@@ -25,19 +25,19 @@ GREEDY = VictimBudget(exact=False)
 @pytest.mark.properties
 @given(victim_problems())
 def test_an_answer_is_sound_and_costs_no_more_than_the_best_greedys(problem):
-    answer = choose(problem, BUDGET)
-    greedy = choose(problem, GREEDY)
+    answer = choose_victims(problem, BUDGET)
+    greedy = choose_victims(problem, GREEDY)
     if answer is None:
         assert greedy is None
         return
-    assert verify(problem, answer) == ()
+    assert verify_victims(problem, answer) == ()
     assert greedy is None or answer.cost <= greedy.cost
 
 
 @pytest.mark.properties
 @given(victim_problems(plain=True))
 def test_where_counting_decides_the_answer_is_the_cheapest_of_all_sets(problem):
-    answer = choose(problem, BUDGET)
+    answer = choose_victims(problem, BUDGET)
     best = cheapest(problem)
     assert (None if answer is None else answer.cost) == best
     assert answer is None or answer.bound == best
@@ -46,7 +46,7 @@ def test_where_counting_decides_the_answer_is_the_cheapest_of_all_sets(problem):
 @pytest.mark.properties
 @given(victim_problems())
 def test_no_victim_that_could_stay_is_evicted(problem):
-    answer = choose(problem, BUDGET)
+    answer = choose_victims(problem, BUDGET)
     if answer is None:
         return
     allowed = set(allowed_sets(problem))
@@ -58,19 +58,19 @@ def test_no_victim_that_could_stay_is_evicted(problem):
 @pytest.mark.properties
 @given(victim_problems())
 def test_nothing_that_no_set_of_victims_makes_fit_evicts_anybody(problem):
-    answer = choose(problem, BUDGET)
+    answer = choose_victims(problem, BUDGET)
     if cheapest(problem) is None:
         assert answer is None or not fits_without(problem, tuple(answer.units.tolist()))
 
 
 def test_equal_problems_have_equal_answers():
     problem = random_victims(7)
-    first, second = choose(problem, BUDGET, 3), choose(problem, BUDGET, 3)
+    first, second = choose_victims(problem, BUDGET, 3), choose_victims(problem, BUDGET, 3)
     assert repr(first) == repr(second)
 
 
 def test_who_fits_already_drives_nobody_away():
-    answer = choose(victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [0]})]), BUDGET)
+    answer = choose_victims(victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [0]})]), BUDGET)
     assert answer is not None
     assert (answer.units.tolist(), answer.stage) == ([], "room")
 
@@ -81,7 +81,7 @@ def test_forty_eight_gpus_asked_for_do_not_drive_out_three_hundred_and_seventy_s
     Source: the regression that design's issue on queues names; a peer evicted 376 GPUs for a request of 48.
     """
     problem = victims_of([[0]] * 47, {"pods": 6, "demand": [8]}, [(10 + n % 7, {n: [8]}) for n in range(47)])
-    answer = choose(problem, BUDGET)
+    answer = choose_victims(problem, BUDGET)
     assert answer is not None
     assert len(answer.units) == 6
     assert answer.cost == 60
@@ -90,7 +90,7 @@ def test_forty_eight_gpus_asked_for_do_not_drive_out_three_hundred_and_seventy_s
 def test_one_scattered_gang_is_cheaper_than_many_small_ones_that_cost_little_each():
     small = [(3, {n: [8]}) for n in range(4)]
     problem = victims_of([[0]] * 8, {"pods": 4, "demand": [8]}, [*small, (10, {n: [8] for n in range(4, 8)})])
-    answer = choose(problem, BUDGET)
+    answer = choose_victims(problem, BUDGET)
     assert answer is not None
     assert answer.units.tolist() == [4]
 
@@ -101,7 +101,7 @@ def test_nodes_that_two_gangs_share_need_both_to_leave():
     partners = [(1, {n: [4]}) for n in range(3)]
     alone = [(5, {n: [8]}) for n in range(3, 6)]
     problem = victims_of([[0]] * 6, {"pods": 3, "demand": [8]}, [shared, *partners, *alone])
-    answer = choose(problem, BUDGET)
+    answer = choose_victims(problem, BUDGET)
     assert answer is not None
     assert answer.units.tolist() == [0, 1, 2, 3]
 
@@ -111,7 +111,7 @@ def test_a_gang_that_must_lie_in_one_rack_clears_the_cheapest_rack_and_nothing_e
     problem = victims_of(
         [[0]] * 6, {"pods": 2, "demand": [8], "required": 0}, units, levels=[[0, 0, 1, 1, 2, 2]]
     )
-    answer = choose(problem, BUDGET)
+    answer = choose_victims(problem, BUDGET)
     assert answer is not None
     assert answer.units.tolist() == [2, 3]
     assert sorted(answer.nodes.tolist()) == [2, 3]
@@ -137,7 +137,7 @@ def test_a_budget_allows_so_many_and_no_more():
     two = victims_of([[0]] * 3, {"pods": 2, "demand": [8]}, units, **budget)
     assert 2 in _chosen(two).units
     three = victims_of([[0]] * 3, {"pods": 3, "demand": [8]}, units, **budget)
-    assert choose(three, BUDGET) is None
+    assert choose_victims(three, BUDGET) is None
 
 
 def test_a_queue_at_its_limit_makes_room_for_its_own_however_empty_the_nodes_are():
@@ -170,7 +170,7 @@ def test_a_set_that_was_found_wanting_does_not_come_again():
 
 
 def _chosen(problem: VictimProblem):
-    answer = choose(problem, BUDGET)
+    answer = choose_victims(problem, BUDGET)
     assert answer is not None
-    assert verify(problem, answer) == ()
+    assert verify_victims(problem, answer) == ()
     return answer

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batchsched.solver.victims.choose import VictimBudget, choose
+from batchsched.solver.victims.choose import VictimBudget, choose_victims
 from batchsched.solver.victims.problem import VictimProblem, VictimSet
-from batchsched.solver.victims.verify import verify
+from batchsched.solver.victims.verify import verify_victims
 from tests.solver.victims.instances import victims_of
 
 LEVELS = [[0, 0, 1, 1]]
@@ -29,13 +29,13 @@ def sound() -> tuple[VictimProblem, VictimSet]:
         limit_unit=np.arange(4, dtype=np.int32),
         limit_amount=np.ones(4, np.int64),
     )
-    answer = choose(problem, VictimBudget())
+    answer = choose_victims(problem, VictimBudget())
     assert answer is not None
     return problem, answer
 
 
 def test_a_sound_answer_has_no_fault():
-    assert verify(*sound()) == ()
+    assert verify_victims(*sound()) == ()
 
 
 def changed(answer: VictimSet, **fields) -> VictimSet:
@@ -67,7 +67,7 @@ def changed(answer: VictimSet, **fields) -> VictimSet:
 )
 def test_a_planted_fault_is_named(fields, said):
     problem, answer = sound()
-    assert any(said in fault for fault in verify(problem, changed(answer, **fields)))
+    assert any(said in fault for fault in verify_victims(problem, changed(answer, **fields)))
 
 
 def test_a_node_that_the_mask_refuses_is_named():
@@ -75,13 +75,13 @@ def test_a_node_that_the_mask_refuses_is_named():
     mask = problem.wanted.kinds.mask.copy()
     mask[0, 0] = False
     other = replace(problem, wanted=replace(problem.wanted, kinds=replace(problem.wanted.kinds, mask=mask)))
-    assert any("its mask refuses" in fault for fault in verify(other, answer))
+    assert any("its mask refuses" in fault for fault in verify_victims(other, answer))
 
 
 def test_a_cut_that_is_not_kept_is_named():
     problem, answer = sound()
     other = replace(problem, cuts=(answer.units,))
-    assert any("cut 0" in fault for fault in verify(other, answer))
+    assert any("cut 0" in fault for fault in verify_victims(other, answer))
 
 
 def test_a_quota_that_is_not_kept_is_named():
@@ -97,4 +97,4 @@ def test_a_quota_that_is_not_kept_is_named():
         gangs_left=np.array([0]),
         quota_unit=np.zeros((1, 4), np.bool_),
     )
-    assert {fault[:7] for fault in verify(other, answer)} == {"quota 0"}
+    assert {fault[:7] for fault in verify_victims(other, answer)} == {"quota 0"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.victims.choose import cases
+from batchsched.solver.victims.choose import split_by_domain
 from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 from tests.solver.victims.instances import allowed_sets, fits_without, victim_problems, victims_of
 
@@ -22,7 +22,7 @@ def test_counting_says_that_there_is_room_exactly_when_a_placement_is_found(prob
 @pytest.mark.properties
 @given(victim_problems())
 def test_units_that_come_back_leave_everything_as_it_was(problem):
-    for terms in cases(problem):
+    for terms in split_by_domain(problem):
         ground = VictimState(terms)
         before = ground.fit.copy()
         left = ground.leave(range(problem.units))
