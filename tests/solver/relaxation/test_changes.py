@@ -88,7 +88,7 @@ def test_a_domain_that_no_node_has_yet_can_get_its_first(problem: Problem):
 
 def test_new_nodes_in_another_domain_get_the_labels_of_the_best_labelled_node_there():
     sparse = problem_of([[1], [2], [3]], [{"pods": 2, "demand": [1]}], levels=[[0, 1, 1], [0, -1, 2]])
-    more = apply(sparse, Nodes(1, like=0, level=0, domain=1))
+    more = apply_change(sparse, NodeChange(1, like=0, level=0, domain=1))
     assert more.nodes.levels[:, 3].tolist() == [1, 2]
 
 

@@ -113,6 +113,10 @@ def test_more_nodes_are_also_tried_with_no_level_binding():
     problem = problem_of([[1]], [{"pods": 2, "demand": [1], "required": 0}], levels=[[0]])
     kinds = propose_families(Residual(problem), (np.arange(1),), lambda level: wider_levels(problem, level))
     tried = [family.make(1) for family in kinds if family.cause is RefusalCause.CAPACITY]
-    loose = [change for change in tried if isinstance(change, CombinedChange) and LevelChange(0, -1) in change.parts]
+    loose = [
+        change
+        for change in tried
+        if isinstance(change, CombinedChange) and LevelChange(0, -1) in change.parts
+    ]
     assert any(isinstance(part, NodeChange) for change in loose for part in change.parts)
     assert any(isinstance(change, NodeChange) for change in tried)
