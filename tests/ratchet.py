@@ -27,19 +27,23 @@ EMPTY_NAMES = re.compile(
     "|that|this|those|them|who|whom|whose|whoever|nobody|somebody|anybody|everybody|others|going|stands|beside|about"
     "|again|anew|such|what|came|happened|having|MOST|LONGEST|PATIENCE|AGAIN|MANY|LOOKS|SHORT|NOBODY"
 )
+EXCEPTION = re.compile(r"\((?:\w*Error|Exception|InvalidInput)\):")
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 # Nouns that a class name may end with although the glossary does not define them, by reason.
 PLAIN_NOUNS = {
     "the API of Kubernetes, and what its documentation calls things": """
-        affinity allocatable attachment budget capacity claim class condition constraint container controller
+        affinity allocatable attachment binder budget capacity claim class cluster condition constraint container
+        controller disruption lister
         definition device disk driver election endpoint event eviction extender finalizer gate image kubelet label
         lease meta namespace object owner port quantity reference requirement resource scheduler selector service set
         source spec spread status storage strategy taint term toleration type volume workload
     """,
     "Python and programming in general": """
-        access action aggregate attempt bearer binding candidate choice conflict cycle explanation explainer gauge
-        number order outcome period placement plan preference ref reflector reload scorer transport timing use
+        access account action address aggregate allocation app arrival attempt bearer binding builder call candidate
+        cause choice collector comparison conflict cycle demand effort eligibility evidence expiry explanation
+        explainer gauge info ledger membership memo message placer position probe proposer throttle time tls trial
+        wakeup number order outcome period placement plan preference ref reflector reload scorer transport timing use
         alarm answer args cache chain change clock code column config configuration connection count counter
         credentials decoder document entry envelope error experiment failure fault figure filter format handle heap
         identity index input installation interval item key kind limit line list loop method metric model name
@@ -49,7 +53,8 @@ PLAIN_NOUNS = {
         summary table task telemetry tree tuning unit user value vertex view window worker writer
     """,
     "operations research and statistics": """
-        case difference family fit machine mean measure objective problem ratio sense
+        case difference fairness family fit machine mean measure objective optimum problem ratio relocation sense solver
+        split supply
     """,
 }
 
@@ -98,10 +103,10 @@ def empty_names() -> dict[str, list[str]]:
 
 
 def public_classes() -> Iterator[tuple[str, str]]:
-    """The path and the name of each public class."""
+    """The path and the name of each public class, without exceptions, which are named for the failure."""
     for path, tree in trees().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+            if not node.name.startswith("_") and not EXCEPTION.search(ast.unparse(node).partition("\n")[0]):
                 yield path, node.name
 
 

@@ -18,7 +18,7 @@ from batchsched.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from batchsched.cli.session import Session
+    from batchsched.cli.session import DecidedSession
 
 EXAMPLES = """Examples:
 
@@ -68,15 +68,15 @@ def explain(
     refused for which reason, and the room in each domain of the topology once everything else is placed.
     """
     from batchsched.cli.explanation import explained, print_explanation
-    from batchsched.cli.live import Place, live_session
+    from batchsched.cli.live import ClusterAccess, live_session
     from batchsched.cli.printing import print_data
     from batchsched.cli.session import run_session
 
     named = _named(subject)
     if named:
-        place = Place(kubeconfig, context, config, profile)
-        named = named if "/" in named else f"{namespace or place.namespace}/{named}"
-        session = live_session(place, seed)
+        access = ClusterAccess(kubeconfig, context, config, profile)
+        named = named if "/" in named else f"{namespace or access.namespace}/{named}"
+        session = live_session(access, seed)
     elif pod_group is None:
         existing([Path(one) for one in subject])
         raise typer.BadParameter("files need --pod-group NS/NAME, the one to explain")
@@ -98,7 +98,7 @@ def _named(subject: list[str]) -> str:
     return name
 
 
-def _key(stated: str, session: "Session") -> str:
+def _key(stated: str, session: "DecidedSession") -> str:
     """Return the full name; one without a namespace is of `default`.
 
     Raises:

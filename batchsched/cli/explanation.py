@@ -20,7 +20,7 @@ from batchsched.session.refusals.feasibility import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from batchsched.cli.session import Session
+    from batchsched.cli.session import DecidedSession
 
 _MOST_DOMAINS = 8
 
@@ -54,7 +54,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     outlook: GangFeasibility | None = None
 
 
-def explained(session: "Session", key: str) -> Explanation:
+def explained(session: "DecidedSession", key: str) -> Explanation:
     """Explain one PodGroup of a session, or a pod alone."""
     decision = session.decision
     view = outlook(session.snapshot, decision, session.profile, key)

@@ -187,9 +187,9 @@ def serve(
 
     The folder may be one that `lab run` still writes to: what finished since is in the page that is asked for next.
     """
-    from batchsched.cli.serving import Place, serve
+    from batchsched.cli.serving import ResultsAddress, serve
 
-    serve(folder, Place(address, port, token_file, tls_cert_file, tls_private_key_file))
+    serve(folder, ResultsAddress(address, port, token_file, tls_cert_file, tls_private_key_file))
 
 
 COMMANDS: Final[tuple[tuple[Callable[..., None], str], ...]] = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchsched.cli.session import Session, profile_of, tell, timed
+from batchsched.cli.session import DecidedSession, profile_of, tell, timed
 from batchsched.cli.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Which cluster, and how it is scheduled.
+class ClusterAccess:
+    """The cluster and the profile of a command.
 
     Args:
-      kubeconfig, context: the cluster.
-      config, profile: how.
+      kubeconfig, context: as of the options `--kubeconfig` and `--context`; None: the defaults of kubectl.
+      config, profile: the configuration file and the name of the profile; None: the default profile.
     """
 
     kubeconfig: Path | None
@@ -37,18 +37,20 @@ class Place:
         return Credentials(self.kubeconfig, self.context).preferred_namespace
 
 
-def live_session(place: Place, seed: int) -> Session:
+def live_session(access: ClusterAccess, seed: int) -> DecidedSession:
     """Decide one session over a cluster as it is.
 
     Raises:
       UnusableInput: there is no cluster to talk to, or it does not say what is there.
       InvalidInput: the configuration cannot be used.
     """
-    profile = profile_of(place.config, place.profile)
-    return decided(asyncio.run(_look(place, profile)), profile, time.time(), seed)
+    profile = profile_of(access.config, access.profile)
+    return decided(asyncio.run(_look(access, profile)), profile, time.time(), seed)
 
 
-def what_if_sessions(place: Place, files: Sequence[Path], seed: int) -> tuple[Session, Session, list[str]]:
+def what_if_sessions(
+    access: ClusterAccess, files: Sequence[Path], seed: int
+) -> tuple[DecidedSession, DecidedSession, list[str]]:
     """Decide a session without and one with the objects of files; returns both, and what the files bring.
 
     Raises:
@@ -57,17 +59,17 @@ def what_if_sessions(place: Place, files: Sequence[Path], seed: int) -> tuple[Se
     """
     from batchsched.scheduler.what_if import WhatIf
 
-    profile = profile_of(place.config, place.profile)
-    service = asyncio.run(_look(place, profile))
+    profile = profile_of(access.config, access.profile)
+    service = asyncio.run(_look(access, profile))
     now = time.time()
     before = decided(service, profile, now, seed)
-    supposed = WhatIf(service, profile.scheduler_name, now, place.namespace)
+    supposed = WhatIf(service, profile.scheduler_name, now, access.namespace)
     supposed.put(files)
     tell([f"warning: {line}" for line in supposed.warnings])
     return before, decided(service, profile, now, seed), supposed.gangs()
 
 
-def decided(service: "SchedulerApp", profile: "Profile", now: float, seed: int) -> Session:
+def decided(service: "SchedulerApp", profile: "Profile", now: float, seed: int) -> DecidedSession:
     """Decide a session over what was looked at."""
     from dataclasses import replace
 
@@ -80,10 +82,10 @@ def decided(service: "SchedulerApp", profile: "Profile", now: float, seed: int) 
         decision, answers = timed(snapshot, profile, now, seed, stopwatch)
     finally:
         stopwatch.close()
-    return Session(snapshot, profile, now, seed, decision, answers, stopwatch.calls)
+    return DecidedSession(snapshot, profile, now, seed, decision, answers, stopwatch.calls)
 
 
-async def _look(place: Place, profile: "Profile") -> "SchedulerApp":
+async def _look(access: ClusterAccess, profile: "Profile") -> "SchedulerApp":
     from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
@@ -91,7 +93,7 @@ async def _look(place: Place, profile: "Profile") -> "SchedulerApp":
     from batchsched.scheduler.live_snapshot import look
 
     clock = SystemClock()
-    async with Connection(Credentials(place.kubeconfig, place.context), clock) as connection:
+    async with Connection(Credentials(access.kubeconfig, access.context), clock) as connection:
         service = await look(connection, clock, [profile])
     ours = [one for one in service.reflectors if one.resource.api_version == API_VERSION]
     unknown = ", ".join(sorted(one.resource.plural for one in ours if not one.lists))

@@ -18,7 +18,7 @@ from batchsched.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from batchsched.cli.session import Session
+    from batchsched.cli.session import DecidedSession
     from batchsched.session.queue_report import QueuesReport
 
 EXAMPLES = """Examples:
@@ -66,7 +66,7 @@ def queues(
     Without files it is that of the cluster, as it is now; it is listed, and nothing is written. Use the
     configuration of the running scheduler. A bar is as long as the cluster is large.
     """
-    from batchsched.cli.live import Place, live_session
+    from batchsched.cli.live import ClusterAccess, live_session
     from batchsched.cli.printing import print_data
     from batchsched.cli.queue_tables import explained, print_explained, print_queues
     from batchsched.cli.session import run_session
@@ -76,7 +76,7 @@ def queues(
     if files:
         session = run_session(existing([Path(one) for one in files]), config, profile, seed, now)
     else:
-        session = live_session(Place(kubeconfig, context, config, profile), seed)
+        session = live_session(ClusterAccess(kubeconfig, context, config, profile), seed)
     view = queues_view(session.snapshot, session.profile, session.now)
     if resource is not None and resource not in view.capacity:
         raise typer.BadParameter(f"no node has {resource!r}; there are {', '.join(sorted(view.capacity))}")
@@ -107,7 +107,7 @@ def _named(subject: list[str]) -> tuple[str | None, list[str]]:
     return subject[1], subject[2:]
 
 
-def _known(name: str, view: "QueuesReport", session: "Session") -> str:
+def _known(name: str, view: "QueuesReport", session: "DecidedSession") -> str:
     """Return the name of a queue.
 
     Raises:

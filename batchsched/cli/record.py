@@ -9,7 +9,7 @@ import typer
 from batchsched.cli.options import Config, Files, Now, ProfileName, Seed
 
 if TYPE_CHECKING:
-    from batchsched.cli.session import Session
+    from batchsched.cli.session import DecidedSession
 
 
 EXAMPLES = """Example:
@@ -36,7 +36,7 @@ def record(
     raise typer.Exit(session.exit_code)
 
 
-def keep(session: "Session", path: Path) -> None:
+def keep(session: "DecidedSession", path: Path) -> None:
     """Write a session, and say on standard error where it is.
 
     Raises:

@@ -19,15 +19,15 @@ from batchsched.observability.http.server import Server
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where results are served, and to whom.
+class ResultsAddress:
+    """The address on which results are served, and its access control.
 
     Args:
-      address: on which to listen, an IP.
-      port: to listen on, 0 for any.
-      token_file: holds the token to be shown; None: everybody on this machine may read.
-      certificate: the operator's, PEM; None: one of our own beyond this machine, and no TLS on it.
-      key: of the certificate.
+      address: the IP address to listen on.
+      port: the port to listen on, 0 for any free port.
+      token_file: contains the token of readers; None: all users of this machine may read.
+      certificate: a certificate in PEM; None: plain HTTP on a loopback address, else a self-signed certificate.
+      key: the private key of the certificate.
     """
 
     address: str
@@ -78,27 +78,29 @@ class Place:
         return None if self.here else own(self.address, time.time())
 
 
-def serve(folder: Path, place: Place) -> None:
+def serve(folder: Path, address: ResultsAddress) -> None:
     """Serve a folder of results until Ctrl-C or SIGTERM.
 
     Raises:
       InvalidInput: there are no results in it.
       UnusableInput: the port is somebody else's, or the token or certificate cannot be used.
     """
-    guard, tls = place.guard(), place.tls()
+    guard, tls = address.guard(), address.tls()
     need_parquet()
     from batchsched.lab.exhibit import Exhibit
 
     exhibit = Exhibit(folder)
     exhibit.runs()  # whoever serves a wrong folder is told so now, and not by the first reader
-    asyncio.run(_serve(Results(exhibit), guard, place, tls))
+    asyncio.run(_serve(Results(exhibit), guard, address, tls))
 
 
-async def _serve(results: Results, guard: Bearer, place: Place, tls: ssl.SSLContext | None) -> None:
+async def _serve(
+    results: Results, guard: Bearer, address: ResultsAddress, tls: ssl.SSLContext | None
+) -> None:
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, leave.set)
-    server = Server(guard, results.routes(), place.address, place.port, tls)
+    server = Server(guard, results.routes(), address.address, address.port, tls)
     await server.start()
     try:
         print(f"serving on {server.url}/ until Ctrl-C", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""One session from the command line: read, decide, and add what only the shell knows."""
+"""One session of a command: read the input, decide, and add timings and answers of extenders."""
 
 import gc
 import sys
@@ -29,13 +29,13 @@ _MOST_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """A session that was run: what went in, what came out.
+class DecidedSession:
+    """A session that a command decided, with its input and its decision.
 
     Args:
       now: seconds since 1970.
-      answers: what the world said meanwhile.
-      timings: of plugins, by plugin and point: calls that were sampled, and their seconds.
+      answers: the recorded answers of extenders.
+      timings: by plugin and point, the number of measured calls and their duration in seconds.
     """
 
     snapshot: Snapshot
@@ -54,7 +54,7 @@ class Session:
 
 def run_session(
     files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
-) -> Session:
+) -> DecidedSession:
     """Read manifests and decide one session over them; tell on standard error what was set aside.
 
     Raises:
@@ -72,7 +72,7 @@ def run_session(
             stopwatch.close()
     tell([f"set aside: {sentence(one)}" for one in decision.set_aside])
     tell([f"warning: {warning}" for warning in reading.warnings])
-    return Session(reading.snapshot, profile, moment, seed, decision, answers, stopwatch.calls)
+    return DecidedSession(reading.snapshot, profile, moment, seed, decision, answers, stopwatch.calls)
 
 
 def profile_of(config: Path | None, name: str | None) -> Profile:

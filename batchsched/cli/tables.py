@@ -12,14 +12,14 @@ from batchsched.cli.printing import add_row, console, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from batchsched.cli.session import Session, Timings
+    from batchsched.cli.session import DecidedSession, Timings
 
 MOST_ROWS = 60
 """Rows of one table; -o json has all of them."""
 _MOST_NODES = 6
 
 
-def print_decision(session: "Session") -> None:
+def print_decision(session: "DecidedSession") -> None:
     """Print what is to happen: placed, waiting, refused, evicted, and how good it is."""
     decision = session.decision
     gangs = placed_pods(decision, session.snapshot)

@@ -61,10 +61,10 @@ def what_if(
     which gangs that wait now would wait longer. Use the configuration of the running scheduler.
     """
     from batchsched.cli.explanation import explained
-    from batchsched.cli.live import Place, what_if_sessions
+    from batchsched.cli.live import ClusterAccess, what_if_sessions
     from batchsched.cli.printing import print_data
 
-    before, after, gangs = what_if_sessions(Place(kubeconfig, context, config, profile), files, seed)
+    before, after, gangs = what_if_sessions(ClusterAccess(kubeconfig, context, config, profile), files, seed)
     from batchsched.cli.tables import placed_pods
 
     placed = placed_pods(before.decision, before.snapshot).keys()

@@ -14,7 +14,7 @@ from batchsched.api.decision import (
 )
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.explanation import Explanation, State, print_explanation
-from batchsched.cli.session import Session
+from batchsched.cli.session import DecidedSession
 from batchsched.cli.tables import MOST_ROWS, nodes_of, print_decision
 from batchsched.config.schema import Profile
 from batchsched.record.answers import NOTHING
@@ -45,7 +45,7 @@ EVERYTHING = Decision(
 
 
 def printed(decision, capsys):
-    print_decision(Session(Snapshot(), Profile(), 0.0, 0, decision, NOTHING))
+    print_decision(DecidedSession(Snapshot(), Profile(), 0.0, 0, decision, NOTHING))
     return capsys.readouterr().out
 
 
