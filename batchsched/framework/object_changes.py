@@ -1,7 +1,8 @@
-"""Changes: an object before and after, told as cluster events.
+"""Translates a change of an object, given before and after, into cluster events.
 
-Source: `NodeSchedulingPropertiesChange` and `PodSchedulingPropertiesChange` of kube-scheduler's framework. A pod that
-begins to terminate is an event of its own here: it stops counting for topology spread before it is gone.
+Source: `NodeSchedulingPropertiesChange` and `PodSchedulingPropertiesChange` of kube-scheduler's framework. In
+addition,
+a pod that begins to terminate is an event: it stops counting for topology spread before it is deleted.
 """
 
 from typing import Any
@@ -15,12 +16,12 @@ PODS = frozenset({Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARG
 
 
 def events_of(resource: Resource, old: Any, new: Any) -> tuple[ClusterEvent, ...]:
-    """Return what happened to an object: None before is an addition, None after a deletion.
+    """Return the events of a change. None before is an addition, None after is a deletion.
 
-    A node that changed in nothing that scheduling looks at gives no event.
+    A Node update without a field that scheduling reads gives no event.
 
     Raises:
-      ValueError: there is neither an object before nor one after.
+      ValueError: both objects are None.
     """
     if old is None and new is None:
         raise ValueError(f"a change of a {resource} needs the object before, after, or both")

@@ -1,4 +1,4 @@
-"""The adapter for authors who think node by node: same registry, same semantics, arrays made here."""
+"""Base classes for plugins that judge one node at a time. They build the arrays that the pipeline expects."""
 
 from typing import ClassVar
 
@@ -15,21 +15,22 @@ from batchsched.framework.traits import PlacementEffect, PluginTraits
 
 
 class PerNodeFilter:
-    """A Filter that answers for one node at a time.
+    """A Filter that judges one node at a time.
 
-    Subclass it and write `filter_node`. It is asked again for a node when pods have landed, unless the subclass
-    declares `landing = PlacementEffect.NONE`.
+    Subclass it and implement `filter_node`. Without `traits`, it is called again for a node when pods have been
+    placed. A
+    Filter that reads only the Node object declares `PlacementEffect.NONE`.
     """
 
     name: ClassVar[str]
     traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.ANY)
 
     def filter_node(self, pod: Pod, node: Node) -> Status:
-        """Return Success, Unschedulable or UnschedulableAndUnresolvable with one reason or several."""
+        """Return Success, Unschedulable or UnschedulableAndUnresolvable; a refusal has one or more reasons."""
         raise NotImplementedError
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        """Ask about each node of the view."""
+        """Call `filter_node` for each node of the view."""
         answers = [self.filter_node(pod.pod, node) for node in nodes.objects]
         reasons = tuple(dict.fromkeys(reason for answer in answers for reason in answer.reasons))
         refused = np.zeros((len(reasons), len(answers)), np.bool_)
@@ -48,14 +49,14 @@ class PerNodeFilter:
 
 
 class PerNodeScore:
-    """A Score that answers for one node at a time, from 0 to 100. Subclass it and write `score_node`."""
+    """A Score that rates one node at a time, from 0 to 100. Subclass it and implement `score_node`."""
 
     name: ClassVar[str]
 
     def score_node(self, pod: Pod, node: Node) -> int:
-        """Return a score from 0 to 100, the higher the better."""
+        """Return a score from 0 to 100; higher is better."""
         raise NotImplementedError
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """Ask about each node of the view."""
+        """Call `score_node` for each node of the view."""
         return np.fromiter((self.score_node(pod.pod, node) for node in nodes.objects), np.int64, len(nodes))

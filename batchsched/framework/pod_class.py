@@ -1,4 +1,4 @@
-"""Pod classes: pods whose scheduling-relevant specs are equal share every mask and score."""
+"""Pod classes: pods that no plugin can distinguish share all results."""
 
 from dataclasses import dataclass, replace
 
@@ -10,15 +10,16 @@ from batchsched.framework.status import IndexArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodClass:
-    """Equal pods, seen as one.
+    """A class of equal pods.
 
     Args:
-      pod: one of them; plugins may look at its spec, namespace and those labels that some selector reads.
-      requests: [R] what one pod asks for, in base units, the pod count included; R as in the node table.
+      pod: one of the pods. Plugins may read its spec, its namespace, and labels that some selector reads.
+      requests: [R] requests of one pod in base units, including the pod count; columns as in the node table.
       nonzero: [2] milli-CPU and bytes with the defaults that scoring uses.
-      asked: the columns of `requests` above zero, the pod count left out.
+      asked: the columns of `requests` above zero, without the pod count.
       priority: the resolved priority.
-      kin: a class that differs in priority alone, where no plugin looks at that; None: it is the first of its kind.
+      kin: a class that differs only in priority, if no plugin reads the priority; None: this is the first such
+        class.
     """
 
     pod: Pod
@@ -30,15 +31,15 @@ class PodClass:
 
     @property
     def first(self) -> "PodClass":
-        """The class of which plugins have said all that they say of this one."""
+        """The class under which the results of this class are cached."""
         return self.kin or self
 
     def showing(self, pod: Pod) -> "PodClass":
-        """Return the class with another of its pods as the one that plugins look at."""
+        """Return the class with another of its pods in `pod`."""
         return replace(self, pod=pod)
 
     @classmethod
     def of(cls, pod: Pod, requests: IntArray, nonzero: tuple[int, int], priority: int = 0) -> "PodClass":
-        """Make a class of a pod and its requests; column 0 is the pod count."""
+        """Create the class of a pod with its requests. Column 0 is the pod count."""
         asked = np.flatnonzero(requests[1:] > 0).astype(np.int32) + 1
         return cls(pod, requests, np.asarray(nonzero, np.int64), asked.astype(np.int32), priority)

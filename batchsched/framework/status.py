@@ -1,6 +1,6 @@
-"""What a plugin answers: a status for a pod, a verdict for nodes.
+"""Answers of plugins: a status of a pod, or a verdict about nodes.
 
-A refusal is a value. Breakage is a `PluginError`, raised by whoever called the plugin.
+A refusal is a value. A failure is a `PluginError`, which the caller of the plugin raises.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Code(StrEnum):
-    """The answers of kube-scheduler's framework, under its names."""
+    """The codes of kube-scheduler's framework, with the same names."""
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"
@@ -30,12 +30,12 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An answer about a pod as a whole.
+    """An answer about a pod.
 
     Args:
-      code: what follows from it.
-      reasons: sentences for people, none for Success.
-      plugin: who said it; the pipeline fills it in.
+      code: determines what happens next.
+      reasons: messages for users; none for Success.
+      plugin: the name of the plugin, which the pipeline sets.
     """
 
     code: Code = Code.SUCCESS
@@ -44,7 +44,7 @@ class Status:
 
     @property
     def ok(self) -> bool:
-        """True for Success and Skip: nothing stands against the pod."""
+        """True for Success and Skip, which do not refuse the pod."""
         return self.code is Code.SUCCESS or self.code is Code.SKIP
 
 
@@ -54,11 +54,11 @@ SKIP: Final = Status(Code.SKIP)
 
 @dataclass(frozen=True, slots=True)
 class PreFilterAnswer:
-    """A PreFilter's answer: a status, and the nodes to which it narrows the search.
+    """Answer of PreFilter: a status, and a restriction of the nodes.
 
     Args:
-      status: Skip drops the plugin's Filter for this pod.
-      nodes: names of the only nodes that can fit, or None for all.
+      status: Skip omits the plugin's Filter for this class.
+      nodes: names of the nodes that may be feasible, None for all.
     """
 
     status: Status = SUCCESS
@@ -71,7 +71,7 @@ SKIP_FILTER: Final = PreFilterAnswer(SKIP)
 
 @dataclass(frozen=True, slots=True)
 class PermitAnswer:
-    """A Permit's answer: Success, a refusal, or Wait with the seconds it may last."""
+    """Answer of Permit: Success, a refusal, or Wait with the maximum time in seconds."""
 
     status: Status = SUCCESS
     timeout_seconds: float = 0.0
@@ -79,13 +79,13 @@ class PermitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PostFilterAnswer:
-    """A PostFilter's answer.
+    """Answer of PostFilter.
 
     Args:
-      status: Success when room can be made; Unschedulable lets the next plugin try; UnschedulableAndUnresolvable
-        ends the chain, and so does Error.
-      node: the node that the pod is nominated for from now on, "" for none; None leaves its nomination as it is.
-      victims: namespace/name of the pods that must leave it, the most important first.
+      status: Success if evictions make the node feasible. After Unschedulable the next plugin is called;
+        UnschedulableAndUnresolvable and Error end the chain.
+      node: the node for which the pod is nominated, "" to clear the nomination, None to keep it.
+      victims: `namespace/name` of the pods to evict from the node, the most important first.
     """
 
     status: Status = SUCCESS
@@ -95,12 +95,12 @@ class PostFilterAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """A Filter's answer about n nodes.
+    """Answer of Filter about n nodes.
 
     Args:
-      reasons: K sentences.
-      refused: [K, n] node j is refused for reasons[k]; a node may have several reasons.
-      unresolvable: [n] no eviction can help on that node.
+      reasons: K messages.
+      refused: [K, n] node j is refused for reasons[k]. A node may have several reasons.
+      unresolvable: [n] evictions cannot make the node feasible.
     """
 
     reasons: tuple[str, ...]
@@ -109,16 +109,16 @@ class Verdict:
 
     @property
     def fits(self) -> BoolArray:
-        """[n] the nodes that no reason refuses."""
+        """[n] the nodes without a reason."""
         fits: BoolArray = ~np.asarray(self.refused.any(axis=0))
         return fits
 
     def reasons_at(self, node: int) -> tuple[str, ...]:
-        """Return the sentences for the j-th of the nodes."""
+        """Return the reasons of the j-th node."""
         return tuple(self.reasons[k] for k in np.flatnonzero(self.refused[:, node]))
 
     def among(self, nodes: IndexArray, count: int) -> "Verdict":
-        """Return the same answer about n of `count` nodes as one about all of these; the others fit."""
+        """Return this answer about n of `count` nodes as an answer about all of them; the others are not refused."""
         refused, unresolvable = np.zeros((len(self.reasons), count), np.bool_), np.zeros(count, np.bool_)
         refused[:, nodes] = self.refused
         unresolvable[nodes] = self.unresolvable
@@ -126,10 +126,10 @@ class Verdict:
 
     @classmethod
     def accept(cls, count: int) -> "Verdict":
-        """All of `count` nodes fit."""
+        """Return an answer that refuses none of `count` nodes."""
         return cls((), np.zeros((0, count), np.bool_), np.zeros(count, np.bool_))
 
     @classmethod
     def refuse(cls, refused: BoolArray, reason: str, *, unresolvable: bool) -> "Verdict":
-        """The nodes marked in `refused` [n] do not fit, all for one reason."""
+        """Return an answer that refuses the nodes marked in `refused` [n] for one reason."""
         return cls((reason,), refused[np.newaxis, :], refused & unresolvable)

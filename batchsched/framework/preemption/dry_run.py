@@ -1,7 +1,8 @@
-"""Many nodes at once, each as it would be with other pods on it, where counts and Node objects alone decide.
+"""Dry run of preemption on many nodes at once, if Node objects and requests alone decide.
 
-One array for all nodes takes the place of a trial of each: what is left of a node's resources follows from the requests
-of the pods that leave it and come back. Where a Filter looks at more than that, nodes are tried one by one.
+One array for all nodes replaces a dry run on each: the free resources of a node follow from the requests of the
+pods
+that are removed and added. If a Filter reads more than that, `NodeTrial` tries the nodes one after the other.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from batchsched.framework.status import SUCCESS, BoolArray, Code, IndexArray, In
 
 
 class PreemptionCase(Nodes):
-    """A view of n nodes on which other amounts are taken than the table says."""
+    """A view of n nodes with other requested amounts than the table has."""
 
     __slots__ = ("_nonzero", "_requested")
 
@@ -32,25 +33,25 @@ class PreemptionCase(Nodes):
     @property
     @override
     def requested(self) -> IntArray:
-        """[n, R] what pods would have taken."""
+        """[n, R] requests of the pods that would be on each node."""
         return self._requested
 
     @property
     @override
     def nonzero(self) -> IntArray:
-        """[n, 2] milli-CPU and bytes that would be taken, with the defaults that scoring uses."""
+        """[n, 2] requested milli-CPU and bytes, with the defaults that scoring uses."""
         return self._nonzero
 
 
 class PreemptionDryRun:
-    """Some nodes as they would be with other pods on them. The table stays as it is.
+    """Dry run on several nodes with other pods on them. The table is not changed.
 
     Args:
-      pipeline: whose Filters are asked.
-      pod: the class that is to fit.
+      pipeline: the Filters to call.
+      pod: the class of the pending pod.
       table: the nodes.
-      state: of the class's cycle.
-      nodes: [n] the nodes; a row for each.
+      state: the cycle state of the class.
+      nodes: [n] the nodes, one for each row.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class PreemptionDryRun:
         self._nonzero = table.nonzero[self._at]
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Put pods[i] on the node of rows[i]; a row may come several times. The pods are on nodes of the table."""
+        """Add pods[i] to the node of rows[i]. A row may occur several times. The pods are on nodes of the table."""
         self._change(rows, pods, 1)
 
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Take pods[i] off the node of rows[i]."""
+        """Remove pods[i] from the node of rows[i]."""
         self._change(rows, pods, -1)
 
     def _change(self, rows: IndexArray, pods: Sequence[Pod], sign: int) -> None:
@@ -84,10 +85,10 @@ class PreemptionDryRun:
         np.add.at(self._nonzero, rows, sign * nonzero)
 
     def refusals(self) -> list[Status]:
-        """Ask all Filters about every row; of each row the first refusal stands, or Success.
+        """Call all Filters about every row. Return the first refusal of each row, or Success.
 
         Raises:
-          PluginError: a plugin broke.
+          PluginError: a plugin failed.
         """
         found = [SUCCESS] * len(self.nodes)
         everyone = np.arange(len(self.nodes), dtype=np.int32)
@@ -103,10 +104,10 @@ class PreemptionDryRun:
         return found
 
     def fits(self, rows: IndexArray) -> BoolArray:
-        """[k] Tell which rows fit, of some that fitted before pods came or left.
+        """[k] Return which of these rows still fit. All of them fitted before pods were added or removed.
 
         Raises:
-          PluginError: a plugin broke.
+          PluginError: a plugin failed.
         """
         view = self._view(rows)
         found = np.ones(len(rows), np.bool_)

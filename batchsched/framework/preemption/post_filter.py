@@ -1,7 +1,8 @@
-"""What is asked when a pod fits nowhere, and what nominated pods do to the answer of the filters.
+"""PostFilter for a pod without a feasible node, and the effect of nominated pods on the Filters.
 
-A nominated pod waits for room on a node that was, or is being, made for it. Others of lower priority must not take
-it: the filters are asked about such a node twice, with the nominated pods on it and without.
+A nominated pod waits for capacity on a node, usually until victims have left it. Pods of lower priority must not
+use
+this capacity: for such a node the Filters are called with the nominated pods on it and without them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,16 +28,16 @@ from batchsched.framework.status import SUCCESS, BoolArray, Code, IntArray, Post
 
 
 def stated_priority(pod: Pod) -> int:
-    """Return the priority that stands in a pod's spec, as an API server resolves it; 0 where none does."""
+    """Return the priority in a pod's spec, which the API server resolves; 0 if it has none."""
     return pod.spec.priority or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Nominations:
-    """The pods that wait for a node.
+    """The pods that are nominated for a node.
 
     Args:
-      pods: by the node's place in the table.
+      pods: node index → nominated pods.
       priority_of: resolves a pod's priority.
     """
 
@@ -47,7 +48,7 @@ class Nominations:
     def of(
         cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = stated_priority
     ) -> "Nominations":
-        """Gather the pods that name a node of the table in `status.nominatedNodeName`."""
+        """Return the nominations of pods whose `status.nominatedNodeName` is a node of the table."""
         found: dict[int, tuple[Pod, ...]] = {}
         for pod in pods:
             node = table.index.get(pod.status.nominated_node_name)
@@ -56,7 +57,7 @@ class Nominations:
         return cls(found, priority_of)
 
     def rivals(self, pod: PodClass, node: int) -> tuple[Pod, ...]:
-        """Return the other pods that wait for a node and whose priority is equal or higher."""
+        """Return the other pods of equal or higher priority that are nominated for a node."""
         return tuple(
             one
             for one in self.pods.get(node, ())
@@ -65,10 +66,10 @@ class Nominations:
 
 
 class NodeTrial:
-    """One node as it would be with other pods on it. Table and cycle state are as before once it is left.
+    """Dry run on one node with other pods on it. The exit restores the table; the cycle state is a copy.
 
-    As in kube-scheduler the host ports that are taken are a set: where two pods hold one port, it is free once
-    one of them has left.
+    Used host ports are a set, as in kube-scheduler: if two pods use one port, the port is free after one of them is
+    removed.
 
     Source: `HostPortInfo` of kube-scheduler's framework.
     """
@@ -82,30 +83,30 @@ class NodeTrial:
         self._ports = self._held_ports()
 
     def __enter__(self) -> "NodeTrial":
-        """Begin."""
+        """Begin the dry run."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Put the table back."""
+        """Restore the table."""
         self._take_back(0, self._ports)
 
     def add(self, pod: Pod) -> None:
-        """Put a pod on the node."""
+        """Add a pod to the node."""
         self._change(pod, self._state, come=True)
 
     def remove(self, pod: Pod) -> None:
-        """Take a pod off the node."""
+        """Remove a pod from the node."""
         self._change(pod, self._state, come=False)
 
     def refusal(self) -> Status:
-        """Ask all Filters, with nominated pods and without; Success when both fit."""
+        """Call all Filters, with and without nominated pods; Success if the pod fits both times."""
         crowded = self.refusal_beside_nominated()
         return crowded if not crowded.ok else self._ask(self._state)
 
     def refusal_beside_nominated(self) -> Status:
-        """Ask all Filters with the nominated pods on the node; Success when there are none."""
+        """Call all Filters with the nominated pods on the node; Success if there are none."""
         handle = self._handle
-        # A nominated pod that has got its place already, here or elsewhere, is counted there.
+        # A nominated pod that is already assumed or bound, on this or another node, is in the table and counts there.
         rivals = [
             one
             for one in handle.nominations.rivals(handle.pod, self._node)
@@ -123,7 +124,7 @@ class NodeTrial:
             self._take_back(mark, ports)
 
     def _take_back(self, mark: int, ports: dict[str, tuple[HostPort, ...]]) -> None:
-        """Undo all changes but the first `mark`, the last one first."""
+        """Undo all changes after the first `mark`, the last one first."""
         while len(self._undo) > mark:
             pod, came = self._undo.pop()
             self._move(pod, come=not came)
@@ -155,7 +156,7 @@ class NodeTrial:
                 there[key] = tuple(port for port in held if port not in freed)
 
     def _ask(self, state: CycleState) -> Status:
-        """Ask every Filter in order; the first refusal stands."""
+        """Call every Filter in order and return the first refusal, or Success."""
         view = self._handle.table.one(self._node)
         for plugin in self._handle.pipeline.filters:
             if name_of(plugin) in state.skip_filter:
@@ -168,17 +169,17 @@ class NodeTrial:
 
 
 def nobody_spared(_pod: Pod) -> bool:
-    """Where nobody says otherwise, every pod of lower priority may be made to leave."""
+    """Return False: the default protects no pod, so that every pod of lower priority may be evicted."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """What is allowed when pods are made to leave.
+    """Limits for evictions.
 
     Args:
-      spares: tells which pods must stay whatever their priority.
-      budgets: the disruption budgets as they stand; None for those of the snapshot.
+      spares: returns True for pods that must not be evicted, whatever their priority.
+      budgets: the current disruption budgets; None for those of the snapshot.
     """
 
     spares: Callable[[Pod], bool] = nobody_spared
@@ -187,7 +188,7 @@ class Disruption:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a PostFilter may look at and try, for one pod that fits nowhere."""
+    """What a PostFilter plugin may read and simulate for one pod without a feasible node."""
 
     pipeline: Pipeline
     pod: PodClass
@@ -196,7 +197,7 @@ class Handle:
     nominations: Nominations
     disruption: Disruption = Disruption()
     following: tuple[PreFilterExtensionsPlugin, ...] = field(init=False)
-    """The plugins that are told who comes and goes in a trial; to ask each of them each time would be slow."""
+    """PreFilter plugins with AddPod and RemovePod. The protocol check is slow, so it is made once."""
 
     def __post_init__(self) -> None:
         told = (one for one in self.pipeline.prefilters if isinstance(one, PreFilterExtensionsPlugin))
@@ -204,7 +205,7 @@ class Handle:
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:
-        """The disruption budgets, what was evicted in this session taken off."""
+        """The disruption budgets, less the evictions of this session."""
         stated = self.disruption.budgets
         return self.table.snapshot.pod_disruption_budgets if stated is None else stated
 
@@ -213,7 +214,7 @@ class Handle:
         return self.nominations.priority_of(pod)
 
     def lower_on(self, node: int) -> Sequence[Pod]:
-        """Return the pods on a node that may be made to leave: of lower priority, and not spared."""
+        """Return the pods on a node that may be evicted: they have a lower priority and are not protected."""
         return [
             one
             for one in self.table.pods.on(node)
@@ -221,11 +222,11 @@ class Handle:
         ]
 
     def trial(self, node: int) -> NodeTrial:
-        """Begin a trial of one node."""
+        """Start a dry run on one node."""
         return NodeTrial(self, node)
 
     def trials(self, nodes: Sequence[int]) -> PreemptionDryRun:
-        """Begin trials of those of some nodes that can be tried together: nobody else waits for them."""
+        """Start a dry run on those of some nodes for which no pod of equal or higher priority is nominated."""
         together: Sequence[int] = ()
         if self.pipeline.foresees(self.scan.state):
             waited_for = {node for node in self.nominations.pods if self.nominations.rivals(self.pod, node)}
@@ -233,10 +234,10 @@ class Handle:
         return PreemptionDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
 
     def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
-        """Return the nodes where room may be made, by name, after the extenders were asked; in their order.
+        """Call the extenders about victims by node name; return what they accept, in the given order.
 
         Raises:
-          ExtenderError: one failed that may not be ignored.
+          ExtenderError: an extender failed that may not be ignored.
         """
         return self.pipeline.extenders.preempt(self.pod.pod, victims, self._lower_on)
 
@@ -278,7 +279,7 @@ def filter_with_nominations(
 
 
 def on_own_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterResult | None:
-    """Return a scan in which only the node fits that the pod itself is nominated for; None where that one does not.
+    """Return a result in which only the pod's own nominated node is feasible; None if it is not.
 
     Source: `evaluateNominatedNode` of kube-scheduler.
     """
@@ -289,14 +290,14 @@ def on_own_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterRe
 
 
 def beside_nominated(handle: Handle) -> FilterResult:
-    """Return a handle's scan with nodes that others wait for refused where the pod does not fit beside them.
+    """Return a handle's result, less the nodes on which the pod does not fit together with nominated pods.
 
-    Whether the node fits that the pod itself is nominated for the Filters say alone, whatever PreFilter narrowed.
+    For the node for which the pod is nominated itself, only the Filters count, even if PreFilter excludes the node.
 
     Source: `RunFilterPluginsWithNominatedPods` and `evaluateNominatedNode` of kube-scheduler.
 
     Raises:
-      PluginError: a plugin broke.
+      PluginError: a plugin failed.
     """
     scan, nominations, pod, table = handle.scan, handle.nominations, handle.pod, handle.table
     if not scan.status.ok:
@@ -315,7 +316,7 @@ def beside_nominated(handle: Handle) -> FilterResult:
 
 
 def _refused(scan: FilterResult, node: int, refusal: Status) -> FilterResult:
-    """Return a scan in which a node is refused as stated, whatever was said of it before."""
+    """Return a result in which a node is refused with a status, which replaces earlier reasons of that plugin."""
     by = scan.plugins.index(refusal.plugin)
     verdict = scan.verdicts[by]
     reasons = tuple(dict.fromkeys((*verdict.reasons, *refusal.reasons)))
@@ -333,15 +334,16 @@ def _refused(scan: FilterResult, node: int, refusal: Status) -> FilterResult:
 
 
 def make_room(handle: Handle) -> PostFilterAnswer:
-    """Ask the PostFilters for a pod that fits nowhere.
+    """Call the PostFilters for a pod without a feasible node.
 
-    The first success wins, UnschedulableAndUnresolvable and Error end the chain, the reasons of the others are put
-    together. The last of these that says something of the pod's nomination is heard.
+    The first Success is the answer. UnschedulableAndUnresolvable and Error end the chain. Otherwise the reasons of
+    all
+    plugins are joined, and the last plugin that sets or clears the nomination decides about it.
 
     Source: `RunPostFilterPlugins` of kube-scheduler.
 
     Raises:
-      PluginError: a plugin broke, or answered anything else.
+      PluginError: a plugin failed, or returned an invalid answer.
     """
     reasons: list[str] = []
     first = ""
@@ -361,7 +363,7 @@ def make_room(handle: Handle) -> PostFilterAnswer:
 
 
 def _check_victims(plugin: object, answer: PostFilterAnswer, handle: Handle) -> None:
-    """Hold a PostFilter to victims that are on the node that it names."""
+    """Raise `PluginError` if a victim is not on the node of the answer."""
     there = {pod.key for pod in handle.table.pods.on(handle.table.index[answer.node])} if answer.node else ()
     strangers = [key for key in answer.victims if key not in there]
     if strangers:
@@ -370,5 +372,5 @@ def _check_victims(plugin: object, answer: PostFilterAnswer, handle: Handle) -> 
 
 
 def message(status: Status) -> str:
-    """Return a status's reasons as kube-scheduler joins them: nothing of a success."""
+    """Return the reasons of a status, joined as by kube-scheduler; "" for Success."""
     return ", ".join(status.reasons)

@@ -1,4 +1,4 @@
-"""The binding cycle of one pod: PreBind, Bind, PostBind, in that order, on whatever loop the shell runs."""
+"""Binding cycle of one pod: PreBind, Bind and PostBind, in this order."""
 
 from dataclasses import dataclass, field
 
@@ -15,12 +15,12 @@ from batchsched.ports.binder import Binder
 
 @dataclass(frozen=True, slots=True)
 class BindingCycle:
-    """What plugins have in a binding cycle.
+    """What plugins may use in a binding cycle.
 
     Args:
-      table: the nodes, with what Reserve promised the pod.
-      binder: writes.
-      state: what plugins kept of the scheduling cycle; empty where it is over and gone.
+      table: the nodes, with the volumes that Reserve assumed for the pod.
+      binder: writes to the API server.
+      state: the state of the scheduling cycle; empty if that session has ended.
     """
 
     table: NodeTable
@@ -29,16 +29,19 @@ class BindingCycle:
 
 
 async def bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
-    """Take a pod that was allowed through the last points.
+    """Call PreBind, Bind and PostBind for a pod that is allowed.
 
-    Whoever calls unreserves a pod that is not bound; not here, since pods are bound while sessions are decided, and
-    plugins must not change then.
+    The caller calls `unreserve` if the pod is not bound. This function does not, because binding runs while
+    sessions
+    decide, and plugins must not change during a session.
 
-    Returns: Success, with a sentence for each PostBind that broke, since the pod is bound all the same; the refusal
-    of a PreBind or Bind; Skip when no Bind plugin took the pod.
+    Returns:
+      Success, with a message for each failed PostBind, because the pod is bound; or the refusal of a PreBind or
+      Bind; or
+      Skip if no Bind plugin bound the pod.
 
     Raises:
-      PluginError: a PreBind or a Bind broke.
+      PluginError: a PreBind or a Bind plugin failed.
     """
     status = await _bound(pipeline, pod, node, cycle)
     if status.code is not Code.SUCCESS:
@@ -47,7 +50,7 @@ async def bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> 
 
 
 async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
-    """Ask every PreBind, and Bind plugins until one does not skip."""
+    """Call every PreBind, then Bind plugins until one does not return Skip."""
     for prebind in pipeline.prebinds:
         answer = await awaited(prebind, "PreBind", prebind.prebind, pod, node, cycle)
         status = answers.status(prebind, "PreBind", answer)
@@ -64,9 +67,10 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
 
 
 def unreserve(pipeline: Pipeline, pod: Pod, node: str, table: NodeTable) -> tuple[str, ...]:
-    """Give back what was reserved for a pod at every plugin, in a cycle of its own, since that of the session is over.
+    """Call Unreserve of all plugins for a pod, with a new cycle state, because the session has ended.
 
-    Returns: what broke, which helps nobody to keep the place.
+    Returns:
+      The errors of failed plugins. The pod's reservation is removed in any case.
     """
     at = table.index.get(node)
     if at is None:  # the node is gone, and with it what was kept there
@@ -79,7 +83,7 @@ def unreserve(pipeline: Pipeline, pod: Pod, node: str, table: NodeTable) -> tupl
 
 
 async def _tell(pipeline: Pipeline, pod: Pod, node: str) -> tuple[str, ...]:
-    """Tell every PostBind; returns what broke: nothing that a bound pod could be taken back for."""
+    """Call every PostBind and return the errors. The pod stays bound."""
     broken: list[str] = []
     for postbind in pipeline.postbinds:
         try:

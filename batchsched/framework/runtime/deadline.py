@@ -1,6 +1,6 @@
-"""Watched plugins: those of other packages are asked through a watchdog, and no more once they hang.
+"""Deadlines for plugins of other packages: a plugin that exceeds its deadline is not called again.
 
-Our own plugins are trusted and asked directly: their calls cost nothing more.
+Plugins that are part of batchsched are called directly, without this cost.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 OURS: Final = "batchsched."
 _AWAITED: Final = ("prebind", "bind", "postbind")
-"""Whoever awaits these can give them up; no watchdog is needed."""
+"""Methods that are awaited with a timeout of their own, and so need no deadline here."""
 _STATED: Final = ("traits", "events_to_register")
-"""What a plugin declares of itself."""
+"""Attributes and methods that describe the plugin; they are passed on unchanged."""
 _EXTRA: Final = {
     "signature": "Signature",
     "label_keys": "Signature",
@@ -56,7 +56,7 @@ def _no_score(*given: Any) -> IntArray:
 
 
 def _nodes(given: tuple[Any, ...]) -> int:
-    """Count the nodes of a call: they stand before the state, which stands last."""
+    """Return the number of nodes in a call: the view is the argument before the cycle state, which is last."""
     return len(given[-2])
 
 
@@ -82,11 +82,14 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "unreserve": lambda *_: None,
     "permit": lambda *_: PermitAnswer(),
 }
-"""What a plugin that is left out would say: nothing for any pod, and nothing against it."""
+"""Answers in place of a disabled plugin: it refuses no pod and scores no node."""
 
 
 class DeadlinePlugin:
-    """A plugin of another package. It has the methods that the plugin has, and so is asked at the same points."""
+    """A plugin of another package, called with a deadline.
+
+    It has the methods of the plugin, and so its extension points.
+    """
 
     def __init__(self, plugin: object, watchdog: PluginDeadline) -> None:
         self.plugin = plugin
@@ -112,31 +115,39 @@ class DeadlinePlugin:
 
 
 def watched(plugin: object, watchdog: PluginDeadline | None) -> object:
-    """Return a plugin of another package behind the watchdog, where there is one, and any other as it is."""
+    """Return a plugin of another package with a deadline.
+
+    Any plugin unchanged if `watchdog` is None or it is built in.
+    """
     return plugin if watchdog is None or is_ours(type(plugin)) else DeadlinePlugin(plugin, watchdog)
 
 
 def is_ours(plugin: type) -> bool:
-    """Tell whether a plugin comes with batchsched."""
+    """Return True if a plugin class is part of batchsched."""
     return plugin.__module__.startswith(OURS)
 
 
 def left_out(plugins: tuple[object, ...]) -> tuple[DeadlineExceeded, ...]:
-    """Return the plugins that hung, and are asked no more."""
+    """Return the exceeded deadlines of the plugins that are no longer called."""
     return tuple(
         one.overdue for one in plugins if isinstance(one, DeadlinePlugin) and one.overdue is not None
     )
 
 
 class DisabledPlugin(BaseException):
-    """Ends a session that was given up while a plugin hung, once the plugin comes back. No plugin may catch it."""
+    """Ends an abandoned session when the plugin that exceeded its deadline returns.
+
+    Plugins cannot catch it as Exception.
+    """
 
 
 class DeadlineKeeper(PluginDeadline):
-    """Counts the calls of watched plugins, and does not make those that are known to be overdue.
+    """Numbers the calls of plugins, and skips calls that are known to exceed their deadline.
+
+    The recorded numbers let a repeated session skip exactly the call that did not return.
 
     Args:
-      known: calls of this session, and of sessions before.
+      known: exceeded deadlines of this session and of earlier ones.
     """
 
     def __init__(self, known: Iterable[DeadlineExceeded] = ()) -> None:
@@ -145,9 +156,9 @@ class DeadlineKeeper(PluginDeadline):
         self._overdue = {one.plugin: one for one in given if not one.call}
         self._calls = 0
         self.current: tuple[int, str, str] | None = None
-        """The call that goes on: its number, the plugin and the point."""
+        """The current call: its number, the plugin and the extension point."""
         self.abandoned = False
-        """Nobody waits for this session any more."""
+        """True if the session was given up and its result is no longer needed."""
 
     @override
     def overdue(self, plugin: str) -> DeadlineExceeded | None:

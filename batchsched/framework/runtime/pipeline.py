@@ -1,7 +1,7 @@
-"""The pipeline: a profile's plugins, asked point by point in the order of the framework.
+"""Pipeline: calls the plugins of a profile at each extension point, in the framework's order.
 
-It knows no plugin by name and no pod by purpose. It asks, checks that the answers have the right shape, and puts
-them together: masks and scores for a class over all nodes, one verdict for a pod on one node.
+It treats all plugins alike. It calls them, validates their answers, and combines these into one result: masks and
+scores of a class over all nodes, or a status of one pod on one node.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -40,14 +40,15 @@ from batchsched.framework.traits import PlacementEffect, ResultScope, traits_of
 
 
 class Pipeline:
-    """The enabled plugins of one profile, sorted by the points they have.
+    """The enabled plugins of one profile, sorted by extension point.
 
     Args:
-      plugins: in the order in which they are asked.
-      weights: of the Score plugins by name; 1 where missing.
-      at: the plugins that are asked at a point, by its name in a profile (`pre_filter`); at a point that is
-        missing, all that have it.
-      extenders: asked after the plugins.
+      plugins: in the order of their calls.
+      weights: name → weight of a Score plugin; 1 if missing.
+      at: extension point, as named in a profile (`pre_filter`) → its plugins; if a point is missing, all plugins
+        that
+        implement it.
+      extenders: called after the plugins.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class Pipeline:
         self.scores: tuple[points.ScorePlugin, ...] = self._at("score", points.ScorePlugin)
         self.reserves: tuple[points.ReservePlugin, ...] = self._at("reserve", points.ReservePlugin)
         self.permits: tuple[points.PermitPlugin, ...] = self._at("permit", points.PermitPlugin)
-        # Rows speak for a plugin's Filter: with that switched off they would refuse what the pipeline allows.
+        # Rows repeat the verdicts of a plugin's Filter. If the profile disables that Filter, its rows would forbid
+        # placements that the pipeline allows.
         self.constrains: tuple[points.ConstrainPlugin, ...] = tuple(
             one
             for one in self._having(points.ConstrainPlugin)
@@ -141,16 +143,19 @@ class Pipeline:
         }
 
     def _lasts(self, plugin: object) -> bool:
-        """Tell whether what PreFilter or PreScore said of a class holds whoever comes and goes.
+        """Return True if what PreFilter or PreScore writes for a class is valid for all its pods.
 
-        What AddPod and RemovePod change must not be shared by the pods of a class.
+        AddPod and RemovePod change the state for one pod, so pods must not share the state of plugins with these
+        methods.
         """
         return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
     def foresees(self, state: CycleState) -> bool:
-        """Tell whether Node objects and what a node's pods request decide alone, for a class in its cycle state.
+        """Return True if Node objects and the requests on each node decide about a class alone.
 
-        No Filter looks at the pods themselves, and none wants to know who comes and goes.
+        Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the
+        cycle state
+        skips do not count.
         """
         return all(
             self._names[one] in state.skip_filter or self._foreseen[one]
@@ -165,7 +170,7 @@ class Pipeline:
         return tuple(one for one in self.plugins if isinstance(one, protocol))
 
     def leaves_out(self, resource: str) -> bool:
-        """Tell whether capacities of a resource do not hold: the Filter that counts says it is not its business."""
+        """Return True if the Filter that checks capacity ignores a resource."""
         return any(
             one.ignores_resource(resource)
             for one in self._counting
@@ -173,7 +178,7 @@ class Pipeline:
         )
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return what makes pods one class: what every plugin looks at."""
+        """Return the identity of a pod's class: the signatures of all plugins."""
         parts: list[Hashable] = [
             answers.signature(one, ask(one, "Signature", one.signature, pod)) for one in self._signing
         ]
@@ -182,11 +187,11 @@ class Pipeline:
         return tuple(parts)
 
     def looks_at(self, pod: Pod) -> bool:
-        """Tell whether somebody may look at all of a pod: a plugin that says nothing of it, or an extender."""
+        """Return True if a plugin without a signature, or an extender, may read everything of a pod."""
         return self.reads_all or self.extenders.interested(pod)
 
     def label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
-        """Name the labels, on any pod, that this pod's selectors read; plugins that broke go to `failures`."""
+        """Return the labels, on any pod, that this pod's selectors read. Errors of plugins are added to `failures`."""
         keys: frozenset[str] = frozenset()
         for plugin in self._label_reading:
             try:
@@ -196,14 +201,14 @@ class Pipeline:
         return keys
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Name the labels, on any pod, that are read because of other objects of the snapshot."""
+        """Return the labels, on any pod, that are read because of other objects of the snapshot."""
         keys: frozenset[str] = frozenset()
         for plugin in self._having(points.SnapshotLabelsPlugin):
             keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.snapshot_label_keys, snapshot))
         return keys
 
     def preenqueue(self, pod: Pod) -> Status:
-        """Ask every PreEnqueue; the first refusal stands."""
+        """Call every PreEnqueue and return the first refusal, or Success."""
         for plugin in self.preenqueues:
             status = answers.status(
                 plugin, "PreEnqueue", self.timings.ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
@@ -213,15 +218,15 @@ class Pipeline:
         return SUCCESS
 
     def scan(self, pod: PodClass, table: NodeTable, results: ClassResults | None = None) -> FilterResult:
-        """Run PreFilter and Filter of one class over all nodes.
+        """Call PreFilter and Filter about one class and all nodes.
 
         Args:
           pod: the class.
           table: the nodes.
-          results: what was said of the class before, on this table; brought up to date.
+          results: earlier results for the class on this table; they are updated.
 
         Raises:
-          PluginError: a plugin broke.
+          PluginError: a plugin failed.
         """
         results = ClassResults() if results is None else results
         nodes = table.all()
@@ -241,7 +246,8 @@ class Pipeline:
             try:
                 judged = results.verdict(plugin, self._scope[plugin], table, asked)
             except PluginError:
-                # In kube-scheduler a node that was refused before is not asked about, and breaks nothing.
+                # kube-scheduler does not call a Filter about a node that an earlier Filter refused. To fail in the
+                # same cases, repeat the call without these nodes.
                 if fits.all():
                     raise
                 left = np.flatnonzero(fits).astype(np.int32)
@@ -258,10 +264,10 @@ class Pipeline:
         )
 
     def extended(self, pod: PodClass, scan: FilterResult, table: NodeTable) -> FilterResult:
-        """Return a scan after the extenders were asked about the nodes that fit.
+        """Return a filter result after calling the extenders about the feasible nodes.
 
         Raises:
-          ExtenderError: one failed that may not be ignored.
+          ExtenderError: an extender failed that may not be ignored.
         """
         if not self.extenders or not scan.status.ok:
             return scan
@@ -274,15 +280,15 @@ class Pipeline:
     def prepare(
         self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
     ) -> tuple[CycleState, Status]:
-        """Run the PreFilters of one class alone: fresh state, true to what is on the nodes now.
+        """Call the PreFilters only, for a new cycle state that is correct for the pods on nodes now.
 
         Args:
           pod: the class.
           table: the nodes.
-          results: the class's, where there is one: what was said of it for good is not asked again.
+          results: earlier results for the class; valid states are reused.
 
         Raises:
-          PluginError: a plugin broke.
+          PluginError: a plugin failed.
         """
         found = self._prefiltering.of(pod, table.all(), results or ClassResults(), self.timings)
         return found.state, found.status
@@ -290,7 +296,7 @@ class Pipeline:
     def admits(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
-        """Tell whether counts[i] equal pods may land on nodes[i]; None when it must be asked pod by pod."""
+        """Return whether counts[i] equal pods may be placed on nodes[i]. None: a Filter must be called pod by pod."""
         asked = [one for one in self.moving if name_of(one) not in state.skip_filter]
         if not all(one in self._bulk for one in asked):
             return None
@@ -304,7 +310,7 @@ class Pipeline:
         )
 
     def refusal_at(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
-        """Ask the filters that landing pods may have changed about one node; Success when it still fits."""
+        """Call the Filters that placed pods may have changed about one node; Success if the pod still fits."""
         nodes = table.one(node)
         for plugin in self.moving:
             if name_of(plugin) in state.skip_filter:
@@ -316,7 +322,7 @@ class Pipeline:
         return SUCCESS
 
     def landed(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
-        """Tell the plugins' state of a class that a pod was put on a node."""
+        """Call AddPod: update the state of a class after a pod was placed on a node."""
         for plugin in self.prefilters:
             following = self._following.get(plugin)
             if following is not None and name_of(plugin) not in state.skip_filter:
@@ -330,10 +336,10 @@ class Pipeline:
         state: CycleState,
         results: ClassResults | None = None,
     ) -> IntArray:
-        """[n] total score, Σ weight · normalised score, of the nodes that fit, in ascending order.
+        """[n] Return the total scores, Σ weight · normalised score, of feasible nodes in ascending order.
 
         Raises:
-          PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
+          PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
         asking = PluginScorer(self.timings, pod, state)
         total = self._scoring.total(asking, feasible, table, ClassResults() if results is None else results)
@@ -344,10 +350,10 @@ class Pipeline:
     def constrain(
         self, batch: Batch, table: NodeTable, without: frozenset[str] = frozenset()
     ) -> tuple[Row, ...]:
-        """Collect the rows of every plugin, but those `without`.
+        """Return the rows of all plugins except those named in `without`.
 
         Raises:
-          PluginError: a plugin broke, or its rows do not belong to the batch.
+          PluginError: a plugin failed, or its rows do not refer to the batch.
         """
         nodes = table.all()
         rows: list[Row] = []
@@ -359,7 +365,7 @@ class Pipeline:
         return tuple(rows)
 
     def keeping(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
-        """Return the plugins that may have something to keep for pods of a class; raises `PluginError`."""
+        """Return the Reserve plugins that may keep state for pods of a class. Raises `PluginError`."""
         asked = zip(self.reserves, self._selective, strict=True)
         return tuple(one for one, selective in asked if not (selective and self._reserves_nothing(one, pod)))
 
@@ -375,7 +381,7 @@ class Pipeline:
         state: CycleState,
         keeping: Sequence[points.ReservePlugin] | None = None,
     ) -> Status:
-        """Reserve a pod at the plugins that keep something, all for None; on a refusal everything is unreserved."""
+        """Call Reserve of the given plugins, or of all (None). After a refusal, call Unreserve of all plugins."""
         for plugin in self.reserves if keeping is None else keeping:
             try:
                 answer = self.timings.ask(plugin, "Reserve", plugin.reserve, pod, node, table, state)
@@ -389,7 +395,7 @@ class Pipeline:
         return SUCCESS
 
     def unreserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> None:
-        """Give back what was reserved, in reverse order, at every plugin, whatever one of them raises."""
+        """Call Unreserve of all plugins in reverse order, even if one of them fails."""
         broken: PluginError | None = None
         for plugin in reversed(self.reserves):
             try:
@@ -400,7 +406,7 @@ class Pipeline:
             raise broken
 
     def permit(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> tuple[PermitAnswer, ...]:
-        """Ask every Permit: the refusal alone when one refuses, else all answers that say Wait."""
+        """Call every Permit. Return the first refusal alone, or all answers with Wait."""
         waits: list[PermitAnswer] = []
         for plugin in self.permits:
             answer = answers.permitted(
@@ -414,5 +420,5 @@ class Pipeline:
 
 
 def names(plugins: Iterable[object]) -> tuple[str, ...]:
-    """Return the plugins' names in order."""
+    """Return the names of plugins in order."""
     return tuple(name_of(plugin) for plugin in plugins)

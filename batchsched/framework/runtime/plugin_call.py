@@ -1,7 +1,7 @@
-"""The line around a plugin: what breaks inside comes out as a `PluginError` with the plugin's name.
+"""Calls of plugins: every exception becomes a `PluginError` with the plugin's name.
 
-One of the three places where everything is caught: a plugin is somebody else's code, and its breakage must fail
-its pod alone.
+This is one of three places with a broad catch: a plugin is foreign code, and its failure must fail only the pods of
+the call.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ def ask(plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwarg
     """Call a plugin.
 
     Raises:
-      PluginError: the plugin raised; the cause is chained.
+      PluginError: the plugin raised an exception, which is chained.
     """
     try:
         return call(*args, **kwargs)
@@ -28,7 +28,7 @@ def ask(plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwarg
 
 
 def name_of(plugin: object) -> str:
-    """Return a plugin's name, its class's where it states none."""
+    """Return a plugin's name; that of its class if it has none."""
     name = getattr(plugin, "name", None)
     return name if isinstance(name, str) else type(plugin).__name__
 
@@ -39,7 +39,7 @@ async def awaited(
     """Call a plugin and await its answer.
 
     Raises:
-      PluginError: the plugin raised; the cause is chained.
+      PluginError: the plugin raised an exception, which is chained.
     """
     try:
         return await call(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""PreFilter: the plugins that look at a class before its nodes, asked and checked, and what they say put together."""
+"""PreFilter: calls the plugins of this point about a class, validates their answers and combines them."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -17,13 +17,13 @@ from batchsched.framework.status import SUCCESS, BoolArray, Code, Status
 
 
 class Prefiltered(NamedTuple):
-    """What the PreFilters said of a class.
+    """Combined answer of the PreFilters about a class.
 
     Args:
-      state: what they keep.
+      state: the cycle state with what the plugins wrote.
       status: the refusal, or Success.
-      allowed: [N] the nodes to which the class was narrowed, None for all.
-      narrowed_by: the plugins that did.
+      allowed: [N] nodes that the plugins permit, None for all.
+      narrowed_by: the plugins that restrict the nodes.
     """
 
     state: CycleState
@@ -36,8 +36,8 @@ class Prefiltering:
     """The PreFilter plugins of a pipeline.
 
     Args:
-      plugins: in the order in which they are asked.
-      lasting: tells whether what a plugin said of a class is said for good.
+      plugins: in the order of their calls.
+      lasting: returns True if a plugin's state for a class may be reused until a Node object changes.
     """
 
     def __init__(self, plugins: Sequence[points.PreFilterPlugin], lasting: Callable[[object], bool]) -> None:
@@ -45,10 +45,12 @@ class Prefiltering:
         self._fleeting = tuple(one for one in self._plugins if not one[2])
 
     def of(self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: PluginTimings) -> Prefiltered:
-        """Ask about a class; those that had nothing against it, and for good, are not asked again.
+        """Call the PreFilters about a class; those with a valid cached state are not called again.
+
+        Only a pass without a refusal or restriction is cached: a refusal may depend on pods.
 
         Raises:
-          PluginError: a plugin broke.
+          PluginError: a plugin failed.
         """
         timings.cycle()
         state = CycleState()
@@ -71,7 +73,10 @@ class Prefiltering:
         states: tuple[CycleState, CycleState],
         timings: PluginTimings,
     ) -> Prefiltered:
-        """Unresolvable stops at once; Unschedulable lets the others run, and the first of them stands."""
+        """Call plugins in order. Unresolvable ends the chain.
+
+        After Unschedulable it goes on, and the first one counts.
+        """
         refusal: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []

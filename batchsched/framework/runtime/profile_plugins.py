@@ -1,9 +1,10 @@
-"""From the default plugins and a profile's changes to the list of plugins at each point.
+"""Merges the default plugins with a profile's changes into the list of plugins of each extension point.
 
-Two steps, as in kube-scheduler. First the profile's multiPoint is laid over the defaults: what is disabled goes,
-what is enabled again keeps its place and takes the new weight, what is new comes last. Then multiPoint is spread
-over the points: a point leaves out what it disables, and what it enables itself stands first where multiPoint has
-it too, and last otherwise.
+As in kube-scheduler there are two steps. First the profile's multiPoint changes the defaults: disabled plugins are
+removed, plugins enabled again keep their position and get the new weight, new plugins are last. Then multiPoint is
+expanded to the points. A point omits what it disables. Plugins that it enables itself are first if multiPoint has
+them
+too, else last.
 
 Source: `mergePluginSet` of kube-scheduler's apis/config/v1/default_plugins.go; `updatePluginList`,
 `expandMultiPointPlugins` and `getScoreWeights` of framework/runtime/framework.go.
@@ -33,11 +34,11 @@ POINTS: Final[Mapping[str, Any]] = {
     "bind": points.BindPlugin,
     "post_bind": points.PostBindPlugin,
 }
-"""The points at which a profile may switch plugins on and off, as it names them, and what they ask for."""
+"""Name of an extension point in a profile → protocol of its plugins."""
 
 
 def everywhere(defaults: Iterable[EnabledPlugin], stated: Plugins) -> tuple[EnabledPlugin, ...]:
-    """Return the plugins of multiPoint, the profile's changes laid over the defaults."""
+    """Return the plugins of multiPoint: the defaults with the profile's changes."""
     own = {one.name: one.weight for one in defaults}
     short = tuple(
         one if one.weight is not None else EnabledPlugin(name=one.name, weight=own.get(one.name))
@@ -63,7 +64,7 @@ def _merged(
 
 
 def needed(multi: Iterable[EnabledPlugin], stated: Plugins) -> tuple[str, ...]:
-    """Name every plugin that is enabled somewhere, those of multiPoint first."""
+    """Return the names of all plugins that are enabled at some point, those of multiPoint first."""
     names = dict.fromkeys(one.name for one in multi)
     for point in POINTS:
         names |= dict.fromkeys(one.name for one in _set(stated, point).enabled)
@@ -73,15 +74,15 @@ def needed(multi: Iterable[EnabledPlugin], stated: Plugins) -> tuple[str, ...]:
 def by_point(
     multi: Iterable[EnabledPlugin], stated: Plugins, made: Mapping[str, object]
 ) -> dict[str, tuple[object, ...]]:
-    """Return the plugins of each point, in the order in which they are asked.
+    """Return the plugins of each extension point, in the order of their calls.
 
     Args:
       multi: the plugins of multiPoint.
       stated: the profile's changes.
-      made: the plugins by name; a name that is missing is passed over.
+      made: name → plugin; names that are missing are ignored.
 
     Raises:
-      InvalidInput: a point enables a plugin that has no such point, or more than one plugin sorts the queue.
+      InvalidInput: a point enables a plugin that does not implement it, or several plugins sort the queue.
     """
     chosen = {
         point: _at(point, protocol, multi, _set(stated, point), made) for point, protocol in POINTS.items()
@@ -120,7 +121,10 @@ def _at(
 
 
 def weights_of(multi: Iterable[EnabledPlugin], stated: Plugins) -> dict[str, int]:
-    """Return the weights of scores by name: a point's before multiPoint's; 0, and none at all, count as 1."""
+    """Return name → weight of Score plugins. A point's weight precedes multiPoint's.
+
+    0 and missing weights count as 1.
+    """
     weights: dict[str, int] = {}
     for one in (*stated.score.enabled, *multi):
         weights.setdefault(one.name, one.weight or 1)

@@ -1,7 +1,8 @@
-"""The registry: which plugin classes there are, and how a profile turns into a pipeline.
+"""Registry of plugin classes, which creates the pipeline of a profile.
 
-Plugins are handed in as classes, or found by entry point (`batchsched.plugins`), so that somebody else's package
-needs nothing but its own metadata.
+Plugin classes are passed in, or found by the entry point group `batchsched.plugins`, so that another package needs
+only
+its own metadata.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,13 +29,12 @@ ENTRY_POINTS: Final = "batchsched.plugins"
 
 
 class Registry:
-    """Plugin classes by name, and the names of those that are on by default.
+    """Plugin classes by name, and the names of the default plugins.
 
     Args:
       known: the plugin classes.
-      defaults: names that are on unless a profile says otherwise, in the order in which they are asked; a name
-        that is not known is passed over.
-      weights: of the default Score plugins.
+      defaults: names that are enabled by default, in the order of their calls; unknown names are ignored.
+      weights: name → weight of the default Score plugins.
     """
 
     def __init__(self, known: Iterable[type], defaults: Iterable[str], weights: Mapping[str, int]) -> None:
@@ -54,15 +54,16 @@ class Registry:
         return tuple(sorted(self._known))
 
     def pipeline(self, profile: Profile, outside: ExternalCalls = NOBODY) -> Pipeline:
-        """Make the pipeline of a profile.
+        """Create the pipeline of a profile.
 
         Args:
-          profile: how to schedule.
-          outside: reaches extenders, and minds the time of plugins from other packages.
+          profile: the scheduling profile.
+          outside: calls extenders, and enforces the deadlines of plugins from other packages.
 
         Raises:
-          InvalidInput: the profile names a plugin that is not registered, one at a point that it does not have, or
-            arguments that it refuses.
+          InvalidInput: the profile names an unregistered plugin, a plugin at a point that it does not implement, or
+            invalid
+            arguments.
           PluginError: a plugin cannot be constructed.
         """
         for place, name in _named(profile):
@@ -79,7 +80,7 @@ class Registry:
         return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), at, chain)
 
     def foreign(self, profile: Profile) -> tuple[str, ...]:
-        """Name the plugins of other packages that a profile enables."""
+        """Return the names of plugins of other packages that a profile enables."""
         multi = everywhere([EnabledPlugin(name=name) for name in self.defaults], profile.plugins)
         return tuple(
             name
@@ -88,7 +89,7 @@ class Registry:
         )
 
     def passed_over(self, profile: Profile) -> tuple[str, ...]:
-        """Name the plugins of kube-scheduler that a profile enables or configures, and that are not here."""
+        """Return the names of kube-scheduler plugins in a profile that batchsched does not have and ignores."""
         enabled = {name for _, names in profile.plugins.enabled_by_place() for name in names}
         enabled |= {name for _, name in _configured(profile)}
         return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._known))
@@ -111,10 +112,10 @@ def _configured(profile: Profile) -> tuple[tuple[str, str], ...]:
 
 @cache
 def found() -> tuple[type, ...]:
-    """Return the plugin classes that installed packages offer by entry point, by name.
+    """Return the plugin classes of all installed packages by entry point, sorted by name.
 
     Raises:
-      PluginError: one cannot be loaded.
+      PluginError: a class cannot be loaded.
     """
     points = sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name)
     return tuple(ask(point, "loading", point.load) for point in points)
@@ -122,7 +123,7 @@ def found() -> tuple[type, ...]:
 
 @cache
 def standard() -> Registry:
-    """Return the registry of all plugins that are installed, with kube-scheduler's defaults."""
+    """Return the registry of all installed plugins with kube-scheduler's defaults."""
     return Registry(found(), DEFAULT_PLUGINS, DEFAULT_WEIGHTS)
 
 
@@ -138,7 +139,10 @@ def _make(plugin: type, arguments: Mapping[str, Any]) -> object:
 
 
 def _built(plugin: type, *arguments: object) -> object:
-    """Construct a plugin. The pipeline sorts plugins by hash, which a dataclass that is not frozen lacks."""
+    """Construct a plugin, and check that it is hashable and its traits are valid.
+
+    The pipeline keeps plugins in sets; a dataclass that is not frozen has no hash.
+    """
     made: object = ask(plugin, "construction", plugin, *arguments)
     ask(plugin, "construction", hash, made)
     ask(plugin, "construction", traits_of, made)

@@ -1,7 +1,8 @@
-"""Answers, checked where they come in: a plugin is somebody else's code, and nonsense is breakage.
+"""Validation of plugin answers: an invalid answer counts as a failure of the plugin.
 
-`POINTS` says of every extension point which codes mean something there, and what follows from each. The checks hold
-plugins to it, and the documentation's page on the life of a pod is written from it.
+`POINTS` defines which codes each extension point knows and what they cause. The functions below check answers
+against
+it, and the page about the life of a pod is generated from it.
 """
 
 import math
@@ -32,10 +33,10 @@ class Point:
     """One extension point.
 
     Args:
-      method: what a plugin implements to be asked.
-      asked: when, and about what.
-      then: what follows from each code; none where the answer is no status.
-      answer: what the answer is where it is no status, and what follows.
+      method: the method that a plugin implements.
+      asked: when it is called, and about what.
+      then: code → effect; empty if the answer is not a status.
+      answer: the answer and its effect, if it is not a status.
     """
 
     method: str
@@ -171,14 +172,14 @@ POINTS: Final[dict[str, Point]] = {
     ),
     "PostBind": Point("postbind", "after the pod was bound", {}, "nothing"),
 }
-"""In call order. Signature and labels are asked before all of them, as pods come in."""
+"""The extension points in the order of their calls. Signature and labels come before all of them."""
 
 
 def status(plugin: object, point: str, answer: object) -> Status:
-    """Return an answer that is a status with a code that means something at the point.
+    """Return a status whose code the extension point knows.
 
     Raises:
-      PluginError: it is not; so for all functions below.
+      PluginError: the answer is invalid; this applies to all functions below.
     """
     if answer is SUCCESS:  # the one that nearly all give, and that means something everywhere
         return SUCCESS
@@ -190,7 +191,7 @@ def status(plugin: object, point: str, answer: object) -> Status:
 
 
 def prefiltered(plugin: object, answer: object) -> PreFilterAnswer:
-    """Return a PreFilter's answer; names of nodes that do not exist are no nonsense, they narrow to nothing."""
+    """Return a PreFilter's answer. Unknown node names are valid; they permit no node."""
     if not isinstance(answer, PreFilterAnswer):
         raise _nonsense(plugin, "PreFilter", "a PreFilterAnswer", answer)
     status(plugin, "PreFilter", answer.status)
@@ -213,7 +214,7 @@ def verdict(plugin: object, answer: object, count: int) -> Verdict:
 
 
 def postfiltered(plugin: object, answer: object, nodes: Container[str]) -> PostFilterAnswer:
-    """Return a PostFilter's answer, its plugin's name filled in; the node that it names is one of `nodes`."""
+    """Return a PostFilter's answer with the name of its plugin. The node must be one of `nodes`."""
     if not isinstance(answer, PostFilterAnswer):
         raise _nonsense(plugin, "PostFilter", "a PostFilterAnswer", answer)
     stated = status(plugin, "PostFilter", answer.status)
@@ -235,18 +236,18 @@ def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
 
 
 def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
-    """[n] Return an answer that has one score from 0 to 100 for each of `count` nodes."""
+    """[n] Return an answer with one score from 0 to 100 for each of `count` nodes."""
     given = ask(plugin, point, np.asarray, answer)
     if given.shape == (count,) and (not count or given.dtype.kind in "iu"):
         made = given.astype(np.int64, copy=False)
-        # Read without its sign, a number below 0 is a large one.
+        # As an unsigned number, a negative score is very large: one comparison checks both bounds.
         if not count or np.maximum.reduce(made.view(np.uint64)) <= MAX_SCORE:
             return made
     raise PluginError(name_of(plugin), point, f"expected {count} whole numbers from 0 to {MAX_SCORE}")
 
 
 def permitted(plugin: object, answer: object) -> PermitAnswer:
-    """Return a Permit's answer, its plugin's name filled in where it is not plain Success."""
+    """Return a Permit's answer, with the name of its plugin unless it is plain Success."""
     if not isinstance(answer, PermitAnswer):
         raise _nonsense(plugin, "Permit", "a PermitAnswer", answer)
     if answer.status is SUCCESS and answer.timeout_seconds == 0:
@@ -267,25 +268,25 @@ def truth(plugin: object, point: str, answer: object) -> bool:
 
 
 def signature(plugin: object, answer: Hashable) -> Hashable:
-    """Return a signature; it can be hashed."""
+    """Return a signature, which must be hashable."""
     ask(plugin, "Signature", hash, answer)
     return answer
 
 
 def label_keys(plugin: object, answer: object) -> frozenset[str]:
-    """Return the labels that a plugin says are read."""
+    """Return the label keys that a plugin declares."""
     if not isinstance(answer, frozenset | set) or not all(isinstance(key, str) for key in answer):
         raise _nonsense(plugin, "Signature", "a frozenset of label keys", answer)
     return frozenset(answer)
 
 
 def in_order(plugin: object, keys: Sequence[Any]) -> list[int]:
-    """Return the places of keys from the smallest to the largest; equal ones stay as they are."""
+    """Return the indexes of keys from the smallest to the largest; equal keys keep their order."""
     return ask(plugin, "QueueSort", _sorted, keys)
 
 
 def rows(plugin: object, answer: object, batch: Batch, nodes: int) -> tuple[Row, ...]:
-    """Return the rows of a Constrain: their numbers name what the batch has."""
+    """Return the rows of a Constrain. Their numbers must refer to the batch."""
     if not isinstance(answer, Sequence):
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
     bounds = _Bounds.of(batch, nodes)
@@ -297,13 +298,13 @@ def rows(plugin: object, answer: object, batch: Batch, nodes: int) -> tuple[Row,
 
 
 def signed(stated: Status, plugin: object) -> Status:
-    """Return a status with its plugin's name."""
+    """Return a status with the name of its plugin."""
     return stated if stated.plugin else Status(stated.code, stated.reasons, name_of(plugin))
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What the rows of a batch may name: classes, gangs, and partitions with the number of their domains."""
+    """What rows may refer to: the batch's classes and gangs, and its partitions with the number of their domains."""
 
     classes: frozenset[int]
     gangs: frozenset[int]

@@ -1,8 +1,9 @@
-"""Sampling: how many nodes that fit are enough, and where the search for them begins.
+"""Node sampling: how many feasible nodes are enough, and at which node the search begins.
 
-On large clusters kube-scheduler stops looking once it has found a share of the nodes, and goes on there for the next
-pod. Verdicts are arrays here, so nothing is saved by it; but whoever asks for the share gets the choice that follows
-from it. Without it all nodes are scored.
+On large clusters kube-scheduler stops after it has found a certain share of the nodes, and continues there for the
+next pod. Here a Filter judges all nodes at once, so sampling saves no time; it reproduces kube-scheduler's choice
+for
+profiles that set a percentage. Otherwise all feasible nodes are scored.
 """
 
 import zlib
@@ -17,18 +18,18 @@ from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray
 
 FEWEST_NODES: Final = 100
-"""Fewer are never enough, where there are so many."""
+"""Minimum number of feasible nodes that end a search, and of nodes for which sampling applies."""
 LEAST_PERCENTAGE: Final = 5
 REGION: Final = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 ZONE: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
 
 def enough_of(nodes: int, percentage: int) -> int:
-    """Return how many nodes that fit end the search among `nodes`.
+    """Return how many feasible nodes end the search among `nodes`.
 
     Args:
-      nodes: how many there are.
-      percentage: of them that suffice; 0: 50 less one for each 125 nodes, and at least 5.
+      nodes: the number of nodes.
+      percentage: the share that is enough. 0 means 50 less one for each 125 nodes, and at least 5.
 
     Source: `numFeasibleNodesToFind` of kube-scheduler.
     """
@@ -39,13 +40,13 @@ def enough_of(nodes: int, percentage: int) -> int:
 
 
 class Sampling:
-    """The search of one session: each pod's begins where the one before it ended, the first one's by the seed.
+    """Node search of one session. A pod's search begins where the previous one ended; the first begins by the seed.
 
     Args:
       table: the nodes.
       percentage: as for `enough_of`.
-      seed: of the session.
-      any_will_do: nobody scores; the first node that fits is enough.
+      seed: the seed of the session.
+      any_will_do: no plugin scores nodes, so the first feasible node is enough.
     """
 
     def __init__(self, table: NodeTable, percentage: int, seed: int, *, any_will_do: bool = False) -> None:
@@ -55,9 +56,9 @@ class Sampling:
         self.start = zlib.crc32(str(seed).encode()) % max(1, len(self._order))
 
     def narrowed(self, scan: FilterResult, allowed: BoolArray | None) -> FilterResult:
-        """Return a scan in which only those nodes fit that the search has found; `allowed` [N] are looked at.
+        """Return a result with only the feasible nodes that the search finds, among the nodes `allowed` [N].
 
-        Source: `findNodesThatPassFilters` of kube-scheduler, as if its nodes were looked at one after the other.
+        Source: `findNodesThatPassFilters` of kube-scheduler, with its nodes visited one after the other.
         """
         looked_at = np.ones(len(self._order), np.bool_) if scan.outside is None else ~scan.outside
         if allowed is not None:
@@ -78,7 +79,7 @@ class Sampling:
 
 
 def visiting_order(table: NodeTable) -> IndexArray:
-    """[N] the nodes in the order in which they are looked at: one of each zone, zone after zone.
+    """[N] Return the nodes in the order of the search: one node of each zone in turn.
 
     Source: `nodeTree.list` of kube-scheduler's cache.
     """

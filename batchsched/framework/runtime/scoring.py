@@ -1,4 +1,4 @@
-"""PreScore and Score: the plugins that rank nodes, what of their answers still stands, and the sum of them all."""
+"""PreScore and Score: calls the plugins that rank nodes, reuses valid results, and adds up the scores."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,9 +17,9 @@ class Scoring:
     """The PreScore and Score plugins of a pipeline.
 
     Args:
-      prescores: in the order in which they are asked.
-      scorers: those of the Score plugins, in that order.
-      lasting: tells whether what a PreScore said is said for good, of the same nodes.
+      prescores: PreScore plugins in the order of their calls.
+      scorers: the Score plugins in the order of their calls.
+      lasting: returns True if a PreScore's state may be reused for the same nodes until a Node object changes.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class Scoring:
     def total(
         self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, results: ClassResults
     ) -> IntArray:
-        """[n] Σ weight · normalised score of the nodes that fit, in ascending order.
+        """[n] Return Σ weight · normalised score of the feasible nodes, in ascending order of nodes.
 
         Raises:
-          PluginError: a plugin broke, or its score is outside 0..100 after NormalizeScore.
+          PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
         nodes = table.these(feasible)
         self._prescore(asking, feasible, nodes, results)
@@ -54,7 +54,7 @@ class Scoring:
     def _prescore(
         self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, results: ClassResults
     ) -> None:
-        """Run the PreScores; those that said it before of the same nodes, and for good, are not asked again."""
+        """Call the PreScores; those with a valid cached state for these nodes are not called again."""
         state, known = asking.state, results.prescore_state(nodes.table, feasible)
         if known is not None:
             state.take(known)

@@ -1,7 +1,8 @@
-"""Timings of plugins, sampled: in one cycle of ten every call is told to a listener, in the others none.
+"""Timings of plugin calls in a sample: one cycle in ten is measured.
 
-A cycle is one way of a class, or of a pod, through the pipeline. Which cycles it is follows from the session's seed;
-what the listener makes of it, and whose clock it reads, is its own business.
+A cycle is one pass of a class or a pod through the pipeline. The session's seed decides which cycles are measured.
+The
+telemetry port reads the clock, so that the core does not.
 
 Source: `pluginMetricsSamplePercent` of kube-scheduler's schedule_one.go.
 """
@@ -21,7 +22,7 @@ SHARE: Final = 0.1
 
 
 class TimedCall(Protocol):
-    """Calls a plugin, as `guard.ask` does."""
+    """Signature of `plugin_call.ask`."""
 
     def __call__(
         self, plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -29,36 +30,39 @@ class TimedCall(Protocol):
         """Call a plugin.
 
         Raises:
-          PluginError: the plugin raised; the cause is chained.
+          PluginError: the plugin raised an exception, which is chained.
         """
         ...
 
 
 class SampledTimings:
-    """Asks plugins, and tells of every call."""
+    """Calls plugins and measures every call."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
 
     def ask(self, plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a plugin and tell of it, also of one that raised."""
+        """Call a plugin and measure the call, even if the plugin fails."""
         with self._telemetry.call(name_of(plugin), point):
             return ask(plugin, point, call, *args, **kwargs)
 
 
 class PluginTimings:
-    """Asks plugins, and tells of a tenth of it.
+    """Calls plugins and measures the calls of one cycle in ten.
 
     Args:
-      telemetry: is told; None: nobody is.
-      seed: of the draw.
+      telemetry: receives the timings; None: nothing is measured.
+      seed: decides which cycles are measured.
     """
 
     def __init__(self, telemetry: Telemetry | None = None, seed: int = 0) -> None:
         self._telling = None if telemetry is None else SampledTimings(telemetry)
         self._random = np.random.default_rng(seed)
         self.ask: TimedCall = ask
-        """Calls a plugin in this cycle; the guard's own where nobody is told: a pod makes some twenty calls."""
+        """Calls a plugin in this cycle.
+
+        In other cycles it is `plugin_call.ask` itself, because a pod needs about twenty calls.
+        """
 
     def cycle(self) -> None:
         """Begin a cycle."""
