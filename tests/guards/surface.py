@@ -32,7 +32,7 @@ from batchsched.cli.app import app
 from batchsched.cli.exit import ExitCode
 from batchsched.cli.schema import Subject, schema_of
 from batchsched.controllers.status.desired_status import CONDITION_REASONS, QUEUE_REASONS
-from batchsched.framework import interface, per_node
+from batchsched.framework import interface, per_node, traits
 from batchsched.framework.runtime.registry import found
 from batchsched.framework.runtime.result_validation import POINTS
 from batchsched.framework.status import Code
@@ -317,6 +317,10 @@ def extension_points() -> Iterator[str]:
     for name, point in POINTS.items():
         yield f"{name}: {point.method}; {', '.join(sorted(code.name for code in point.then))}"
     yield f"codes: {', '.join(code.name for code in Code)}"
+    for trait in fields(traits.PluginTraits):
+        yield f"trait {trait.name} = {trait.default}"
+    for choice in (traits.PlacementEffect, traits.ResultScope):
+        yield f"{choice.__name__}: {', '.join(value.name for value in choice)}"
     for module in (interface, per_node):
         for name, part in sorted(vars(module).items()):
             if inspect.isclass(part) and part.__module__ == module.__name__:
