@@ -1,5 +1,7 @@
 """The model of victims: exact where counting decides, and small where nodes are alike."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,3 +33,23 @@ def test_nothing_cheaper_than_the_cheapest_is_infeasible_and_a_cut_asks_for_some
     answer = model.solve(None, 4, EFFORT)
     assert answer.values is not None
     assert -answer.objective == 2
+
+
+def test_the_model_frees_in_a_queue_what_its_limit_lacks_and_no_more():
+    problem = victims_of([[8], [8]], {"pods": 1, "demand": [8]}, [(1, {0: [4]}), (2, {0: [4]})])
+    quotas = replace(
+        problem.wanted.quotas,
+        covers=np.ones((1, 1), np.bool_),
+        free=np.zeros((1, 1), np.int64),
+        gangs=np.ones(1, np.int64),
+    )
+    problem = replace(
+        problem,
+        wanted=replace(problem.wanted, quotas=quotas),
+        quota_left=np.array([[4]]),
+        gangs_left=np.array([1]),
+        quota_unit=np.array([[True, True]]),
+    )
+    answer = VictimModel(next(cases(problem))).solve(None, 4, EFFORT)
+    assert answer.values is not None
+    assert -answer.objective == 1
