@@ -5,9 +5,11 @@ import msgspec
 from batchsched.api.core.pod import SchedulingGate
 from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import Snapshot
+from batchsched.session.gangs.admission import Admission
 from tests.session.clusters import leaving, on
 from tests.session.scenario import alone, cluster, gang, group, nodes, placed, pod, priority_class, reasons
 from tests.session.scenario import schedule as decided
+from tests.session.scenes import inside
 
 GATED = {"scheduling_gates": (SchedulingGate(name="later"),)}
 
@@ -25,6 +27,19 @@ def test_references_to_what_was_set_aside_say_so():
     found = {one.pod_group: one for one in decided(snapshot).refusals}
     assert "it was set aside" in found["team/ghost"].message
     assert "it was set aside" in found["team/queued"].message
+
+
+def test_an_answer_is_kept_for_one_admission_and_asked_for_again_in_the_next():
+    snapshot = cluster(nodes(1, gpu=4), Snapshot(pods=(pod("a", group="ghost", gpu=1),)))
+    scene = inside(snapshot)
+    tables, levels = scene.sessions.tables, scene.context.levels
+    lost = tables.gangs["team/ghost"]
+    first, second = (
+        Admission(tables, levels, names) for names in (frozenset[str](), frozenset({"PodGroup team/ghost"}))
+    )
+    answers = [admission.gang(lost) for admission in (first, first, second)]
+    assert answers[0] is answers[1]
+    assert ["it was set aside" in str(answer) for answer in answers] == [False, False, True]
 
 
 def test_gated_surplus_is_left_out_and_the_others_run():

@@ -50,6 +50,6 @@ def test_the_model_frees_in_a_queue_what_its_limit_lacks_and_no_more():
         gangs_left=np.array([1]),
         quota_unit=np.array([[True, True]]),
     )
-    answer = VictimModel(next(cases(problem))).solve(None, 4, EFFORT)
+    answer = VictimModel(next(split_by_domain(problem))).solve(None, 4, EFFORT)
     assert answer.values is not None
     assert -answer.objective == 1
