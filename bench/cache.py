@@ -15,7 +15,7 @@ import msgspec
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.comparer import drift
+from batchsched.state.comparer import compare
 
 SHAPES = 40
 """Templates of pods; the pods of one share nothing in memory here, as a decoder leaves them that shares nothing."""
@@ -121,6 +121,6 @@ def main(arguments: list[str]) -> int:
         )
     keys = [one.key for one in cache.snapshot().pods if not one.node]
     assumed = spent(lambda: each(partial(cache.assume, node="node-00000", now=0.0), keys)) / max(1, len(keys))
-    compared = spent(lambda: drift(cache.listed(), cache.listed(), cache.scheduler_names))
+    compared = spent(lambda: compare(cache.listed(), cache.listed(), cache.scheduler_names))
     print(f"assume {assumed * 1e6:.1f} us a pod; comparing with a list {compared:.2f} s")
     return 0

@@ -32,21 +32,23 @@ class AssumedPodExpiry:
 
     def turn(self, now: float) -> None:
         """Start to read the pods that are overdue."""
-        for one in self._cache.overdue(now):
-            if one.pod not in self._asking:
-                self._asking[one.pod] = asyncio.create_task(self._look(one))
+        for assumed in self._cache.overdue(now):
+            if assumed.pod not in self._asking:
+                self._asking[assumed.pod] = asyncio.create_task(self._look(assumed))
 
-    async def _look(self, one: AssumedPod) -> None:
+    async def _look(self, assumed: AssumedPod) -> None:
         try:
-            self._seen(await self._read(one.pod))
+            self._seen(await self._read(assumed.pod))
         except BatchschedError as error:
             if not isinstance(error, ApiError) or error.status != _GONE:
                 return  # the state of the pod is unknown, so it stays assumed
-            pod = self._cache.get(PODS, one.pod)
+            pod = self._cache.get(PODS, assumed.pod)
             if pod is not None:
                 self._cache.remove(pod)
         finally:
-            del self._asking[one.pod]
+            del self._asking[assumed.pod]
         # If the pod was read with a node, `seen` has confirmed it, and `forget` changes nothing.
-        if self._cache.forget(one.pod, one.assumption.node):
-            _LOG.warning("%s is not bound to %s, though its binding was taken", one.pod, one.assumption.node)
+        if self._cache.forget(assumed.pod, assumed.assumption.node):
+            _LOG.warning(
+                "%s is not bound to %s, though its binding was taken", assumed.pod, assumed.assumption.node
+            )

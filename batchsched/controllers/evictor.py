@@ -15,7 +15,7 @@ from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.state.cluster_state import PODS, ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
-AGAIN: Final = 10.0
+RETRY_SECONDS: Final = 10.0
 """Seconds after which the preemptor is tried again if the eviction of a victim fails."""
 Evicted = Callable[[Pod, str, str], None]
 """Receives each evicted pod with the reason as a word and as a sentence."""
@@ -60,10 +60,10 @@ class Evictor:
 
     def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
         """Start to carry out a decision; a `loop.Heard`."""
-        wanted = self._wanted(planner, decision)
-        evictions = [one for one in decision.evictions if self._victim(one) is not None]
-        if wanted or evictions:
-            task = asyncio.create_task(self._carry_out(planner, wanted, evictions))
+        nominations = self._changed_nominations(planner, decision)
+        evictions = [eviction for eviction in decision.evictions if self._victim(eviction) is not None]
+        if nominations or evictions:
+            task = asyncio.create_task(self._carry_out(planner, nominations, evictions))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
@@ -72,23 +72,23 @@ class Evictor:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _wanted(self, planner: ProfileScheduler, decision: Decision) -> list[tuple[Pod, str]]:
+    def _changed_nominations(self, planner: ProfileScheduler, decision: Decision) -> list[tuple[Pod, str]]:
         """Return the pods with a changed nomination, with the node; "" removes the nomination."""
-        held = {one.pod for gang in planner.held for one in gang.pods}
-        nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
-        found = []
+        held = {held_pod.pod for gang in planner.held for held_pod in gang.pods}
+        nodes = {f"{held_pod.namespace}/{held_pod.pod}": held_pod.node for held_pod in decision.nominations}
+        changed = []
         for key, node in nodes.items():
             pod = self._waiting(key)
             if pod is not None and key not in held and pod.status.nominated_node_name != node:
-                found.append((pod, node))
+                changed.append((pod, node))
         name = planner.profile.scheduler_name
         before = self._nominated.get(name, set())
         self._nominated[name] = nodes.keys() - held
         for key in before - nodes.keys():
             pod = self._waiting(key)
             if pod is not None and pod.status.nominated_node_name:
-                found.append((pod, ""))
-        return found
+                changed.append((pod, ""))
+        return changed
 
     def _waiting(self, key: str) -> Pod | None:
         pod: Pod | None = self._cache.get(PODS, key)
@@ -97,18 +97,18 @@ class Evictor:
     def _victim(self, eviction: Eviction) -> Pod | None:
         """Return the pod that is to be evicted; None if it is already terminating."""
         pod: Pod | None = self._cache.get(PODS, f"{eviction.namespace}/{eviction.pod}")
-        gone = pod is None or pod.terminating or pod.metadata.uid in self._leaving
-        return None if gone else pod
+        leaves = pod is None or pod.terminating or pod.metadata.uid in self._leaving
+        return None if leaves else pod
 
     async def _carry_out(
-        self, planner: ProfileScheduler, wanted: list[tuple[Pod, str]], evictions: list[Eviction]
+        self, planner: ProfileScheduler, nominations: list[tuple[Pod, str]], evictions: list[Eviction]
     ) -> None:
         # Nominations first: the freed resources must be reserved as soon as the victims are gone.
-        await asyncio.gather(*(self._nominate(pod, node) for pod, node in wanted))
-        done = await asyncio.gather(*(self._evict(one) for one in evictions))
+        await asyncio.gather(*(self._nominate(pod, node) for pod, node in nominations))
+        done = await asyncio.gather(*(self._evict(eviction) for eviction in evictions))
         if not all(done):
-            await self._clock.sleep(AGAIN)
-            planner.queue.activate([pod.key for pod, _ in wanted], self._clock.now())
+            await self._clock.sleep(RETRY_SECONDS)
+            planner.queue.activate([pod.key for pod, _ in nominations], self._clock.now())
             self._changed()
 
     async def _nominate(self, pod: Pod, node: str) -> None:

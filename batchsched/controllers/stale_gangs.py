@@ -27,7 +27,7 @@ from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import GangPods, missing_pods
 
 _LOG: Final = logging.getLogger(__name__)
-AGAIN: Final = 10.0
+RETRY_SECONDS: Final = 10.0
 """Seconds after which refused evictions are tried again."""
 REASON: Final = "RolledBack"
 
@@ -76,9 +76,11 @@ class StaleGangs:
         first_turn, self._first_turn = self._first_turn, False
         for identity in self._gangs_to_judge():
             self._judge(identity, now, first_turn=first_turn)
-        due = [one for one, until in self._since.items() if until <= now and not self._busy(one)]
+        due = [
+            identity for identity, until in self._since.items() if until <= now and not self._busy(identity)
+        ]
         for identity in sorted({*due, *self.leaving}):
-            if now - self._tried.get(identity, float("-inf")) >= AGAIN:
+            if now - self._tried.get(identity, float("-inf")) >= RETRY_SECONDS:
                 self._tried[identity] = now
                 self.leaving.add(identity)  # from here on no session completes it
                 task = asyncio.create_task(self._roll_back(identity))
@@ -113,7 +115,7 @@ class StaleGangs:
             self._forget(identity)
         elif missing_pods(group, placed):
             if identity not in self._since:
-                self._since[identity] = self._given_up(group, now, found=first_turn)
+                self._since[identity] = self._given_up(group, now, first_turn=first_turn)
                 _LOG.info("%s is partially bound: %d of %d", identity, len(placed), group.min_member)
         elif self._busy(identity):
             # Its pods are assumed, so they count as placed; a bind may still fail.
@@ -122,11 +124,11 @@ class StaleGangs:
             self._forget(identity)
             self._whole.add(identity)
 
-    def _given_up(self, group: PodGroup, now: float, *, found: bool) -> float:
+    def _given_up(self, group: PodGroup, now: float, *, first_turn: bool) -> float:
         """Return the time at which a gang is rolled back that is partially bound from now on."""
         if group.key in self._whole:
             return float("inf")
-        if found and group.spec.stranded_policy == "Rollback":
+        if first_turn and group.spec.stranded_policy == "Rollback":
             return now
         return now + group.spec.schedule_timeout_seconds
 
@@ -166,7 +168,7 @@ class StaleGangs:
         query = {"labelSelector": f"{POD_GROUP_LABEL}={name}"}
         raw = await self._connection.request("GET", resources.PODS.path(namespace), query=query)
         listed = msgspec.json.decode(raw, type=_Pods).items
-        return tuple(one for one in listed if one.spec.scheduler_name in self._cache.scheduler_names)
+        return tuple(pod for pod in listed if pod.spec.scheduler_name in self._cache.scheduler_names)
 
     async def _evict(self, pod: Pod, message: str) -> None:
         await self._writer.evict(pod)

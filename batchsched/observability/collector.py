@@ -1,4 +1,4 @@
-"""What can be read off the scheduler's tables, read when somebody asks for the metrics."""
+"""The collector: reads the scheduler's tables into metrics when Prometheus scrapes them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,12 +31,12 @@ Counted = dict[tuple[metric.Counter, tuple[str, ...]], float]
 
 @dataclass(slots=True)
 class MetricsCollector:
-    """Brings the metrics up to date.
+    """Brings the metrics that describe the current state up to date.
 
     Args:
-      metrics: take it down.
-      cache: what is known of the cluster.
-      reflectors: follow it.
+      metrics: The metrics.
+      cache: The state of the cluster.
+      reflectors: The reflectors that follow it.
     """
 
     metrics: Metrics
@@ -45,7 +45,12 @@ class MetricsCollector:
     _counted: WeakKeyDictionary[object, Counted] = field(init=False, default_factory=WeakKeyDictionary)
 
     def read(self, planners: Sequence[ProfileScheduler], now: float) -> None:
-        """Read everything; `now` by the monotonic clock."""
+        """Read all tables.
+
+        Args:
+          planners: The schedulers of the profiles; empty on a standby replica.
+          now: Seconds of the monotonic clock.
+        """
         self._read_cache()
         self._read_reflectors(now)
         self._read_queues(planners)
@@ -65,15 +70,15 @@ class MetricsCollector:
     def _read_reflectors(self, now: float) -> None:
         metrics = self.metrics
         metrics.forbidden.clear()
-        for one in self.reflectors:
-            name = one.resource.plural
-            if one.forbidden:
-                metrics.forbidden.labels(one.resource.full_name).set(1)
-            self._grown(one, metrics.lists, one.lists, name)
-            self._grown(one, metrics.events, one.events, name)
-            self._grown(one, metrics.failures, one.failures, name)
-            if one.heard_at is not None:
-                metrics.silence.labels(name).set(max(0.0, now - one.heard_at))
+        for reflector in self.reflectors:
+            name = reflector.resource.plural
+            if reflector.forbidden:
+                metrics.forbidden.labels(reflector.resource.full_name).set(1)
+            self._grown(reflector, metrics.lists, reflector.lists, name)
+            self._grown(reflector, metrics.events, reflector.events, name)
+            self._grown(reflector, metrics.failures, reflector.failures, name)
+            if reflector.heard_at is not None:
+                metrics.silence.labels(name).set(max(0.0, now - reflector.heard_at))
 
     def _read_queues(self, planners: Sequence[ProfileScheduler]) -> None:
         metrics = self.metrics
@@ -106,8 +111,8 @@ class MetricsCollector:
         for plugin, faults in planner.queue.faults().items():
             self._grown(planner, metrics.hint_faults, faults, plugin)
 
-    def _grown(self, of: object, counter: metric.Counter, total: float, *labels: str) -> None:
-        """Let a counter grow by what was added to a total since the last time; totals of several objects add up."""
-        known = self._counted.setdefault(of, {})
-        counter.labels(*labels).inc(max(0.0, total - known.get((counter, labels), 0.0)))
-        known[counter, labels] = total
+    def _grown(self, source: object, counter: metric.Counter, total: float, *labels: str) -> None:
+        """Increase a counter by the growth of a total since the last call. The totals of several sources add up."""
+        totals = self._counted.setdefault(source, {})
+        counter.labels(*labels).inc(max(0.0, total - totals.get((counter, labels), 0.0)))
+        totals[counter, labels] = total

@@ -10,7 +10,7 @@ from batchsched.api.decision import Decision
 from batchsched.config.schema import Profile
 from batchsched.record.answers import Answers
 from batchsched.record.file import Record, encode
-from batchsched.runner.world import Asked
+from batchsched.runner.world import SessionInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class RecordedSession:
 
     number: int
     profile: Profile
-    asked: Asked
+    asked: SessionInput
     decision: Decision
     answers: Answers
 

@@ -30,11 +30,11 @@ class _Meta(msgspec.Struct):
 class ObjectStore(Protocol):
     """Takes objects: the state of the cluster, or a component in front of it such as the podgrouper."""
 
-    def put(self, found: Any, /) -> None:
+    def put(self, changed: Any, /) -> None:
         """Handle an object that was added or changed."""
         ...
 
-    def remove(self, gone: Any, /) -> None:
+    def remove(self, deleted: Any, /) -> None:
         """Handle an object that was deleted."""
         ...
 
@@ -95,27 +95,34 @@ class EventHandlers:
     def replaced(self, objects: Sequence[Any]) -> None:
         """Handle a list of all objects."""
         before, self.set_aside = self.set_aside, {}
-        for one in objects:
-            if isinstance(one, InvalidObject):
-                self._put_aside(one, before)
-        self._cache.replace(self._kind.type, [one for one in objects if not isinstance(one, InvalidObject)])
+        for listed_object in objects:
+            if isinstance(listed_object, InvalidObject):
+                self._put_aside(listed_object, before)
+        self._cache.replace(
+            self._kind.type,
+            [listed_object for listed_object in objects if not isinstance(listed_object, InvalidObject)],
+        )
         self._changed()
 
-    def changed(self, found: Any) -> None:
+    def changed(self, changed_object: Any) -> None:
         """Handle an object that was added or changed. An object that becomes invalid counts as deleted."""
-        if isinstance(found, InvalidObject):
-            self._put_aside(found, self.set_aside)
+        if isinstance(changed_object, InvalidObject):
+            self._put_aside(changed_object, self.set_aside)
             # No uid is passed, since the state ignores a deleted uid, and a later version of this object may
             # be valid.
-            self._cache.remove(_bare(self._kind, found.meta, uid=""))
+            self._cache.remove(_bare(self._kind, changed_object.meta, uid=""))
         else:
-            self._put_back(self._kind.key(found.metadata))
-            self._cache.put(found)
+            self._put_back(self._kind.key(changed_object.metadata))
+            self._cache.put(changed_object)
         self._changed()
 
-    def gone(self, found: Any) -> None:
+    def gone(self, deleted_object: Any) -> None:
         """Handle the last version of a deleted object."""
-        last = _bare(self._kind, found.meta, found.meta.uid) if isinstance(found, InvalidObject) else found
+        last = (
+            _bare(self._kind, deleted_object.meta, deleted_object.meta.uid)
+            if isinstance(deleted_object, InvalidObject)
+            else deleted_object
+        )
         self._put_back(self._kind.key(last.metadata))
         self._cache.remove(last)
         self._changed()
@@ -126,10 +133,10 @@ class EventHandlers:
         why = SetAside(file="", object=f"{self._kind.name} {key}", field=field, message=message)
         return InvalidObject(key, meta, why)
 
-    def _put_aside(self, one: InvalidObject, known: Container[str]) -> None:
-        if one.key not in known:
-            _LOG.warning("%s %s is set aside: %s", self._kind.name, one.key, one.why.message)
-        self.set_aside[one.key] = one.why
+    def _put_aside(self, invalid: InvalidObject, already_reported: Container[str]) -> None:
+        if invalid.key not in already_reported:
+            _LOG.warning("%s %s is set aside: %s", self._kind.name, invalid.key, invalid.why.message)
+        self.set_aside[invalid.key] = invalid.why
 
     def _put_back(self, key: str) -> None:
         if self.set_aside:

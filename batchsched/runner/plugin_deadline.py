@@ -17,38 +17,38 @@ from batchsched.framework.runtime.deadline import DeadlineKeeper, DisabledPlugin
 from batchsched.ports.plugin_deadline import DeadlineExceeded
 
 T = TypeVar("T")
-LOOKS: Final = 8
+CHECKS_PER_DEADLINE: Final = 8
 """Checks within the time of one deadline."""
-LONGEST_LOOK: Final = 0.5
+MAX_CHECK_SECONDS: Final = 0.5
 
 
-def minded(
-    work: Callable[[DeadlineKeeper], T], seconds: float, known: tuple[DeadlineExceeded, ...] = ()
+def run_with_deadline(
+    work: Callable[[DeadlineKeeper], T], seconds: float, overdue: tuple[DeadlineExceeded, ...] = ()
 ) -> tuple[T, tuple[DeadlineExceeded, ...]]:
     """Run work that calls plugins under a deadline, and run it again for each plugin that hangs.
 
     Args:
       work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.
       seconds: The time that one call may take.
-      known: The calls that are already overdue.
+      overdue: The calls that are already overdue.
 
     Returns: The result of the work, and the calls that are overdue now.
     """
     while True:
-        found, late = once(work, seconds, known)
+        results, late = run_until_deadline(work, seconds, overdue)
         if late is None:
-            return found[0], known
-        known = (*known, late)
+            return results[0], overdue
+        overdue = (*overdue, late)
 
 
-def once(
-    work: Callable[[DeadlineKeeper], T], seconds: float, known: tuple[DeadlineExceeded, ...] = ()
+def run_until_deadline(
+    work: Callable[[DeadlineKeeper], T], seconds: float, overdue: tuple[DeadlineExceeded, ...] = ()
 ) -> tuple[list[T], DeadlineExceeded | None]:
     """Run work that calls plugins under a deadline, and abandon it when a call hangs.
 
     Returns: The result of the work, None if it was abandoned, and the call that hangs.
     """
-    minder = DeadlineKeeper(known)
+    minder = DeadlineKeeper(overdue)
     attempt = _Attempt(work, minder)
     late = attempt.wait(seconds)
     if late is None:
@@ -79,7 +79,7 @@ class _Attempt(Generic[T]):
 
     def wait(self, seconds: float) -> DeadlineExceeded | None:
         """Wait until the work ends or a call takes too long."""
-        look = min(seconds / LOOKS, LONGEST_LOOK)
+        look = min(seconds / CHECKS_PER_DEADLINE, MAX_CHECK_SECONDS)
         seen, since = self._minder.current, monotonic()
         while not self._done.wait(look):
             current, now = self._minder.current, monotonic()

@@ -21,7 +21,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.queues.usage_history import UsageHistory, usage_entries
 from batchsched.runner import queue_events as queueing
-from batchsched.runner.world import Asked, World
+from batchsched.runner.world import SessionEnvironment, SessionInput
 from batchsched.scheduling_queue.entity import Entity, Rejection
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.rejections import rejection_of
@@ -66,10 +66,10 @@ class ProfileScheduler:
         cache: ClusterState,
         seed: int = 0,
         leaving: Container[str] = frozenset(),
-        world: World | None = None,
+        world: SessionEnvironment | None = None,
     ) -> None:
         self.profile = profile
-        self.world = world or World(profile)
+        self.world = world or SessionEnvironment(profile)
         self.pipeline: Pipeline = standard().pipeline(profile, self.world.outside)
         self._surplus = _who_refuses_surplus(self.pipeline)
         self.taking_part: tuple[Entity, ...] = ()
@@ -80,12 +80,12 @@ class ProfileScheduler:
         """The reservations of the last session."""
         self.recording = False
         """Whether `asked` keeps the input of each session."""
-        self.asked: Asked | None = None
+        self.asked: SessionInput | None = None
         self._cache = cache
         self._seed = seed
         self._leaving = leaving
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
-        self._told = 0
+        self._generation = 0
         self._window = profile.session_window
         self._promised = AssumedVolumes()
         self._feed = self._new_feed()
@@ -114,8 +114,8 @@ class ProfileScheduler:
 
     def sync(self, now: float) -> None:
         """Pass the changes of the cluster to the scheduling queue. Call it between sessions only."""
-        changes = self._cache.changes(self._told)
-        self._told = self._cache.generation
+        changes = self._cache.changes(self._generation)
+        self._generation = self._cache.generation
         if changes is None:
             self._list(now)
         else:
@@ -130,21 +130,21 @@ class ProfileScheduler:
         Gangs held at Permit give their places back and become pending like all others.
         """
         for gang in self.held:
-            for one in gang.pods:
-                pod = self._cache.get(PODS, one.pod)
+            for held_pod in gang.pods:
+                pod = self._cache.get(PODS, held_pod.pod)
                 if pod is not None:
-                    unreserve(self.pipeline, pod, one.node, self.table)
+                    unreserve(self.pipeline, pod, held_pod.node, self.table)
         self.queue, self.held, self._waiting, self._in_flight = self._empty_queue(), (), {}, {}
         snapshot = self._cache.snapshot()
         waiting = (pod for pod in snapshot.pods if not pod.node and self._concerns(pod))
         queueing.list_all(self.queue, snapshot.pod_groups, waiting, now)
 
-    def _concerns(self, found: object) -> bool:
+    def _concerns(self, changed_object: object) -> bool:
         """Return whether an object matters here; only pending pods of other schedulers do not."""
         return (
-            not isinstance(found, Pod)
-            or bool(found.node)
-            or found.spec.scheduler_name == self.profile.scheduler_name
+            not isinstance(changed_object, Pod)
+            or bool(changed_object.node)
+            or changed_object.spec.scheduler_name == self.profile.scheduler_name
         )
 
     def begin(self, now: float) -> Callable[[], Decision] | None:
@@ -162,13 +162,13 @@ class ProfileScheduler:
         self._feed.scheduler(self.held)
         scheduler, world = self._scheduler, self.world
         self.taking_part = tuple(self._in_flight.values())
-        taking_part = frozenset(one for one in self._in_flight if one not in self._leaving)
-        asked = None
+        taking_part = frozenset(identity for identity in self._in_flight if identity not in self._leaving)
+        session_input = None
         if self.recording or world.minded:
-            asked = Asked(self._seen(now), taking_part, now, self._seed)
-        self.asked = asked if self.recording else None
+            session_input = SessionInput(self._seen(now), taking_part, now, self._seed)
+        self.asked = session_input if self.recording else None
         return lambda: world.decide(
-            lambda: scheduler.decide(now, self._seed, taking_part, world.telemetry), asked
+            lambda: scheduler.decide(now, self._seed, taking_part, world.telemetry), session_input
         )
 
     def _pop(self, now: float) -> None:
@@ -180,7 +180,7 @@ class ProfileScheduler:
 
     def _call_heads(self, now: float) -> None:
         """Activate the gangs with a reservation: a session without them would give their capacity away."""
-        heads = (one.pod_group for one in self.reservations)
+        heads = (reservation.pod_group for reservation in self.reservations)
         for identity in (identity for key in heads for identity in (key, SINGLE_POD_PREFIX + key)):
             entity = self.queue.get(identity)
             if entity is not None and identity not in self._in_flight:
@@ -218,15 +218,15 @@ class ProfileScheduler:
         self._hold(decision, taking_part)
         self.reservations = decision.reservations
         placed = _placed(decision, taking_part)
-        refused = {one.pod_group: one for one in decision.refusals}
-        found: list[SessionPlacement] = []
+        refused = {refused_gang.pod_group: refused_gang for refused_gang in decision.refusals}
+        placements: list[SessionPlacement] = []
         for identity, entity in taking_part.items():
             if identity in self._waiting:
                 continue
             places = placed.get(identity, ())
             overtaken = bool(places) and not self._assume(places, now)
             if places and not overtaken:
-                found.append(SessionPlacement(entity, places))
+                placements.append(SessionPlacement(entity, places))
             refusal = refused.get(_key(identity))
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
                 rejection = Rejection()  # it tries again soon
@@ -235,7 +235,7 @@ class ProfileScheduler:
             self._settle(entity, () if overtaken else places, rejection, now)
         self._in_flight = {}
         self._window = min(self.profile.session_window, 2 * self._window)
-        return found
+        return placements
 
     def broke(self, now: float) -> None:
         """Abandon a failed session; halve the window until the gang that fails it is alone in a session."""
@@ -248,17 +248,17 @@ class ProfileScheduler:
 
     def failed(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
         """Make pods pending again after their binding failed. Call it between sessions only."""
-        back: list[Pod] = []
+        unbound: list[Pod] = []
         for pod, node in places:
             unreserve(self.pipeline, pod, node, self.table)
             self._cache.forget(pod.key, node)
-            there = self._cache.get(PODS, pod.key)
-            if there is not None and not there.node and not there.terminating:
-                back.append(there)
+            present = self._cache.get(PODS, pod.key)
+            if present is not None and not present.node and not present.terminating:
+                unbound.append(present)
         # Do this before the next `sync`: the change of the pod would move the gang to the active queue at once, without
         # backoff.
-        if back and entity.identity not in self._waiting:
-            self.queue.add_unschedulable(entity, Rejection(), now, back)
+        if unbound and entity.identity not in self._waiting:
+            self.queue.add_unschedulable(entity, Rejection(), now, unbound)
 
     def _settle(self, entity: Entity, places: Places, rejection: Rejection, now: float) -> None:
         """End the cycle of a gang: remove its placed pods from the queue, and return the others to it."""
@@ -271,45 +271,45 @@ class ProfileScheduler:
 
     def _assume(self, places: Places, now: float) -> bool:
         """Assume all pods of a gang, or none and unreserve them; return whether it succeeded."""
-        done: list[tuple[Pod, str]] = []
+        assumed: list[tuple[Pod, str]] = []
         for pod, node in places:
             if not self._cache.assume(pod.key, node, now, pod.metadata.uid):
-                for other, where in done:
-                    self._cache.forget(other.key, where)
-                for other, where in places:
-                    unreserve(self.pipeline, other, where, self.table)
+                for assumed_pod, assumed_node in assumed:
+                    self._cache.forget(assumed_pod.key, assumed_node)
+                for assumed_pod, assumed_node in places:
+                    unreserve(self.pipeline, assumed_pod, assumed_node, self.table)
                 return False
-            done.append((pod, node))
+            assumed.append((pod, node))
         return True
 
     def _hold(self, decision: Decision, taking_part: dict[str, Entity]) -> None:
         """Record the gangs that the decision holds at Permit, and their nodes."""
         groups = {_key(identity): entity for identity, entity in taking_part.items()}
-        nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
+        nodes = {f"{entry.namespace}/{entry.pod}": entry.node for entry in decision.nominations}
         waiting, held = {}, []
-        for one in decision.waiting:
-            entity = groups.get(one.pod_group)
+        for entry in decision.waiting:
+            entity = groups.get(entry.pod_group)
             if entity is not None:
                 waiting[entity.identity] = entity
                 pods = tuple(HeldPod(key, nodes[key]) for key in entity.pods if key in nodes)
-                held.append(HeldGang(one.pod_group, one.plugin, seconds(one.until), pods))
+                held.append(HeldGang(entry.pod_group, entry.plugin, seconds(entry.until), pods))
         self._waiting, self.held = waiting, tuple(held)
 
 
 def _who_refuses_surplus(pipeline: Pipeline) -> Rejection:
     refusals = (Refusal(pod_group="", reason=reason, message="") for reason in _SURPLUS)
-    return Rejection(frozenset().union(*(rejection_of(one, pipeline).plugins for one in refusals)))
+    return Rejection(frozenset().union(*(rejection_of(refusal, pipeline).plugins for refusal in refusals)))
 
 
 def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Places]:
     """Return the pods that the decision places, by the identity of their gang."""
     pods = {pod.key: pod for entity in taking_part.values() for pod in _popped(entity)}
-    found: dict[str, list[tuple[Pod, str]]] = {}
-    for one in decision.assignments:
-        pod = pods.get(f"{one.namespace}/{one.pod}")
+    places_by_identity: dict[str, list[tuple[Pod, str]]] = {}
+    for assignment in decision.assignments:
+        pod = pods.get(f"{assignment.namespace}/{assignment.pod}")
         if pod is not None:
-            found.setdefault(identity_of(pod), []).append((pod, one.node))
-    return {identity: tuple(places) for identity, places in found.items()}
+            places_by_identity.setdefault(identity_of(pod), []).append((pod, assignment.node))
+    return {identity: tuple(places) for identity, places in places_by_identity.items()}
 
 
 def _popped(entity: Entity) -> Sequence[Pod]:

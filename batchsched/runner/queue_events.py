@@ -31,11 +31,11 @@ def tell(queue: SchedulingQueue, change: Change, now: float) -> None:
         queue.cluster_changed(_RESOURCES[change.field], change.before, change.after, now)
 
 
-def list_all(queue: SchedulingQueue, groups: Iterable[PodGroup], waiting: Iterable[Pod], now: float) -> None:
+def list_all(queue: SchedulingQueue, groups: Iterable[PodGroup], pending: Iterable[Pod], now: float) -> None:
     """Add all PodGroups and all pending pods to an empty queue."""
     for group in groups:
         queue.put_group(group, now)
-    for pod in waiting:
+    for pod in pending:
         if not pod.terminating:
             queue.add_pod(pod, now)
 

@@ -11,7 +11,7 @@ from batchsched.ports.extender import Extenders
 from batchsched.ports.external import ExternalCalls
 from batchsched.ports.telemetry import Telemetry
 from batchsched.record.answers import NOTHING, Answers, Transcript
-from batchsched.runner.plugin_deadline import minded
+from batchsched.runner.plugin_deadline import run_with_deadline
 from batchsched.session.decide import decide
 
 
@@ -47,7 +47,9 @@ class SessionRunner:
         work = partial(self._decide, snapshot, now, seed, telemetry)
         if not standard().foreign(self._profile):
             return work(None)
-        decision, self._overdue = minded(work, self._profile.plugin_deadline_seconds, self._overdue)
+        decision, self._overdue = run_with_deadline(
+            work, self._profile.plugin_deadline_seconds, self._overdue
+        )
         return decision
 
     def _decide(

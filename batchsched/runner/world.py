@@ -24,9 +24,8 @@ from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Reply
 from batchsched.ports.external import ExternalCalls
 from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
 from batchsched.ports.telemetry import Telemetry
-from batchsched.record.answers import Answers, Transcript
-from batchsched.record.answers import Asked as Said
-from batchsched.runner.plugin_deadline import once
+from batchsched.record.answers import Answers, Asked, Transcript
+from batchsched.runner.plugin_deadline import run_until_deadline
 from batchsched.runner.session_runner import SessionRunner, http_extenders
 
 T = TypeVar("T")
@@ -56,12 +55,12 @@ class _Minding(PluginDeadline):
     """The deadline of the session that runs in this thread. Calls from other threads, such as bindings, have none."""
 
     def __init__(self, overdue: tuple[DeadlineExceeded, ...]) -> None:
-        self._overdue = {one.plugin: one for one in overdue}
-        self._here = threading.local()
+        self._overdue = {call.plugin: call for call in overdue}
+        self._thread = threading.local()
 
     def under(self, minder: DeadlineKeeper, work: Callable[[], T]) -> T:
         """Run work in this thread with a deadline for its calls."""
-        self._here.minder = minder
+        self._thread.minder = minder
         return work()
 
     @override
@@ -70,12 +69,12 @@ class _Minding(PluginDeadline):
 
     @override
     def watch(self, plugin: str, point: str, call: Callable[[], T]) -> T:
-        minder: DeadlineKeeper | None = getattr(self._here, "minder", None)
+        minder: DeadlineKeeper | None = getattr(self._thread, "minder", None)
         return call() if minder is None else minder.watch(plugin, point, call)
 
 
 @dataclass(frozen=True)
-class Asked:
+class SessionInput:
     """The input of a session: with the profile, all that `decide` needs to decide it again.
 
     Args:
@@ -97,7 +96,7 @@ class Asked:
         return replace(self.seen, resting=tuple(sorted(waiting - self.taking_part)))
 
 
-class World:
+class SessionEnvironment:
     """The environment of the sessions of one profile.
 
     Args:
@@ -128,39 +127,43 @@ class World:
     @property
     def names(self) -> str:
         """The names of the plugins that hung, as text."""
-        return ", ".join(one.plugin for one in self.overdue) or "none of them again"
+        return ", ".join(call.plugin for call in self.overdue) or "none of them again"
 
-    def renewed(self) -> "World":
+    def renewed(self) -> "SessionEnvironment":
         """Return an environment without the plugins that hung."""
-        return World(self.profile, self.overdue, self.telemetry)
+        return SessionEnvironment(self.profile, self.overdue, self.telemetry)
 
-    def decide(self, follow: Callable[[], Decision], asked: Asked | None) -> Decision:
+    def decide(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
         """Decide a session.
 
         Args:
           follow: Decides it with the scheduler that follows the cluster.
-          asked: The input of the session; required if external plugins are enabled.
+          session_input: The input of the session; required if external plugins are enabled.
         """
         if self._heard is not None:
             self._heard.begin()
         minding = self._minding
-        if minding is None or asked is None:
+        if minding is None or session_input is None:
             decision = follow()
-            self.answers = Answers(self._said(), self.overdue)
+            self.answers = Answers(self._extender_answers(), self.overdue)
             return decision
         seconds = self.profile.plugin_deadline_seconds
-        found, late = once(lambda minder: minding.under(minder, follow), seconds, self.overdue)
+        results, late = run_until_deadline(
+            lambda minder: minding.under(minder, follow), seconds, self.overdue
+        )
         if late is None:
-            self.answers = Answers(self._said(), self.overdue)
-            return found[0]
+            self.answers = Answers(self._extender_answers(), self.overdue)
+            return results[0]
         # The number of the call was counted by the scheduler that follows the cluster. A replay counts from a fresh
         # scheduler.
-        meeting = SessionRunner(self.profile, Answers(self._said(), self.overdue))
-        decision = meeting.decide(asked.snapshot, asked.now, asked.seed, self.telemetry)
-        self.answers = meeting.answers
-        self.overdue = tuple(msgspec.structs.replace(one, call=0) for one in meeting.answers.overdue)
+        runner = SessionRunner(self.profile, Answers(self._extender_answers(), self.overdue))
+        decision = runner.decide(
+            session_input.snapshot, session_input.now, session_input.seed, self.telemetry
+        )
+        self.answers = runner.answers
+        self.overdue = tuple(msgspec.structs.replace(call, call=0) for call in runner.answers.overdue)
         self.hung = True
         return decision
 
-    def _said(self) -> tuple[Said, ...]:
+    def _extender_answers(self) -> tuple[Asked, ...]:
         return () if self._heard is None else self._heard.transcript.asked

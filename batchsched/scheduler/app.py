@@ -25,7 +25,7 @@ from batchsched.ports.telemetry import Telemetry
 from batchsched.runner.event_handlers import EventHandlers
 from batchsched.runner.optional_kinds import WITHOUT
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.world import World
+from batchsched.runner.world import SessionEnvironment
 from batchsched.scheduler.binding import BindingCycles
 from batchsched.scheduler.loop import Heard, SchedulerLoop
 from batchsched.scheduler.standby_usage import StandbyUsage, ended
@@ -210,7 +210,7 @@ class SchedulerApp:
     def _planners(self, profiles: Sequence[Profile], recording: bool) -> list[ProfileScheduler]:
         made = []
         for profile in profiles:
-            world = World(profile, telemetry=self.telemetry(profile))
+            world = SessionEnvironment(profile, telemetry=self.telemetry(profile))
             planner = ProfileScheduler(profile, self.cache, leaving=self._leaving, world=world)
             planner.recording = recording
             made.append(planner)

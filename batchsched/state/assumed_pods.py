@@ -7,7 +7,7 @@ import msgspec
 
 from batchsched.api.core.pod import Pod, PodSpec
 
-MOST_SPECS: Final = 65_536
+MAX_CACHED_SPECS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Placements:
     def place(self, pod: Pod, node: str) -> Pod:
         """Return the pod with a node."""
         key = (id(pod.spec), node)
-        known = self._specs.get(key)
-        if known is None:
-            if len(self._specs) >= MOST_SPECS:
+        specs = self._specs.get(key)
+        if specs is None:
+            if len(self._specs) >= MAX_CACHED_SPECS:
                 self._specs.clear()
             placed = msgspec.structs.replace(pod.spec, node_name=node)
             # The entry holds the first spec, so that no other spec can get its id.
-            known = self._specs[key] = (pod.spec, placed)
-        return Pod(metadata=pod.metadata, spec=known[1], status=pod.status)
+            specs = self._specs[key] = (pod.spec, placed)
+        return Pod(metadata=pod.metadata, spec=specs[1], status=pod.status)

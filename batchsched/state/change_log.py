@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-LENGTH: Final = 65_536
+DEFAULT_LENGTH: Final = 65_536
 """Changes that are kept. A reader that is further behind starts from a Snapshot, which costs no more by then."""
 
 
@@ -39,7 +39,7 @@ class Change:
 class ChangeLog:
     """The latest changes, and the generation of the newest one."""
 
-    def __init__(self, length: int = LENGTH) -> None:
+    def __init__(self, length: int = DEFAULT_LENGTH) -> None:
         self.generation = 0
         """Grows by one with every change."""
         self._changes: deque[Change] = deque(maxlen=length)
@@ -61,10 +61,10 @@ class ChangeLog:
 
 def _folded(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Merge the changes of each object into one, and drop those that cancel out."""
-    found: dict[tuple[str, str], Change] = {}
-    for one in changes:
-        earlier = found.get((one.field, one.key))
-        found[one.field, one.key] = (
-            one if earlier is None else Change(one.field, one.key, earlier.before, one.after)
+    merged: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        earlier = merged.get((change.field, change.key))
+        merged[change.field, change.key] = (
+            change if earlier is None else Change(change.field, change.key, earlier.before, change.after)
         )
-    return tuple(one for one in found.values() if one.before is not one.after)
+    return tuple(change for change in merged.values() if change.before is not change.after)

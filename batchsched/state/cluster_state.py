@@ -25,7 +25,7 @@ from batchsched.api.decision import SetAside
 from batchsched.api.kinds import ALL
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.assumed_pods import AssumedPod, Assumption, Placements
-from batchsched.state.change_log import LENGTH, Change, ChangeLog
+from batchsched.state.change_log import DEFAULT_LENGTH, Change, ChangeLog
 from batchsched.state.podgroup_state import GangIndex
 from batchsched.state.queue_usage import QueueUsageTally
 from batchsched.state.semantic_equality import alike
@@ -51,7 +51,7 @@ class ClusterState:
         self,
         scheduler_names: Iterable[str] = (SCHEDULER_NAME,),
         ttl_seconds: float = 0.0,
-        journal_length: int = LENGTH,
+        journal_length: int = DEFAULT_LENGTH,
     ) -> None:
         self.scheduler_names = frozenset(scheduler_names)
         self.queue_usage = QueueUsageTally(self.scheduler_names)
@@ -97,8 +97,8 @@ class ClusterState:
         if field == PODS:
             self.gangs.delete_finished(key)
         self._statuses.pop((field, key), None)
-        known = self._stores[field].get(key)
-        if known is not None and uid and known.metadata.uid and known.metadata.uid != uid:
+        present = self._stores[field].get(key)
+        if present is not None and uid and present.metadata.uid and present.metadata.uid != uid:
             return
         self._drop(field, key)
 
@@ -118,28 +118,28 @@ class ClusterState:
             self.gangs.keep_finished(keys)
 
     def _bury(self, field: str, key: str) -> None:
-        known = self._stores[field].get(key)
-        if known is not None:
-            self._tombstones.bury(known.metadata.uid)
+        present = self._stores[field].get(key)
+        if present is not None:
+            self._tombstones.bury(present.metadata.uid)
             self._drop(field, key)
 
     def _put(self, changed: Any, version: int, *, listed: bool) -> None:
         field, key = _address(changed)
-        known = self._api_pods.get(key) if field == PODS else None
-        known = known or self._stores[field].get(key)
+        present = self._api_pods.get(key) if field == PODS else None
+        present = present or self._stores[field].get(key)
         if not listed and self._is_late(field, key, changed, version):
             return
-        if known is not None and _is_other_object(known, changed):
+        if present is not None and _is_other_object(present, changed):
             self._bury(field, key)
-            known = None
+            present = None
         if version:
             self._versions[field, key] = version
         status = getattr(changed, "status", None)
         if isinstance(status, BaseModel):
             self._statuses[field, key] = (changed.metadata.uid, status)
         if field == PODS:
-            self._put_pod(key, known, changed)
-        elif known is None or not alike(known, changed):
+            self._put_pod(key, present, changed)
+        elif present is None or not alike(present, changed):
             self._show(field, key, changed)
 
     def _is_late(self, field: str, key: str, changed: Any, version: int) -> bool:
@@ -147,7 +147,7 @@ class ClusterState:
             return True
         return 0 < version <= self._versions.get((field, key), 0)
 
-    def _put_pod(self, key: str, known: Pod | None, pod: Pod) -> None:
+    def _put_pod(self, key: str, present: Pod | None, pod: Pod) -> None:
         if not pod.counts(self.scheduler_names):
             self._drop(PODS, key)
             if pod.finished:
@@ -156,7 +156,7 @@ class ClusterState:
             return
         assumption = self._assumed.get(key)
         if assumption is not None and not pod.node:
-            if known is None or not alike(known, pod):
+            if present is None or not alike(present, pod):
                 self._api_pods[key] = pod
                 self._show(PODS, key, self._placements.place(pod, assumption.node))
             return
@@ -344,7 +344,7 @@ def _version(changed: Any, version: str | None) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _is_other_object(known: Any, changed: Any) -> bool:
+def _is_other_object(present: Any, changed: Any) -> bool:
     """Return whether two objects of the same name have different uids."""
-    old_uid, new_uid = known.metadata.uid, changed.metadata.uid
+    old_uid, new_uid = present.metadata.uid, changed.metadata.uid
     return bool(old_uid and new_uid and old_uid != new_uid)

@@ -20,7 +20,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.state.assumed_pods import AssumedPod
 from batchsched.state.semantic_equality import STATUS, alike
 
-PATIENCE: Final = 60.0
+OVERDUE_SECONDS: Final = 60.0
 """Seconds after which an assumed pod is reported."""
 _SHOWN: Final = 60
 """Characters of a value that a report shows."""
@@ -64,18 +64,20 @@ class StateComparison:
         lines = [f"missing in the cache: {name}" for name in self.missing]
         lines += [f"redundant in the cache: {name}" for name in self.redundant]
         lines += [
-            f"different: {one.object}: {one.field}: cached {one.cached or 'nothing'}, listed {one.listed or 'nothing'}"
-            for one in self.differing
+            f"different: {difference.object}: {difference.field}: "
+            f"cached {difference.cached or 'nothing'}, listed {difference.listed or 'nothing'}"
+            for difference in self.differing
         ]
         lines += [
-            f"assumed for too long: Pod {one.pod} on {one.assumption.node}, since {one.assumption.since:.0f}"
-            + ("" if one.assumption.deadline is None else ", its binding has finished")
-            for one in self.overdue
+            f"assumed for too long: Pod {assumed.pod} on {assumed.assumption.node}, "
+            f"since {assumed.assumption.since:.0f}"
+            + ("" if assumed.assumption.deadline is None else ", its binding has finished")
+            for assumed in self.overdue
         ]
         return "\n".join(lines)
 
 
-def drift(
+def compare(
     cached: Snapshot,
     listed: Snapshot,
     scheduler_names: frozenset[str],
@@ -95,22 +97,25 @@ def drift(
     redundant: list[str] = []
     differing: list[StateDifference] = []
     for kind in ALL:
-        here, there = _by_key(kind, cached, scheduler_names), _by_key(kind, listed, scheduler_names)
-        missing += [_named(kind, key) for key in sorted(there.keys() - here.keys())]
-        redundant += [_named(kind, key) for key in sorted(here.keys() - there.keys())]
-        for key in sorted(here.keys() & there.keys()):
-            if not alike(here[key], there[key]):
-                differing += _differences(_named(kind, key), here[key], there[key])
-    overdue = tuple(one for one in assumed if one.assumption.since < overdue_since)
+        cached_objects, listed_objects = (
+            _by_key(kind, cached, scheduler_names),
+            _by_key(kind, listed, scheduler_names),
+        )
+        missing += [_named(kind, key) for key in sorted(listed_objects.keys() - cached_objects.keys())]
+        redundant += [_named(kind, key) for key in sorted(cached_objects.keys() - listed_objects.keys())]
+        for key in sorted(cached_objects.keys() & listed_objects.keys()):
+            if not alike(cached_objects[key], listed_objects[key]):
+                differing += _differences(_named(kind, key), cached_objects[key], listed_objects[key])
+    overdue = tuple(pod for pod in assumed if pod.assumption.since < overdue_since)
     return StateComparison(tuple(missing), tuple(redundant), tuple(differing), overdue)
 
 
 def _by_key(kind: ObjectKind, snapshot: Snapshot, scheduler_names: frozenset[str]) -> dict[str, Any]:
     objects = getattr(snapshot, kind.field)
     return {
-        kind.key(one.metadata): one
-        for one in objects
-        if not isinstance(one, Pod) or one.counts(scheduler_names)
+        kind.key(object_of_kind.metadata): object_of_kind
+        for object_of_kind in objects
+        if not isinstance(object_of_kind, Pod) or object_of_kind.counts(scheduler_names)
     }
 
 
@@ -125,12 +130,12 @@ def _differences(name: str, cached: Any, listed: Any) -> Iterator[StateDifferenc
             yield StateDifference(name, path, old.get(path, "")[:_SHOWN], new.get(path, "")[:_SHOWN])
 
 
-def _fields(found: Any) -> dict[str, str]:
+def _fields(api_object: Any) -> dict[str, str]:
     """Return the leaves of an object by path, without those that scheduling ignores."""
-    if isinstance(found, BaseModel):
-        plain = found.model_dump(mode="json", by_alias=True, exclude={STATUS})
+    if isinstance(api_object, BaseModel):
+        plain = api_object.model_dump(mode="json", by_alias=True, exclude={STATUS})
     else:
-        plain = msgspec.to_builtins(found)
+        plain = msgspec.to_builtins(api_object)
     return {path: text for path, text in _leaves(plain, "") if path != "metadata.resourceVersion"}
 
 
@@ -139,7 +144,7 @@ def _leaves(plain: Any, path: str) -> Iterator[tuple[str, str]]:
         for key, value in plain.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key))
     elif isinstance(plain, list | tuple):
-        for at, value in enumerate(plain):
-            yield from _leaves(value, f"{path}[{at}]")
+        for index, value in enumerate(plain):
+            yield from _leaves(value, f"{path}[{index}]")
     else:
         yield path, msgspec.json.encode(plain).decode()

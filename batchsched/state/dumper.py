@@ -69,24 +69,24 @@ def dump(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateDump:
     Raises:
       InvalidQuantity: An amount is not a quantity.
     """
-    known = {node.name: node for node in snapshot.nodes}
-    on: dict[str, list[Pod]] = {name: [] for name in known}
+    node_by_name = {node.name: node for node in snapshot.nodes}
+    pods_by_node: dict[str, list[Pod]] = {name: [] for name in node_by_name}
     for pod in snapshot.pods:
         if pod.node:
-            on.setdefault(pod.node, []).append(pod)
-    guessed = {one.pod for one in assumed}
+            pods_by_node.setdefault(pod.node, []).append(pod)
+    assumed_keys = {one.pod for one in assumed}
     nodes = []
-    for name in sorted(on):
-        keys = tuple(sorted(pod.key for pod in on[name]))
-        node = known.get(name)
+    for name in sorted(pods_by_node):
+        keys = tuple(sorted(pod.key for pod in pods_by_node[name]))
+        node = node_by_name.get(name)
         nodes.append(
             DumpedNode(
                 name=name,
                 known=node is not None,
                 allocatable=node.allocatable() if node is not None else {},
-                requested=_sum(on[name]),
+                requested=_sum(pods_by_node[name]),
                 pods=keys,
-                assumed=tuple(key for key in keys if key in guessed),
+                assumed=tuple(key for key in keys if key in assumed_keys),
             )
         )
     return StateDump(tuple(nodes), tuple(sorted(pod.key for pod in snapshot.pods if not pod.node)))

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchsched.api.decision import REASONS
-from batchsched.controllers.status.controller import MOST, PERIOD
+from batchsched.controllers.status.controller import MAX_WRITES_PER_PERIOD, PERIOD_SECONDS
 from batchsched.controllers.status.desired_status import CONDITION_REASONS, QUEUE_REASONS
-from batchsched.controllers.status.event_recorder import ENDS, REFRESH
-from batchsched.controllers.status.refusal_history import AGAIN, ARRIVING, LONGEST
+from batchsched.controllers.status.event_recorder import REFRESH_SECONDS, SERIES_END_SECONDS
+from batchsched.controllers.status.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, MAX_KEEP_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +85,17 @@ $ batchsched get podgroups -n team-a -o wide
 ## Events
 
 Events use the API `events.k8s.io/v1` and the wording of kube-scheduler. The reporting controller is the scheduler name of
-the first profile. Repetitions of a message are one Event with a `series`, whose count is updated every {REFRESH:g}
-seconds at most. The series ends after {ENDS / 60:g} minutes without a repetition.
+the first profile. Repetitions of a message are one Event with a `series`, whose count is updated every
+{REFRESH_SECONDS:g} seconds at most. The series ends after {SERIES_END_SECONDS / 60:g} minutes without a repetition.
 
 | reason | about | type | action | meaning |
 |---|---|---|---|---|
 """
 _SENTENCES: Final = f"""
 The numbers in a message may change with every session ("12 cpu short", "11 cpu short"). A message about a gang is kept
-for {AGAIN:g} seconds before another message with the same reason replaces it. The time doubles with each change, up to
-{LONGEST:g} seconds; a message with another reason is delayed by a tenth of that time. The last message is always
-written. For the first {ARRIVING:g} seconds of a gang, missing pods or a missing PodGroup are not reported.
+for {KEEP_SECONDS:g} seconds before another message with the same reason replaces it. The time doubles with each change,
+up to {MAX_KEEP_SECONDS:g} seconds; a message with another reason is delayed by a tenth of that time. The last message is always
+written. For the first {ARRIVING_SECONDS:g} seconds of a gang, missing pods or a missing PodGroup are not reported.
 
 ## Conditions
 
@@ -105,8 +105,8 @@ written. For the first {ARRIVING:g} seconds of a gang, missing pods or a missing
 | Queue | `Active` | whether the queue takes part in sessions |
 | Pod | `PodScheduled` | `False` with reason `Unschedulable` while the pod is pending and was refused; Kubernetes sets `True` |
 
-Every {PERIOD:g} s, up to {MOST} objects are written, PodGroups and Queues before pods, so that ten thousand pending pods
-do not delay bindings. `lastTransitionTime` is the time of the last change between `True` and `False`. PodGroups of other
+Every {PERIOD_SECONDS:g} s, up to {MAX_WRITES_PER_PERIOD} objects are written, PodGroups and Queues before pods,
+so that ten thousand pending pods do not delay bindings. `lastTransitionTime` is the time of the last change between `True` and `False`. PodGroups of other
 projects (coscheduling, Kubernetes, Volcano, KAI) are read, but their status belongs to the controllers of these projects;
 the conditions of their pods state why they are pending.
 

@@ -14,7 +14,7 @@ from batchsched.framework.runtime.registry import Registry, found
 from batchsched.ports.external import ExternalCalls
 from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
 from batchsched.record.answers import Answers
-from batchsched.runner.plugin_deadline import minded
+from batchsched.runner.plugin_deadline import run_with_deadline
 from batchsched.session.session import Session
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
 from tests.session.test_permit import WAYS
@@ -80,7 +80,7 @@ POINTS = [
 @pytest.mark.parametrize("point", POINTS)
 def test_plugin_that_hangs_fails_its_gang_and_is_asked_no_more(point, settings):
     HANGS.update(point=point, how=waiting)
-    decision, overdue = minded(lambda minder: decide_with(minder, settings), DEADLINE)
+    decision, overdue = run_with_deadline(lambda minder: decide_with(minder, settings), DEADLINE)
     (one,) = overdue
     assert one.plugin == "Hanging"
     assert set(placed(decision)) == {"gpt-0", "gpt-1", "solo-0"}
@@ -98,7 +98,7 @@ def test_plugin_that_hangs_fails_its_gang_and_is_asked_no_more(point, settings):
 
 def test_loop_that_never_ends_is_given_up_as_well():
     HANGS.update(point="Filter", how=spinning)
-    decision, (one,) = minded(lambda minder: decide_with(minder, {}), DEADLINE)
+    decision, (one,) = run_with_deadline(lambda minder: decide_with(minder, {}), DEADLINE)
     assert (one.plugin, one.point) == ("Hanging", "Filter")
     assert reasons(decision) == {"team/bert": "PluginFailed"}
 
@@ -106,7 +106,7 @@ def test_loop_that_never_ends_is_given_up_as_well():
 def test_plugin_that_hung_in_an_earlier_session_is_left_out_from_the_start():
     HANGS.update(point="Filter", how=waiting)
     before = DeadlineExceeded("Hanging", "Filter", 0, DEADLINE)
-    decision, overdue = minded(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
+    decision, overdue = run_with_deadline(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
     assert overdue == (before,)
     assert len(placed(decision)) == 5
     assert [one.object for one in decision.set_aside] == ["plugin Hanging"]
@@ -118,14 +118,14 @@ def test_plugin_that_is_slow_within_its_deadline_is_heard():
         return usual
 
     HANGS.update(point="Filter", how=slow)
-    decision, overdue = minded(lambda minder: decide_with(minder, {}), 5.0)
+    decision, overdue = run_with_deadline(lambda minder: decide_with(minder, {}), 5.0)
     assert overdue == ()
     assert len(placed(decision)) == 5
 
 
 def test_what_breaks_the_work_comes_out_of_it():
     with pytest.raises(ZeroDivisionError):
-        minded(lambda minder: 1 / 0, 1.0)
+        run_with_deadline(lambda minder: 1 / 0, 1.0)
 
 
 def test_two_plugins_that_hang_are_both_given_up():
@@ -138,7 +138,7 @@ def test_two_plugins_that_hang_are_both_given_up():
                 failed.append(error.plugin)
         return failed
 
-    done, overdue = minded(work, 0.05)
+    done, overdue = run_with_deadline(work, 0.05)
     assert done == ["one", "two"]
     assert [one.call for one in overdue] == [1, 2]
 

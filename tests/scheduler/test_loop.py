@@ -8,7 +8,7 @@ import pytest
 from batchsched.errors import ApiError
 from batchsched.ports.plugin_deadline import DeadlineExceeded
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.world import World
+from batchsched.runner.world import SessionEnvironment
 from batchsched.scheduler.loop import SchedulerLoop
 from tests.service.town import Town
 from tests.session.scenario import GPU, alone, cluster, gang, nodes, pod, profile
@@ -100,7 +100,7 @@ async def test_other_planner_knows_what_queues_used_lately():
 
 async def test_planner_whose_plugin_hung_is_made_anew_without_it():
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
-    world = World(profile(), (DeadlineExceeded("Slow", "Filter", 0, 1.0),))
+    world = SessionEnvironment(profile(), (DeadlineExceeded("Slow", "Filter", 0, 1.0),))
     world.hung = True  # as its last session leaves it
     town.loop.planners = (ProfileScheduler(profile(), town.cache, world=world),)
     await town.turns(2)

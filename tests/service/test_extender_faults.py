@@ -14,7 +14,7 @@ from batchsched.errors import InvalidInput
 from batchsched.record.file import Record, read, write
 from batchsched.record.replay import replay
 from batchsched.runner.session_runner import SessionRunner
-from batchsched.runner.world import World
+from batchsched.runner.world import SessionEnvironment
 from batchsched.session.decide import decide
 from tests.extender_server import extender, keeping, names_of
 from tests.session.scenario import NOW, alone, cluster, gang, node, nodes, placed, pod, profile, reasons
@@ -289,10 +289,10 @@ def test_question_that_was_not_recorded_has_no_answer(tmp_path):
 
 
 def test_scheduler_that_runs_on_reaches_extenders_only_where_there_are_some():
-    assert World(profile()).outside.watchdog is None
+    assert SessionEnvironment(profile()).outside.watchdog is None
     with extender(filter=keeping("n1")) as server:
         chosen = profile(extenders=[stated(server.url)])
-        decision = decide(CLUSTER, chosen, NOW, 0, outside=World(chosen).outside)
+        decision = decide(CLUSTER, chosen, NOW, 0, outside=SessionEnvironment(chosen).outside)
     assert set(placed(decision).values()) == {"n1"}
 
 

@@ -18,6 +18,6 @@ def test_equal_pods_on_one_node_share_a_spec():
 
 
 def test_specs_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(assumption, "MOST_SPECS", 1)
+    monkeypatch.setattr(assumption, "MAX_CACHED_SPECS", 1)
     one, placements = pod("a"), Placements()
     assert [placements.place(one, f"n{at}").node for at in range(3)] == ["n0", "n1", "n2"]

@@ -7,7 +7,7 @@ from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.api.kinds import ALL
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.comparer import PATIENCE, StateComparison, StateDifference, drift
+from batchsched.state.comparer import OVERDUE_SECONDS, StateComparison, StateDifference, compare
 from tests.session.clusters import clusters
 from tests.session.scenario import cluster, group, nodes
 from tests.state.objects import NOW, ended, node, pod
@@ -18,7 +18,7 @@ NAMES = frozenset({SCHEDULER_NAME})
 def test_cache_that_agrees_has_no_drift():
     listed = cluster([node("n0", 3)], pods=[pod("a", 1)])
     cached = cluster([node("n0", 2)], pods=[pod("a", 1)])
-    found = drift(cached, listed, NAMES)
+    found = compare(cached, listed, NAMES)
     assert found == StateComparison()
     assert found.none
     assert found.text() == "the cache agrees with the API"
@@ -27,7 +27,7 @@ def test_cache_that_agrees_has_no_drift():
 def test_missing_and_redundant_objects_are_named():
     cached = cluster(nodes(2), Snapshot(pod_groups=(group("g"),)))
     listed = cluster(nodes(1), Snapshot(pods=(pod("a"),)))
-    found = drift(cached, listed, NAMES)
+    found = compare(cached, listed, NAMES)
     assert found.missing == ("Pod team/a",)
     assert found.redundant == ("Node n1", "PodGroup team/g")
     assert found.text().splitlines() == [
@@ -40,13 +40,13 @@ def test_missing_and_redundant_objects_are_named():
 def test_pods_that_do_not_count_are_not_missed():
     other = pod("b")
     other = msgspec.structs.replace(other, spec=msgspec.structs.replace(other.spec, scheduler_name="default"))
-    assert drift(Snapshot(), Snapshot(pods=(ended(pod("a")), other)), NAMES).none
+    assert compare(Snapshot(), Snapshot(pods=(ended(pod("a")), other)), NAMES).none
 
 
 def test_every_field_that_differs_is_told_with_both_values():
     cached = cluster([node("n0", cpu=4)], Snapshot(pods=(pod("a", 1),), pod_groups=(group("g", 2),)))
     listed = cluster([node("n0", cpu=8)], Snapshot(pods=(pod("a", 9, on="n0"),), pod_groups=(group("g", 3),)))
-    found = drift(cached, listed, NAMES)
+    found = compare(cached, listed, NAMES)
     assert found.differing == (
         StateDifference("Node n0", "status.allocatable.cpu", '"4"', '"8"'),
         StateDifference("PodGroup team/g", "spec.minMember", "2", "3"),
@@ -63,12 +63,12 @@ def test_pod_that_is_assumed_is_no_drift_until_it_has_been_for_too_long():
     cache.assume("team/a", "n0", NOW - 100)
     cache.assume("team/b", "n0", NOW - 5)
     cache.finish_binding("team/a", NOW - 99)
-    found = drift(cache.listed(), listed, NAMES, cache.assumed(), NOW - PATIENCE)
+    found = compare(cache.listed(), listed, NAMES, cache.assumed(), NOW - OVERDUE_SECONDS)
     assert [one.pod for one in found.overdue] == ["team/a"]
     assert found.text() == (
         f"assumed for too long: Pod team/a on n0, since {NOW - 100:.0f}, its binding has finished"
     )
-    assert drift(cache.listed(), listed, NAMES, cache.assumed()).none
+    assert compare(cache.listed(), listed, NAMES, cache.assumed()).none
 
 
 @given(snapshot=clusters())
@@ -77,4 +77,4 @@ def test_cache_that_was_told_everything_has_no_drift(snapshot: Snapshot):
     for kind in ALL:
         for one in getattr(snapshot, kind.field):
             cache.put(one)
-    assert drift(cache.listed(), snapshot, NAMES).none
+    assert compare(cache.listed(), snapshot, NAMES).none

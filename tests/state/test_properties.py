@@ -15,7 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.comparer import drift
+from batchsched.state.comparer import compare
 from batchsched.state.feed import Feed
 from tests.session.clusters import clusters
 from tests.session.scenario import group
@@ -255,12 +255,12 @@ class Life(RuleBasedStateMachine):
         fresh = ClusterState()
         for kind in reversed(KINDS):
             fresh.replace(kind, self.api.heard[kind].values())
-        assert drift(self.cache.listed(), fresh.listed(), fresh.scheduler_names).none
+        assert compare(self.cache.listed(), fresh.listed(), fresh.scheduler_names).none
         for name, where in self.assumed.items():
             if where in self.api.heard[Node]:
                 assert fresh.assume(f"team/{name}", where, self.now)
         if all(where in self.api.heard[Node] for where in self.assumed.values()):
-            assert drift(self.cache.snapshot(), fresh.snapshot(), fresh.scheduler_names).none
+            assert compare(self.cache.snapshot(), fresh.snapshot(), fresh.scheduler_names).none
 
     @invariant()
     def what_changes_do_not_name_is_the_same_object(self) -> None:

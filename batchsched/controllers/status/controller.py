@@ -33,20 +33,20 @@ from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
 from batchsched.state.podgroup_state import RUNNING, GangPods
 
 _LOG: Final = logging.getLogger(__name__)
-PERIOD: Final = 0.5
-AT_ONCE: Final = 8
-MOST: Final = 100
+PERIOD_SECONDS: Final = 0.5
+MAX_CONCURRENT_WRITES: Final = 8
+MAX_WRITES_PER_PERIOD: Final = 100
 """Maximum number of objects that are written in one period."""
-LOOKED_AT: Final = 5_000
+MAX_CHECKS_PER_PERIOD: Final = 5_000
 """Maximum number of objects that are checked in one period."""
-OVERVIEW: Final = 5.0
+POSITIONS_SECONDS: Final = 5.0
 """Seconds between two computations of all queue positions: a gang that starts moves all behind it."""
 OUR_POD_GROUPS: Final = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
 OUR_QUEUES: Final = Resource(API_VERSION, "queues", "Queue", namespaced=False)
 STRATEGIC: Final = "application/strategic-merge-patch+json"
-Wish = tuple[str, str]
+ObjectKey = tuple[str, str]
 """An object to check: its field of Snapshot and its key there."""
-Place = tuple[Wish, str]
+ObjectWithUid = tuple[ObjectKey, str]
 """The same with a uid, which tells it from another object of the same name."""
 
 
@@ -55,10 +55,10 @@ class StatusController:
 
     Args:
       cache: The state of the cluster.
-      verdicts: The last refusal of each gang.
+      refusals: The last refusal of each gang.
       writer: Sends requests to the API server.
       recorder: Records the Event of a scheduled gang.
-      courtesy: Delays writes while pods are being bound.
+      throttle: Delays writes while pods are being bound.
       clock: The clock.
       profile: The first profile.
     """
@@ -66,38 +66,38 @@ class StatusController:
     def __init__(  # noqa: PLR0913 - the one place where all that a status is made of comes together
         self,
         cache: ClusterState,
-        verdicts: RefusalHistory,
+        refusals: RefusalHistory,
         writer: Writer,
         recorder: EventRecorder,
-        courtesy: WriteThrottle,
+        throttle: WriteThrottle,
         clock: Clock,
         profile: Profile | None = None,
     ) -> None:
         self.profile = profile or Profile()
         """The first profile, as of the last reload."""
         self._cache = cache
-        self._verdicts = verdicts
+        self._refusals = refusals
         self._writer = writer
         self._recorder = recorder
-        self._courtesy = courtesy
+        self._throttle = throttle
         self._clock = clock
         self._changed_gangs = cache.gangs.subscribe()
         self._turn = asyncio.Lock()
-        self._wishes: dict[Wish, None] = {}
-        self._pods: dict[Wish, None] = {}
-        self._written: dict[Place, Any] = {}
-        self._held: Mapping[str, status.QueueAllocation] = {}
+        self._queued: dict[ObjectKey, None] = {}
+        self._queued_pods: dict[ObjectKey, None] = {}
+        self._written: dict[ObjectWithUid, Any] = {}
+        self._allocations: Mapping[str, status.QueueAllocation] = {}
         self._positions: dict[str, int] = {}
-        self._overview_at = float("-inf")
-        self._overview_of = -1
+        self._positions_at = float("-inf")
+        self._positions_generation = -1
 
-    def wish(self, keys: Iterable[str]) -> None:
+    def enqueue(self, keys: Iterable[str]) -> None:
         """Queue gangs to be checked, with their pods if they are refused."""
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
-                self._wishes[POD_GROUPS, key] = None
-            if self._verdicts.get(key).message:
-                self._pods.update(dict.fromkeys((PODS, pod) for pod in self.waiting(key)))
+                self._queued[POD_GROUPS, key] = None
+            if self._refusals.get(key).message:
+                self._queued_pods.update(dict.fromkeys((PODS, pod) for pod in self.waiting(key)))
 
     def waiting(self, key: str) -> list[str]:
         """Return the keys of the pending pods of a gang or of a single pod."""
@@ -107,16 +107,16 @@ class StatusController:
     async def run(self) -> None:
         """Write periodically until cancelled."""
         while True:
-            await self._clock.sleep(PERIOD)
-            await self._courtesy.turn()
+            await self._clock.sleep(PERIOD_SECONDS)
+            await self._throttle.turn()
             await self.turn()
 
     async def drain(self) -> None:
         """Write all queued gangs and queues. The conditions of pods are left to the next leader."""
         while True:
-            self._pods.clear()
+            self._queued_pods.clear()
             await self.turn()
-            if not self._wishes:
+            if not self._queued:
                 return
 
     def complete(self, identity: str) -> bool:
@@ -127,95 +127,98 @@ class StatusController:
     async def turn(self) -> None:
         """Queue the objects that changed, and write a part of the queue."""
         async with self._turn:
-            self._look()
-            slots = asyncio.Semaphore(AT_ONCE)
+            self._queue_changes()
+            slots = asyncio.Semaphore(MAX_CONCURRENT_WRITES)
 
-            async def one(change: "Change") -> None:
+            async def send_change(change: "StatusChange") -> None:
                 async with slots:
                     await self._send(change)
 
-            await asyncio.gather(*(one(change) for change in self._some()))
+            await asyncio.gather(*(send_change(change) for change in self._next_changes()))
 
-    def _look(self) -> None:
-        self.wish({key_of(identity) for identity in self._changed_gangs.read()})
+    def _queue_changes(self) -> None:
+        self.enqueue({key_of(identity) for identity in self._changed_gangs.read()})
         monotonic = self._clock.monotonic()
-        if monotonic - self._overview_at >= OVERVIEW and self._overview_of != self._cache.generation:
-            self._overview_at, self._overview_of = monotonic, self._cache.generation
-            self._stand_in_line()
-            self._held = holdings(self._cache, self.profile.queue_policy)
-            self._wishes.update(dict.fromkeys((QUEUES, name) for name in self._held))
+        if (
+            monotonic - self._positions_at >= POSITIONS_SECONDS
+            and self._positions_generation != self._cache.generation
+        ):
+            self._positions_at, self._positions_generation = monotonic, self._cache.generation
+            self._update_positions()
+            self._allocations = holdings(self._cache, self.profile.queue_policy)
+            self._queued.update(dict.fromkeys((QUEUES, name) for name in self._allocations))
             self._prune()
 
-    def _stand_in_line(self) -> None:
+    def _update_positions(self) -> None:
         before = self._positions
         self._positions = positions(self._cache, self.profile, self._clock.now())
-        self.wish(key for key, position in self._positions.items() if before.get(key) != position)
+        self.enqueue(key for key, position in self._positions.items() if before.get(key) != position)
 
     def _prune(self) -> None:
         """Drop the records of deleted objects."""
-        gone = [place for place in self._written if _uid(self._cache.get(*place[0])) != place[1]]
-        for place in gone:
+        outdated = [place for place in self._written if _uid(self._cache.get(*place[0])) != place[1]]
+        for place in outdated:
             del self._written[place]
-        for key in self._verdicts.known():
+        for key in self._refusals.known():
             gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
             if not any(gang is not None and gang.has_pods for gang in gangs):
-                self._verdicts.forget(key)
+                self._refusals.forget(key)
 
-    def _some(self) -> list["Change"]:
+    def _next_changes(self) -> list["StatusChange"]:
         """Return the next part of the changes, gangs and queues before pods."""
         now = self._clock.now()
-        found: list[Change] = []
-        for wishes in (self._wishes, self._pods):
-            for wish in list(wishes)[:LOOKED_AT]:
-                if len(found) >= MOST:
+        changes: list[StatusChange] = []
+        for queued in (self._queued, self._queued_pods):
+            for key_to_check in list(queued)[:MAX_CHECKS_PER_PERIOD]:
+                if len(changes) >= MAX_WRITES_PER_PERIOD:
                     break
-                del wishes[wish]
-                change = self._wanted(wish, now)
+                del queued[key_to_check]
+                change = self._change_of(key_to_check, now)
                 if change is not None:
-                    found.append(change)
-        return found
+                    changes.append(change)
+        return changes
 
-    def _wanted(self, wish: Wish, now: float) -> "Change | None":
+    def _change_of(self, key_to_check: ObjectKey, now: float) -> "StatusChange | None":
         """Return the change of an object; None if its status is written already."""
-        field, key = wish
-        found = self._cache.get(field, key)
-        if found is None:
+        field, key = key_to_check
+        checked_object = self._cache.get(field, key)
+        if checked_object is None:
             return None
-        place = (wish, _uid(found))
+        place = (key_to_check, _uid(checked_object))
         if field == PODS:
-            return self._pod(place, found, now)
-        there = self._written.get(place)
-        if there is None:
-            there = self._cache.status(field, key, found.metadata.uid)
-        before = there.get("conditions", ())
+            return self._pod(place, checked_object, now)
+        present = self._written.get(place)
+        if present is None:
+            present = self._cache.status(field, key, checked_object.metadata.uid)
+        before = present.get("conditions", ())
         if field == QUEUES:
-            held = self._held.get(key) or status.QueueAllocation({})
-            return _change(place, OUR_QUEUES, there, status.of_queue(found, held, before, now))
-        if is_foreign(found):
-            return self._upstream(place, found, before, now)
-        if not found.metadata.uid:  # it is not in the API yet
+            held = self._allocations.get(key) or status.QueueAllocation({})
+            return _change(place, OUR_QUEUES, present, status.of_queue(checked_object, held, before, now))
+        if is_foreign(checked_object):
+            return self._upstream(place, checked_object, before, now)
+        if not checked_object.metadata.uid:  # it does not exist in the API server
             return None
-        verdict = self._verdicts.get(key)
+        verdict = self._refusals.get(key)
         try:
-            wanted = status.of_group(found, self._numbers(key), verdict, there, now)
+            desired = status.of_group(checked_object, self._numbers(key), verdict, present, now)
         except IllegalMove as error:
             # A defect of this controller. The status in the API server stays as it is.
             _LOG.error("the status of %s is not written: %s", key, error)
             return None
-        return _change(place, OUR_POD_GROUPS, there, wanted)
+        return _change(place, OUR_POD_GROUPS, present, desired)
 
     def _upstream(
-        self, place: Place, found: PodGroup, before: status.Conditions, now: float
-    ) -> "Change | None":
+        self, place: ObjectWithUid, group: PodGroup, before: status.Conditions, now: float
+    ) -> "StatusChange | None":
         """Return the change of a PodGroup of the Kubernetes API; PodGroups of other APIs have their own controllers."""
-        version, _ = source_of(found)
+        version, _ = source_of(group)
         kind = UPSTREAM_CONDITIONS.get(version)
         if kind is None:
             return None
         key = place[0][1]
-        wanted = status.of_upstream(found, kind, self._numbers(key), self._verdicts.get(key), before, now)
-        where = Resource(version, "podgroups", "PodGroup", namespaced=True)
-        return None if wanted is None else Change(place, where, {"conditions": [wanted]}, None)
+        desired = status.of_upstream(group, kind, self._numbers(key), self._refusals.get(key), before, now)
+        resource = Resource(version, "podgroups", "PodGroup", namespaced=True)
+        return None if desired is None else StatusChange(place, resource, {"conditions": [desired]}, None)
 
     def _numbers(self, key: str) -> status.PodCounts:
         gang = self._cache.gangs.get(key) or GangPods(key)
@@ -231,43 +234,44 @@ class StatusController:
             position=self._positions.get(key),
         )
 
-    def _pod(self, place: Place, pod: Pod, now: float) -> "Change | None":
-        message = self._verdicts.get(identity_of(pod).removeprefix(SINGLE_POD_PREFIX)).message
+    def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
+        message = self._refusals.get(identity_of(pod).removeprefix(SINGLE_POD_PREFIX)).message
         if not message or pod.node or pod.terminating or self._written.get(place) == message:
             return None
-        if pod.spec.scheduling_gates:  # the API server says so itself, in this condition
+        if pod.spec.scheduling_gates:  # the API server writes this condition itself
             return None
-        return Change(place, resources.PODS, status.of_pod(pod, message, now), None, message)
+        return StatusChange(place, resources.PODS, status.of_pod(pod, message, now), None, message)
 
-    async def _send(self, change: "Change") -> None:
-        wish, uid = change.place
-        field, key = wish
+    async def _send(self, change: "StatusChange") -> None:
+        key_to_check, uid = change.place
+        field, key = key_to_check
         namespace, _, name = key.rpartition("/")
-        ours = change.resource.api_version == API_VERSION
-        kind = MERGE_PATCH if ours else STRATEGIC  # which leaves the conditions of others
-        body = {"status": change.wanted}
-        if field == POD_GROUPS and not ours:  # of this one object, and no other of its name
+        is_own = change.resource.api_version == API_VERSION
+        # A strategic merge keeps the conditions of other controllers.
+        content_type = MERGE_PATCH if is_own else STRATEGIC
+        body = {"status": change.desired}
+        if field == POD_GROUPS and not is_own:  # the uid keeps the patch from another object of the same name
             body["metadata"] = {"uid": uid}
         path = change.resource.path(namespace, name, "status")
         try:
-            await self._writer.send("PATCH", path, msgspec.json.encode(body), kind)
+            await self._writer.send("PATCH", path, msgspec.json.encode(body), content_type)
         except ApiError as error:
-            if error.status not in (404, 409):  # else it is gone, or another one of its name
+            if error.status not in (404, 409):  # 404 and 409: it was deleted or replaced
                 _LOG.warning("the status of %s is not written: %s", key, error)
         except Unreachable as error:
             _LOG.warning("the status of %s is not written yet: %s", key, error)
-            (self._pods if field == PODS else self._wishes)[wish] = None
-            await self._clock.sleep(PERIOD)
-        except BatchschedError:  # we do not lead any more
+            (self._queued_pods if field == PODS else self._queued)[key_to_check] = None
+            await self._clock.sleep(PERIOD_SECONDS)
+        except BatchschedError:  # this replica does not lead any more
             return
         else:
-            self._written[change.place] = change.message or change.wanted
+            self._written[change.place] = change.message or change.desired
             if field == POD_GROUPS:
                 self._tell(change)
 
-    def _tell(self, change: "Change") -> None:
+    def _tell(self, change: "StatusChange") -> None:
         """Record the Event GangScheduled when the condition becomes True."""
-        now, before = _said(change.wanted), _said(change.there)
+        now, before = _scheduled_condition(change.desired), _scheduled_condition(change.present)
         if now.get("status") == "True" and before.get("status") != "True":
             (_, key), uid = change.place
             namespace, _, name = key.partition("/")
@@ -276,39 +280,43 @@ class StatusController:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StatusChange:
     """A status to be written.
 
     Args:
       place: The object with its uid.
       resource: Its API resource.
-      wanted, there: The status to be written, and the one before.
+      desired, present: The status to be written, and the one before.
       message: The message of a pod's condition, which identifies the condition.
     """
 
-    place: Place
+    place: ObjectWithUid
     resource: Resource
-    wanted: Any
-    there: Any
+    desired: Any
+    present: Any
     message: str = ""
 
 
-def _change(place: Place, resource: Resource, there: Any, wanted: Any) -> Change | None:
-    return None if _plain(there) == _plain(wanted) else Change(place, resource, wanted, there)
+def _change(place: ObjectWithUid, resource: Resource, present: Any, desired: Any) -> StatusChange | None:
+    return None if _plain(present) == _plain(desired) else StatusChange(place, resource, desired, present)
 
 
-def _said(there: Any) -> Any:
-    conditions = (there or {}).get("conditions", ())
-    return next((one for one in conditions if one["type"] == status.SCHEDULED), {})
+def _scheduled_condition(written: Any) -> Any:
+    conditions = (written or {}).get("conditions", ())
+    return next((condition for condition in conditions if condition["type"] == status.SCHEDULED), {})
 
 
-def _plain(there: Any) -> Any:
+def _plain(written: Any) -> Any:
     """Return a status without the fields that are null."""
-    return {name: value for name, value in there.items() if value is not None}
+    return {name: value for name, value in written.items() if value is not None}
 
 
-def _uid(found: Any) -> str:
-    if found is None:
+def _uid(checked_object: Any) -> str:
+    if checked_object is None:
         return ""
-    uid: str = found.metadata.uid
-    return source_of(found)[1] if isinstance(found, PodGroup) and is_foreign(found) else uid
+    uid: str = checked_object.metadata.uid
+    return (
+        source_of(checked_object)[1]
+        if isinstance(checked_object, PodGroup) and is_foreign(checked_object)
+        else uid
+    )

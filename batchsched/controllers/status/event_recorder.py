@@ -20,12 +20,12 @@ from batchsched.kube.writer import Writer
 from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
-MOST: Final = 50_000
+MAX_QUEUED_EVENTS: Final = 50_000
 """Maximum number of queued Events."""
 AT_ONCE: Final = 8
-REFRESH: Final = 30.0
+REFRESH_SECONDS: Final = 30.0
 """Seconds between two writes of one series."""
-ENDS: Final = 360.0
+SERIES_END_SECONDS: Final = 360.0
 """Seconds without a repeat after which a series ends, as in kube-scheduler."""
 _TRIES: Final = 3
 _LONGEST_NOTE: Final = 1024
@@ -89,17 +89,17 @@ class EventRecorder:
     Args:
       writer: Sends requests to the API server.
       clock: The clock.
-      courtesy: Delays writes while pods are being bound.
+      throttle: Delays writes while pods are being bound.
       controller: The name of the reporting controller.
       instance: The name of the reporting replica.
     """
 
     def __init__(
-        self, writer: Writer, clock: Clock, courtesy: WriteThrottle, controller: str, instance: str = ""
+        self, writer: Writer, clock: Clock, throttle: WriteThrottle, controller: str, instance: str = ""
     ) -> None:
         self._writer = writer
         self._clock = clock
-        self._courtesy = courtesy
+        self._throttle = throttle
         self._source = {
             "reportingController": controller,
             "reportingInstance": (instance or controller)[:128],
@@ -121,14 +121,14 @@ class EventRecorder:
     def note(self, fact: PendingEvent) -> None:
         """Queue an Event, or count a repeat of one."""
         key = (fact.about, fact.reason, fact.note)
-        known = self._series.get(key)
-        if known is None:
-            known = self._begun(fact)
-            if self._put(known):
-                self._series[key] = known
+        series = self._series.get(key)
+        if series is None:
+            series = self._begun(fact)
+            if self._put(series):
+                self._series[key] = series
             return
-        known.count += 1
-        known.last = self._clock.now()
+        series.count += 1
+        series.last = self._clock.now()
 
     @property
     def waiting(self) -> int:
@@ -155,28 +155,32 @@ class EventRecorder:
         # Events of cluster-scoped objects are created in the namespace `default`, as in all of Kubernetes.
         return _Series(name, fact.about.namespace or "default", fact, now, now)
 
-    def _put(self, one: _Series) -> bool:
-        if len(self._queue) >= MOST:
+    def _put(self, series: _Series) -> bool:
+        if len(self._queue) >= MAX_QUEUED_EVENTS:
             self.dropped += 1
             return False
-        one.waits = True
-        self._queue.append(one)
+        series.waits = True
+        self._queue.append(series)
         self._wake.set()
         return True
 
     async def _refresh(self) -> None:
         while True:
-            await self._clock.sleep(REFRESH / 2)
+            await self._clock.sleep(REFRESH_SECONDS / 2)
             now = self._clock.now()
-            self._repeat(now, after=REFRESH)
-            for key in [key for key, one in self._series.items() if now - one.last > ENDS and not one.waits]:
+            self._repeat(now, after=REFRESH_SECONDS)
+            for key in [
+                key
+                for key, series in self._series.items()
+                if now - series.last > SERIES_END_SECONDS and not series.waits
+            ]:
                 del self._series[key]
 
     def _repeat(self, now: float, after: float) -> None:
         """Queue the series with repeats that are not written."""
-        for one in self._series.values():
-            if one.count > one.told and not one.waits and now - one.written >= after:
-                self._put(one)
+        for series in self._series.values():
+            if series.count > series.told and not series.waits and now - series.written >= after:
+                self._put(series)
 
     async def _write_all(self) -> None:
         while True:
@@ -184,51 +188,51 @@ class EventRecorder:
                 self._wake.clear()
                 await self._wake.wait()
             self._writing += 1
-            one = self._queue.popleft()
+            series = self._queue.popleft()
             try:
-                await self._courtesy.turn()
-                await self._write(one)
+                await self._throttle.turn()
+                await self._write(series)
             finally:
                 self._writing -= 1
 
-    async def _write(self, one: _Series) -> None:
+    async def _write(self, series: _Series) -> None:
         for _ in range(_TRIES):
-            count = one.count
-            one.waits = False
+            count = series.count
+            series.waits = False
             try:
-                if one.told:
-                    change = {"series": _repeats(one)}
-                    await self._writer.patch(EVENTS, one.namespace, one.name, change)
+                if series.told:
+                    change = {"series": _repeats(series)}
+                    await self._writer.patch(EVENTS, series.namespace, series.name, change)
                 else:
-                    await self._writer.create(EVENTS, one.namespace, self._body(one))
+                    await self._writer.create(EVENTS, series.namespace, self._body(series))
             except ApiError as error:
-                if error.status == _GONE and one.told:  # the API server deletes Events after an hour
-                    one.told = 0
+                if error.status == _GONE and series.told:  # the API server deletes Events after an hour
+                    series.told = 0
                     continue
                 if error.status != _THERE:
-                    return self._drop(one, error)
+                    return self._drop(series, error)
             except Unreachable:
                 await self._clock.sleep(1.0)
                 continue
-            except BatchschedError as error:  # we do not lead any more
-                return self._drop(one, error)
-            one.told, one.written = count, self._clock.now()
+            except BatchschedError as error:  # this replica does not lead any more
+                return self._drop(series, error)
+            series.told, series.written = count, self._clock.now()
             self.written += 1
             return None
-        return self._drop(one, None)
+        return self._drop(series, None)
 
-    def _drop(self, one: _Series, error: BatchschedError | None) -> None:
-        _LOG.debug("Event %s of %s is dropped: %s", one.fact.reason, one.fact.about.name, error)
-        one.told = one.count  # its repeats neither
+    def _drop(self, series: _Series, error: BatchschedError | None) -> None:
+        _LOG.debug("Event %s of %s is dropped: %s", series.fact.reason, series.fact.about.name, error)
+        series.told = series.count  # its repeats neither
         self.dropped += 1
 
-    def _body(self, one: _Series) -> dict[str, Any]:
-        fact = one.fact
+    def _body(self, series: _Series) -> dict[str, Any]:
+        fact = series.fact
         body = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": one.name, "namespace": one.namespace},
-            "eventTime": micro(one.first),
+            "metadata": {"name": series.name, "namespace": series.namespace},
+            "eventTime": micro(series.first),
             **self._source,
             "action": fact.action,
             "reason": fact.reason,
@@ -236,11 +240,11 @@ class EventRecorder:
             "note": _cut(fact.note),
             "type": "Warning" if fact.warning else "Normal",
         }
-        return body if one.count == 1 else {**body, "series": _repeats(one)}
+        return body if series.count == 1 else {**body, "series": _repeats(series)}
 
 
-def _repeats(one: _Series) -> dict[str, Any]:
-    return {"count": max(2, one.count), "lastObservedTime": micro(one.last)}
+def _repeats(series: _Series) -> dict[str, Any]:
+    return {"count": max(2, series.count), "lastObservedTime": micro(series.last)}
 
 
 def micro(moment: float) -> str:

@@ -10,13 +10,13 @@ from typing import Final
 
 from batchsched.api.decision import Decision, Refusal, Waiting
 
-AGAIN: Final = 10.0
+KEEP_SECONDS: Final = 10.0
 """Seconds for which a message is first kept, even if a later session counts differently."""
-LONGEST: Final = 320.0
+MAX_KEEP_SECONDS: Final = 320.0
 """Maximum number of seconds for which a message is kept."""
-OTHERWISE: Final = 0.1
+NEW_REASON_FACTOR: Final = 0.1
 """The part of that time for which a message is kept if the reason changes, which matters more to users."""
-ARRIVING: Final = 5.0
+ARRIVING_SECONDS: Final = 5.0
 """Seconds after the creation of a gang in which missing pods are not reported, since they are still being created."""
 _ARRIVING: Final = frozenset({"NotEnoughPods", "PodGroupNotFound"})
 SURPLUS: Final = "Surplus"
@@ -36,7 +36,7 @@ class LastRefusal:
       profile: The scheduler name of the profile of that plugin.
       start: Its reserved start, RFC 3339; "" without a reservation.
       since: Seconds since 1970 at which the refusal was published.
-      stands: Seconds for which the refusal is kept.
+      keep_seconds: Seconds for which the refusal is kept.
     """
 
     refusal: Refusal | None = None
@@ -47,29 +47,31 @@ class LastRefusal:
     profile: str = ""
     start: str = ""
     since: float = 0.0
-    stands: float = AGAIN
+    keep_seconds: float = KEEP_SECONDS
 
     def due(self, now: float) -> bool:
         """Return whether the newest refusal is to be published now."""
         if self.latest is None or self.latest == self.refusal:
             return False
         if self.refusal is None:
-            return self.latest.reason not in _ARRIVING or not 0 <= now - self.first < ARRIVING
+            return self.latest.reason not in _ARRIVING or not 0 <= now - self.first < ARRIVING_SECONDS
         same = self.latest.reason == self.refusal.reason
         age = now - self.since
-        return not 0 <= age < self.stands * (1.0 if same else OTHERWISE)  # also when the clock was set back
+        keep_seconds = self.keep_seconds * (1.0 if same else NEW_REASON_FACTOR)
+        # A negative age means that the clock was set back; waiting for it could take hours.
+        return not 0 <= age < keep_seconds
 
-    def tell(self, nodes: int, now: float) -> None:
+    def publish(self, nodes: int, now: float) -> None:
         """Publish the newest refusal."""
         assert self.latest is not None
-        if self.refusal is None or now - self.since >= 2 * LONGEST:
-            self.stands = AGAIN
+        if self.refusal is None or now - self.since >= 2 * MAX_KEEP_SECONDS:
+            self.keep_seconds = KEEP_SECONDS
         else:
-            self.stands = min(LONGEST, 2 * self.stands)
+            self.keep_seconds = min(MAX_KEEP_SECONDS, 2 * self.keep_seconds)
         self.refusal, self.since = self.latest, now
         self.message = failed_scheduling(self.latest, nodes)
 
-    def acquit(self) -> bool:
+    def withdraw(self) -> bool:
         """Withdraw the refusal; return whether one was published."""
         refused = self.refusal is not None
         self.refusal, self.latest, self.message, self.start = None, None, "", ""
@@ -80,19 +82,19 @@ class RefusalHistory:
     """The last refusals of all gangs by `namespace/name`; a single pod is a gang of one."""
 
     def __init__(self) -> None:
-        self._known: dict[str, LastRefusal] = {}
+        self._records: dict[str, LastRefusal] = {}
 
     def get(self, key: str) -> LastRefusal:
         """Return what is known of a gang; an empty record if nothing is."""
-        return self._known.get(key) or LastRefusal()
+        return self._records.get(key) or LastRefusal()
 
     def forget(self, key: str) -> None:
         """Drop the record of a deleted gang."""
-        self._known.pop(key, None)
+        self._records.pop(key, None)
 
     def known(self) -> tuple[str, ...]:
         """Return the keys of the gangs with a record."""
-        return tuple(self._known)
+        return tuple(self._records)
 
     def heard(
         self,
@@ -117,47 +119,47 @@ class RefusalHistory:
           The gangs with a changed message or state.
         """
         changed = self._held(decision, profile)
-        starts = {one.pod_group: one.start for one in decision.reservations}
-        refused = {one.pod_group: one for one in decision.refusals}
+        starts = {entry.pod_group: entry.start for entry in decision.reservations}
+        refused = {entry.pod_group: entry for entry in decision.refusals}
         refused |= {key: beyond_minimum(key) for key in surplus if key not in refused}
         for key, refusal in refused.items():
-            known = self._known.setdefault(key, LastRefusal())
-            if known.latest is None:
-                known.first = now
-            known.latest = refusal
+            record = self._records.setdefault(key, LastRefusal())
+            if record.latest is None:
+                record.first = now
+            record.latest = refusal
             start = starts.get(key, "")
-            if known.start != start:
-                known.start = start
+            if record.start != start:
+                record.start = start
                 changed.add(key)
         for key in present:
             if key not in refused:
-                acquitted = self._known.get(key)
-                if acquitted is not None and acquitted.acquit():
+                acquitted = self._records.get(key)
+                if acquitted is not None and acquitted.withdraw():
                     changed.add(key)
         return changed | self._tell(refused, nodes, now)
 
     def ripe(self, nodes: int, now: float) -> set[str]:
         """Publish the refusals that are due; return the gangs that changed."""
-        return self._tell(self._known, nodes, now)
+        return self._tell(self._records, nodes, now)
 
     def _tell(self, keys: Collection[str], nodes: int, now: float) -> set[str]:
-        due = {key for key in keys if self._known[key].due(now)}
+        due = {key for key in keys if self._records[key].due(now)}
         for key in due:
-            self._known[key].tell(nodes, now)
+            self._records[key].publish(nodes, now)
         return due
 
     def _held(self, decision: Decision, profile: str) -> set[str]:
-        held = {one.pod_group: one for one in decision.waiting}
+        held = {entry.pod_group: entry for entry in decision.waiting}
         changed = set()
         for key, waiting in held.items():
-            known = self._known.setdefault(key, LastRefusal())
-            if known.waiting != waiting or known.refusal is not None:
+            record = self._records.setdefault(key, LastRefusal())
+            if record.waiting != waiting or record.refusal is not None:
                 changed.add(key)
-            known.acquit()
-            known.waiting, known.profile = waiting, profile
-        for key, known in self._known.items():
-            if known.waiting is not None and known.profile == profile and key not in held:
-                known.waiting = None
+            record.withdraw()
+            record.waiting, record.profile = waiting, profile
+        for key, record in self._records.items():
+            if record.waiting is not None and record.profile == profile and key not in held:
+                record.waiting = None
                 changed.add(key)
         return changed
 

@@ -24,9 +24,9 @@ from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
 FAILED: Final = "FailedScheduling"
-LOOKS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 """Seconds between two checks for messages that were held back."""
-REST: Final = 30.0
+RESTART_SECONDS: Final = 30.0
 """Seconds after which the reporter restarts after a failure."""
 
 
@@ -53,12 +53,12 @@ class Reporter:
         name = profile.scheduler_name
         self._cache = cache
         self._clock = clock
-        self._verdicts = RefusalHistory()
-        self._telling: asyncio.Task[None] | None = None
+        self._refusals = RefusalHistory()
+        self._task: asyncio.Task[None] | None = None
         self._resting = False
-        self._courtesy = courtesy = WriteThrottle(clock, busy)
-        self.recorder = EventRecorder(events, clock, courtesy, name, f"{name}-{socket.gethostname()}")
-        self.status = StatusController(cache, self._verdicts, writer, self.recorder, courtesy, clock, profile)
+        self._throttle = throttle = WriteThrottle(clock, busy)
+        self.recorder = EventRecorder(events, clock, throttle, name, f"{name}-{socket.gethostname()}")
+        self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
 
     def reconfigure(self, profile: Profile) -> None:
         """Continue with a new version of the first profile."""
@@ -81,10 +81,10 @@ class Reporter:
 
     def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
         """Record a decision; a `loop.Heard`."""
-        held = {one.pod_group for one in decision.waiting}
+        held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
         present = {_key(entity): entity for entity in planner.taking_part}
         surplus = [key for key, entity in present.items() if key not in held and self._surplus(entity)]
-        changed = self._verdicts.heard(
+        changed = self._refusals.heard(
             decision,
             planner.profile.scheduler_name,
             present,
@@ -92,25 +92,25 @@ class Reporter:
             self._cache.size("nodes"),
             self._clock.now(),
         )
-        self.status.wish(changed)
+        self.status.enqueue(changed)
         for key, entity in present.items():
             self._refused(key, entity.pods.values())
 
     def _surplus(self, entity: Entity) -> bool:
         """Return whether pods beyond the minimum of a gang that was not refused stayed pending in the last cycle."""
-        left = sum(pod.key in entity.pods for pod in entity.popped)
-        return left > 0 and (left < len(entity.popped) or self.status.complete(entity.identity))
+        surplus = sum(pod.key in entity.pods for pod in entity.popped)
+        return surplus > 0 and (surplus < len(entity.popped) or self.status.complete(entity.identity))
 
     def _refused(self, key: str, pods: Iterable[Pod]) -> None:
-        verdict = self._verdicts.get(key)
-        refusal = verdict.refusal
+        last_refusal = self._refusals.get(key)
+        refusal = last_refusal.refusal
         if refusal is None:
             return
         for pod in pods:
             if pod.spec.scheduling_gates:  # no session tried it
                 continue
             about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
-            self.recorder.note(PendingEvent(about, FAILED, "Scheduling", verdict.message, warning=True))
+            self.recorder.note(PendingEvent(about, FAILED, "Scheduling", last_refusal.message, warning=True))
         group = self._cache.get(POD_GROUPS, key)
         if group is not None and not is_foreign(group) and refusal.reason != SURPLUS:
             about = reference(OUR_POD_GROUPS, group.namespace, group.name, group.metadata.uid)
@@ -119,15 +119,15 @@ class Reporter:
 
     def ripen(self) -> None:
         """Publish the messages that were held back and may be published now."""
-        ripe = self._verdicts.ripe(self._cache.size("nodes"), self._clock.now())
-        self.status.wish(ripe)
+        ripe = self._refusals.ripe(self._cache.size("nodes"), self._clock.now())
+        self.status.enqueue(ripe)
         for key in ripe:
-            known = (self._cache.get(PODS, pod) for pod in self.status.waiting(key))
-            self._refused(key, [pod for pod in known if pod is not None and not pod.node])
+            pods = (self._cache.get(PODS, pod) for pod in self.status.waiting(key))
+            self._refused(key, [pod for pod in pods if pod is not None and not pod.node])
 
     async def _ripen(self) -> None:
         while True:
-            await self._clock.sleep(LOOKS)
+            await self._clock.sleep(CHECK_SECONDS)
             self.ripen()
 
     def begin(self) -> None:
@@ -136,37 +136,41 @@ class Reporter:
 
     async def settle(self) -> None:
         """Write the status of all queued gangs and queues without waiting for bindings."""
-        self._courtesy.hurry = True
-        if self._telling is not None and not self._telling.done() and not self._resting:
+        self._throttle.hurry = True
+        if self._task is not None and not self._task.done() and not self._resting:
             await self.status.drain()
 
     async def end(self) -> None:
         """Write the queued Events, then stop."""
-        telling, self._telling = self._telling, None
-        if telling is None:
+        task, self._task = self._task, None
+        if task is None:
             return
         try:
-            if not telling.done() and not self._resting:
+            if not task.done() and not self._resting:
                 await self.recorder.drain()
         finally:
-            telling.cancel()
-            await asyncio.wait([telling])
+            task.cancel()
+            await asyncio.wait([task])
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._telling = asyncio.create_task(work, name="reports")
-        self._telling.add_done_callback(self._ended)
+        self._task = asyncio.create_task(work, name="reports")
+        self._task.add_done_callback(self._ended)
 
     def _ended(self, running: asyncio.Task[None]) -> None:
         """Log a failure and restart after a delay; scheduling continues without reports."""
         if running.cancelled() or running.exception() is None:
             return
-        _LOG.error("status and Events are not written for %g s: a defect", REST, exc_info=running.exception())
-        if self._telling is running:
+        _LOG.error(
+            "status and Events are not written for %g s: a defect",
+            RESTART_SECONDS,
+            exc_info=running.exception(),
+        )
+        if self._task is running:
             self._resting = True
             self._start(self._again())
 
     async def _again(self) -> None:
-        await self._clock.sleep(REST)
+        await self._clock.sleep(RESTART_SECONDS)
         self._resting = False
         await self._tell()
 

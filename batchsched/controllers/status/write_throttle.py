@@ -5,9 +5,9 @@ from typing import Final
 
 from batchsched.ports.clock import Clock
 
-LOOKS: Final = 0.05
+CHECK_SECONDS: Final = 0.05
 """Seconds between two checks whether bindings are in flight."""
-LONGEST: Final = 1.0
+MAX_DELAY_SECONDS: Final = 1.0
 """Maximum delay of a write in seconds: under constant load, writes are late but do not stop."""
 
 
@@ -28,5 +28,5 @@ class WriteThrottle:
     async def turn(self) -> None:
         """Wait until a write may be sent."""
         begun = self._clock.monotonic()
-        while self._busy() and not self.hurry and self._clock.monotonic() - begun < LONGEST:
-            await self._clock.sleep(LOOKS)
+        while self._busy() and not self.hurry and self._clock.monotonic() - begun < MAX_DELAY_SECONDS:
+            await self._clock.sleep(CHECK_SECONDS)

@@ -16,7 +16,7 @@ from batchsched.observability.session_history import SessionHistory
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import look
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.state.comparer import PATIENCE, StateComparison, drift
+from batchsched.state.comparer import OVERDUE_SECONDS, StateComparison, compare
 from batchsched.state.dumper import dump
 
 _LOG: Final = logging.getLogger(__name__)
@@ -73,8 +73,8 @@ class Debug:
         service = self._service
         fresh = await look(service.connection, service.clock, service.profiles)
         cache = service.cache
-        overdue_since = service.clock.now() - PATIENCE
-        return drift(
+        overdue_since = service.clock.now() - OVERDUE_SECONDS
+        return compare(
             cache.listed(), fresh.cache.listed(), cache.scheduler_names, cache.assumed(), overdue_since
         )
 

@@ -1,4 +1,4 @@
-"""What the page shows, as values: queues, gangs with why they wait, sessions, and nodes by topology."""
+"""The rows of the web page: queues, gangs with the reasons of their refusals, and nodes by topology."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from batchsched.state.queue_usage import ResourceUsage
 MOST_GANGS: Final = 300
 MOST_DOMAINS: Final = 300
 MOST_NODES: Final = 64
-"""Nodes of one domain that are shown."""
+"""Maximum number of nodes that are shown of one domain."""
 _PLAIN: Final = ("cpu", "memory")
 _MOST_DEVICES: Final = 2
 NOWHERE: Final = "—"
@@ -28,15 +28,15 @@ NOWHERE: Final = "—"
 
 @dataclass(frozen=True, slots=True)
 class PendingRow:
-    """A gang, or a pod alone, that waits.
+    """A pending gang or a pending single pod.
 
     Args:
       key: namespace/name.
-      place: where in the scheduling queue.
-      since: when it came there, RFC 3339.
-      attempts: sessions that it took part in.
-      by: who refused it.
-      refusal: what the last session said of it, None where it said nothing.
+      place: Its state in the scheduling queue.
+      since: The time at which it was queued, RFC 3339.
+      attempts: Number of sessions that it took part in.
+      by: The plugins that refused it.
+      refusal: Its refusal in the last session; None without one.
     """
 
     key: str
@@ -49,7 +49,7 @@ class PendingRow:
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """A PodGroup: how much of it has a node, and why the rest has none."""
+    """A PodGroup: its minimum, its placed pods, and the refusal of the others."""
 
     key: str
     queue: str
@@ -61,7 +61,7 @@ class GangRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue of the tree: its depth there, what it may use and uses."""
+    """A queue of the tree: its depth, its guarantee and limit, and what it uses."""
 
     name: str
     depth: int
@@ -74,7 +74,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """How much of a resource is requested."""
+    """The requested share of a resource."""
 
     requested: str
     offered: str
@@ -83,7 +83,7 @@ class QueueShare:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, or some of them together."""
+    """A node, or several nodes together."""
 
     name: str
     nodes: int
@@ -95,7 +95,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class DomainNodes:
-    """The nodes by one topology: its levels in words, and a row for each of the narrowest domains."""
+    """The nodes of one topology: the names of its levels, and a row for each domain of the lowest level."""
 
     name: str
     levels: str
@@ -105,7 +105,7 @@ class DomainNodes:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What a snapshot shows."""
+    """The rows of the page."""
 
     resources: tuple[str, ...]
     queues: tuple[QueueRow, ...]
@@ -115,19 +115,24 @@ class ClusterView:
 
 
 def waiting(planners: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]) -> dict[str, PendingRow]:
-    """Return who waits, by name. To be called between two sessions, or while one is decided."""
-    found: dict[str, PendingRow] = {}
+    """Return the pending gangs by key. Call it in the event loop, since sessions change the scheduling queue."""
+    row_by_key: dict[str, PendingRow] = {}
     for planner in planners:
         for entity in planner.queue.entities():
             key = key_of(entity.identity)
-            by = ", ".join(entity.gated_by or entity.rejection.everyone)
-            found[key] = PendingRow(
-                key, entity.place.value, timestamp(entity.queued), entity.attempts, by, refusals.get(key)
+            rejected_by = ", ".join(entity.gated_by or entity.rejection.everyone)
+            row_by_key[key] = PendingRow(
+                key,
+                entity.place.value,
+                timestamp(entity.queued),
+                entity.attempts,
+                rejected_by,
+                refusals.get(key),
             )
         for held in planner.held:
             place = f"Held until {timestamp(held.until)}"
-            found[held.pod_group] = PendingRow(held.pod_group, place, "", 1, held.plugin, None)
-    return found
+            row_by_key[held.pod_group] = PendingRow(held.pod_group, place, "", 1, held.plugin, None)
+    return row_by_key
 
 
 def pod_counts(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
@@ -151,7 +156,7 @@ def cluster(
     """
     resources = _resources(snapshot.nodes)
     gangs = _gangs(snapshot, waits, counts)
-    in_queue = Counter(one.queue for one in gangs if one.waiting is not None)
+    in_queue = Counter(gang.queue for gang in gangs if gang.waiting is not None)
     return ClusterView(
         resources,
         tuple(_queues(snapshot, usage, in_queue)),
@@ -165,27 +170,30 @@ def _resources(nodes: Iterable[Node]) -> tuple[str, ...]:
     devices = Counter(name for node in nodes for name in node.allocatable() if "/" in name)
     return (
         *_PLAIN,
-        *(name for name, _ in sorted(devices.items(), key=lambda one: (-one[1], one[0]))[:_MOST_DEVICES]),
+        *(
+            name
+            for name, _ in sorted(devices.items(), key=lambda entry: (-entry[1], entry[0]))[:_MOST_DEVICES]
+        ),
     )
 
 
 def _gangs(
     snapshot: Snapshot, waits: Mapping[str, PendingRow], counts: Mapping[str, tuple[int, int]]
 ) -> list[GangRow]:
-    """Return those that wait first, the longest first, then the others by name."""
+    """Return pending gangs first, the oldest first, then the others by name."""
     groups = {group.key: group for group in snapshot.pod_groups}
-    found = []
+    rows = []
     for key in groups.keys() | waits.keys():
         spec = groups[key].spec if key in groups else None
         queue, least = (spec.queue, spec.min_member or 1) if spec is not None else (NOWHERE, 1)
-        found.append(GangRow(key, queue, least, *counts.get(key, (0, 0)), waits.get(key)))
+        rows.append(GangRow(key, queue, least, *counts.get(key, (0, 0)), waits.get(key)))
     return sorted(
-        found, key=lambda one: (one.waiting is None, one.waiting.since if one.waiting else "", one.key)
+        rows, key=lambda row: (row.waiting is None, row.waiting.since if row.waiting else "", row.key)
     )
 
 
 def _queues(snapshot: Snapshot, usage: ResourceUsage, gangs: Mapping[str, int]) -> Iterable[QueueRow]:
-    """Yield the queues, children below their parents; and those that are used without being made."""
+    """Return the queues, children below their parents, with queues that are used but do not exist."""
     specs = {queue.name: queue.spec for queue in snapshot.queues}
     below: dict[str | None, list[str]] = {}
     for name in sorted({*specs, *(name for name, _ in usage), *gangs} - {NOWHERE}):
@@ -213,7 +221,7 @@ def _amounts(amounts: Mapping[str, int]) -> str:
 
 
 def _short(resource: str, amount: int) -> str:
-    """Write an amount with no more digits than a reader needs."""
+    """Format an amount with few digits."""
     if resource == "memory" and amount >= 1 << 30:
         return f"{amount / (1 << 30):.4g}Gi"
     if resource == "cpu" and amount >= 1000:
@@ -224,8 +232,8 @@ def _short(resource: str, amount: int) -> str:
 def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[DomainNodes]:
     machines = _machines(snapshot, resources)
     stated = [
-        (one.name, [(level.name, level.node_label) for level in one.spec.levels])
-        for one in snapshot.topologies
+        (topology.name, [(level.name, level.node_label) for level in topology.spec.levels])
+        for topology in snapshot.topologies
     ]
     for name, levels in stated or [("", [])]:
         domains: dict[tuple[str, ...], list[Node]] = {}
@@ -243,7 +251,7 @@ def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[Doma
 
 
 _Counted = tuple[NodeRow, Mapping[str, int], Mapping[str, int]]
-"""A node, what it offers, and what is requested of it."""
+"""The row of a node, its allocatable resources, and its requested resources."""
 
 
 def _machines(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, _Counted]:
@@ -253,29 +261,29 @@ def _machines(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, _Coun
         if pod.node:
             used.setdefault(pod.node, Counter()).update(requests(pod))
             pods[pod.node] += 1
-    found: dict[str, _Counted] = {}
+    nodes_by_name: dict[str, _Counted] = {}
     for node in snapshot.nodes:
         offered, requested = node.allocatable(), used.get(node.name, Counter())
         shares = _shares(offered, requested, resources)
         machine = NodeRow(node.name, 1, int(node.spec.unschedulable), pods[node.name], shares)
-        found[node.name] = (machine, offered, requested)
-    return found
+        nodes_by_name[node.name] = (machine, offered, requested)
+    return nodes_by_name
 
 
-def _together(name: str, some: Sequence[_Counted], resources: tuple[str, ...]) -> NodeRow:
+def _together(name: str, counted_nodes: Sequence[_Counted], resources: tuple[str, ...]) -> NodeRow:
     offered: Counter[str] = Counter()
     requested: Counter[str] = Counter()
-    for _, theirs, used in some:
-        offered.update(theirs)
+    for _, allocatable, used in counted_nodes:
+        offered.update(allocatable)
         requested.update(used)
-    machines = [machine for machine, _, _ in some]
+    rows = [row for row, _, _ in counted_nodes]
     return NodeRow(
         name,
-        len(machines),
-        sum(one.closed for one in machines),
-        sum(one.pods for one in machines),
+        len(rows),
+        sum(row.closed for row in rows),
+        sum(row.pods for row in rows),
         _shares(offered, requested, resources),
-        tuple(machines[:MOST_NODES]),
+        tuple(rows[:MOST_NODES]),
     )
 
 

@@ -6,7 +6,11 @@ from typing import Any
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
-from batchsched.controllers.status.controller import MOST, OVERVIEW, StatusController
+from batchsched.controllers.status.controller import (
+    MAX_WRITES_PER_PERIOD,
+    POSITIONS_SECONDS,
+    StatusController,
+)
 from batchsched.controllers.status.event_recorder import EventRecorder
 from batchsched.controllers.status.refusal_history import RefusalHistory
 from batchsched.controllers.status.write_throttle import WriteThrottle
@@ -44,7 +48,7 @@ class Office:
         refusals = tuple(
             Refusal(pod_group=one, reason="InsufficientResources", message=message) for one in gangs
         )
-        self.controller.wish(
+        self.controller.enqueue(
             self.verdicts.heard(Decision(refusals=refusals), "batchsched", gangs, (), 3, self.clock.now())
         )
 
@@ -85,7 +89,7 @@ def test_gang_is_told_from_pending_to_succeeded():
         await office.controller.turn()
         assert (office.status["phase"], office.status["placed"]) == ("Scheduled", 2)
         office.bind("bert-0", "bert-1")
-        office.controller.wish(["team/bert"])
+        office.controller.enqueue(["team/bert"])
         await office.controller.turn()
         assert office.status["phase"] == "Running"
         for name in ("bert-0", "bert-1"):
@@ -111,7 +115,7 @@ def test_binding_that_is_confirmed_is_a_change_of_its_own():
 def test_what_has_not_changed_is_not_written_again():
     async def story(office: Office) -> None:
         for _ in range(5):
-            office.controller.wish(["team/bert"])
+            office.controller.enqueue(["team/bert"])
             await office.controller.turn()
         assert len(office.desk.of(GROUP)) == 1
 
@@ -194,9 +198,9 @@ def test_ten_thousand_pods_are_written_by_and_by_and_gangs_before_them():
         office.refuse("team/bert")
         await office.controller.turn()
         assert len(office.desk.of(GROUP)) == 1
-        assert len(office.desk.sent) <= MOST
+        assert len(office.desk.sent) <= MAX_WRITES_PER_PERIOD
         office.refuse("team/bert", message="1 cpu short")  # not worth ten thousand writes
-        for _ in range(count // MOST + 2):
+        for _ in range(count // MAX_WRITES_PER_PERIOD + 2):
             await office.controller.turn()
         assert len(office.desk.of("/pods/")) == count
 
@@ -211,7 +215,7 @@ def test_positions_and_queues_are_looked_at_now_and_then():
         office.cache.put(known(pod("ernie-0", group="ernie")))
         await office.controller.turn()
         assert office.status["queuePosition"] == 1
-        await office.clock.sleep(OVERVIEW)
+        await office.clock.sleep(POSITIONS_SECONDS)
         await office.controller.turn()
         assert office.status["queuePosition"] == 2
         assert office.desk.of("/queues/default/status")[-1]["status"]["pending"] == 2
@@ -247,7 +251,7 @@ def test_gang_is_told_to_be_scheduled_once():
         office.bind("bert-0", "bert-1")
         await office.controller.turn()
         office.cache.put(pod("bert-1", 200, "uid-bert-1", group="bert", on="n0", labels={"a": "b"}))
-        office.controller.wish(["team/bert"])
+        office.controller.enqueue(["team/bert"])
         await office.controller.turn()
         assert office.recorder.waiting == 1
 

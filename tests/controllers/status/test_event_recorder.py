@@ -8,8 +8,8 @@ from batchsched.controllers.status import event_recorder as recording
 from batchsched.controllers.status.controller import OUR_QUEUES
 from batchsched.controllers.status.event_recorder import (
     AT_ONCE,
-    ENDS,
-    REFRESH,
+    REFRESH_SECONDS,
+    SERIES_END_SECONDS,
     EventRecorder,
     PendingEvent,
     Reference,
@@ -81,7 +81,7 @@ def test_repeats_are_one_series_that_is_written_now_and_then():
             one.note(fact())
         await asyncio.sleep(1)
         assert [method for method, _, _ in desk.sent] == ["POST"]
-        await asyncio.sleep(2 * REFRESH)
+        await asyncio.sleep(2 * REFRESH_SECONDS)
         assert [method for method, _, _ in desk.sent] == ["POST", "PATCH"]
         one.note(fact())
         await one.drain()
@@ -95,7 +95,7 @@ def test_another_sentence_is_another_event_and_a_series_ends():
     async def story(one: EventRecorder, _: Desk) -> None:
         one.note(fact())
         one.note(fact("0/1 nodes are available: other."))
-        await asyncio.sleep(ENDS + REFRESH)
+        await asyncio.sleep(SERIES_END_SECONDS + REFRESH_SECONDS)
         one.note(fact())
         await one.drain()
 
@@ -157,7 +157,7 @@ def test_series_whose_event_is_gone_begins_anew():
 
 
 def test_full_queue_drops_and_counts(monkeypatch):
-    monkeypatch.setattr(recording, "MOST", 3)
+    monkeypatch.setattr(recording, "MAX_QUEUED_EVENTS", 3)
 
     async def story(one: EventRecorder, _: Desk) -> None:
         for at in range(5):

@@ -7,9 +7,9 @@ import pytest
 
 from batchsched.api.decision import Decision, Refusal, Reservation, Waiting
 from batchsched.controllers.status.refusal_history import (
-    AGAIN,
-    ARRIVING,
-    LONGEST,
+    ARRIVING_SECONDS,
+    KEEP_SECONDS,
+    MAX_KEEP_SECONDS,
     RefusalHistory,
     failed_scheduling,
 )
@@ -46,7 +46,7 @@ def test_gang_that_is_being_made_is_told_of_only_when_nothing_comes(reason):
     verdicts = RefusalHistory()
     assert hear(verdicts, refusal("1 of 3", reason)) == set()
     assert hear(verdicts, refusal("2 of 3", reason), now=1.0) == set()
-    assert verdicts.ripe(3, ARRIVING) == {GANG}
+    assert verdicts.ripe(3, ARRIVING_SECONDS) == {GANG}
     assert "2 of 3" in verdicts.get(GANG).message
 
 
@@ -61,7 +61,7 @@ def test_another_count_waits_and_comes_through_in_the_end():
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("1 cpu short"), now=1.0) == set()
     assert "2 cpu" in verdicts.get(GANG).message
-    assert verdicts.ripe(3, 1.0 + AGAIN) == {GANG}
+    assert verdicts.ripe(3, 1.0 + KEEP_SECONDS) == {GANG}
     assert "1 cpu" in verdicts.get(GANG).message
 
 
@@ -71,13 +71,13 @@ def test_sentence_that_changes_all_the_time_is_told_less_and_less_often():
     assert len(told) < 20
     pauses = [after - before for before, after in pairwise(told)]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == LONGEST
+    assert pauses[-1] == MAX_KEEP_SECONDS
 
 
 def test_another_reason_is_told_soon():
     verdicts = RefusalHistory()
     hear(verdicts, refusal())
-    assert hear(verdicts, refusal("limit reached", "QueueLimit"), now=AGAIN / 10) == {GANG}
+    assert hear(verdicts, refusal("limit reached", "QueueLimit"), now=KEEP_SECONDS / 10) == {GANG}
 
 
 def test_two_reasons_by_turns_are_not_told_every_time():

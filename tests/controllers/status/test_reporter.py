@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import SchedulingGate
 from batchsched.api.snapshot import Snapshot
-from batchsched.controllers.status.refusal_history import ARRIVING
-from batchsched.controllers.status.reporter import REST, Reporter
+from batchsched.controllers.status.refusal_history import ARRIVING_SECONDS
+from batchsched.controllers.status.reporter import RESTART_SECONDS, Reporter
 from batchsched.errors import BindFailed
 from docs.generate.events import EVENTS
 from tests.controllers.status.office import Desk, known
@@ -89,7 +89,7 @@ async def test_what_was_held_back_is_told_later_though_no_session_is_decided():
     await town.teller.status.turn()
     town.teller.ripen()
     assert not town.teller.recorder.waiting
-    town.clock.turn(ARRIVING)
+    town.clock.turn(ARRIVING_SECONDS)
     town.teller.ripen()
     found = await town.events()
     assert told(found, "bert")["GangRefused"].startswith("NotEnoughPods: 1 of the 2 pods")
@@ -139,7 +139,7 @@ async def test_whatever_breaks_the_reports_they_begin_again_after_a_while(caplog
 
     monkeypatch.setattr(town.teller.status, "turn", breaks_once)
     town.teller.begin()
-    for _ in range(int(3 * REST)):
+    for _ in range(int(3 * RESTART_SECONDS)):
         for _ in range(5):
             await asyncio.sleep(0)
         town.clock.turn(0.5)
