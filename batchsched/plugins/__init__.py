@@ -1,7 +1,8 @@
-"""Floor 5: one file per plugin, each ignorant of the others.
+"""Floor 5: one file or package for each plugin. Plugins do not know each other.
 
-What two plugins share belongs to a floor below. Plugins are found through the entry-point group
-``batchsched.plugins``, ours in the same way as anybody's.
+Code that two plugins share is on a lower floor. Plugins are found by the entry point group ``batchsched.plugins``,
+in the
+same way as plugins of other packages.
 
 May import: floors 0 to 4; never another plugin, never ``session``.
 """

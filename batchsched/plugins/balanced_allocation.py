@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: a node whose resources are used evenly wastes none of them."""
+"""NodeResourcesBalancedAllocation: prefers nodes on which the pod makes the use of resources more even."""
 
 from collections.abc import Hashable
 from typing import ClassVar, Final
@@ -27,19 +27,19 @@ from batchsched.framework.traits import PluginTraits, ResultScope
 
 SCORED: Final = StateKey[ScoredResources]("NodeResourcesBalancedAllocation/scored")
 WITHOUT_AND_WITH: Final = np.array(((0,), (1,)))
-"""[2, 1] how often the pod counts."""
+"""[2, 1] how many times the pod counts: without it and with it."""
 MIDDLE: Final = 50
-"""The score of a node whose balance the pod does not change is 75: half the way from here to the top."""
+"""Part of the score for the absolute balance. A node whose balance the pod does not change scores 75."""
 
 
 class BalancedAllocationArgs(SpecPart):
-    """NodeResourcesBalancedAllocationArgs."""
+    """NodeResourcesBalancedAllocationArgs of kube-scheduler."""
 
     resources: tuple[ResourceSpec, ...] = Field(default=CPU_AND_MEMORY, min_length=1)
 
 
 class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
-    """Scores how much more even the pod would make the use of a node's resources.
+    """Scores how much the pod would even out the use of a node's resources.
 
     Source: kube-scheduler's plugins/noderesources/balanced_allocation.go, the formula of 1.36.
     """
@@ -60,7 +60,7 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         state.write(SCORED, self._scored(pod, nodes))
-        # A pod that requests nothing changes no balance; scoring it would send all such pods to one node.
+        # A pod without requests changes no balance; a score would send all such pods to one node.
         return SUCCESS if any(asked_amounts(pod, nodes.table, self.args.resources, nonzero=False)) else SKIP
 
     def _scored(self, pod: PodClass, nodes: Nodes) -> ScoredResources:
@@ -77,9 +77,10 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
 
 def balance(asked: ScoredResources, nodes: Nodes) -> IntArray:
-    """[2, n] 100 less the standard deviation of the used fractions, in whole percent, without the pod and with it.
+    """[2, n] Return 100 less the standard deviation of the used fractions in percent, without the pod and with it.
 
-    Rounded down. Sums run in the order of the resources, so that they round as the original's do.
+    The result is rounded down. Sums follow the order of the resources, so that they round like those of kube-
+    scheduler.
     """
     capacities = [one.capacity(nodes) for one in asked]
     fractions = [
@@ -93,7 +94,7 @@ def balance(asked: ScoredResources, nodes: Nodes) -> IntArray:
     count = np.maximum(there.sum(axis=0), 1)
     mean = _sum(used) / count
     deviation = np.sqrt(_sum(np.where(there, (used - mean) ** 2, 0.0)) / count)
-    # Two fractions: half their distance, which rounds differently.
+    # kube-scheduler halves the distance of two fractions, which rounds differently from the general formula.
     highest = np.where(there, used, -np.inf).max(axis=0)
     lowest = np.where(there, used, np.inf).min(axis=0)
     return _percent(np.where(count == 2, np.abs(highest - lowest) / 2, deviation))
@@ -104,7 +105,7 @@ def _percent(deviation: FloatArray) -> IntArray:
 
 
 def _sum(rows: FloatArray) -> FloatArray:
-    """[2, n] Add rows up one after the other."""
+    """[2, n] Return the sum of rows, added one after the other."""
     total = np.zeros(rows.shape[1:])
     for row in rows:
         total += row

@@ -1,4 +1,4 @@
-"""DefaultBinder: writes the pod's binding."""
+"""DefaultBinder: writes the binding of a pod."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from batchsched.framework.status import SUCCESS, Status
 
 
 class DefaultBinder(SignaturePlugin, BindPlugin):
-    """Binds every pod that no Bind plugin before it has taken. What the API server refuses ends the binding cycle.
+    """Binds every pod that no earlier Bind plugin has bound. An error of the API server ends the binding cycle.
 
     Source: kube-scheduler's plugins/defaultbinder.
     """

@@ -1,4 +1,4 @@
-"""DefaultPreemption: where a pod fits nowhere, pods of lower priority make room, as few and as small as will do."""
+"""DefaultPreemption: if a pod fits on no node, evicts as few and as unimportant pods of lower priority as possible."""
 
 import math
 import zlib
@@ -34,7 +34,7 @@ POLICY_NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 PREEMPTED: Final = "PreemptionByScheduler"
 LIFT: Final = 2**31
-"""Added to every priority before they are summed, so that a victim always adds something."""
+"""Added to every priority before priorities are summed, so that each victim increases the sum."""
 
 
 class DefaultPreemptionArgs(SpecPart):
@@ -60,12 +60,12 @@ class DefaultPreemptionArgs(SpecPart):
 
 
 class Room(NamedTuple):
-    """A node that the pod fits once the victims have left it.
+    """A node on which the pod fits without the victims.
 
     Args:
-      node: its name.
-      victims: the most important first.
-      violations: victims whose disruption budget does not allow it.
+      node: the node's name.
+      victims: the pods to evict, the most important first.
+      violations: number of victims whose disruption budget does not allow the eviction.
     """
 
     node: str
@@ -75,13 +75,13 @@ class Room(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """What was found: candidates in the order of the search, and why the other nodes that were tried are none."""
+    """Result of the search: candidates in the order of the search, and why other nodes are no candidates."""
 
     candidates: list[Room] = field(default_factory=list)
     rejected: dict[str, Status] = field(default_factory=dict)
 
     def fit_error(self, nodes: int) -> str:
-        """Return the sentence that says of all nodes why preemption does not help there."""
+        """Return the message that summarises why preemption does not help on any node."""
         counts: dict[str, int] = {NOT_HELPFUL: nodes - len(self.rejected)}
         for status in self.rejected.values():
             for reason in status.reasons:
@@ -90,10 +90,11 @@ class Search:
 
 
 class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlugin):
-    """Looks for the node where the least is lost when pods of lower priority leave.
+    """Finds the node on which evictions of pods with lower priority do the least harm.
 
-    The search begins at a node that hangs on the pod's name, where the original draws one; what is equal to the last
-    goes to the node that was searched first.
+    The start of the search depends on the pod's name, where kube-scheduler draws a random one. Of equally good
+    candidates
+    the first in the order of the search wins.
 
     Source: kube-scheduler's plugins/defaultpreemption and framework/preemption, v1.36.3.
     """
@@ -127,10 +128,11 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         return (ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _victim_left),)
 
     def search(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> Search:
-        """Try the nodes whose refusal may be helped, until there are candidates enough.
+        """Try nodes on which evictions may help, until there are enough candidates.
 
         Raises:
-          PluginError: a node fits though nobody leaves it, or a plugin broke over one, and no other is a candidate.
+          PluginError: the pod fits on a node without evictions; or a plugin failed on a node and there is no
+            candidate.
         """
         names = handle.table.names
         places = scan.helpable()
@@ -167,12 +169,12 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
 
 
 def _victim_left(pod: Pod, old: Pod, _new: None) -> Hint:
-    """A pod left the node that is kept for this one."""
+    """Return QUEUE if a pod was deleted from the node for which this pod is nominated."""
     return Hint.queue_if(bool(pod.status.nominated_node_name) and old.node == pod.status.nominated_node_name)
 
 
 def ineligible(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> str:
-    """Return why a pod must not preempt at all, "" when it may.
+    """Return why a pod must not preempt, "" if it may.
 
     Source: `PodEligibleToPreemptOthers` of kube-scheduler.
     """
@@ -189,7 +191,7 @@ def ineligible(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> s
 
 
 def terminating_by_preemption(pod: Pod) -> bool:
-    """Tell whether a pod is being deleted to make room for another."""
+    """Return True if a pod is being deleted because of preemption."""
     if not pod.terminating:
         return False
     for condition in pod.status.conditions or ():
@@ -201,11 +203,11 @@ def terminating_by_preemption(pod: Pod) -> bool:
 def _rooms(
     places: Sequence[int], together: int, handle: PostFilterHandle
 ) -> Iterator[tuple[int, Room | Status | PluginError]]:
-    """Yield node by node what can be made of it; so many are worked out together, where that can be done.
+    """Yield for each node its candidate, or why it has none. Nodes are tried in batches where that is possible.
 
-    A plugin that breaks over one node says nothing against the others.
+    If a plugin fails on one node, the other nodes are still tried.
 
-    Source: `DryRunPreemption` of kube-scheduler's framework/preemption, which gathers the errors.
+    Source: `DryRunPreemption` of kube-scheduler's framework/preemption, which collects the errors.
     """
     step = max(1, together)
     for start in range(0, len(places), step):
@@ -222,9 +224,10 @@ def _rooms(
 
 
 def _make_room(node: int, handle: PostFilterHandle) -> Room | Status:
-    """Take all pods of lower priority away, then let back whoever is not in the way, the most important first.
+    """Remove all pods of lower priority, then add back those that leave enough room, the most important first.
 
-    Returns why the node is no candidate where the pod does not even fit without any of them.
+    Returns:
+      The candidate, or the refusal if the pod does not fit even without these pods.
 
     Source: `SelectVictimsOnNode` of kube-scheduler.
     """
@@ -251,7 +254,7 @@ def _tried(node: str, lower: Sequence[Pod], trial: Trial, handle: PostFilterHand
 
 
 def _make_rooms(trials: Trials, handle: PostFilterHandle) -> dict[int, Room | Status]:
-    """As `_make_room`, for all nodes of some trials at once."""
+    """Do what `_make_room` does for all nodes of a dry run at once."""
     names = handle.table.names
     lower = [handle.lower_on(node) for node in trials.nodes]
     rows = np.repeat(np.arange(len(lower), dtype=np.int32), [len(some) for some in lower])
@@ -278,14 +281,14 @@ def _make_rooms(trials: Trials, handle: PostFilterHandle) -> dict[int, Room | St
 
 @dataclass(slots=True)
 class Reprieve:
-    """The pods that left a node, in the order in which they may come back.
+    """The removed pods of a node, in the order in which they are added back.
 
     Args:
-      by_importance: the most important first.
-      order: those first whose disruption a budget does not allow.
-      violating: the number of these.
-      away: keys of those for which there is no room.
-      violations: how many of these are violating.
+      by_importance: the pods, the most important first.
+      order: the pods, those first whose disruption budget does not allow an eviction.
+      violating: number of these first pods.
+      away: keys of the pods that cannot be added back.
+      violations: number of pods in `away` that violate a budget.
     """
 
     by_importance: Sequence[Pod]
@@ -296,24 +299,24 @@ class Reprieve:
 
     @classmethod
     def of(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "Reprieve":
-        """Put the pods that left in order."""
+        """Sort removed pods."""
         ordered = sorted(lower, key=lambda one: importance(one, handle)) if len(lower) > 1 else lower
         violating, others = by_budget(ordered, handle.budgets)
         return cls(ordered, (*violating, *others), len(violating))
 
     def stays_away(self, at: int) -> None:
-        """Note that there is no room for the pod at a place in the order."""
+        """Record that the pod at a position of the order cannot be added back."""
         self.away.add(self.order[at].key)
         self.violations += at < self.violating
 
     def room(self, node: str) -> Room:
-        """Return the room that is made on a node."""
+        """Return the candidate of a node."""
         victims = tuple(pod for pod in self.by_importance if pod.key in self.away)
         return Room(node, victims, self.violations)
 
 
 def importance(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
-    """Return a key that sorts pods, the most important first: by priority, then by how long they have run.
+    """Return a sort key, the most important pod first: higher priority, then earlier start.
 
     Source: `MoreImportantPod` of kube-scheduler's util; a pod that has not started counts as starting now.
     """
@@ -323,7 +326,7 @@ def importance(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
 def by_budget(
     pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]
 ) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    """Return the pods whose disruption a budget does not allow, and the others, both in the order given.
+    """Return the pods whose disruption budget does not allow an eviction, and the others, both in the given order.
 
     Source: `filterPodsWithPDBViolation` of kube-scheduler.
     """
@@ -341,7 +344,7 @@ def by_budget(
 
 
 def choose(candidates: Sequence[Room], handle: PostFilterHandle) -> Room:
-    """Return the candidate where the least is lost; the first of equal ones.
+    """Return the candidate with the least harm; the first of equal ones.
 
     Source: `pickOneNodeForPreemption` of kube-scheduler.
     """
@@ -349,10 +352,11 @@ def choose(candidates: Sequence[Room], handle: PostFilterHandle) -> Room:
 
 
 def loss(room: Room, handle: PostFilterHandle) -> tuple[int, int, int, int, float]:
-    """Return what a candidate costs, the heaviest first.
+    """Return a sort key for the harm of a candidate; the smallest is the best.
 
-    Violated budgets; the highest priority among the victims; the sum of their priorities; their number; and how long
-    the longest of those of the highest priority has run.
+    It consists of the violated budgets, the highest priority of a victim, the sum of priorities, the number of
+    victims,
+    and the longest run time among the victims of the highest priority.
     """
     priorities = [handle.priority_of(victim) for victim in room.victims]
     highest = max(priorities)

@@ -1,4 +1,4 @@
-"""DynamicResources, for pods without claims: it has nothing to ask, and says so where kube-scheduler does."""
+"""DynamicResources for pods without ResourceClaims: returns what kube-scheduler returns for them."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -26,7 +26,7 @@ from batchsched.framework.traits import PluginTraits, ResultScope
 
 NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
 NOT_FOUND: Final = "not found"
-"""What kube-scheduler's cycle state says of a key that nobody wrote."""
+"""Error of kube-scheduler's cycle state for a key without a value."""
 
 ASKED: Final = StateKey[bool]("DynamicResources/asked")
 
@@ -43,11 +43,13 @@ class DynamicResourcesArgs(SpecPart):
 class DynamicResources(
     SignaturePlugin, PreFilterPlugin, PostFilterPlugin, ScorePlugin, EnqueueExtensionsPlugin
 ):
-    """Stands where the allocation of ResourceClaims will: claims are not looked at yet.
+    """A placeholder for the allocation of ResourceClaims, which is not implemented.
 
-    Source: kube-scheduler's plugins/dynamicresources, what it does for a pod without claims: PreFilter skips its
-    Filter, every node scores 0, and PostFilter finds no claim whose allocation could be given back. When a PreFilter
-    ahead of it refused, the original's PostFilter misses its state and errs; so does this one.
+    Source: kube-scheduler's plugins/dynamicresources for a pod without claims. PreFilter skips its Filter, every
+    node
+    scores 0, and PostFilter finds no claim to release. If an earlier PreFilter refused the pod, PostFilter returns
+    an error,
+    because kube-scheduler's PostFilter then lacks its state.
     """
 
     name: ClassVar[str] = "DynamicResources"

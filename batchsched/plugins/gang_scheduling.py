@@ -1,8 +1,8 @@
-"""GangScheduling: nobody of a gang is bound before its minimum has a place.
+"""GangScheduling: no pod of a gang is bound before the minimum of the gang is placed.
 
-PreFilter refuses a gang that can never reach its minimum, so that it holds nothing. Permit makes a pod wait until
-bound and permitted members reach minMember, and every subGroup its own, and then lets all of them go together.
-Unreserve of one member rolls the gang back: the session does it, and the counts follow.
+PreFilter refuses a gang with too few pods, so that it reserves nothing. Permit makes a pod wait until the bound and
+assumed pods reach minMember, and every subGroup its own minimum; then all of them are allowed. If one pod is
+unreserved, the session rolls the gang back and updates the counts.
 """
 
 from collections.abc import Hashable, Sequence
@@ -22,13 +22,13 @@ NOT_ENOUGH_SUB = "{existing} of the {minimum} pods that subGroup {name} needs ex
 
 
 class GangScheduling:
-    """All or nothing at Permit, for PodGroups and for pods alone."""
+    """Makes Permit all-or-nothing for PodGroups. A single pod is a gang of one."""
 
     name: ClassVar[str] = "GangScheduling"
     traits: ClassVar[PluginTraits] = PluginTraits(reads_priority=False, permit_is_per_gang=True)
 
     def signature(self, pod: Pod) -> Hashable:
-        """Nothing of a pod's spec matters here: gangs are told apart by the session."""
+        """Return a constant: the plugin reads nothing of a pod's spec."""
         return None
 
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
@@ -48,18 +48,18 @@ class GangScheduling:
         return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
 
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
-        """Hold the pod's place; the session counts it."""
+        """Return Success: the session counts the reserved pods."""
         return SUCCESS
 
     def reserves_nothing(self, pod: PodClass) -> bool:
-        """The session counts who has a place."""
+        """Return True: the session counts the reserved pods."""
         return True
 
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Give the place back: what waits of the gang can no longer be let go."""
+        """Do nothing: the session updates the counts, so that waiting pods of the gang are no longer allowed."""
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
-        """Wait until the gang is complete, then let everyone go."""
+        """Make the pod wait until the gang is complete, then allow all its pods."""
         gang = nodes.gang_of(pod)
         if gang is None or gang.complete:
             if gang is not None:
@@ -68,7 +68,7 @@ class GangScheduling:
         return PermitAnswer(_WAIT, gang.timeout_seconds)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return what may complete a gang: a member that comes, or another PodGroup to go by."""
+        """Return the events that may complete a gang: a new pod of the gang, or a changed PodGroup."""
         return (
             ClusterEventWithHint.on(Resource.UNSCHEDULED_POD, Action.ADD, _member_came),
             ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _member_came),

@@ -1,4 +1,4 @@
-"""ImageLocality: a node that has the pod's images already starts it sooner."""
+"""ImageLocality: prefers nodes that already have the pod's images."""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from batchsched.framework.traits import PluginTraits, ResultScope
 
 MEBIBYTE: Final = 1024 * 1024
 LEAST: Final = 23 * MEBIBYTE
-"""Bytes of images on a node below which they do not count."""
+"""Size of images on a node, in bytes, below which they do not count."""
 MOST_A_CONTAINER: Final = 1000 * MEBIBYTE
-"""Bytes above which more of them do not count, for each container; image volumes do not raise it."""
+"""Size in bytes for each container above which more images do not count; image volumes do not increase it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """An image: its size in bytes as the first node tells it, and the nodes that have it."""
+    """An image: its size in bytes as reported by the first node, and the nodes that have it."""
 
     size: int
     nodes: IndexArray
 
 
 class ImageLocality(SignaturePlugin, ScorePlugin):
-    """Adds up the images that are on a node, each worth less the fewer nodes have it.
+    """Adds up the sizes of the pod's images on a node. An image counts less if fewer nodes have it.
 
     Source: kube-scheduler's plugins/imagelocality.
     """
@@ -57,7 +57,7 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
 
 
 def images_of(pod: Pod) -> tuple[str, ...]:
-    """Name the images of all containers and image volumes, with their tags."""
+    """Return the names of the images of all containers and image volumes, with their tags."""
     spec = pod.spec
     names = [container.image for container in (*(spec.init_containers or ()), *spec.containers)]
     names += [volume.image.reference for volume in spec.volumes or () if volume.image]
@@ -65,7 +65,7 @@ def images_of(pod: Pod) -> tuple[str, ...]:
 
 
 def with_tag(name: str) -> str:
-    """Add `:latest` to a name without a tag; a colon before the last slash is a port's."""
+    """Add `:latest` to a name without a tag. A colon before the last slash belongs to a port."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
@@ -91,7 +91,7 @@ class Images:
         self.amended(np.arange(len(table.nodes), dtype=np.int32), table)
 
     def amended(self, changed: IndexArray, table: NodeTable) -> "Images":
-        """Take in what nodes [k] have now."""
+        """Return the images after nodes [k] changed."""
         for at in changed.tolist():
             before, after = self._told[at], table.nodes[at].status.images
             if before is not after:
@@ -112,7 +112,7 @@ class Images:
                 self._sizes.setdefault(name, {}).setdefault(node, image.size_bytes)
 
     def of(self, name: str) -> Image | None:
-        """Return an image, None where no node has it."""
+        """Return an image, None if no node has it."""
         known, sizes = self._known.get(name), self._sizes.get(name)
         if known is None and sizes:
             nodes = np.asarray(sorted(sizes), np.int32)

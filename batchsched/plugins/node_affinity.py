@@ -1,4 +1,4 @@
-"""NodeAffinity: the nodes that a pod must, or would like to, be on, by label and by name."""
+"""NodeAffinity: the nodes that a pod requires or prefers, by label and by name."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Final
@@ -67,7 +67,7 @@ def _as_affinity(value: Any) -> Any:
 
 
 class NodeAffinityArgs(SpecPart):
-    """NodeAffinityArgs: an affinity that holds for every pod, on top of its own."""
+    """NodeAffinityArgs of kube-scheduler: an affinity that applies to every pod in addition to its own."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -83,7 +83,7 @@ class NodeAffinity(
     NormalizeScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Matches nodeSelector, the pod's node affinity, and the one that the profile adds.
+    """Checks nodeSelector, the pod's node affinity, and the affinity that the profile adds.
 
     Source: kube-scheduler's plugins/nodeaffinity.
     """
@@ -164,7 +164,10 @@ def _preferred(pod: Pod) -> tuple[PreferredSchedulingTerm, ...] | None:
 
 
 def _names(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
-    """Return the node names to which every term ties itself, None when one of them does not, or there is none."""
+    """Return the node names to which the terms are restricted.
+
+    None if a term is not restricted, or there is no term.
+    """
     names: frozenset[str] | None = None
     for term in terms:
         named = [

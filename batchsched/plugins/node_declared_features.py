@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the kubelet declares it."""
+"""NodeDeclaredFeatures: a pod that needs a kubelet feature is placed on nodes whose kubelet declares it."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -30,7 +30,7 @@ REQUIRED: Final = StateKey[frozenset[str]]("NodeDeclaredFeatures/required")
 
 
 class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensionsPlugin):
-    """Compares the features that a pod's spec implies with `status.declaredFeatures` of the node.
+    """Compares the features that a pod's spec requires with `status.declaredFeatures` of the node.
 
     Source: kube-scheduler's plugins/nodedeclaredfeatures, and the features that k8s.io/component-helpers infers
     for scheduling in 1.36.
@@ -77,7 +77,7 @@ def _needs_others(_pod: Pod, old: Pod, new: Pod) -> Hint:
 
 
 def required_features(pod: Pod) -> frozenset[str]:
-    """Return the features without which a kubelet cannot run a pod."""
+    """Return the features that a kubelet needs to run a pod."""
     spec = pod.spec
     required = set()
     if spec.host_network and spec.host_users is False:

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node fits there and nowhere else."""
+"""NodeName: a pod with `spec.nodeName` fits only on that node."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -25,7 +25,7 @@ ANOTHER_NODE: Final = "node(s) didn't match the requested node name"
 
 
 class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
-    """Compares `spec.nodeName`.
+    """Compares `spec.nodeName` with the node's name.
 
     Source: kube-scheduler's plugins/nodename.
     """

@@ -1,4 +1,4 @@
-"""NodePorts: one host port, one pod."""
+"""NodePorts: a host port can be used by one pod on each node."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -49,7 +49,7 @@ class NodePorts(
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Refuses nodes on which a host port of the pod is taken.
+    """Refuses nodes on which a host port of the pod is in use.
 
     Source: kube-scheduler's plugins/nodeports.
     """
@@ -91,7 +91,7 @@ class NodePorts(
 
     @override
     def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
-        """At most one pod on a node of those that want one port of one address, or of all addresses."""
+        """Return rows: of the pods that request one port of one address or of all addresses, a node has at most one."""
         wanting: dict[HostPort, set[int]] = {}
         for candidate in batch.candidates:
             for port in host_ports(candidate.pod_class.pod):
@@ -100,7 +100,8 @@ class NodePorts(
         holders = _holders(nodes.table)
         rows: dict[tuple[int, ...], Row] = {}
         for port, classes in wanting.items():
-            # Those that want all addresses are in the way of everybody, those of two addresses not of each other.
+            # A port of all addresses conflicts with that port of every address; ports of two addresses do not
+            # conflict.
             everywhere = wanting.get(port._replace(address=EVERY_ADDRESS), set())
             rivals = tuple(sorted(classes | everywhere))
             if sum(count[index] for index in rivals) > 1:
@@ -133,7 +134,7 @@ def _row(classes: tuple[int, ...], right: IntArray) -> Row:
 
 
 def _holders(table: NodeTable) -> dict[tuple[str, int], list[tuple[HostPort, int]]]:
-    """Return who holds a port, by protocol and number: the port as it is held, and the node."""
+    """Return (protocol, number) → the ports in use with their nodes."""
     found: dict[tuple[str, int], list[tuple[HostPort, int]]] = {}
     for node, pods in table.pods.ports_on.items():
         for ports in pods.values():
@@ -145,7 +146,7 @@ def _holders(table: NodeTable) -> dict[tuple[str, int], list[tuple[HostPort, int
 def _free(
     table: NodeTable, port: HostPort, holders: dict[tuple[str, int], list[tuple[HostPort, int]]]
 ) -> IntArray:
-    """[N] 1 where the port is free, 0 where it is taken."""
+    """[N] Return 1 where the port is free, 0 where it is in use."""
     free = np.ones(len(table.nodes), np.int64)
     for held, node in holders.get((port.protocol, port.number), ()):
         if held.conflicts(port):
@@ -154,7 +155,7 @@ def _free(
 
 
 def _taken(table: NodeTable, wanted: tuple[HostPort, ...]) -> BoolArray:
-    """[N] the nodes on which one of the wanted ports is taken."""
+    """[N] Return the nodes on which one of the requested ports is in use."""
     refused = np.zeros(len(table.nodes), np.bool_)
     for node in table.pods.ports_on:
         refused[node] = _taken_at(table, node, wanted)

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: has the node what the pod requests, and how well would it be used?"""
+"""NodeResourcesFit: whether a node has the requested resources free, and a score for their use."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultSco
 
 TOO_MANY_PODS: Final = "Too many pods"
 NEVER: Final = np.iinfo(np.int64).min
-"""A need that every node meets, however overcommitted it is: the resource is not asked for."""
+"""A need that every node satisfies, even an overcommitted one: the resource is not requested."""
 
 
 class StrategyType(StrEnum):
@@ -72,7 +72,7 @@ class StrategyType(StrEnum):
 
 
 class RequestedToCapacityRatio(SpecPart):
-    """The broken line."""
+    """RequestedToCapacityRatioParam of kube-scheduler: score by utilization."""
 
     shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
 
@@ -83,7 +83,7 @@ class RequestedToCapacityRatio(SpecPart):
 
 
 class ScoringStrategy(SpecPart):
-    """The strategy, its resources, and its broken line where it has one."""
+    """ScoringStrategy of kube-scheduler: the strategy, its resources, and its shape if it has one."""
 
     type: StrategyType = StrategyType.LEAST_ALLOCATED
     resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
@@ -97,7 +97,7 @@ class ScoringStrategy(SpecPart):
 
 
 class NodeResourcesFitArgs(SpecPart):
-    """NodeResourcesFitArgs."""
+    """NodeResourcesFitArgs of kube-scheduler."""
 
     ignored_resources: frozenset[str] = frozenset()
     ignored_resource_groups: frozenset[str] = frozenset()
@@ -106,7 +106,7 @@ class NodeResourcesFitArgs(SpecPart):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Need:
-    """[R] what a pod needs of each resource; `NEVER` where it asks for nothing, or nobody is to look."""
+    """[R] requests of a pod; `NEVER` for resources that it does not request or that the plugin ignores."""
 
     amounts: IntArray
 
@@ -124,7 +124,7 @@ class NodeResourcesFit(
     ScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Compares requests with what is left on a node.
+    """Compares requests with the free resources of a node.
 
     Source: kube-scheduler's plugins/noderesources, fit.go and the three scoring files.
     """
@@ -143,7 +143,7 @@ class NodeResourcesFit(
         line = self._strategy.requested_to_capacity_ratio
         self._line = broken_line(line.shape) if line else None
         self._looked_at: tuple[tuple[str, ...], BoolArray] = (), np.zeros(0, np.bool_)
-        """The resources of the table that was asked about last, and which of them are looked at."""
+        """The resources of the last table, and which of them the Filter checks."""
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -160,14 +160,17 @@ class NodeResourcesFit(
         return Need(amounts)
 
     def _looks_at(self, table: NodeTable) -> BoolArray:
-        """[R] the resources that are not somebody else's to look after."""
+        """[R] Return the resources that the Filter checks."""
         if self._looked_at[0] is not table.resources:
             looks = np.array([not self.ignores_resource(one) for one in table.resources], np.bool_)
             self._looked_at = table.resources, looks
         return self._looked_at[1]
 
     def ignores_resource(self, resource: str) -> bool:
-        """Tell whether a resource is somebody else's to look after; the solver leaves it out as well."""
+        """Return True if an extender or the configuration makes the Filter ignore a resource.
+
+        The solver ignores it, too.
+        """
         if not is_extended(resource):
             return False
         group = resource.partition("/")[0]
@@ -219,7 +222,7 @@ class NodeResourcesFit(
                 continue
             there = capacity > 0
             scores = self._score(taken, np.where(there, capacity, 1))
-            # A resource that scores nothing on the broken line does not pull the others down.
+            # A resource with score 0 does not count in the weighted mean, so that it does not lower the others.
             counts = there & (scores > 0) if self._line is not None else there
             total += np.where(counts, scores * one.weight, 0)
             weights = weights + np.where(counts, one.weight, 0)
@@ -229,7 +232,7 @@ class NodeResourcesFit(
         return total // divisor
 
     def _score(self, taken: IntArray, capacity: IntArray) -> IntArray:
-        """[n] Score one resource; `taken` counts the pod."""
+        """[n] Return the score of one resource; `taken` includes the pod."""
         if self._strategy.type is StrategyType.LEAST_ALLOCATED:
             left: IntArray = np.maximum(capacity - taken, 0)
             return left * MAX_UTILIZATION // capacity
@@ -247,7 +250,7 @@ class NodeResourcesFit(
         )
 
     def _asked(self, pod: Pod) -> dict[str, int]:
-        """Return what the Filter compares of a pod."""
+        """Return the requests that the Filter checks."""
         asked = {name: amount for name, amount in requests(pod).items() if not self.ignores_resource(name)}
         return {**asked, PODS: 1}
 
@@ -258,7 +261,7 @@ class NodeResourcesFit(
         )
 
     def _has_grown(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        """The node would hold the pod if it were empty, and has more than before of something that the pod asks for."""
+        """Return True if the empty node could hold the pod and now has more of a resource that the pod requests."""
         asked, after = self._asked(pod), new.allocatable()
         if any(after.get(name, 0) < amount for name, amount in asked.items()):
             return Hint.SKIP

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: a cordoned node takes no pods, save those that tolerate it."""
+"""NodeUnschedulable: a cordoned node accepts only pods that tolerate it."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -27,7 +27,7 @@ CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule
 
 
 class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
-    """Looks at `spec.unschedulable`.
+    """Checks `spec.unschedulable` of the node.
 
     Source: kube-scheduler's plugins/nodeunschedulable.
     """

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node can attach only so many volumes of a CSI driver."""
+"""NodeVolumeLimits: limits the number of volumes of each CSI driver that a node can attach."""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -60,14 +60,14 @@ from batchsched.solver.problem import UNLIMITED
 
 TOO_MANY_VOLUMES: Final = "node(s) exceed max volume count"
 UNBOUND: Final = "unbound:"
-"""Marks a claim that has no volume yet; no handle of a volume can look like it."""
+"""Marks a claim that is not bound to a volume. No volume handle has this form."""
 
 Attached = dict[tuple[str, str], str]
-"""Volumes as (driver, handle), with their driver."""
+"""(driver, handle) of a volume → its driver."""
 
 
 class ClaimNotFound(Exception):
-    """A claim of the pod to place does not exist; caught in Filter."""
+    """A claim of the pending pod does not exist. Filter catches this exception."""
 
 
 class NodeVolumeLimits(
@@ -78,11 +78,13 @@ class NodeVolumeLimits(
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Counts the volumes that a node would have attached against what its CSINode allows, driver by driver.
+    """Counts the volumes that a node would have attached, by driver, and compares with the limits of its CSINode.
 
-    A volume that several pods of the node mount counts once. VolumeAttachments count where no pod mounts the volume,
-    and then once more when the pod to place mounts it, as in the original: with such an attachment alone a refusal
-    may end when another pod mounts the volume, and the session hears of it one session later.
+    A volume that several pods of the node mount counts once. A VolumeAttachment counts if no pod mounts the volume,
+    and
+    again if the pending pod mounts it, as in kube-scheduler. In that case a refusal may end when another pod mounts
+    the
+    volume, which the session sees one session later.
 
     Source: kube-scheduler's plugins/nodevolumelimits.
     """
@@ -108,7 +110,7 @@ class NodeVolumeLimits(
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        # Equal pods mount the same volumes: when one fits on a node, so do all that follow it.
+        # Equal pods mount the same volumes: if one fits on a node, all of them do.
         if not any(volume.attachable for volume in pod.pod.spec.volumes or ()):
             return True
         return bool(self._judge(pod.pod, table.some(nodes[counts > 0])).fits.all())
@@ -145,11 +147,12 @@ class NodeVolumeLimits(
         return found
 
     def _volumes(self, pod: Pod, storage: VolumeLister, migrated: bool, *, new: bool) -> Attached:
-        """Return the CSI volumes that a pod mounts, those of `migrated` kinds included or not.
+        """Return the CSI volumes that a pod mounts, with or without those of `migrated` kinds.
 
         Raises:
           ClaimNotFound: a claim of a `new` pod does not exist.
-          PluginError: a claim has no name, an ephemeral volume's claim is somebody else's, or a disk's name is none.
+          PluginError: a claim has no name, an ephemeral volume's claim has another owner, or a disk name is
+            invalid.
         """
         found: Attached = {}
         for volume in pod.spec.volumes or ():
@@ -192,10 +195,11 @@ class NodeVolumeLimits(
 
     @override
     def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
-        """At most as many volumes of each driver on a node as it has left.
+        """Return rows: for each driver, at most as many volumes on a node as it can still attach.
 
-        A row counts pods, so it holds only where each pod brings volumes of its own: classes of one pod, whose
-        volumes no other pod mounts.
+        A row counts pods, so it is valid only if each pod brings its own volumes. Only classes of one pod count,
+        with volumes
+        that no other pod mounts.
         """
         shared = self._shared(batch, nodes.table)
         brings: dict[str, dict[int, int]] = {}
@@ -213,7 +217,7 @@ class NodeVolumeLimits(
         ]
 
     def _shared(self, batch: Batch, table: NodeTable) -> Counter[tuple[str, str]]:
-        """Count who mounts each volume: every pod that waits, and every node where it is mounted already."""
+        """Count the users of each volume: pending pods, and nodes on which it is mounted."""
         found: Counter[tuple[str, str]] = Counter()
         for candidate in batch.candidates:
             for volume in self._brought(candidate, table, migrated=True):
@@ -235,7 +239,7 @@ class NodeVolumeLimits(
             return {}
 
     def _free(self, drivers: Sequence[str], table: NodeTable) -> dict[str, IntArray]:
-        """Return [N] how many more volumes of each driver each node can attach."""
+        """Return driver → [N] how many more volumes each node can attach."""
         free = {driver: np.full(len(table.nodes), UNLIMITED, np.int64) for driver in drivers}
         if not free:
             return free
@@ -272,19 +276,19 @@ def _unmounted(_pod: Pod, old: Pod, _new: None) -> Hint:
 
 
 def _mounted_already(pod: Pod, _old: None, new: Pod) -> Hint:
-    """A volume of the pod that another pod brings to a node does not count there again."""
+    """Return QUEUE if a pod on the node mounts a volume of this pod, which then does not count again."""
     return Hint.queue_if(not _mounts(pod).isdisjoint(_mounts(new)))
 
 
 def _mounts(pod: Pod) -> frozenset[tuple[str, str]]:
-    """Return claims and disks that a pod mounts, by kind and name."""
+    """Return the claims and disks that a pod mounts, as (kind, name)."""
     kinds = ((kind_of(volume), inline_handle(volume)) for volume in pod.spec.volumes or ())
     uses = (("claim", f"{pod.namespace}/{use.name}") for use in claim_uses(pod))
     return frozenset((*uses, *((kind.plugin, handle) for kind, handle in kinds if kind and handle)))
 
 
 def _limits_changed(_pod: Pod, old: CSINode, new: CSINode | None) -> Hint:
-    """A limit was raised or lifted."""
+    """Return QUEUE if a limit was raised or removed."""
     before, after = _limits(old), _limits(new)
     raised = any(after.get(driver, UNLIMITED) > limit for driver, limit in before.items())
     return Hint.queue_if(raised)
@@ -304,7 +308,7 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
-    """A volume of the pod's own claim counts otherwise; others' claims get one of the driver that they counted for."""
+    """Return QUEUE if the driver of a volume changed that counts for the pod."""
     if old is not None and old.spec == new.spec:
         return Hint.SKIP
     return Hint.queue_if(may_back(new, pod))
@@ -327,7 +331,7 @@ def _row(classes: Mapping[int, int], right: IntArray) -> Row:
 
 
 def _counted(mounted: Attached, node: int, table: NodeTable) -> Counter[str]:
-    """Count a node's volumes by driver: those that pods mount, and those that are attached beside them."""
+    """Count a node's volumes by driver: those that pods mount, and other attached ones."""
     storage = storage_of(table)
     used = Counter(mounted.values())
     beside = set()
@@ -340,7 +344,7 @@ def _counted(mounted: Attached, node: int, table: NodeTable) -> Counter[str]:
 
 
 def _limits(csi_node: CSINode | None) -> dict[str, int]:
-    """Return how many volumes of each driver a node can attach; drivers without a limit are left out."""
+    """Return driver → number of volumes that a node can attach, without unlimited drivers."""
     found = {}
     for driver in csi_node.spec.drivers if csi_node else ():
         if driver.allocatable is not None and driver.allocatable.count is not None:
@@ -349,7 +353,7 @@ def _limits(csi_node: CSINode | None) -> dict[str, int]:
 
 
 def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: bool) -> tuple[str, str] | None:
-    """Return the (driver, handle) behind a claim; before it has a volume, its class's driver and its own name."""
+    """Return (driver, handle) of a claim; if it is not bound, the driver of its class and the claim's name."""
     volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         return _of_volume(volume, migrated)

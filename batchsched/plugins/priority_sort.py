@@ -1,4 +1,4 @@
-"""PrioritySort: the higher priority first, then whoever has waited longer."""
+"""PrioritySort: pods with higher priority first, then pods that have been queued longer."""
 
 from collections.abc import Hashable
 from typing import Any, ClassVar

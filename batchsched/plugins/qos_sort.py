@@ -1,4 +1,4 @@
-"""QOSSort: among equal priorities the pods with the firmer promise first. Not on by default."""
+"""QOSSort: pods of equal priority by their quality of service. Disabled by default."""
 
 from collections.abc import Hashable
 from enum import IntEnum
@@ -11,11 +11,11 @@ from batchsched.api.core.quantity import base_units
 from batchsched.framework.interface import QueueSortPlugin, SignaturePlugin
 
 RESOURCES: Final = ("cpu", "memory")
-"""The resources that a pod's class hangs on."""
+"""The resources that determine the quality of service."""
 
 
 class QosClass(IntEnum):
-    """A pod's quality of service, the firmest first."""
+    """A pod's quality of service, the highest first."""
 
     GUARANTEED = 0
     BURSTABLE = 1
@@ -42,12 +42,12 @@ class QOSSort(SignaturePlugin, QueueSortPlugin):
 
 
 def qos_class(pod: Pod) -> QosClass:
-    """Return a pod's class: of its own requests and limits where it has any, else of all its containers'.
+    """Return a pod's quality of service by its pod-level requests and limits, or else those of all containers.
 
     Source: `ComputePodQOS` of k8s.io/kubernetes/pkg/apis/core/v1/helper/qos.
 
     Raises:
-      InvalidQuantity: an amount that is no quantity.
+      InvalidQuantity: an amount is not a quantity.
     """
     spec = pod.spec
     if spec.resources is not None:

@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with a gate is not ready to be scheduled, says whoever put the gate there."""
+"""SchedulingGates: a pod with a scheduling gate does not enter the scheduling queue."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
@@ -19,7 +19,7 @@ from batchsched.framework.traits import PluginTraits
 
 
 class SchedulingGates(SignaturePlugin, PreEnqueuePlugin, EnqueueExtensionsPlugin):
-    """Keeps gated pods out of the queue.
+    """Keeps pods with scheduling gates out of the queue.
 
     Source: kube-scheduler's plugins/schedulinggates.
     """

@@ -1,4 +1,4 @@
-"""SelectorSpread: the classic way to keep the pods of a Service or a workload apart. Not on by default."""
+"""SelectorSpread: the older way to spread the pods of a Service or a workload. Disabled by default."""
 
 from collections.abc import Hashable
 from typing import ClassVar, Final
@@ -30,7 +30,7 @@ from batchsched.framework.traits import PluginTraits
 
 HIGHEST: Final = 100.0
 ZONE_WEIGHT: Final = 2.0 / 3.0
-"""Of the score, where a node has a zone; the rest goes by the node alone."""
+"""Share of the zone in the score of a node that has a zone; the rest is by node."""
 ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 REGION_LABELS: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
 SELECTION: Final = StateKey[Selection]("PreScoreSelectorSpread")
@@ -39,9 +39,9 @@ SELECTION: Final = StateKey[Selection]("PreScoreSelectorSpread")
 class SelectorSpread(
     SignaturePlugin, SnapshotLabelsPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin
 ):
-    """Prefers nodes, and above all zones, with fewer pods of the same Services and workload.
+    """Prefers nodes, and even more zones, with fewer pods of the same Services and workload.
 
-    Pods with topology spread constraints of their own are left to PodTopologySpread.
+    Pods with their own topology spread constraints are left to PodTopologySpread.
 
     Source: kube-scheduler's plugins/selectorspread, as it was up to v1.26.
     """
@@ -62,7 +62,7 @@ class SelectorSpread(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        # Such a pod scores 0 everywhere; to be left out comes to the same.
+        # kube-scheduler scores such a pod 0 on every node; skipping the Score has the same effect.
         if pod.pod.spec.topology_spread_constraints:
             return SKIP
         selectors = default_selectors(pod.pod, nodes.table)
@@ -95,7 +95,7 @@ class SelectorSpread(
 
 
 def zones_of(table: NodeTable) -> IndexArray:
-    """[N] number of each node's zone in its region, -1 where it states neither.
+    """[N] Return the number of each node's zone and region, -1 if it has neither label.
 
     Source: `GetZoneKey` of k8s.io/component-helpers/node/topology.
     """

@@ -1,4 +1,4 @@
-"""TaintToleration: taints keep pods away that do not tolerate them, or make a node less welcome."""
+"""TaintToleration: excludes nodes with taints that a pod does not tolerate, and avoids nodes with soft taints."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -43,7 +43,7 @@ class TaintToleration(
     NormalizeScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Refuses nodes with taints that the pod does not tolerate; prefers nodes with few soft ones.
+    """Refuses nodes with taints that the pod does not tolerate; prefers nodes with few PreferNoSchedule taints.
 
     Source: kube-scheduler's plugins/tainttoleration.
     """

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks that pods of one node cannot share, and claims that one pod alone may use."""
+"""VolumeRestrictions: disks that pods on one node cannot share, and claims that only one pod may use."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,11 +56,11 @@ READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk mounted by its own name; `identity` is equal for two mounts of one disk.
+    """A disk that a pod mounts directly; two mounts of one disk have equal identities.
 
     Args:
       identity: kind and name.
-      shared: pods of one node may mount it together, as long as each of them does so read-only.
+      shared: pods on one node may mount it together if all mounts are read-only.
     """
 
     identity: tuple[str, ...]
@@ -69,13 +69,14 @@ class Disk:
 
 @dataclass(slots=True)
 class Conflicts:
-    """What a class mounts, and how often its claims of one pod are used by others.
+    """Disks of a class, and the number of other users of its ReadWriteOncePod claims.
 
     Args:
-      disks: those mounted by their own names.
-      claims: names of the claims of one pod. As in the original who comes and who leaves is held against the bare name,
-        so that in a trial a pod of another namespace with a claim of that name counts, too.
-      uses: by others; below 0 where more left than were counted.
+      disks: the disks that are mounted directly.
+      claims: names of the ReadWriteOncePod claims. As in kube-scheduler, AddPod and RemovePod compare the bare
+        name, so that
+        in a dry run a claim with this name in another namespace counts, too.
+      uses: number of uses by other pods; negative if more were removed than counted.
     """
 
     disks: tuple[Disk, ...]
@@ -83,7 +84,7 @@ class Conflicts:
     uses: int
 
     def clone(self) -> "Conflicts":
-        """Return a copy that counts by itself."""
+        """Return an independent copy."""
         return replace(self)
 
 
@@ -101,10 +102,11 @@ class VolumeRestrictions(
     SelectiveReservePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Refuses nodes where a disk is mounted in a way that forbids a second mount, and claims that are in use.
+    """Refuses nodes on which a disk is mounted in a way that excludes a second mount, and claims that are in use.
 
-    Reserve looks at the claims once more: where nobody used them the PreFilter said Skip, as the original does for
-    each pod, but here it speaks for a class, and an equal pod may have come since.
+    Reserve checks the claims again. If no pod used them, PreFilter returned Skip; in kube-scheduler for each pod,
+    here once
+    for a class, and an equal pod may have been placed since.
 
     Source: kube-scheduler's plugins/volumerestrictions.
     """
@@ -178,11 +180,11 @@ class VolumeRestrictions(
 
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Nothing was kept."""
+        """Do nothing, because Reserve keeps no state."""
 
     @override
     def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
-        """At most one pod for each claim of one pod, and at most one that writes for each disk and node."""
+        """Return rows: at most one pod for a ReadWriteOncePod claim, and one writer for a disk on a node."""
         by_claim: dict[str, list[int]] = {}
         by_disk: dict[tuple[str, ...], list[int]] = {}
         count = {candidate.index: candidate.count for candidate in batch.candidates}
@@ -239,7 +241,7 @@ def _row(partition: int, classes: Sequence[int], right: IntArray, reason: str) -
 
 
 def disks_of(pod: Pod) -> tuple[Disk, ...]:
-    """Return the disks that a pod mounts by their own names; an RBD image has one entry for each monitor."""
+    """Return the disks that a pod mounts directly. An RBD image has one entry for each monitor."""
     found: list[Disk] = []
     for volume in pod.spec.volumes or ():
         if volume.gce_persistent_disk:
@@ -256,7 +258,7 @@ def disks_of(pod: Pod) -> tuple[Disk, ...]:
 
 
 def _disks_in_use(nodes: Nodes, wanted: Sequence[Disk]) -> BoolArray:
-    """[n] the nodes where a wanted disk is mounted, and not both mounts are read-only."""
+    """[n] Return the nodes where a disk of the pod is mounted, unless both mounts are read-only."""
     there = nodes.pods.disks_on
     if not wanted or not there:
         return np.zeros(len(nodes), np.bool_)
@@ -293,7 +295,7 @@ def _claim_keys(pod: Pod) -> Iterable[str]:
 
 
 def _once_pod(pod: Pod, table: NodeTable) -> frozenset[str]:
-    """Return those of a pod's claims that one pod alone may use."""
+    """Return the ReadWriteOncePod claims of a pod."""
     if not pod.spec.volumes:
         return frozenset()
     known = table.beside("claims", _claims)

@@ -1,4 +1,4 @@
-"""VolumeZone: volumes that are labelled with zones or regions are mounted there only."""
+"""VolumeZone: volumes with zone or region labels can be mounted only there."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -49,27 +49,27 @@ SUCCESSOR: Final = {
     ZONE: ZONE,
     REGION: REGION,
 }
-"""The labels that count, in order, and the label that is read where a node lacks one."""
+"""Topology label of a volume → the label that is read if a node lacks the first, in the order of the checks."""
 SEPARATOR: Final = "__"
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A topology label of a volume, and the values of which a node must have one."""
+    """A topology label of a volume, with the values of which a node must have one."""
 
     key: str
     values: frozenset[str]
 
 
 class _Refused(Exception):
-    """Why a pod can be placed nowhere; caught in PreFilter."""
+    """The pod cannot be placed on any node; PreFilter catches this exception."""
 
 
 REQUIREMENTS: Final = StateKey[tuple[Requirement, ...]]("VolumeZone/requirements")
 
 
 class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensionsPlugin):
-    """Compares the zone and region labels of bound volumes with the node's; a node without any label passes.
+    """Compares the zone and region labels of bound volumes with the node's. A node without these labels passes.
 
     Volumes of claims that wait for their first consumer have no zone yet.
 
@@ -157,10 +157,10 @@ def _claim_names(pod: Pod) -> tuple[str, ...]:
 def _volume_of(
     name: str, claim: PersistentVolumeClaim | None, storage: VolumeLister
 ) -> PersistentVolume | None:
-    """Return the volume that a claim is bound to, None while it waits for its first consumer.
+    """Return the volume of a claim, None if the claim waits for its first consumer.
 
     Raises:
-      _Refused: there is none, and none is to come.
+      _Refused: the claim has no volume and gets none.
     """
     if not name:
         raise _Refused("PersistentVolumeClaim had no name")
@@ -176,10 +176,10 @@ def _volume_of(
 
 
 def _check_waits(name: str, storage: VolumeLister) -> None:
-    """Check that claims of a class wait for their first consumer.
+    """Check that a class has the binding mode WaitForFirstConsumer.
 
     Raises:
-      _Refused: they do not.
+      _Refused: it has another one.
     """
     if not name:
         raise _Refused("PersistentVolumeClaim had no pv name and storageClass name")
@@ -193,7 +193,7 @@ def _check_waits(name: str, storage: VolumeLister) -> None:
 
 
 def _requirements(volume: PersistentVolume) -> list[Requirement]:
-    """Read a volume's topology labels; one with an empty part says nothing."""
+    """Return the topology labels of a volume; a label with an empty value counts as missing."""
     found = []
     for key in SUCCESSOR:
         label = volume.metadata.label(key)

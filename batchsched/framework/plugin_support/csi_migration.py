@@ -1,8 +1,9 @@
-"""Volumes of Kubernetes' own kinds, as the CSI volumes that stand in for them.
+"""Translation of in-tree volumes into the CSI volumes that replace them.
 
-Source: k8s.io/csi-translation-lib, and `isCSIMigrationOn` of kube-scheduler's plugins/nodevolumelimits: which kinds
-are migrated is settled by 1.36, so that every node with a CSINode counts them all. VolumeBinding still reads
-the node's annotation before it looks for a volume's zone under the driver's label.
+Source: k8s.io/csi-translation-lib, and `isCSIMigrationOn` of kube-scheduler's plugins/nodevolumelimits. In 1.36 the
+set
+of migrated kinds is fixed, so every node with a CSINode counts all of them. VolumeBinding still reads the node's
+annotation before it looks for a volume's zone under the driver's label.
 """
 
 import re
@@ -20,19 +21,19 @@ REGION: Final = "topology.kubernetes.io/region"
 BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 REGION_OF: Final = {ZONE: REGION, BETA_ZONE: BETA_REGION}
-"""The label for the region that goes with each label for the zone."""
+"""Label of the zone → label of the region."""
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 @dataclass(frozen=True, slots=True)
 class MigratedKind:
-    """A migrated kind of volume.
+    """A migrated kind of in-tree volume.
 
     Args:
-      plugin: Kubernetes' own name of it, which StorageClasses name as provisioner.
-      driver: the CSI driver that stands in.
-      zone: the label under which the driver keeps a node's zone, "" where zones are not translated.
+      plugin: the in-tree plugin, which StorageClasses name as provisioner.
+      driver: the CSI driver that replaces it.
+      zone: the label in which the driver keeps a node's zone, "" if zones are not translated.
     """
 
     plugin: str
@@ -48,13 +49,13 @@ CINDER: Final = MigratedKind(
 AZURE: Final = MigratedKind("kubernetes.io/azure-disk", "disk.csi.azure.com")
 PORTWORX: Final = MigratedKind("kubernetes.io/portworx-volume", "pxd.portworx.com")
 DRIVERS: Final[Mapping[str, str]] = {one.plugin: one.driver for one in (EBS, GCE, CINDER, AZURE, PORTWORX)}
-"""The driver behind each migrated plugin."""
+"""Migrated in-tree plugin → CSI driver."""
 NEVER: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""Plugins that could be translated, yet never count as migrated."""
+"""In-tree plugins with a translation that never count as migrated."""
 
 
 def kind_of(source: InTreeSource) -> MigratedKind | None:
-    """Return the migrated kind of a pod's volume or of a PersistentVolume's spec, None for all others."""
+    """Return the migrated kind of a pod's volume or of a PersistentVolume, None for other volumes."""
     pairs = (
         (source.gce_persistent_disk, GCE),
         (source.aws_elastic_block_store, EBS),
@@ -66,13 +67,13 @@ def kind_of(source: InTreeSource) -> MigratedKind | None:
 
 
 def inline_handle(volume: Volume) -> str | None:
-    """Return the handle of a migrated volume that a pod mounts by its own name, None where there is no telling."""
+    """Return the CSI handle of a migrated volume in a pod's spec, None if it cannot be derived."""
     disk = volume.gce_persistent_disk
     return _gce_handle(disk.pd_name, "zones", _UNSPECIFIED) if disk else _handle(volume)
 
 
 def volume_handle(volume: PersistentVolume) -> str | None:
-    """Return the handle of a PersistentVolume of a migrated kind, None where there is no telling."""
+    """Return the CSI handle of a migrated PersistentVolume, None if it cannot be derived."""
     disk = volume.spec.gce_persistent_disk
     if disk is None:
         return _handle(volume.spec)
@@ -102,7 +103,7 @@ def _handle(source: InTreeSource) -> str | None:
 
 
 def _ebs_handle(volume_id: str) -> str | None:
-    """Read aws://zone/name; a bare name is taken as it stands."""
+    """Return the volume id of aws://zone/name; a plain name is returned unchanged."""
     if not volume_id.startswith("aws://"):
         return volume_id
     name = volume_id.removeprefix("aws://").partition("/")[2].strip("/")
@@ -110,13 +111,13 @@ def _ebs_handle(volume_id: str) -> str | None:
 
 
 def migrated_on(csi_node: CSINode | None) -> frozenset[str]:
-    """Return the plugins that a node's annotation calls migrated."""
+    """Return the in-tree plugins that are migrated according to a node's annotation."""
     stated = csi_node.metadata.annotation(MIGRATED_PLUGINS) if csi_node else None
     return frozenset((stated or "").split(",")) & DRIVERS.keys()
 
 
 def translated(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | None:
-    """Return a volume's node affinity as its driver states it: the zone under the driver's label.
+    """Return a volume's node affinity with the zone under the CSI driver's label.
 
     Source: `translateTopologyFromInTreeToCSI` of k8s.io/csi-translation-lib.
     """
@@ -140,7 +141,7 @@ def translated(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | N
 
 
 def _zone_label(volume: PersistentVolume, terms: Iterable[NodeSelectorTerm]) -> str:
-    """Return the label that the volume's affinity, or else its own labels, keep the zone under."""
+    """Return the zone label in the volume's affinity, or else among its own labels."""
     named = {one.key for term in terms for one in term.match_expressions or ()}
     if not named & REGION_OF.keys():
         named = {label for label in REGION_OF if volume.metadata.label(label) is not None}

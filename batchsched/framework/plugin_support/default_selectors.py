@@ -1,6 +1,6 @@
-"""What selects a pod besides itself: its Services, and the workload that owns it.
+"""Selectors of the Services that select a pod and of the workload that owns it.
 
-Default spreading goes by these selectors, in PodTopologySpread and in the classic SelectorSpread.
+The default constraints of PodTopologySpread, and SelectorSpread, use them.
 """
 
 from typing import Final
@@ -14,11 +14,11 @@ from batchsched.framework.nodes.node_table import NodeTable
 
 CONTROLLER: Final = "ReplicationController"
 WORKLOADS: Final = frozenset({("v1", CONTROLLER), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
-"""Owners whose selectors count for default constraints."""
+"""Kinds of owners whose selectors count."""
 
 
 def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
-    """Return what the pod's Services and its owner select by, () when nothing selects it.
+    """Return the selectors of the pod's Services and owner, () if there are none.
 
     Source: `DefaultSelector` of kube-scheduler's plugins/helper.
     """
@@ -30,7 +30,7 @@ def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
     owner = controller_of(pod)
     named = () if owner is None else _workloads(table).get((owner.kind, pod.namespace, owner.name), ())
     if owner is not None and owner.kind == CONTROLLER:
-        # Labels of a ReplicationController take the place of a Service's; other selectors come on top.
+        # The labels of a ReplicationController replace those of a Service; selectors of other owners are added.
         for selector in named:
             labels |= selector.match_labels or {}
         named = ()
@@ -39,7 +39,7 @@ def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
 
 
 def controller_of(pod: Pod) -> OwnerReference | None:
-    """Return the pod's controlling owner where it is of a kind whose selector counts."""
+    """Return the pod's controlling owner if its kind has a selector that counts."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller:
             return owner if (owner.api_version, owner.kind) in WORKLOADS else None
@@ -47,7 +47,7 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 
 
 def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
-    """Name the labels that default constraints can look at, on any pod of a snapshot."""
+    """Return the labels, on any pod of a snapshot, that default constraints may read."""
     keys: set[str] = set()
     for one in snapshot.services:
         keys.update(one.spec.selector or ())

@@ -1,4 +1,4 @@
-"""Domains of a topology key as arrays: sums over them, and how they become the domains of a row."""
+"""Domains of a topology key as arrays: sums by domain, and the domains of a solver row."""
 
 from dataclasses import dataclass
 
@@ -10,17 +10,17 @@ from batchsched.solver.problem import UNLIMITED
 
 
 def by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """[D+1] counts of nodes summed by domain; the last for code -1, so that `sums[codes]` is right for all nodes."""
+    """[D+1] Return the sums of node counts by domain; the last entry is for nodes without a domain (code -1)."""
     return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowDomains:
-    """A topology key's domains as those of a row.
+    """The domains of a topology key in a solver row.
 
     Args:
-      partition: EVERY_NODE where each domain is one node, else a number from the batch.
-      codes: [rows] the domain of each row, -1 where the row is of a node in no domain.
+      partition: EVERY_NODE if each domain is one node, else a number of the batch's partition.
+      codes: [rows] the domain of each row, -1 if the row is for a node without a domain.
     """
 
     partition: int
@@ -28,7 +28,7 @@ class RowDomains:
 
     @classmethod
     def of(cls, batch: Batch, codes: IndexArray) -> "RowDomains":
-        """Make them of [N] domains of the nodes, -1 for nodes that do not count."""
+        """Create the row domains of [N] domains of the nodes, -1 for nodes that do not count."""
         inside = codes[codes >= 0]
         used, sizes = np.unique(inside, return_counts=True)
         if len(used) and int(sizes.max()) == 1:
@@ -38,6 +38,6 @@ class RowDomains:
         return cls(batch.partition(place[codes]), used.astype(np.int32))
 
     def right(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
-        """[rows] a value of each domain [≥ D], and what is stated for nodes in no domain."""
+        """[rows] Return the value of each row's domain, and a given value for nodes without a domain."""
         filled = np.append(values, elsewhere)
         return filled[np.where(self.codes < 0, len(values), self.codes)]

@@ -1,6 +1,6 @@
-"""Node selectors over all nodes at once: an expression is judged once for each value that its label has.
+"""Node selectors over all nodes at once: an expression is evaluated once for each value of its label.
 
-Masks are kept on the table, since many classes ask for the same nodes.
+The masks are kept on the table, because many classes select the same nodes.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ FIELD_NAME = "metadata.name"
 
 
 def selected(table: NodeTable, selector: NodeSelector) -> BoolArray:
-    """[N] the nodes that one of the selector's terms matches.
+    """[N] Return the nodes that match one of the selector's terms.
 
     Raises:
       InvalidSelector: an expression has an unknown operator.
@@ -31,7 +31,7 @@ def selected(table: NodeTable, selector: NodeSelector) -> BoolArray:
 
 
 def matching(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
-    """[N] the nodes that satisfy all of a term's expressions; a term without any selects nothing.
+    """[N] Return the nodes that match all expressions of a term. A term without expressions matches no node.
 
     Raises:
       InvalidSelector: an expression has an unknown operator.
@@ -51,7 +51,7 @@ def _matching(nodes: Nodes, term: NodeSelectorTerm) -> BoolArray:
 
 
 def labelled(table: NodeTable, labels: dict[str, str]) -> BoolArray:
-    """[N] the nodes that have all of the labels."""
+    """[N] Return the nodes that have all of the labels."""
     mask = np.ones(len(table.nodes), np.bool_)
     for key, value in labels.items():
         mask &= _expression(table, Requirement(key=key, operator="In", values=(value,)))
@@ -59,7 +59,7 @@ def labelled(table: NodeTable, labels: dict[str, str]) -> BoolArray:
 
 
 def required(table: NodeTable, pod: Pod) -> BoolArray:
-    """[N] the nodes that satisfy a pod's nodeSelector and its required node affinity.
+    """[N] Return the nodes that match a pod's nodeSelector and required node affinity.
 
     Source: `GetRequiredNodeAffinity` of k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
     """
@@ -70,7 +70,7 @@ def required(table: NodeTable, pod: Pod) -> BoolArray:
 
 
 def selects_node(pod: Pod, node: Node) -> bool:
-    """Tell whether one node satisfies a pod's nodeSelector and its required node affinity.
+    """Return True if a node matches a pod's nodeSelector and required node affinity.
 
     Raises:
       InvalidSelector: an expression has an unknown operator.
@@ -90,7 +90,7 @@ def _expression(table: NodeTable, expression: Requirement) -> BoolArray:
 def _by_value(nodes: Nodes, expression: Requirement) -> BoolArray:
     codes, values = nodes.label(expression.key)
     if expression.operator in ("In", "NotIn"):
-        # A host name has as many values as there are nodes: look for the few that are named instead.
+        # The host name has one value for each node: look up the few named nodes instead of testing all values.
         wanted = [at for at, value in enumerate(values) if value in (expression.values or ())]
         inside = np.isin(codes, wanted)
         return inside if expression.operator == "In" else ~inside

@@ -1,4 +1,4 @@
-"""Bringing raw scores into 0..100, as most of the standard Score plugins do."""
+"""Mapping of raw scores to 0..100, as most standard Score plugins do it."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ MAX_SCORE: Final = 100
 
 
 def default_normalize(scores: IntArray, reverse: bool) -> IntArray:
-    """Scale [n] scores by their maximum to 0..100, in whole numbers; reversed, the lowest is the best.
+    """Scale [n] scores to 0..100 by their maximum, in whole numbers. With `reverse`, the lowest score is the best.
 
-    Where the maximum is 0 all nodes are equal: 100 when reversed, unchanged otherwise.
+    If the maximum is 0, all nodes are equal: 100 with `reverse`, else unchanged.
 
     Source: `DefaultNormalizeScore` of k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper.
     """

@@ -1,4 +1,4 @@
-"""What the two resource-scoring plugins share: the arguments, and what a class asks of each resource that counts."""
+"""Arguments and tables that both resource-scoring plugins use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ NONZERO_COLUMN: Final = {"cpu": 0, "memory": 1}
 
 
 class ResourceSpec(SpecPart):
-    """A resource that counts in a score, and its weight."""
+    """A resource that counts in a score, with its weight."""
 
     name: str = Field(min_length=1)
     weight: int = Field(default=1, ge=1, le=100)
@@ -29,13 +29,14 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredResource:
-    """What a class asks of one resource that counts in its score.
+    """One resource in the score of a class.
 
     Args:
-      weight: in the score.
-      asked: what the pod asks for.
-      column: of the resource in the node table.
-      assumed: its column in the requests with the defaults that scoring assumes; None: these do not count.
+      weight: its weight in the score.
+      asked: the pod's request.
+      column: its column in the node table.
+      assumed: its column in the requests with the defaults that scoring uses; None: use the requests without
+        defaults.
     """
 
     weight: int
@@ -44,11 +45,11 @@ class ScoredResource:
     assumed: int | None
 
     def capacity(self, nodes: Nodes) -> IntArray:
-        """[n] allocatable; where it is 0 the resource is left out of the node's score."""
+        """[n] the allocatable amount. If it is 0, the resource does not count for the node."""
         return nodes.table.allocatable[nodes.where, self.column]
 
     def taken(self, nodes: Nodes) -> IntArray:
-        """[n] requested by the pods that are there."""
+        """[n] requests of the pods on each node."""
         if self.assumed is None:
             return nodes.table.requested[nodes.where, self.column]
         return nodes.table.nonzero[nodes.where, self.assumed]
@@ -58,20 +59,20 @@ ScoredResources = tuple[ScoredResource, ...]
 
 
 def everywhere(capacity: IntArray) -> bool:
-    """Tell whether all [n] nodes have some of a resource."""
+    """Return True if all [n] nodes have some of a resource."""
     return int(np.count_nonzero(capacity)) == len(capacity)
 
 
 def scored_resources(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> ScoredResources:
-    """Return what counts in a score: scalar resources only where the pod asks for them.
+    """Return the resources that count in a score. Scalar resources count only if the pod requests them.
 
     Args:
       pod: the class to place.
       table: the nodes.
-      resources: those that the arguments name, in their order.
-      nonzero: count the defaults that scoring assumes for containers without cpu or memory requests.
+      resources: the resources of the arguments, in their order.
+      nonzero: use default requests for containers without cpu or memory requests.
 
     Source: `calculateResourceAllocatableRequest` of kube-scheduler's plugins/noderesources.
     """
@@ -88,7 +89,7 @@ def scored_resources(
 def asked_amounts(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
-    """Return what the pod counts for in a score, resource by resource."""
+    """Return resource → the amount with which the pod counts in a score."""
     if nonzero and pod.pod.spec.resources is not None:
         amounts = scored_requests(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
@@ -104,7 +105,7 @@ def asked_amounts(
 
 
 def is_extended(resource: str) -> bool:
-    """Tell whether a resource is one that Kubernetes itself does not know, such as nvidia.com/gpu.
+    """Return True for an extended resource such as nvidia.com/gpu.
 
     Source: `IsExtendedResourceName` of k8s.io/kubernetes/pkg/apis/core/v1/helper.
     """
@@ -112,7 +113,7 @@ def is_extended(resource: str) -> bool:
 
 
 def is_scalar(resource: str) -> bool:
-    """Tell whether a resource is counted beside cpu, memory and ephemeral storage.
+    """Return True for a countable resource other than cpu, memory and ephemeral storage.
 
     Source: `IsScalarResourceName` of k8s.io/kubernetes/pkg/scheduler/util.
     """

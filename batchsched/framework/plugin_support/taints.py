@@ -1,4 +1,4 @@
-"""Taints of all nodes at once: nodes fall into few groups with equal taints, and a group is judged once."""
+"""Taints of all nodes at once: nodes with equal taints form a group, and tolerations are checked once for a group."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from batchsched.framework.status import IndexArray, IntArray
 
 
 def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
-    """Return ([N] each node's group, the groups' taints), first seen first; no node may have those of a group."""
+    """Return ([N] group of each node, taints of each group). A group may have no node any more."""
     known: dict[tuple[Taint, ...], int] = table.beside("taint groups", lambda _: {})
 
     def codes(nodes: Nodes) -> IndexArray:
@@ -22,7 +22,7 @@ def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...],
 
 
 def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]) -> IntArray:
-    """[N] how many taints with one of the effects each node has that are not tolerated."""
+    """[N] Return the number of each node's taints with one of the effects that are not tolerated."""
 
     def counts(nodes: Nodes) -> IntArray:
         codes, groups = taint_groups(table)
@@ -35,7 +35,7 @@ def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: 
 def count_untolerated(
     taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]
 ) -> int:
-    """Count the taints of one node with one of the effects that are not tolerated."""
+    """Return the number of a node's taints with one of the effects that are not tolerated."""
     return sum(
         taint.effect in effects and not any(one.tolerates(taint) for one in tolerations) for taint in taints
     )

@@ -1,4 +1,4 @@
-"""From utilization to a score: the broken line that a person states point by point."""
+"""Score by utilization: a piecewise linear function that the configuration defines by points."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,21 +12,21 @@ from batchsched.api.crd.base import SpecPart
 
 MAX_UTILIZATION: Final = 100
 SHAPE_FACTOR: Final = 10
-"""Shape scores run from 0 to 10, node scores from 0 to 100."""
+"""Factor from the scores of a shape, 0 to 10, to node scores, 0 to 100."""
 
 
 class UtilizationShapePoint(SpecPart):
-    """A point of the broken line from utilization, in percent, to score."""
+    """A point of the function from utilization in percent to score."""
 
     utilization: int = Field(default=0, ge=0, le=100)
     score: int = Field(default=0, ge=0, le=10)
 
 
 def check_rises(shape: Sequence[UtilizationShapePoint]) -> None:
-    """Refuse a line that does not go from left to right.
+    """Check that the points are sorted by increasing utilization.
 
     Raises:
-      ValueError: two points in turn do not rise in utilization.
+      ValueError: a point does not have a higher utilization than the previous one.
     """
     points = [point.utilization for point in shape]
     if any(later <= earlier for earlier, later in pairwise(points)):
@@ -34,7 +34,7 @@ def check_rises(shape: Sequence[UtilizationShapePoint]) -> None:
 
 
 def broken_line(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
-    """[101] the score at each whole percent of utilization, in whole numbers that round toward zero.
+    """[101] Return the score at each whole percent of utilization, rounded toward zero.
 
     Source: `BuildBrokenLinearFunction` of kube-scheduler's plugins/helper.
     """

@@ -1,4 +1,4 @@
-"""The storage objects of a snapshot by name, and what they say of a pod's claims."""
+"""Storage objects of a snapshot by name, and functions for a pod's claims."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class VolumeLister:
     """The storage objects of a cluster.
 
     Args:
-      claims: by `namespace/name`; all others by name.
-      attachments: by the name of the node.
-      volumes_of: the volumes of each class, in the snapshot's order.
+      claims: by `namespace/name`; all other objects by name.
+      attachments: node name → VolumeAttachments.
+      volumes_of: class → volumes in the snapshot's order.
     """
 
     claims: Mapping[str, PersistentVolumeClaim]
@@ -38,11 +38,11 @@ class VolumeLister:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A pod's use of a claim.
+    """Use of a claim by a pod.
 
     Args:
-      name: the claim's name, in the pod's namespace.
-      ephemeral: the claim is made for the pod alone, and must be owned by it.
+      name: the claim's name in the pod's namespace.
+      ephemeral: the claim is created for this pod, which must own it.
     """
 
     name: str
@@ -78,7 +78,7 @@ def key_of(claim: PersistentVolumeClaim) -> str:
 
 
 def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
-    """Name the claims of a pod's volumes, in their order; one made for the pod is named after pod and volume."""
+    """Return the claims of a pod's volumes in order. An ephemeral claim is named after pod and volume."""
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim:
             yield ClaimUse(volume.persistent_volume_claim.claim_name)
@@ -87,12 +87,12 @@ def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
 
 
 def claims(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """Tell whether a pod uses a claim."""
+    """Return True if a pod uses a claim."""
     return any(f"{pod.namespace}/{use.name}" == key_of(claim) for use in claim_uses(pod))
 
 
 def may_back(volume: PersistentVolume, pod: Pod) -> bool:
-    """Tell whether a volume may be the one behind a claim of a pod: it says whose it is, or nothing."""
+    """Return True if a volume may belong to a claim of a pod: its claimRef is the claim, or is missing."""
     owner = volume.spec.claim_ref
     if owner is None:
         return True
@@ -102,14 +102,14 @@ def may_back(volume: PersistentVolume, pod: Pod) -> bool:
 
 
 def claim_identity(pod: Pod) -> tuple[object, ...]:
-    """Return what tells pods apart that use claims: the claims, and who the pod is where they must be its own."""
+    """Return the part of a pod's signature for claims: the claims, and the pod's own identity for ephemeral ones."""
     uses = tuple(claim_uses(pod))
     own = (pod.key, pod.metadata.uid) if any(use.ephemeral for use in uses) else ()
     return (uses, own) if uses else ()
 
 
 def not_owner(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Return the sentence that refuses an ephemeral volume's claim which somebody else made, None for its own.
+    """Return the reason if an ephemeral volume's claim has another owner than the pod, else None.
 
     Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.
     """

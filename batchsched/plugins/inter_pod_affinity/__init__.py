@@ -1,6 +1,8 @@
-"""InterPodAffinity: pods near to, or far from, other pods.
+"""InterPodAffinity: places pods near other pods, or away from them.
 
-`plugin` answers at the points, `terms` reads who is meant, `counts` holds what was counted, `rows` tells the solver.
+`plugin` implements the extension points, `terms` reads affinity terms, `counts` counts matching pods by domain,
+`rows`
+creates the solver's rows.
 """
 
 from batchsched.plugins.inter_pod_affinity.plugin import InterPodAffinity

@@ -1,4 +1,4 @@
-"""What was counted: pods that attract or repel a class, by domain, for the Filter and for the Score."""
+"""Numbers of matching pods by topology domain, for the Filter and the Score of one class."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -26,20 +26,23 @@ from batchsched.plugins.inter_pod_affinity.terms import (
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """Counts by the domains of topology keys: for each key [D+1], the last, for a missing label, always 0."""
+    """Counts by domain for several topology keys: key → [D+1].
+
+    The last entry, for nodes without the label, is always 0.
+    """
 
     table: NodeTable
     by_key: dict[str, IntArray] = field(default_factory=dict)
 
     def of(self, key: str) -> IntArray:
-        """[D+1] the counts of a key, made when first asked for."""
+        """[D+1] Return the counts of a key; created on first use."""
         counts = self.by_key.get(key)
         if counts is None:
             counts = self.by_key[key] = np.zeros(len(self.table.label(key)[1]) + 1, np.int64)
         return counts
 
     def add_everywhere(self, key: str, counts: IntArray, weight: int = 1) -> bool:
-        """Add [N] counts of nodes, times a weight; tells whether any lies in a domain."""
+        """Add [N] counts of nodes, times a weight. Return True if one of these nodes is in a domain."""
         codes, values = self.table.label(key)
         sums = by_domain(codes, counts, len(values))
         sums[-1] = 0
@@ -49,7 +52,7 @@ class Tally:
         return True
 
     def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
-        """Add the pods of a group, times a weight; tells whether any lies in a domain."""
+        """Add the pods of a group, times a weight. Return True if one of them is in a domain."""
         nodes, pods = group.places()
         codes = self.table.label(key)[0][nodes]
         inside = codes >= 0
@@ -59,31 +62,31 @@ class Tally:
         return True
 
     def add_one(self, key: str, node: int, by: int) -> None:
-        """Add to the domain of one node."""
+        """Add a number to the domain of one node."""
         code = int(self.table.label(key)[0][node])
         if code >= 0:
             self.of(key)[code] += by
 
     def any(self) -> bool:
-        """Tell whether anything is left in any domain."""
+        """Return True if a count is not zero."""
         return any(bool(counts.any()) for counts in self.by_key.values())
 
     def clone(self) -> "Tally":
-        """Return a copy that counts by itself."""
+        """Return an independent copy."""
         return Tally(self.table, {key: counts.copy() for key, counts in self.by_key.items()})
 
 
 @dataclass(slots=True, eq=False)
 class Needs:
-    """What stands for and against nodes, for one class.
+    """Required affinity and anti-affinity of one class, with the numbers of matching pods by domain.
 
     Args:
-      who: the class, as existing pods see it.
-      affinity, anti_affinity: its own required terms.
-      friends: pods that match all of `affinity`, for the keys of its terms.
-      foes: pods that match one of `anti_affinity`, for the term's key.
-      enemies: pods whose own required anti-affinity means the class, for the term's key.
-      itself: the class matches all terms of `affinity`.
+      who: the class, as the terms of existing pods see it.
+      affinity, anti_affinity: the required terms of the class.
+      friends: pods that match all terms of `affinity`, by the keys of these terms.
+      foes: pods that match a term of `anti_affinity`, by the term's key.
+      enemies: pods whose required anti-affinity matches the class, by the term's key.
+      itself: the class matches all terms of its own `affinity`.
     """
 
     who: Newcomer
@@ -95,17 +98,17 @@ class Needs:
     itself: bool
 
     def first_of_series(self) -> bool:
-        """Nothing anywhere matches, and the pod matches its own terms: it may be the first."""
+        """True if no pod matches the affinity except the class itself: then its first pod may be placed anywhere."""
         return self.itself and not self.friends.any()
 
     def clone(self) -> "Needs":
-        """Return a copy that counts by itself."""
+        """Return an independent copy."""
         return replace(
             self, friends=self.friends.clone(), foes=self.foes.clone(), enemies=self.enemies.clone()
         )
 
     def change(self, pod: Pod, node: int, by: int) -> None:
-        """Count a pod that comes to a node or leaves it.
+        """Update the counts for a pod that is added to a node or removed from it.
 
         Source: `updateWithPod` of kube-scheduler.
         """
@@ -121,18 +124,18 @@ class Needs:
 
 
 def keys_of(terms: tuple[Term, ...]) -> tuple[str, ...]:
-    """Return the topology keys of terms, each once."""
+    """Return the distinct topology keys of terms."""
     return tuple(dict.fromkeys(term.topology_key for term in terms))
 
 
 def nobody_cares(table: NodeTable, pod: Pod) -> bool:
-    """Tell whether neither the pod nor any on a node states pod affinity or anti-affinity: nothing is to be counted."""
+    """Return True if neither the pod nor any pod on a node has pod affinity or anti-affinity."""
     own = pod.spec.affinity
     return not table.pods.with_affinity and (own is None or not (own.pod_affinity or own.pod_anti_affinity))
 
 
 def count_needs(table: NodeTable, pod: Pod) -> Needs:
-    """Count all pods on nodes for a pod's required terms, and for theirs.
+    """Count the pods on nodes for the required terms of a pod, and for their own required anti-affinity.
 
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
@@ -155,7 +158,7 @@ def count_needs(table: NodeTable, pod: Pod) -> Needs:
 
 
 def all_of(terms: tuple[Term, ...]) -> Selection:
-    """Return the pods that every term means."""
+    """Return the selection of the pods that match every term."""
     if any(term.selection.selectors is None for term in terms):
         return Selection(None)
     namespaces: frozenset[str] | None = None
@@ -168,9 +171,10 @@ def all_of(terms: tuple[Term, ...]) -> Selection:
 
 
 def count_wishes(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
-    """Sum the weights by domain: the pod's preferred terms, theirs, and their required affinity.
+    """Sum weights by domain: of the pod's preferred terms, and of the terms of existing pods.
 
-    Returns None when no term means anybody.
+    Returns:
+      The sums, or None if no term matches a pod.
 
     Source: `processExistingPod` of kube-scheduler's interpodaffinity.
     """
@@ -190,7 +194,7 @@ def count_wishes(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
 
 
 def _stated(group: AffinityGroup, hard_weight: int) -> Iterable[tuple[int, PodAffinityTerm]]:
-    """What existing pods say of others, with the weight that it has in the score."""
+    """Yield the terms of existing pods with their weights in the score."""
     near, far = group.affinity.pod_affinity, group.affinity.pod_anti_affinity
     if near is not None:
         if hard_weight > 0:

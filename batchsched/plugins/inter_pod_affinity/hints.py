@@ -1,4 +1,4 @@
-"""What may help a pod that InterPodAffinity refused: pods that come, go or change their labels, and other topology."""
+"""Events that may help a pod refused by InterPodAffinity: changes of pods, of their labels, and of topology labels."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,10 +11,11 @@ from batchsched.plugins.inter_pod_affinity.terms import attraction_of, repulsion
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the events and their hints.
+    """Return the events with their hints.
 
-    Where a term selects namespaces by label, nobody here knows those labels: such a term is taken to mean every
-    namespace. The same goes for the keys of other pods' anti-affinity: any label of a node may be one.
+    A hint does not know the labels of namespaces. A term with a namespace selector therefore counts as matching
+    every
+    namespace. Any changed node label counts, because it may be the key of another pod's anti-affinity.
     """
     return (
         ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _came),
@@ -31,7 +32,12 @@ def _came(pod: Pod, _old: None, new: Pod) -> Hint:
 
 
 def _left(pod: Pod, old: Pod, _new: None) -> Hint:
-    """A foe or an enemy is gone; or the last friend is, and the pod may now be the first of its series."""
+    """Return QUEUE if a pod was deleted that prevented the placement.
+
+    It matched the anti-affinity, or had one; or it was the last match of the affinity, so that the pod may now be
+    the
+    first.
+    """
     return Hint.queue_if(_foe(pod, old) or _enemy(pod, old) or (_friend(pod, old) and _friend(pod, pod)))
 
 
@@ -51,7 +57,10 @@ def _node_moved(pod: Pod, old: Node | None, new: Node) -> Hint:
 
 
 def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
-    """Labels of its own namespace count for other pods' terms, those of all others for the pod's own."""
+    """Return QUEUE for a namespace whose labels may matter.
+
+    The pod's own for other pods' terms, others for its own.
+    """
     if old is not None and new is not None and (old.metadata.labels or {}) == (new.metadata.labels or {}):
         return Hint.SKIP
     there = new or old
@@ -61,7 +70,7 @@ def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
 
 
 def _friend(pod: Pod, other: Pod) -> bool:
-    """Tell whether another pod may be one that the pod must be near to."""
+    """Return True if another pod may match the pod's affinity."""
     terms = attraction_of(pod).required
     return bool(terms) and all(_may_mean(term, pod, other) for term in terms)
 
@@ -79,7 +88,7 @@ def _any_means(terms: Iterable[PodAffinityTerm], owner: Pod, other: Pod) -> bool
 
 
 def _may_mean(term: PodAffinityTerm, owner: Pod, other: Pod) -> bool:
-    """Tell whether a term of one pod means another, whatever the labels of its namespace."""
+    """Return True if a term of one pod may match another, whatever the labels of its namespace."""
     if term.label_selector is None or not term.label_selector.matches(other.labels):
         return False
     named = term.namespaces or (owner.namespace,)

@@ -1,4 +1,4 @@
-"""The plugin: what it answers at each point."""
+"""The plugin class with its extension points."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -84,7 +84,7 @@ class InterPodAffinity(
     NormalizeScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Places pods near to, and far from, other pods, and keeps the distance that others ask for.
+    """Places pods near other pods or away from them, as their own terms and those of the other pods require.
 
     Source: kube-scheduler's interpodaffinity, v1.36.3.
     """
@@ -178,7 +178,7 @@ class InterPodAffinity(
 
 
 def _friendless(needs: Needs, nodes: Nodes) -> BoolArray:
-    """[n] nodes without the pods that the class must be near to, or without a label to say so."""
+    """[n] Return the nodes without the pods that the class requires in the domain, or without its label."""
     unlabelled = np.zeros(len(nodes), np.bool_)
     lonely = np.zeros(len(nodes), np.bool_)
     for key in keys_of(needs.affinity):
@@ -191,7 +191,7 @@ def _friendless(needs: Needs, nodes: Nodes) -> BoolArray:
 
 
 def _near(tally: Tally, nodes: Nodes) -> BoolArray:
-    """[n] nodes in a domain where something was counted."""
+    """[n] Return the nodes in a domain with a count above zero."""
     near = np.zeros(len(nodes), np.bool_)
     for key, counts in tally.by_key.items():
         near |= counts[nodes.label(key)[0]] > 0

@@ -1,7 +1,8 @@
-"""Rows: what required affinity and anti-affinity mean for counts of classes per domain.
+"""Solver rows for required affinity and anti-affinity: limits for the number of pods of classes by domain.
 
-Pods only come during a session, so that what keeps a pod away today keeps it away to the end, and two pods that
-exclude each other in whatever order they come are never together at the end.
+Within a session pods are only added. A refusal that exists now therefore exists at the end, and two pods that
+exclude
+each other in both orders are never in one domain at the end.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -34,7 +35,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 
 @dataclass(slots=True, eq=False)
 class AffinityRowContext:
-    """The candidates, found by their labels."""
+    """The candidates of a batch with an index of their labels."""
 
     batch: Batch
     table: NodeTable
@@ -45,11 +46,11 @@ class AffinityRowContext:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def meant(self, selection: Selection) -> list[Candidate]:
-        """Return the candidates that are selected."""
+        """Return the selected candidates."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
     def codes(self, key: str) -> IndexArray:
-        """[N] the domain of each node."""
+        """[N] Return the domain of each node."""
         return self.table.label(key)[0]
 
 
@@ -60,10 +61,11 @@ def affinity_rows(batch: Batch, table: NodeTable) -> Sequence[Row]:
 
 
 def _closed(scene: AffinityRowContext) -> Iterator[Row]:
-    """Σ x ≤ 0 on nodes that refuse a class for good.
+    """Yield Σ x ≤ 0 on nodes that refuse a class whatever is placed.
 
-    A node in a domain where a pod that is there matches the class's anti-affinity, or has an anti-affinity that means
-    the class; a node that lacks a key of its affinity: the Filter refuses these whatever lands.
+    These are nodes in a domain with a pod that matches the class's anti-affinity, or whose anti-affinity matches
+    the
+    class; and nodes without a topology key of the class's affinity.
     """
     refused: dict[int, BoolArray] = {}
     for at, mask in (*_kept_away(scene), *_keep_away(scene), *_unlabelled(scene)):
@@ -84,7 +86,7 @@ def _closed(scene: AffinityRowContext) -> Iterator[Row]:
 
 
 def _kept_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
-    """Classes, and nodes where an existing pod's anti-affinity means them."""
+    """Yield classes, and nodes where the anti-affinity of an existing pod matches them."""
     for group in scene.table.pods.affinity_groups():
         repulsion = group.affinity.pod_anti_affinity
         for stated in repulsion.required if repulsion is not None else ():
@@ -99,7 +101,7 @@ def _kept_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
 
 
 def _keep_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
-    """Classes, and nodes where an existing pod matches their anti-affinity."""
+    """Yield classes, and nodes where an existing pod matches their anti-affinity."""
     for one in scene.batch.candidates:
         pod = one.pod_class.pod
         for term in own_terms(repulsion_of(pod).required, pod, scene.table):
@@ -110,19 +112,22 @@ def _keep_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
 
 
 def _unlabelled(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
-    """Classes, and nodes that lack a key of their affinity."""
+    """Yield classes, and nodes without a topology key of their affinity."""
     for one in scene.batch.candidates:
         for term in attraction_of(one.pod_class.pod).required:
             yield one.index, scene.codes(term.topology_key) < 0
 
 
 def _apart(scene: AffinityRowContext) -> Iterator[Row]:
-    """Rows for every different anti-affinity term of the candidates.
+    """Yield rows for each distinct anti-affinity term of the candidates.
 
-    A pod is refused where its own term matches a pod that is there (as the newcomer reads it), and where the term of
-    a pod that is there means it (as the existing pod's term is read). Holders of the term that it matches refuse
-    each other in either order by their own reading: at most one of them is in a domain. A holder and another pod
-    exclude each other in either order when both readings mean that other pod, which is then a target.
+    A pod is refused if its own term matches a pod in the domain, as a term of a pending pod is read; and if the
+    term of a
+    pod in the domain matches it, as a term of an existing pod is read. Holders of a term that matches themselves
+    exclude
+    each other in both orders: a domain has at most one of them. A holder and another pod exclude each other in both
+    orders
+    if both readings match that other pod, which is then a target.
     """
     holders: dict[Hashable, tuple[PodAffinityTerm, Term, list[Candidate]]] = {}
     for one in scene.batch.candidates:
@@ -146,11 +151,15 @@ def _apart(scene: AffinityRowContext) -> Iterator[Row]:
 def _of_term(
     scene: AffinityRowContext, raw: PodAffinityTerm, term: Term, having: list[Candidate]
 ) -> Iterator[Row]:
-    """At most three kinds of pods per domain: exclusive holders P, other holders H, and targets that hold nothing D.
+    """Yield rows for one term. A domain has three kinds of pods.
 
-    Σ_P x ≤ 1, and with P excluding D:       |D|·Σ_P x + Σ_D x ≤ |D|,           where |D| pods of D wait at most.
+    These are exclusive holders P, other holders H, and targets D that do not hold the term.
+
+    Σ_P x ≤ 1, and with P excluding D:       |D|·Σ_P x + Σ_D x ≤ |D|,           where |D| pods of D are pending at
+    most.
     H excluding T, the targets in P and D:   |T|·Σ_H x + |H|·Σ_T x ≤ |H|·|T|,   |T| = 1 when all of T is in P.
-    Each holds when one side is 0 and when the other is, and never are both above 0.
+
+    Each row holds if either side is 0, and never are both sides above 0.
     """
     namespace = having[0].pod_class.pod.namespace
     matched = scene.meant(term.selection)
@@ -174,13 +183,16 @@ def _of_term(
 
 
 def _together(scene: AffinityRowContext) -> Iterator[Row]:
-    """Rows for every different set of affinity terms of the candidates.
+    """Yield rows for each distinct set of affinity terms of the candidates.
 
-    Let K be the candidates with the terms, F those that match all of them, and z a domain without such a pod now.
-    While something matches anywhere the exception for the first of a series is off, and stays off. A pod of K comes
-    into z only after a pod of F did; the first of F in z is not of K, by the same rule: Σ_K x ≤ |K|·Σ_(F without K) x.
-    While nothing matches, the exception is for pods that match themselves alone; for the others of K, those outside
-    F: Σ x ≤ |K|·Σ_F x. The first of a series and those like it: see `_gather`.
+    Let K be the candidates with the terms, F those that match all of them, and z a domain without a matching pod
+    now.
+    If a matching pod exists anywhere, the exception for the first pod does not apply, now or later. A pod of K is
+    placed
+    in z only after a pod of F; the first of F in z is not in K, by the same rule: Σ_K x ≤ |K|·Σ_(F without K) x.
+
+    If no matching pod exists, the exception applies only to pods that match themselves. For the others of K, those
+    outside F: Σ x ≤ |K|·Σ_F x. For the first pod and those equal to it see `_gather`.
     """
     sets: dict[Hashable, tuple[tuple[Term, ...], list[Candidate]]] = {}
     for one in scene.batch.candidates:
@@ -219,11 +231,13 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
 
 
 def _gather(scene: AffinityRowContext, terms: tuple[Term, ...], having: Sequence[Candidate]) -> None:
-    """Say that gangs end in one domain: that is no linear row, but it is the solver's required level.
+    """Register gangs that end in one domain. This is no linear row, but the solver's required topology level.
 
-    Nothing matches anywhere now, and nobody but K itself will: the first pod of K takes the exception, and every
-    later one needs a pod of K in its own domain, so that all of K ends where the first one went. It is said of gangs
-    that lie in K with all their classes, and for the key with the most domains.
+    No pod matches now, and only pods of K will. The first pod of K uses the exception, and every later one needs a
+    pod of
+    K in its domain, so all of K is in the domain of the first. This is registered for gangs all of whose classes
+    are in K,
+    and for the key with the most domains.
     """
     own = {one.index for one in having}
     split = {one.gang for one in scene.batch.candidates if one.index not in own}
@@ -242,7 +256,7 @@ def _row(
     right: int | IntArray,
     reason: str,
 ) -> Row:
-    """Σ factor · Σ x of the side ≤ right in every domain; a candidate on two sides counts with both factors."""
+    """Return the row Σ factor · Σ x ≤ right for every domain. A candidate on two sides counts with both factors."""
     factors: dict[int, int] = {}
     for candidates, factor in sides:
         for one in candidates:

@@ -1,9 +1,9 @@
-"""Terms: which pods a pod means, and whether a pod is meant by those that are there.
+"""Affinity terms: which pods a pod's terms match, and which existing pods' terms match a pod.
 
-A namespace selector is read in two ways. An existing pod's is asked about the labels of the namespace of the pod to
-place, none where there is no such object. That of the pod to place names the namespaces that match, and is then
-asked once more, about no labels at all, for every pod that is there: one that matches those, such as `{}` but also
-`DoesNotExist`, means the pods of all namespaces.
+A namespace selector is read in two ways. That of an existing pod is tested with the labels of the pending pod's
+namespace, with none if the Namespace object is missing. That of the pending pod selects the namespaces whose labels
+match. For every existing pod it is then tested with no labels: a selector that matches these, such as `{}` but also
+`DoesNotExist`, selects the pods of all namespaces.
 
 Source: `AffinityTerm.Matches`, `mergeAffinityTermNamespacesIfNotEmpty` and `GetNamespaceLabelsSnapshot` of
 kube-scheduler.
@@ -24,7 +24,7 @@ NO_AFFINITY = PodAffinity()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """Pods that are meant, in the same domain of a topology key."""
+    """A selection of pods in the same domain of a topology key."""
 
     topology_key: str
     selection: Selection
@@ -32,24 +32,24 @@ class Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Newcomer:
-    """A pod to place, as the terms of existing pods see it."""
+    """A pending pod, as the terms of existing pods see it."""
 
     pod: Pod
     namespace_labels: Mapping[str, str]
 
 
 def attraction_of(pod: Pod) -> PodAffinity:
-    """Return a pod's pod affinity, an empty one where it has none."""
+    """Return a pod's pod affinity; an empty one if it has none."""
     return (pod.spec.affinity and pod.spec.affinity.pod_affinity) or NO_AFFINITY
 
 
 def repulsion_of(pod: Pod) -> PodAffinity:
-    """Return a pod's pod anti-affinity, an empty one where it has none."""
+    """Return a pod's pod anti-affinity; an empty one if it has none."""
     return (pod.spec.affinity and pod.spec.affinity.pod_anti_affinity) or NO_AFFINITY
 
 
 def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
-    """Return the labels of every namespace that has an object."""
+    """Return namespace → labels, for all Namespace objects."""
 
     def build(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
         return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in snapshot.namespaces}
@@ -63,7 +63,7 @@ def newcomer(pod: Pod, table: NodeTable) -> Newcomer:
 
 
 def own_terms(stated: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable) -> tuple[Term, ...]:
-    """Return the terms of a pod to place."""
+    """Return the terms of a pending pod."""
     return tuple(
         Term(term.topology_key, Selection.of(term.label_selector, _namespaces(term, pod, table)))
         for term in stated
@@ -81,7 +81,7 @@ def _namespaces(term: PodAffinityTerm, pod: Pod, table: NodeTable) -> frozenset[
 
 
 def means(term: PodAffinityTerm, owner_namespace: str, who: Newcomer) -> bool:
-    """Tell whether an existing pod's term means a pod to place."""
+    """Return True if an existing pod's term matches a pending pod."""
     if term.label_selector is None:
         return False
     names, wanted = term.namespaces, term.namespace_selector
@@ -95,5 +95,5 @@ def means(term: PodAffinityTerm, owner_namespace: str, who: Newcomer) -> bool:
 
 
 def matches_all(terms: tuple[Term, ...], pod: Pod) -> bool:
-    """Tell whether a pod is meant by every term; no terms mean nobody."""
+    """Return True if every term matches a pod. No terms match no pod."""
     return bool(terms) and all(term.selection.matches(pod.namespace, pod.labels) for term in terms)

@@ -1,7 +1,7 @@
-"""PodTopologySpread: matching pods lie evenly over the domains of a topology key.
+"""PodTopologySpread: spreads matching pods evenly over the domains of a topology key.
 
-`plugin` answers at the points, `constraints` reads what a pod asks for, `counts` holds what was counted, `rows`
-tells the solver.
+`plugin` implements the extension points, `constraints` reads a pod's constraints, `counts` counts matching pods by
+domain, `rows` creates the solver's rows.
 """
 
 from batchsched.plugins.pod_topology_spread.plugin import PodTopologySpread

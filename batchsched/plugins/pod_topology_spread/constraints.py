@@ -1,4 +1,4 @@
-"""What a pod asks for: its own constraints, or the profile's defaults over the workload that it belongs to."""
+"""Topology spread constraints of a pod: its own, or the profile's defaults for the pods of a workload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ HONOR: Final = "Honor"
 
 
 class DefaultConstraint(SpecPart):
-    """A constraint for pods that state none. It has no selector: that is taken from the pod's workload."""
+    """A constraint for pods without their own. It has no selector: the pod's Services and workload define it."""
 
     max_skew: int = Field(ge=1, description="How many pods more a domain may have than the emptiest.")
     topology_key: str = Field(min_length=1, description="The node label whose values are the domains.")
@@ -64,7 +64,7 @@ class Args(SpecPart):
         return self
 
     def defaults(self, action: str) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the constraints of an action for pods that state none, without their selectors."""
+        """Return the default constraints with a certain `whenUnsatisfiable`, without selectors."""
         system = self.defaulting_type == "System"
         own = (TopologySpreadConstraint(**one.model_dump()) for one in self.default_constraints)
         return tuple(one for one in (SYSTEM_DEFAULTS if system else own) if one.when_unsatisfiable == action)
@@ -79,11 +79,11 @@ SYSTEM_DEFAULTS: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
-    """A constraint with its defaults filled in.
+    """A constraint with all defaults resolved.
 
     Args:
-      selection: the pods that count, in the namespace of the pod that states it.
-      honor_affinity, honor_taints: nodes that the pod's affinity or its lack of tolerations leaves out do not count.
+      selection: the pods that count, in the namespace of the constraint's pod.
+      honor_affinity, honor_taints: nodes that the pod's affinity or tolerations exclude do not count.
     """
 
     max_skew: int
@@ -97,7 +97,7 @@ class Constraint:
 def constraints_of(
     pod: Pod, action: str, defaults: tuple[TopologySpreadConstraint, ...], table: NodeTable
 ) -> tuple[Constraint, ...]:
-    """Return the constraints of one action that hold for a pod; `defaults` are that action's.
+    """Return the constraints of a pod with one `whenUnsatisfiable`; `defaults` are those for the same value.
 
     Source: `filterTopologySpreadConstraints` and `buildDefaultConstraints` of kube-scheduler.
     """
@@ -130,9 +130,9 @@ def _constraint(stated: TopologySpreadConstraint, selection: Selection) -> Const
 def selectors_of(
     stated: TopologySpreadConstraint, labels: Mapping[str, str]
 ) -> tuple[LabelSelector, ...] | None:
-    """Return a constraint's selectors, `matchLabelKeys` merged in; None selects nothing.
+    """Return a constraint's selectors with `matchLabelKeys` merged in; None selects nothing.
 
-    Source: `mergeLabelSetWithSelector` of kube-scheduler: beside labels to match, a missing selector adds nothing.
+    Source: `mergeLabelSetWithSelector` of kube-scheduler. With labels to match, a missing selector adds nothing.
     """
     own = () if stated.label_selector is None else (stated.label_selector,)
     merged = {key: labels[key] for key in stated.match_label_keys or () if key in labels}

@@ -1,4 +1,4 @@
-"""What was counted: matching pods by domain, for the Filter and for the Score."""
+"""Numbers of matching pods by topology domain, for the Filter and the Score of one class."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -16,19 +16,19 @@ from batchsched.solver.problem import FloatArray
 
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 NO_DOMAIN = 2**31 - 1
-"""The global minimum where no domain was seen: kube-scheduler's largest count."""
+"""The global minimum if there is no domain: the largest count in kube-scheduler."""
 
 
 @dataclass(slots=True, eq=False)
 class Spread:
-    """One hard constraint of a class, and how the matching pods lie now. D domains, N nodes.
+    """One hard constraint of a class, with the current numbers of matching pods. D domains, N nodes.
 
     Args:
-      codes: [N] the node's domain, -1 where the label is missing.
+      codes: [N] the node's domain, -1 if the label is missing.
       eligible: [N] nodes that count.
-      seen: [D] domains with a node that counts.
-      counts: [D+1] matching pods on nodes that count; the last, for a missing label, is 0.
-      itself: 1 when the class matches its own selector.
+      seen: [D] domains with an eligible node.
+      counts: [D+1] matching pods on eligible nodes; the last, for a missing label, is 0.
+      itself: 1 if the class matches its own selector, else 0.
     """
 
     constraint: Constraint
@@ -40,7 +40,7 @@ class Spread:
     _lowest: int | None = field(default=None, init=False)
 
     def lowest(self) -> int:
-        """The global minimum: of the emptiest domain that counts, 0 when there are too few domains."""
+        """The global minimum: the smallest count of a domain, 0 if there are fewer than minDomains."""
         if self._lowest is None:
             seen = self.counts[:-1][self.seen]
             if len(seen) < self.constraint.min_domains:
@@ -50,18 +50,18 @@ class Spread:
         return self._lowest
 
     def change(self, node: int, by: int) -> None:
-        """Count matching pods that come to a node or leave it."""
+        """Add a number of matching pods, which may be negative, to a node."""
         if self.eligible[node]:
             self.counts[self.codes[node]] += by
             self._lowest = None
 
     def clone(self) -> "Spread":
-        """Return a copy that counts by itself."""
+        """Return an independent copy."""
         return replace(self, counts=self.counts.copy())
 
 
 def eligible_nodes(table: NodeTable, pod: Pod, constraint: Constraint) -> BoolArray:
-    """[N] nodes that the constraint's inclusion policies let count; keys are not looked at."""
+    """[N] Return the nodes that the inclusion policies of a constraint include; topology keys do not matter here."""
     mask = np.ones(len(table.nodes), np.bool_)
     if constraint.honor_affinity:
         mask &= required(table, pod)
@@ -71,7 +71,7 @@ def eligible_nodes(table: NodeTable, pod: Pod, constraint: Constraint) -> BoolAr
 
 
 def labelled_nodes(table: NodeTable, constraints: tuple[Constraint, ...]) -> BoolArray:
-    """[N] nodes that have the topology keys of all constraints: no other counts for any of them."""
+    """[N] Return the nodes with the topology keys of all constraints. Other nodes count for none of them."""
     mask = np.ones(len(table.nodes), np.bool_)
     for constraint in constraints:
         mask &= table.label(constraint.topology_key)[0] >= 0
@@ -79,7 +79,7 @@ def labelled_nodes(table: NodeTable, constraints: tuple[Constraint, ...]) -> Boo
 
 
 def matching_pods(table: NodeTable, constraint: Constraint) -> IntArray:
-    """[N] pods that the constraint counts. Terminating ones do not count, and nothing does for a selector `{}`.
+    """[N] Return the number of pods that the constraint counts, without terminating ones; 0 for an empty selector.
 
     Source: `countPodsMatchSelector` of kube-scheduler.
     """
@@ -89,7 +89,7 @@ def matching_pods(table: NodeTable, constraint: Constraint) -> IntArray:
 
 
 def count_spreads(table: NodeTable, pod: Pod, constraints: tuple[Constraint, ...]) -> tuple[Spread, ...]:
-    """Count the matching pods of all nodes for a pod's hard constraints.
+    """Count the matching pods on all nodes for a pod's hard constraints.
 
     Source: `calPreFilterState` of kube-scheduler.
     """
@@ -108,7 +108,7 @@ def count_spreads(table: NodeTable, pod: Pod, constraints: tuple[Constraint, ...
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preference:
-    """One soft constraint of a class: what a node's domain costs.
+    """One soft constraint of a class with its penalty for each node.
 
     Args:
       has: [N] the node has the label.
@@ -121,7 +121,7 @@ class Preference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preferences:
-    """All soft constraints of a class, and the nodes that are not scored: [N] ignored."""
+    """All soft constraints of a class; `ignored` [N] are the nodes without a score."""
 
     each: tuple[Preference, ...]
     ignored: BoolArray
@@ -130,9 +130,9 @@ class Preferences:
 def count_preferences(
     nodes: Nodes, pod: Pod, constraints: tuple[Constraint, ...], *, all_keys: bool
 ) -> Preferences:
-    """Count the matching pods for a pod's soft constraints, over the nodes that fit.
+    """Count the matching pods for a pod's soft constraints.
 
-    Pods are counted on all nodes of the table. With `all_keys`, nodes that lack a key neither count nor are scored.
+    Pods on all nodes of the table count. With `all_keys`, nodes without a key neither count nor have a score.
 
     Source: `initPreScoreState`, `PreScore` and `Score` of kube-scheduler.
     """
@@ -152,10 +152,10 @@ def _preference(
     codes, values = table.label(constraint.topology_key)
     matching = matching_pods(table, constraint)
     if constraint.topology_key == HOSTNAME:
-        # The pods on the node itself, inclusion policies aside.
+        # For the host name only the pods on the node count, whatever the inclusion policies.
         size, counts = int(fitting.sum()), matching
     else:
-        # A node without the label lies in the domain of the empty value.
+        # As in kube-scheduler, a node without the label is in the domain of the empty value.
         missing = values.index("") if "" in values else len(values)
         filled = np.where(codes < 0, missing, codes)
         size = len(np.unique(filled[fitting]))

@@ -1,4 +1,4 @@
-"""What may help a pod that PodTopologySpread refused: matching pods that come and go, nodes that count otherwise."""
+"""Events that may help a pod refused by PodTopologySpread: matching pods, and nodes whose eligibility changes."""
 
 from collections.abc import Hashable, Sequence
 
@@ -24,18 +24,19 @@ Selecting = Service | ReplicationController | ReplicaSet | StatefulSet
 
 
 class SpreadHints:
-    """The hints of one profile's plugin.
+    """The hints of the plugin in one profile.
 
     Args:
-      defaults: DoNotSchedule constraints of pods that state none. Whom they select, only the cluster's Services and
-        workloads say: each pod of the namespace is taken to be meant.
+      defaults: DoNotSchedule constraints of pods without their own. Only Services and workloads define what they
+        select, so
+        each pod of the namespace counts as matching.
     """
 
     def __init__(self, defaults: Sequence[TopologySpreadConstraint]) -> None:
         self._defaults = tuple(defaults)
 
     def events(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events and their hints."""
+        """Return the events with their hints."""
         moved = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         gone = Action.DELETE | Action.UPDATE_POD_TERMINATING
         found = [
@@ -56,7 +57,7 @@ class SpreadHints:
         return tuple(one for one in stated if one.when_unsatisfiable == DO_NOT_SCHEDULE)
 
     def _matches(self, pod: Pod, other: Pod) -> tuple[bool, ...]:
-        """Tell of each constraint whether it counts another pod."""
+        """Return, for each constraint, whether it counts another pod."""
         if other.namespace != pod.namespace:
             return ()
         if not pod.spec.topology_spread_constraints:
@@ -84,7 +85,10 @@ class SpreadHints:
         return Hint.queue_if(self._place(pod, old) != self._place(pod, new))
 
     def _place(self, pod: Pod, node: Node) -> Hashable:
-        """Return the node's domains and which constraints count it; None where it lacks a key: it counts for none."""
+        """Return the node's domains, and which constraints count the node.
+
+        None if it lacks a key, so that none does.
+        """
         constraints = self._constraints(pod)
         if any(one.topology_key not in node.labels for one in constraints):
             return None

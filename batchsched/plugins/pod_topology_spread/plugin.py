@@ -1,4 +1,4 @@
-"""The plugin: what it answers at each point."""
+"""The plugin class with its extension points."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -69,7 +69,7 @@ class PodTopologySpread(
     NormalizeScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Keeps matching pods evenly over the domains of a topology key.
+    """Spreads matching pods evenly over the domains of a topology key.
 
     Source: kube-scheduler's podtopologyspread, v1.36.3.
     """
@@ -132,7 +132,7 @@ class PodTopologySpread(
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        # [2, n]: the label is missing; the skew grows too large. The first constraint that fails gives the reason.
+        # [2, n]: the label is missing; the skew is too large. The reason is that of the first constraint that fails.
         refused = np.zeros((2, len(nodes)), np.bool_)
         for spread in state.read(SPREADS):
             codes = spread.codes[nodes.where]
@@ -156,7 +156,7 @@ class PodTopologySpread(
         asked = wishes.constraints_of(pod.pod, wishes.SCHEDULE_ANYWAY, self._preferred, nodes.table)
         if not asked:
             return SKIP
-        # With kube-scheduler's own defaults a node without a zone still spreads by host name.
+        # With kube-scheduler's default constraints, nodes without a zone label still have a score by host name.
         system = self._args.defaulting_type == "System" and not pod.pod.spec.topology_spread_constraints
         state.write(PREFERENCES, count_preferences(nodes, pod.pod, asked, all_keys=not system))
         return SUCCESS
@@ -184,11 +184,13 @@ class PodTopologySpread(
 
 
 def _change(pod: Pod, changed: Pod, node: int, state: CycleState, by: int) -> None:
-    """Count a pod that came or went.
+    """Update the counts for a pod that is added or removed.
 
-    As in `updateWithPod` of kube-scheduler a terminating pod counts here, though it was never counted before, and
-    so does any pod for a selector `{}`. The global minimum is exact; kube-scheduler's, of the two lowest domains
-    only, is equal while pods of one node come and go, which is all that it is used for there.
+    As in `updateWithPod` of kube-scheduler, a terminating pod counts here although it did not count before, and an
+    empty
+    selector counts every pod. The global minimum is exact. kube-scheduler tracks only the two lowest domains, which
+    gives
+    the same minimum while pods of one node change.
     """
     if changed.namespace != pod.namespace or not state.has(SPREADS):
         return

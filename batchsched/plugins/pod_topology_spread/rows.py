@@ -1,9 +1,12 @@
-"""Rows: what hard spreading means for counts of classes per domain.
+"""Solver rows for hard topology spread: limits for the number of pods of classes by domain.
 
-The pipeline judges a pod by the pods that are there when it comes; a row speaks of the end. What joins them: pods
-only come during a session, so that counts by domain, and with them the global minimum, never fall. In what follows
-e_z counts the matching pods of domain z at the start and n_z at the end, M is the global minimum at the end, s is
-maxSkew, and all counts are over the nodes that are eligible for the class, which is also the rows' partition.
+The pipeline checks a pod against the pods at its placement; a row describes the end of the session. Within a
+session
+pods are only added, so counts by domain never fall, nor does the global minimum. Below, e_z is the number of
+matching
+pods in domain z at the start, n_z at the end, M the global minimum at the end, and s is maxSkew. All counts are
+over the
+nodes that are eligible for the class; these are also the partition of the rows.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -28,13 +31,13 @@ UNLABELLED = "node lacks a topology key of the pod's spread constraints"
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """Candidates under one and the same constraint: equal selection, skew and eligible nodes.
+    """Candidates with the same constraint: equal selection, skew and eligible nodes.
 
     Args:
       codes: [N] domain of each eligible node, else -1.
-      strays: [N] nodes with all keys that do not count; only other plugins keep the pods off them.
-      itself: its members match the selector.
-      members, matching: candidates under the constraint; all candidates whose pods it counts.
+      strays: [N] nodes with all keys that do not count. Only other plugins exclude the pods from them.
+      itself: the candidates match the selector.
+      members, matching: candidates with the constraint; all candidates whose pods it counts.
     """
 
     constraint: Constraint
@@ -47,12 +50,12 @@ class Family:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """Counts by domain, as far as domains have eligible nodes. Z domains.
+    """Counts of Z domains with eligible nodes.
 
     Args:
       seen: [D] domains with an eligible node.
-      existing: [D] matching pods there now.
-      landable: [D] domains where a pod that counts may land.
+      existing: [D] current number of matching pods.
+      landable: [D] domains in which a matching pod may be placed.
     """
 
     seen: BoolArray
@@ -60,17 +63,18 @@ class Levels:
     landable: BoolArray
 
     def highest(self, pods: int) -> int:
-        """The largest level that the emptiest domain can reach with so many more matching pods.
+        """Return the largest global minimum that a number of additional matching pods can reach.
 
-        The pods that lift every domain to level M are at least Σ_z max(0, M - e_z), so no level for which that sum
-        exceeds their number is ever reached; a domain where none can land stays where it is.
+        To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
+        impossible. A
+        domain where no pod can be placed keeps its level.
         """
         closed = self.existing[self.seen & ~self.landable]
         level = water_level(self.existing[self.seen & self.landable], pods)
         return min(level, int(closed.min())) if len(closed) else level
 
     def least(self, pods: int, skew: int) -> int:
-        """The smallest level at which so many pods of a class fit: Σ_z max(0, s + level - e_z) ≥ pods."""
+        """Return the smallest level at which a number of pods fits: Σ_z max(0, s + level - e_z) ≥ pods."""
         open_ = self.existing[self.seen & self.landable]
         if not len(open_):
             return UNLIMITED
@@ -81,12 +85,13 @@ class Levels:
 
 
 def water_level(existing: IntArray, pods: int) -> int:
-    """Return the largest level with Σ max(0, level - existing) ≤ pods; UNLIMITED over no domains."""
+    """Return the largest level with Σ max(0, level - existing) ≤ pods; UNLIMITED without domains."""
     if not len(existing):
         return UNLIMITED
     rising = np.sort(existing)
     width = np.arange(1, len(rising) + 1)
-    # Over the k emptiest domains the water stands at (pods + their sum) / k, if that does not spill into the next.
+    # If only the k domains with the fewest pods are filled, the level is (pods + their sum) / k. The right k is the
+    # one whose level does not exceed the next domain.
     levels = (pods + np.cumsum(rising)) // width
     following = np.append(rising[1:], UNLIMITED)
     return int(levels[np.argmax(levels < following)])
@@ -108,7 +113,7 @@ def spread_rows(
 def _unlabelled(
     batch: Batch, table: NodeTable, stated: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
 ) -> Iterator[Row]:
-    """Σ x ≤ 0 on the nodes that lack a key: the Filter refuses them whatever lands."""
+    """Yield Σ x ≤ 0 on the nodes without a key: the Filter refuses them whatever is placed."""
     of_keys: dict[frozenset[str], list[int]] = {}
     for candidate, constraints in stated:
         if constraints:
@@ -140,7 +145,7 @@ def _families(
         pod = candidate.pod_class.pod
         labelled = labelled_nodes(table, constraints) if constraints else None
         for one in constraints:
-            # Nothing counts for `{}`, so that the skew never exceeds 1.
+            # An empty selector counts no pod, so the skew never exceeds 1.
             if one.selection.empty or labelled is None:
                 continue
             eligible = labelled & eligible_nodes(table, pod, one)
@@ -177,16 +182,19 @@ def _family_rows(batch: Batch, table: NodeTable, family: Family) -> Iterator[Row
 
 
 def _upper(family: Family, levels: Levels, domains: RowDomains) -> Iterator[Row]:
-    """No domain rises more than maxSkew above the highest minimum.
+    """Yield rows: no domain exceeds the highest possible minimum by more than maxSkew.
 
-    Let the last pod of the members to come into z have found n pods there, and the minimum m. The Filter let it pass:
-    n + 1 ≤ s + m when members match themselves. All members' pods before it were counted, so that
-    e_z + Σ x_z - 1 ≤ n, and m is at most the highest level of all other pods that may come: the last one did not lift
-    it. So Σ x_z ≤ s + highest - e_z; where none came, Σ x_z = 0 satisfies max(0, …). Members that do not match
-    themselves need n ≤ s + m alone: a domain with e_z > s + highest stays closed to them. With fewer domains than
-    minDomains m is 0 throughout.
+    Consider the last pod of the members that is placed in z. It found n pods there, and the minimum m. The Filter
+    accepted
+    it: n + 1 ≤ s + m if members match themselves. All earlier pods of the members count, so e_z + Σ x_z - 1 ≤ n,
+    and m is at
+    most the highest level with all other pods. Therefore Σ x_z ≤ s + highest - e_z; without a pod in z, Σ x_z = 0
+    satisfies
+    max(0, …). Members that do not match themselves only need n ≤ s + m: a domain with e_z > s + highest is closed
+    to them.
+    With fewer domains than minDomains, m is always 0.
 
-    Pods of a gang come only when it is taken, so that the right side may be multiplied by its y.
+    Pods of a gang are placed only if the gang is, so the right side may be multiplied by its y.
     """
     enough = int(levels.seen.sum()) >= family.constraint.min_domains
     coming = sum(one.count for one in family.matching) - int(family.itself)
@@ -214,16 +222,20 @@ def _upper(family: Family, levels: Levels, domains: RowDomains) -> Iterator[Row]
 def _lower(
     family: Family, levels: Levels, domains: RowDomains, members: Sequence[Candidate]
 ) -> Iterator[Row]:
-    """A rigid gang fills the emptiest domains: it cannot be placed whole while one of them stays behind.
+    """Yield rows: a gang that is placed completely also fills the domains with the fewest pods.
 
-    All T pods of `members`, of one gang, are placed when it is taken. As above e_z + x_z ≤ s + M wherever one of
-    them landed, so that T = Σ x_z ≤ Σ_z max(0, s + M - e_z) over the domains where they may land: M is at least the
-    least level that allows it. Every domain then ends with at least M matching pods, whoever's they are:
+    All T pods of `members`, of one rigid gang, are placed if the gang is. As above, e_z + x_z ≤ s + M in each
+    domain with
+    one of them, so T = Σ x_z ≤ Σ_z max(0, s + M - e_z) over the domains where they may be placed. M is at least the
+    least
+    level that satisfies this. Every domain then ends with at least M matching pods of any class:
     Σ_matching x_z ≥ (least - e_z)·y.
 
-    With maxSkew 1 and nobody else coming, each pod goes to a domain at the minimum, so that the order does not matter:
-    the T pods end at the water level itself. A pod on a node that does not count would break the sum T: with such
-    nodes in reach there is no row.
+    With maxSkew 1 and no other matching pods, each pod is placed in a domain with the minimum in any order, so the
+    T pods
+    end at the water level. A pod on a node that does not count would be missing in the sum T: if it can reach such
+    nodes,
+    there is no row.
     """
     fitting = np.zeros(len(family.codes), np.bool_)
     for candidate in members:

@@ -1,6 +1,7 @@
-"""VolumeBinding: a pod's claims have their volumes within reach of the node, or can be given some there.
+"""VolumeBinding: the volumes of a pod's claims are accessible from the node, or can be provisioned there.
 
-`plugin` answers at the points, `claims` sorts a pod's claims, `search` finds volumes for them node by node.
+`plugin` implements the extension points, `claims` sorts a pod's claims, `search` finds volumes for them on each
+node.
 """
 
 from batchsched.plugins.volume_binding.plugin import VolumeBinding

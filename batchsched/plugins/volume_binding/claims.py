@@ -1,4 +1,4 @@
-"""A pod's claims, sorted by what is still to be done for them."""
+"""Claims of a pod, sorted by what has to be done for them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,16 +21,16 @@ UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 
 class Refused(Exception):
-    """Why a pod can be placed nowhere."""
+    """The pod cannot be placed on any node; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """What a pod claims.
+    """The claims of a pod.
 
     Args:
-      bound: claims that have their volume.
-      delayed: claims for which the node decides.
+      bound: claims that are bound to a volume.
+      delayed: claims whose volume is chosen after the node.
     """
 
     bound: tuple[PersistentVolumeClaim, ...]
@@ -38,11 +38,11 @@ class PodClaims:
 
 
 def claims_of(pod: Pod, storage: VolumeLister) -> PodClaims | None:
-    """Return what a pod claims, None where it claims nothing.
+    """Return the claims of a pod, None if it has none.
 
     Raises:
-      Refused: a claim is missing, lost, being deleted, somebody else's, or should have a volume by now.
-      PluginError: the class of a claim does not say when its claims are bound.
+      Refused: a claim is missing, lost, being deleted, owned by another pod, or should be bound and is not.
+      PluginError: the class of a claim has no binding mode.
 
     Source: `podHasPVCs` and `GetPodVolumeClaims` of kube-scheduler's plugins/volumebinding.
     """

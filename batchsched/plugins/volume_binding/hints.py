@@ -1,4 +1,4 @@
-"""What may help a pod that VolumeBinding refused: its claims, volumes, classes, room for new volumes, and nodes."""
+"""Events that may help a pod refused by VolumeBinding: claims, volumes, classes, storage capacity, and nodes."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from batchsched.framework.plugin_support.volume_listers import claims, may_back
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the events and their hints."""
+    """Return the events with their hints."""
     come_or_change = Action.ADD | Action.UPDATE
     return (
         ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
@@ -26,7 +26,7 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
 
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
-    """The pod's own claim is there, or says something else; what it says of itself to people does not count."""
+    """Return QUEUE if a claim of the pod was created or changed in a field other than its metadata for users."""
     if old is not None and _told(old) == _told(new):
         return Hint.SKIP
     return Hint.queue_if(claims(pod, new))
@@ -60,7 +60,7 @@ def _offered(volume: PersistentVolume) -> tuple[object, ...]:
 
 
 def _volume_gone(pod: Pod, old: PersistentVolume, _new: None) -> Hint:
-    """A volume that was promised to the pod's claim kept the claim from taking another."""
+    """Return QUEUE if a volume was deleted that was assumed for a claim of the pod, so that it can use another."""
     return Hint.queue_if(old.spec.claim_ref is not None and may_back(old, pod))
 
 
@@ -73,12 +73,12 @@ def _made(one: StorageClass) -> tuple[object, ...]:
 
 
 def _migration_changed(_pod: Pod, old: CSINode | None, new: CSINode | None) -> Hint:
-    """Volumes of Kubernetes' own kinds are sought under other labels on the node."""
+    """Return QUEUE if the set of migrated in-tree plugins changed, because their volumes use other node labels."""
     return Hint.queue_if(migrated_on(old) != migrated_on(new))
 
 
 def _driver_changed(_pod: Pod, old: CSIDriver, new: CSIDriver | None) -> Hint:
-    """Nobody asks for room any more."""
+    """Return QUEUE if the driver no longer requires storage capacity."""
     return Hint.queue_if(
         bool(old.spec.storage_capacity) and not (new is not None and new.spec.storage_capacity)
     )

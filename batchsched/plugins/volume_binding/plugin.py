@@ -1,4 +1,4 @@
-"""VolumeBinding at the points."""
+"""The plugin class with its extension points."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final, Self
@@ -82,11 +82,13 @@ class VolumeBinding(
     PreBindPlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Finds volumes for a pod's claims: bound ones must be in reach, for the others there must be one, or room.
+    """Finds volumes for a pod's claims: bound volumes must be accessible, others must exist or be provisioned.
 
-    Claims of classes that bind at once must be bound before the pod is looked at. What Reserve promises stands on
-    the node table until it is taken back: the next pod finds the volume taken, and the claim on its node. PreBind
-    writes it down and waits until the claims are bound.
+    Claims of classes with immediate binding must be bound already. Reserve stores assumed volumes in the node table
+    until
+    Unreserve: other pods see that the volume is used, and that the claim has a node. PreBind writes the claims and
+    waits
+    until they are bound.
 
     Source: kube-scheduler's plugins/volumebinding.
     """
@@ -194,7 +196,7 @@ class VolumeBinding(
 
 
 def _promise(found: Found, table: NodeTable, node: int) -> AssumedClaim:
-    """Return what a pod is promised on its node, beyond what stands already."""
+    """Return the volumes and claims that a pod reserves on its node, without those that are assumed already."""
     volumes = [
         (found.volumes[int(choice[0])].metadata.name, key_of(claim))
         for claim, choice in found.matches

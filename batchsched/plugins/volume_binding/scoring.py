@@ -1,4 +1,4 @@
-"""How much of the storage that a pod's claims would draw on they use, as a score of the node.
+"""Score of a node by the share of its storage that a pod's claims would use.
 
 Source: `Score` and `buildScorerFunction` of kube-scheduler's plugins/volumebinding, with StorageCapacityScoring on.
 """
@@ -23,12 +23,12 @@ from batchsched.plugins.volume_binding.search import (
 
 @dataclass(slots=True, eq=False)
 class Use:
-    """One class of storage on n nodes.
+    """Use of one storage class on n nodes.
 
     Args:
-      counts: [n] the nodes on which the pod draws on it.
-      requested: [n] bytes that the pod's claims ask for.
-      capacity: [n] bytes that there are.
+      counts: [n] the nodes on which the pod uses the class.
+      requested: [n] bytes that the pod's claims request.
+      capacity: [n] bytes that exist.
     """
 
     counts: BoolArray
@@ -37,11 +37,11 @@ class Use:
 
     @classmethod
     def none(cls, count: int) -> "Use":
-        """Return no use of a class on `count` nodes."""
+        """Return a value without use of a class on `count` nodes."""
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def scores(self, line: IntArray) -> IntArray:
-        """[n] the score of the class by the broken line [101]; what asks for more than there is uses all of it."""
+        """[n] Return the score of the class by the shape [101]. A request above the capacity counts as full use."""
         full = (self.capacity == 0) | (self.requested > self.capacity)
         percent = self.requested * MAX_UTILIZATION // np.where(self.capacity == 0, 1, self.capacity)
         scored: IntArray = line[np.where(full, MAX_UTILIZATION, percent)]
@@ -49,9 +49,9 @@ class Use:
 
 
 def capacity_scores(found: Found, nodes: Nodes, line: IntArray) -> IntArray:
-    """[n] the mean score over the classes that the pod draws on; 0 where it draws on none.
+    """[n] Return the mean score over the classes that the pod uses; 0 if it uses none.
 
-    Where there are volumes for some of its claims these count, and what is to be provisioned beside them does not.
+    If volumes exist for some claims, these determine the score, and volumes to be provisioned do not count.
 
     Args:
       found: the search for the pod's volumes on these nodes.
@@ -70,12 +70,12 @@ def capacity_scores(found: Found, nodes: Nodes, line: IntArray) -> IntArray:
     for use in uses:
         total += use.scores(line)
         classes += use.counts
-    # Rounded to the nearest, halves up.
+    # Rounded to the nearest integer, halves upwards.
     return np.where(classes > 0, (2 * total + classes) // np.maximum(1, 2 * classes), 0)
 
 
 def _static(found: Found, nodes: Nodes) -> dict[str, Use]:
-    """Add up claims and the volumes that they get, by the volumes' class."""
+    """Add up claims and their existing volumes by the volumes' class."""
     uses: dict[str, Use] = {}
     for claim, choice in found.matches:
         for at in np.unique(choice[choice >= 0]).tolist():
@@ -88,7 +88,10 @@ def _static(found: Found, nodes: Nodes) -> dict[str, Use]:
 
 
 def _dynamic(found: Found, nodes: Nodes) -> dict[str, Use]:
-    """Add up claims whose volumes are to be made, by class; a class has its capacity once, the last claim's."""
+    """Add up claims with volumes to be provisioned, by class.
+
+    A class counts its capacity once, that of the last claim.
+    """
     uses: dict[str, Use] = {}
     for claim, where in found.provisioned:
         chosen = storage_of(nodes.table).classes[claim_class(claim)]

@@ -1,7 +1,7 @@
-"""The search for a pod's volumes: for all nodes of a view at once, and for one node again when a pod lands.
+"""Search for a pod's volumes, on all nodes of a view at once, or on one node after a placement.
 
 Source: `FindPodVolumes` of kube-scheduler's plugins/volumebinding and `FindMatchingVolume` of
-k8s.io/component-helpers/storage/volume. Where several volumes are equally small the snapshot's order decides.
+k8s.io/component-helpers/storage/volume. Of equally small volumes the first in the snapshot is used.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,13 +47,13 @@ FILESYSTEM: Final = "Filesystem"
 
 @dataclass(slots=True)
 class Found:
-    """What was found for n nodes.
+    """Result of a search on n nodes.
 
     Args:
-      refused: [4, n] by REASONS.
-      matches: the claims for which a volume was sought, with [n] its place in `volumes`, -1 where there is none.
-      volumes: the volumes that were found anywhere.
-      provisioned: claims for which a volume is made, with [n] the nodes from which.
+      refused: [4, n] nodes that are refused, for each of REASONS.
+      matches: claims that need an existing volume, with [n] its index in `volumes`, -1 for none.
+      volumes: the volumes found on some node.
+      provisioned: claims whose volume is provisioned, with [n] the nodes where that is possible.
     """
 
     refused: BoolArray
@@ -62,12 +62,12 @@ class Found:
     provisioned: list[tuple[PersistentVolumeClaim, BoolArray]] = field(default_factory=list)
 
     def verdict(self) -> Verdict:
-        """Return it as a Filter's answer."""
+        """Return the Filter's answer."""
         return Verdict(REASONS, self.refused, np.asarray(self.refused.any(axis=0)))
 
 
 def search(claims: PodClaims, nodes: Nodes) -> Found:
-    """Find volumes for a pod's claims, as things stand now."""
+    """Find volumes for a pod's claims, given the volumes that are assumed now."""
     found = Found(np.zeros((len(REASONS), len(nodes)), np.bool_))
     _check_bound(claims.bound, nodes, found)
     placed, free = [], []
@@ -95,7 +95,7 @@ def _selected_node(claim: PersistentVolumeClaim, table: NodeTable) -> str | None
 
 
 def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, found: Found) -> None:
-    """Mark the nodes from which the volumes of bound claims cannot be reached; the first trouble is the one named."""
+    """Mark the nodes from which volumes of bound claims are not accessible. The first problem gives the reason."""
     storage = storage_of(nodes.table)
     sound = np.ones(len(nodes), np.bool_)
     for claim in claims:
@@ -109,10 +109,10 @@ def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, found: F
 
 
 def _reachable_bound(volume: PersistentVolume, nodes: Nodes, asked: BoolArray) -> BoolArray:
-    """[n] the nodes that a bound volume's affinity selects; in its driver's words on nodes that have migrated its kind.
+    """[n] Return the nodes that a bound volume's affinity selects, translated where the node migrated its plugin.
 
     Raises:
-      PluginError: there are such nodes among those `asked` about, and the volume cannot be put into those words.
+      PluginError: a node among those `asked` about migrated the plugin, and the volume cannot be translated.
     """
     reachable = _reachable(volume, nodes)
     kind = kind_of(volume.spec)
@@ -131,13 +131,13 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, asked: BoolArray) -
 
 
 def _reachable(volume: PersistentVolume, nodes: Nodes) -> BoolArray:
-    """[n] the nodes that a volume's affinity selects."""
+    """[n] Return the nodes that a volume's affinity selects."""
     affinity = volume.spec.node_affinity
     return _selected(affinity.required if affinity else None, nodes)
 
 
 def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
-    """[n] the nodes that a volume's selector matches; it knows labels only, no names."""
+    """[n] Return the nodes that a volume's selector matches. It has labels only, no fields."""
     if required is None:
         return np.ones(len(nodes), np.bool_)
     if any(term.match_fields for term in required.node_selector_terms):
@@ -147,7 +147,7 @@ def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
 
 
 def _match(claim: PersistentVolumeClaim, nodes: Nodes, found: Found) -> IndexArray:
-    """[n] the place in `found.volumes` of the volume that a claim gets on each node, -1 where it gets none."""
+    """[n] Return the index in `found.volumes` of the volume for a claim on each node, -1 for none."""
     choice = np.full(len(nodes), -1, np.int32)
     table = nodes.table
     taken = [
@@ -163,7 +163,7 @@ def _match(claim: PersistentVolumeClaim, nodes: Nodes, found: Found) -> IndexArr
             if other == name:
                 mine &= ~where
         if promised:
-            # A volume that is promised to the claim is the only one it can get where it is not taken.
+            # A volume that is assumed or pre-bound for the claim is the only one that it can use.
             open_ &= ~mine
         mine &= _reachable(volume, nodes)
         if mine.any():
@@ -176,7 +176,7 @@ def _match(claim: PersistentVolumeClaim, nodes: Nodes, found: Found) -> IndexArr
 
 
 def _candidates(claim: PersistentVolumeClaim, table: NodeTable) -> list[tuple[PersistentVolume, bool]]:
-    """Return the volumes that a claim may get, in the order in which it takes them, and which are promised to it."""
+    """Return the volumes that a claim may use in the order of preference, and which of them are reserved for it."""
     offered = storage_of(table).volumes_of.get(claim_class(claim), ())
     promised, free = [], []
     for volume in offered:
@@ -191,7 +191,7 @@ def _candidates(claim: PersistentVolumeClaim, table: NodeTable) -> list[tuple[Pe
 
 
 def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: NodeTable) -> bool | None:
-    """Tell whether a volume is promised to the claim (True), to another (False), or to none (None)."""
+    """Return True if a volume is reserved for the claim, False if for another one, None if for none."""
     assumed = table.assumed.claim_of.get(volume.metadata.name)
     if assumed is not None:
         return assumed == key_of(claim)
@@ -222,13 +222,13 @@ def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 def _provision(
     wanting: Sequence[tuple[PersistentVolumeClaim, BoolArray]], nodes: Nodes, found: Found
 ) -> None:
-    """Mark the nodes from which volumes cannot be made for the claims that want one; the first trouble is named."""
+    """Mark the nodes where volumes for some claims cannot be provisioned. The first problem gives the reason."""
     failed = np.zeros(len(nodes), np.bool_)
     for claim, wanted in wanting:
         wanted = wanted & ~failed
         if not wanted.any():
             continue
-        # A claim waits for its node only where its class says so: the class is there.
+        # A delayed claim has an existing class, because only a class can request delayed binding.
         chosen = storage_of(nodes.table).classes[claim_class(claim)]
         able = _provisionable(chosen, nodes)
         room = _has_room(claim, chosen, nodes)
@@ -258,7 +258,7 @@ def _allows(term: TopologyTerm, node: Node) -> bool:
 
 
 def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> BoolArray:
-    """[n] the nodes from which the driver has room for a new volume of the claim's size.
+    """[n] Return the nodes where the driver has capacity for a new volume of the claim's size.
 
     Source: `hasEnoughCapacity` of kube-scheduler's plugins/volumebinding.
     """
@@ -271,9 +271,9 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
 
 def room_for(storage_class: str, size: int, nodes: Nodes) -> IntArray:
-    """[n] bytes that a driver reports to have for a class where a volume of `size` bytes has room, else NO_ROOM.
+    """[n] Return the bytes that a driver reports for a class where a volume of `size` bytes fits, else NO_ROOM.
 
-    Of several reports for a node the snapshot's first one with room counts.
+    Of several reports for a node, the first in the snapshot with enough capacity counts.
     """
 
     def build(table: NodeTable) -> IntArray:
@@ -293,7 +293,7 @@ def room_for(storage_class: str, size: int, nodes: Nodes) -> IntArray:
 
 
 def counted_size(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> int | None:
-    """Return the bytes that a claim asks for where its driver says how much there is, None where nobody counts."""
+    """Return the bytes that a claim requests if its driver reports storage capacity, else None."""
     driver = storage_of(nodes.table).drivers.get(chosen.provisioner)
     if driver is None or not driver.spec.storage_capacity:
         return None
@@ -310,10 +310,10 @@ def _stated(resources: ResourceRequests | None) -> int | None:
 
 
 def size_of(claim: PersistentVolumeClaim) -> int:
-    """Return the bytes that a claim asks for, 0 where it does not say."""
+    """Return the bytes that a claim requests, 0 if it has no request."""
     return _stated(claim.spec.resources) or 0
 
 
 def capacity_of(volume: PersistentVolume) -> int:
-    """Return the bytes that a volume has."""
+    """Return the capacity of a volume in bytes."""
     return base_units(STORAGE, (volume.spec.capacity or {}).get(STORAGE, 0))
