@@ -1,8 +1,8 @@
-"""Floor 1: the frozen values that everything else talks about.
+"""Floor 1: frozen values that all other packages use.
 
-Quantities, labels, nodes, pods, PodGroups, queues, topology, the snapshot and the decision. A value is
-made once, checked where it is made, and never changed; two equal values are interchangeable. Quantities
-are integers in base units (milli-CPU, bytes, devices), so that no sum depends on its order.
+Quantities, labels, nodes, pods, PodGroups, queues, topologies, the Snapshot and the Decision. A value is validated
+when it is created and never changes; equal values are interchangeable. Quantities are integers in base units
+(milli-CPU, bytes, devices), so that no sum depends on its order.
 
-May import: ``errors``. Knows nothing of files, clocks or solvers.
+May import: ``errors``. Contains no I/O, no clock and no solver.
 """

@@ -1,4 +1,4 @@
-"""What the binding cycle of a pod asks an API server to write, as values."""
+"""The writes of a pod's binding cycle, as values."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,12 +11,12 @@ _GANG_LABELS: Final = (POD_GROUP_LABEL, SUB_GROUP_LABEL)
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A pod is bound to a node.
+    """The binding of a pod to a node.
 
     Args:
-      namespace, pod, uid: the pod; uid is "" where it is not known.
-      node: where it is to run.
-      labels: of its gang; an API server from 1.35 on writes them to the pod together with the node.
+      namespace, pod, uid: the pod; uid is "" if unknown.
+      node: name of the node.
+      labels: labels of the pod's gang. An API server of version 1.35 or later writes them to the pod with the node.
     """
 
     namespace: str
@@ -34,10 +34,10 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class VolumeBinding:
-    """A PersistentVolume is given to a claim: its `spec.claimRef`.
+    """The assignment of a PersistentVolume to a claim: its `spec.claimRef`.
 
     Args:
-      volume: its name.
+      volume: name of the PersistentVolume.
       namespace, claim, uid: the claim.
     """
 
@@ -49,11 +49,11 @@ class VolumeBinding:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelection:
-    """A claim's volume is to be made within reach of a node: its annotation `volume.kubernetes.io/selected-node`.
+    """The node for which a claim's volume is provisioned: the annotation `volume.kubernetes.io/selected-node`.
 
     Args:
       namespace, claim: the claim.
-      node: the node's name.
+      node: name of the node.
     """
 
     namespace: str
@@ -62,5 +62,5 @@ class NodeSelection:
 
 
 def binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
-    """Return the write that gives a volume to a claim."""
+    """Return the write that assigns a volume to a claim."""
     return VolumeBinding(volume, claim.namespace or "default", claim.name, claim.uid)

@@ -1,4 +1,4 @@
-"""What only shows when objects are seen together: queue trees that are none, sub-groups that nobody has."""
+"""Checks over several objects: invalid queue trees, and subgroups that a PodGroup does not define."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,9 +9,9 @@ from batchsched.api.crd.queue import Queue
 
 
 def misplaced_queues(queues: Sequence[Queue]) -> dict[str, str]:
-    """Return the queues that have no place in a tree, with the reason, by name.
+    """Return the queues that cannot be part of the tree, with the reason, by name.
 
-    All queues of a cycle have none, nor has one whose parent is missing, nor any below one of these.
+    These are the queues of a cycle, queues with a missing parent, and all queues below them.
     """
     parents = {queue.name: queue.spec.parent for queue in queues}
     reasons: dict[str, str] = {}
@@ -49,7 +49,7 @@ def _refuse_child(name: str, parents: Mapping[str, str | None], reasons: dict[st
 
 
 def unknown_sub_groups(pods: Iterable[Pod], groups: Iterable[PodGroup]) -> list[str]:
-    """Return one warning for each PodGroup with members that name a sub-group it does not have."""
+    """Return one warning for each PodGroup with pods that name a subgroup it does not define."""
     known = {group.key: {sub.name for sub in group.spec.sub_groups} for group in groups}
     strangers: dict[str, Counter[str]] = {}
     for pod in pods:

@@ -1,4 +1,4 @@
-"""Decision: everything that follows from a snapshot. Its JSON is part of the public surface."""
+"""Decision: the result of a session. Its JSON is part of the public API."""
 
 from typing import Final
 
@@ -22,15 +22,15 @@ REASONS: Final = {
     "PermitTimeout": "a member waited at Permit longer than scheduleTimeoutSeconds",
     "PluginFailed": "a plugin broke while it looked at a member",
 }
-"""Why a gang was refused: closed, an addition is a changelog entry."""
+"""Reasons of refusals with their meanings. The list is closed: a new reason comes with a changelog entry."""
 
 
 class DecisionItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The base of a decision's parts."""
+    """The base of the parts of a decision."""
 
 
 class Assignment(DecisionItem, frozen=True):
-    """A pod and the node it is to be bound to."""
+    """A pod and the node to which it is to be bound."""
 
     namespace: str
     pod: str
@@ -38,7 +38,7 @@ class Assignment(DecisionItem, frozen=True):
 
 
 class Eviction(DecisionItem, frozen=True):
-    """A pod that has to go, for whom, and why."""
+    """A pod to evict, the gang it is evicted for, and the reason."""
 
     namespace: str
     pod: str
@@ -48,14 +48,14 @@ class Eviction(DecisionItem, frozen=True):
 
 
 class Refusal(DecisionItem, frozen=True):
-    """A gang that is not placed: the constraint that binds, what is missing, what would unblock it.
+    """A gang that is not placed: the binding constraint, the missing amounts, and a change that would admit the gang.
 
     Args:
       pod_group: namespace/name.
       reason: a key of REASONS.
-      message: a sentence for people.
-      missing: amounts by resource in base units (milli-CPU, bytes, devices), {} when no amount is missing.
-      relaxation: the smallest change that admits the gang, in words; "" when none was found.
+      message: a sentence for users.
+      missing: missing amounts by resource in base units (milli-CPU, bytes, devices), {} if no amount is missing.
+      relaxation: the smallest change that admits the gang, as a sentence; "" if none was found.
     """
 
     pod_group: str
@@ -66,14 +66,14 @@ class Refusal(DecisionItem, frozen=True):
 
 
 class Reservation(DecisionItem, frozen=True):
-    """The earliest start that is kept for a gang, RFC 3339."""
+    """The earliest start of a gang (RFC 3339), for which capacity is kept free."""
 
     pod_group: str
     start: str
 
 
 class Nomination(DecisionItem, frozen=True):
-    """A node whose capacity is held for a pod."""
+    """A node on which capacity is kept free for a pod."""
 
     namespace: str
     pod: str
@@ -81,7 +81,7 @@ class Nomination(DecisionItem, frozen=True):
 
 
 class Waiting(DecisionItem, frozen=True):
-    """A gang held at Permit: who holds it, and until when (RFC 3339); its members' nodes are nominations."""
+    """A gang that waits at Permit: the plugin, and the deadline (RFC 3339). The nodes of its pods are nominations."""
 
     pod_group: str
     plugin: str
@@ -89,7 +89,7 @@ class Waiting(DecisionItem, frozen=True):
 
 
 class SetAside(DecisionItem, frozen=True):
-    """An object that could not be used."""
+    """An object that is invalid and was ignored."""
 
     file: str
     object: str
@@ -98,7 +98,7 @@ class SetAside(DecisionItem, frozen=True):
 
 
 class TierAccount(DecisionItem, frozen=True):
-    """What the solver reached in one tier, and what it could at most have reached."""
+    """The objective that the solver reached in one tier, and its upper bound."""
 
     share: str
     priority: int
@@ -107,7 +107,7 @@ class TierAccount(DecisionItem, frozen=True):
 
 
 class SolverAccount(DecisionItem, frozen=True):
-    """The solver's account; `seconds` and `stages` are telemetry that the shell adds."""
+    """Objective, bound and gap of the solver. `seconds` and `stages` are telemetry that the caller adds."""
 
     tiers: tuple[TierAccount, ...] = ()
     gap: float = 0.0
@@ -117,7 +117,7 @@ class SolverAccount(DecisionItem, frozen=True):
 
 
 class Decision(DecisionItem, frozen=True):
-    """What to bind, evict, hold and refuse. Lists are sorted, so that equal decisions are equal bytes."""
+    """Pods to bind, evict and hold, and refused gangs. Lists are sorted, so equal decisions are equal bytes."""
 
     assignments: tuple[Assignment, ...] = ()
     evictions: tuple[Eviction, ...] = ()
@@ -130,11 +130,11 @@ class Decision(DecisionItem, frozen=True):
 
 
 def without_telemetry(decision: Decision) -> Decision:
-    """Return the decision as `replay` and "byte for byte" compare it: without what the shell added."""
+    """Return the decision without telemetry, as `replay` compares it."""
     account = msgspec.structs.replace(decision.solver, seconds=0.0, stages={})
     return msgspec.structs.replace(decision, solver=account)
 
 
 def to_json(decision: Decision) -> bytes:
-    """Write a decision as `reference/api` has it, on one line."""
+    """Return the decision as JSON on one line."""
     return msgspec.json.encode(decision)

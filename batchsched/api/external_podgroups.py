@@ -1,7 +1,7 @@
-"""Gangs that are stated in the words of other schedulers, and what they are in ours: the one place that translates.
+"""PodGroups of other projects, and their conversion to batchsched PodGroups. No other module converts them.
 
-Read are the PodGroups of coscheduling, of Kubernetes itself, of Volcano and of KAI, and the marks by which their pods
-join. What has no counterpart here (Volcano's networkTopology, KAI's nested subgroups as such) is left out.
+The module reads the PodGroups of coscheduling, Kubernetes, Volcano and KAI, and the labels and annotations by which
+their pods join. Fields without a counterpart (networkTopology of Volcano, nested subgroups of KAI) are left out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,15 +17,15 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.kinds import ObjectKind
 
 SOURCE: Final = "scheduling.batchsched.dev/source"
-"""The annotation of a PodGroup that was read as something else: its API version. It is not in the API as ours."""
+"""Annotation of a converted PodGroup with the API version of its source. Such a PodGroup does not exist in the API."""
 SOURCE_UID: Final = "scheduling.batchsched.dev/source-uid"
-"""The annotation that says which object it was read from."""
+"""Annotation of a converted PodGroup with the uid of its source."""
 UPSTREAM: Final = "scheduling.k8s.io"
 UPSTREAM_CONDITIONS: Final = {
     f"{UPSTREAM}/v1alpha2": "PodGroupScheduled",
     f"{UPSTREAM}/v1beta1": "PodGroupInitiallyScheduled",
 }
-"""By version: the condition by which Kubernetes' own PodGroups say whether they were scheduled."""
+"""Condition by which PodGroups of Kubernetes state whether they were scheduled, by API version."""
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 VOLCANO_TASK: Final = "volcano.sh/task-spec"
@@ -38,17 +38,17 @@ Spec = dict[str, Any]
 
 
 class ForeignPodGroup(Value, frozen=True, gc=False):
-    """The base of PodGroups that others define."""
+    """The base of PodGroups of other projects."""
 
     metadata: ObjectMeta = ObjectMeta()
 
     def stated(self) -> Spec:
-        """Return the spec in our words, as a manifest has it; a field that is None is not stated."""
+        """Return the fields of the batchsched spec; None means an absent field."""
         raise NotImplementedError
 
 
 class CoschedulingSpec(Value, frozen=True, gc=False):
-    """Of `scheduling.x-k8s.io/v1alpha1`."""
+    """The spec of `scheduling.x-k8s.io/v1alpha1`."""
 
     min_member: int = 1
     min_resources: Amounts | None = None
@@ -62,7 +62,7 @@ class CoschedulingPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
     @override
     def stated(self) -> Spec:
-        """Return the spec in our words."""
+        """Return the fields of the batchsched spec."""
         spec = self.spec
         return {
             "minMember": max(1, spec.min_member),
@@ -72,31 +72,31 @@ class CoschedulingPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
 
 class GangPolicy(Value, frozen=True, gc=False):
-    """All or nothing, from so many pods on."""
+    """Gang scheduling with a minimum number of pods."""
 
     min_count: int = 1
 
 
 class SchedulingPolicy(Value, frozen=True, gc=False):
-    """`basic`, which is no gang, or `gang`."""
+    """`basic`, which means no gang, or `gang`."""
 
     gang: GangPolicy | None = None
 
 
 class TopologyKey(Value, frozen=True, gc=False):
-    """All pods on nodes that have one value of this label."""
+    """All pods on nodes with the same value of this label."""
 
     key: str = ""
 
 
 class UpstreamConstraints(Value, frozen=True, gc=False):
-    """Where a group may be."""
+    """Placement constraints of a PodGroup."""
 
     topology: tuple[TopologyKey, ...] | None = None
 
 
 class UpstreamSpec(Value, frozen=True, gc=False):
-    """Of `scheduling.k8s.io`: v1alpha2 (1.36) and v1beta1 (1.37)."""
+    """The spec of `scheduling.k8s.io`: v1alpha2 (1.36) and v1beta1 (1.37)."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: UpstreamConstraints | None = None
@@ -106,7 +106,7 @@ class UpstreamSpec(Value, frozen=True, gc=False):
 
 
 class UpstreamCondition(Value, frozen=True, gc=False):
-    """One thing that is true of a group, or is not."""
+    """A condition of a PodGroup."""
 
     type: str = ""
     status: str = "Unknown"
@@ -117,20 +117,20 @@ class UpstreamCondition(Value, frozen=True, gc=False):
 
 
 class UpstreamStatus(Value, frozen=True, gc=False):
-    """What the API says became of a group."""
+    """The status of a PodGroup of Kubernetes."""
 
     conditions: tuple[UpstreamCondition, ...] | None = None
 
 
 class UpstreamPodGroup(ForeignPodGroup, frozen=True, gc=False):
-    """The PodGroup of Kubernetes itself."""
+    """The PodGroup of Kubernetes."""
 
     spec: UpstreamSpec = UpstreamSpec()
     status: UpstreamStatus = UpstreamStatus()
 
     @override
     def stated(self) -> Spec:
-        """Return the spec in our words; its topology keys are node labels, which name our levels as well."""
+        """Return the fields of the batchsched spec. Topology keys (node labels) become level names."""
         spec = self.spec
         gang = spec.scheduling_policy.gang
         keys = (spec.scheduling_constraints or UpstreamConstraints()).topology or ()
@@ -147,11 +147,11 @@ class UpstreamPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
 
 class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
-    """The same in its beta version, which names its condition otherwise."""
+    """The beta version, in which the condition has another name."""
 
 
 class VolcanoSpec(Value, frozen=True, gc=False):
-    """Of `scheduling.volcano.sh/v1beta1`."""
+    """The spec of `scheduling.volcano.sh/v1beta1`."""
 
     min_member: int = 1
     min_task_member: dict[str, int] | None = None
@@ -167,7 +167,7 @@ class VolcanoPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
     @override
     def stated(self) -> Spec:
-        """Return the spec in our words; its tasks are our subGroups."""
+        """Return the fields of the batchsched spec; tasks of Volcano become subGroups."""
         spec = self.spec
         tasks = spec.min_task_member or {}
         return {
@@ -179,7 +179,7 @@ class VolcanoPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
 
 class KaiTopology(Value, frozen=True, gc=False):
-    """A topology by name, and its levels by node label."""
+    """The name of a topology, and node labels as levels."""
 
     topology: str = ""
     required_topology_level: str = ""
@@ -187,7 +187,7 @@ class KaiTopology(Value, frozen=True, gc=False):
 
 
 class KaiSubGroup(Value, frozen=True, gc=False):
-    """A part of a gang; parts may have parts."""
+    """A part of a gang, which may contain further parts."""
 
     name: str = ""
     min_member: int = 1
@@ -196,7 +196,7 @@ class KaiSubGroup(Value, frozen=True, gc=False):
 
 
 class KaiSpec(Value, frozen=True, gc=False):
-    """Of `scheduling.run.ai/v2alpha2`."""
+    """The spec of `scheduling.run.ai/v2alpha2`."""
 
     min_member: int = 1
     queue: str = ""
@@ -213,7 +213,7 @@ class KaiPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
     @override
     def stated(self) -> Spec:
-        """Return the spec in our words. Of nested subgroups those without parts of their own count: pods join these."""
+        """Return the fields of the batchsched spec, with subgroups without children, because pods join these."""
         spec = self.spec
         parents = {one.parent for one in spec.sub_groups or ()}
         parts = [
@@ -243,7 +243,7 @@ def _kai_topology(found: KaiTopology | None, unnamed: Mapping[str, str]) -> Spec
 
 
 def _minimum(stated: int, parts: list[Spec]) -> Spec:
-    """Return minMember and subGroups; others allow a minMember below the sum of the parts."""
+    """Return minMember and subGroups. Other projects allow a minMember below the sum of the parts."""
     least = max(1, stated, sum(part["minMember"] for part in parts))
     return {"minMember": least, "subGroups": parts or None}
 
@@ -261,16 +261,16 @@ FOREIGN: Final = (
     ObjectKind("PodGroup", "scheduling.volcano.sh/v1beta1", VolcanoPodGroup, "pod_groups", namespaced=True),
     ObjectKind("PodGroup", "scheduling.run.ai/v2alpha2", KaiPodGroup, "pod_groups", namespaced=True),
 )
-"""Kinds of others that are read. Where two state a gang of one name, ours counts, then the first of these."""
+"""External kinds in order of precedence. A batchsched PodGroup of the same name takes precedence over all of them."""
 BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in FOREIGN}
 _VERSIONS: Final = {kind.type: kind.api_version for kind in FOREIGN}
 
 
 def pod_group(found: ForeignPodGroup) -> PodGroup:
-    """Return a PodGroup of ours that says what a foreign one says. It has no uid: in the API it is another object.
+    """Convert an external PodGroup. The result has no uid, because it does not exist in the API.
 
     Raises:
-      pydantic.ValidationError: it says what no PodGroup of ours may.
+      pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
     """
     meta = found.metadata
     marks = _stated(**{SOURCE: _VERSIONS[type(found)], SOURCE_UID: meta.uid or None})
@@ -292,18 +292,18 @@ def pod_group(found: ForeignPodGroup) -> PodGroup:
 
 
 def is_foreign(group: PodGroup) -> bool:
-    """Tell whether a PodGroup was read as something else: there is none of ours whose status could be written."""
+    """Return whether a PodGroup was converted from an external one: it has no status that could be written."""
     return SOURCE in group.metadata.annotations
 
 
 def source_of(group: PodGroup) -> tuple[str, str]:
-    """Return the API version and the uid of what a PodGroup was read from, "" for one of ours."""
+    """Return API version and uid of the external PodGroup, "" for a batchsched PodGroup."""
     marks = group.metadata.annotations
     return marks.get(SOURCE, ""), marks.get(SOURCE_UID, "")
 
 
 Marks = tuple[str | None, str | None]
-"""The PodGroup that a pod names, and the subGroup."""
+"""The PodGroup and the subgroup that a pod names."""
 
 
 def _upstream(pod: Pod) -> Marks:
@@ -329,9 +329,9 @@ _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (_upstream, _coscheduling,
 
 
 def joined(pod: Pod) -> Pod:
-    """Return a pod with our labels for what it says in the words of others; our own labels count before these.
+    """Return a pod with batchsched labels for the PodGroup that it names by labels or annotations of another project.
 
-    For pods of our scheduler only: what other schedulers do with their gangs is none of our business.
+    Existing batchsched labels take precedence. Call it only for pods of a batchsched profile.
     """
     meta = pod.metadata
     if meta.label(POD_GROUP_LABEL):
@@ -345,6 +345,6 @@ def joined(pod: Pod) -> Pod:
 
 
 def with_labels(pod: Pod, labels: Mapping[str, str | None]) -> Pod:
-    """Return a pod with labels set, or, where None, as they are."""
+    """Return a pod with these labels set; None leaves a label unchanged."""
     more: Iterable[tuple[str, str]] = ((key, text) for key, text in labels.items() if text is not None)
     return replace(pod, metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), **dict(more)}))

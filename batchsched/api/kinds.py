@@ -1,4 +1,4 @@
-"""The kinds that are read, and where each goes in a Snapshot."""
+"""The kinds of objects that are read, and their fields in a Snapshot."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -31,11 +31,11 @@ class ObjectKind:
     """A kind of object.
 
     Args:
-      name: the kind as manifests state it.
-      api_version: the version that is written.
-      type: what it decodes to.
-      field: the field of Snapshot that holds it.
-      namespaced: whether its name is unique in a namespace only.
+      name: `kind` in manifests.
+      api_version: `apiVersion` in written manifests.
+      type: the type of the decoded value.
+      field: the field of Snapshot that contains the objects.
+      namespaced: whether the kind is namespaced.
     """
 
     name: str
@@ -46,16 +46,16 @@ class ObjectKind:
 
     @property
     def group(self) -> str:
-        """The API group, an empty text for the core's."""
+        """The API group, "" for the core group."""
         return group_of(self.api_version)
 
     def key(self, metadata: ObjectMeta | CustomMeta) -> str:
-        """Return the name of an object of this kind: `namespace/name`, or the name alone."""
+        """Return the key of an object: `namespace/name`, or the name for cluster-scoped kinds."""
         return f"{metadata.namespace or 'default'}/{metadata.name}" if self.namespaced else metadata.name
 
 
 def group_of(api_version: str) -> str:
-    """Return the group of an apiVersion: `apps/v1` is of `apps`, `v1` of the core, whose name is empty."""
+    """Return the group of an apiVersion: `apps` for `apps/v1`, "" for `v1`."""
     return api_version.rpartition("/")[0]
 
 

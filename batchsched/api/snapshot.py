@@ -1,4 +1,4 @@
-"""Snapshot: everything a decision may depend on, frozen."""
+"""Snapshot: the frozen input of a decision."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ from batchsched.api.decision import Reservation, SetAside
 
 @dataclass(frozen=True, slots=True)
 class HeldPod:
-    """A pod that passed Reserve and waits at Permit on a node: it holds its place there."""
+    """A pod that has passed Reserve and waits at Permit; its resources on the node are reserved."""
 
     pod: str  # namespace/name
     node: str
@@ -31,13 +31,13 @@ class HeldPod:
 
 @dataclass(frozen=True, slots=True)
 class HeldGang:
-    """A gang that a Permit plugin keeps waiting: its pods count as assumed until the deadline.
+    """A gang that waits at Permit: its pods count as assumed until the deadline.
 
     Args:
-      pod_group: namespace/name of the PodGroup, or of the pod that is a gang of one.
-      plugin: who said Wait.
-      until: seconds since 1970; past it the gang is rolled back.
-      pods: the members and their nodes.
+      pod_group: namespace/name of the PodGroup or of the single pod.
+      plugin: the plugin that answered Wait.
+      until: deadline in seconds since 1970; after it the gang is rolled back.
+      pods: the pods and their nodes.
     """
 
     pod_group: str
@@ -48,12 +48,12 @@ class HeldGang:
 
 @dataclass(frozen=True, slots=True)
 class QueueUsage:
-    """What a queue used lately of one resource.
+    """The decayed usage of one resource by one queue.
 
     Args:
-      queue: its name; what queues below it used is left out.
-      resource: of which.
-      amount: decayed mean, in base units.
+      queue: name of the queue; usage of its descendants is not included.
+      resource: name of the resource.
+      amount: decayed mean in base units.
     """
 
     queue: str
@@ -63,13 +63,12 @@ class QueueUsage:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A cluster at one moment. Objects are in the order in which they were given; it may matter for ties only.
+    """The state of a cluster at one time. The order of objects affects ties only.
 
-    `pods` are all pods that have not finished, bound and pending. `held` are gangs that wait at Permit since an
-    earlier session. `resting` are the identities of gangs (`namespace/name`, and `pod/` before it for a pod alone) that
-    do not take part, since nothing can have helped them after they were refused. `usage` is what queues used lately,
-    decayed up to now; no policy that looks at it, no usage. `reservations` are the starts that the session before told,
-    in its order.
+    `pods` are all pods that are not finished. `held` are gangs that wait at Permit since an earlier session.
+    `resting` are the identities (`namespace/name`, with the prefix `pod/` for a single pod) of gangs that do not take
+    part, because no event since their refusal may help them. `usage` is decayed usage of queues; it is empty unless a
+    policy uses it. `reservations` are those of the previous session, in its order.
     """
 
     nodes: tuple[Node, ...] = ()

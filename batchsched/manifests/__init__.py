@@ -1,7 +1,7 @@
-"""Floor 3: YAML and JSON on one side, the model on the other.
+"""Floor 3: conversion between YAML or JSON manifests and the values of `api`.
 
-The input of a person is never trusted and never fatal: an object that cannot be used is set aside with
-its file, its field and a reason one can act on, and the rest goes on.
+Input is never trusted and an error is never fatal: an invalid object is set aside with its file, field and an
+actionable message, and all other objects are used.
 
-May import: ``errors``, ``model``, ``ports``, ``settings``. Knows nothing of its siblings.
+May import: ``errors``, ``api``, ``ports``, ``config``. It does not import its sibling packages.
 """

@@ -1,6 +1,6 @@
-"""What the API server would have refused and msgspec does not see: amounts, selectors, ranges.
+"""Validation that the API server performs and msgspec does not: amounts, selectors, ranges.
 
-A manifest in a file has not been through an API server. What passes here cannot break a session.
+A manifest in a file was not validated by an API server. An object that passes these checks cannot break a session.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ def check_amounts(amounts: Amounts | None, field: str) -> None:
     """Check amounts by resource.
 
     Raises:
-      InvalidInput: one is no quantity, is negative, or does not fit in 63 bits.
+      InvalidInput: an amount is not a quantity, is negative, or does not fit in 63 bits.
     """
     for resource, text in (amounts or {}).items():
         check_amount(resource, text, f"{field}.{resource}")
@@ -36,7 +36,7 @@ def check_amount(resource: str, text: str | int | float, field: str) -> None:
     """Check an amount of a resource.
 
     Raises:
-      InvalidInput: it is no quantity, is negative, or does not fit in 63 bits.
+      InvalidInput: it is not a quantity, is negative, or does not fit in 63 bits.
     """
     try:
         amount = base_units(resource, text)
@@ -52,7 +52,7 @@ def check_node(node: Node) -> None:
     """Check a node.
 
     Raises:
-      InvalidInput: an amount or a taint that means nothing.
+      InvalidInput: an amount or a taint is invalid.
     """
     check_amounts(node.status.allocatable, "status.allocatable")
     check_amounts(node.status.capacity, "status.capacity")
@@ -61,10 +61,10 @@ def check_node(node: Node) -> None:
 
 
 def check_spec(spec: PodSpec) -> None:
-    """Check what a pod asks for.
+    """Check the spec of a pod.
 
     Raises:
-      InvalidInput: a field that means nothing or is out of range.
+      InvalidInput: a field is invalid or out of range.
     """
     _check_containers(spec.containers, "spec.containers")
     _check_containers(spec.init_containers or (), "spec.initContainers")
@@ -83,10 +83,10 @@ def check_spec(spec: PodSpec) -> None:
 
 
 def check_status(status: PodStatus) -> None:
-    """Check what a pod was given.
+    """Check the resources in the status of a pod.
 
     Raises:
-      InvalidInput: an amount that means nothing.
+      InvalidInput: an amount is invalid.
     """
     _check_resources(status.resources, "status.resources")
     check_amounts(status.allocated_resources, "status.allocatedResources")
@@ -100,7 +100,7 @@ def check_status(status: PodStatus) -> None:
 
 
 def check_int32(value: int, field: str) -> None:
-    """Check a number that Kubernetes keeps in 32 bits.
+    """Check a number that Kubernetes stores in 32 bits.
 
     Raises:
       InvalidInput: it does not fit.
@@ -113,7 +113,7 @@ def check_label_selector(selector: LabelSelector | None, field: str) -> None:
     """Check a label selector.
 
     Raises:
-      InvalidInput: an expression that means nothing.
+      InvalidInput: an expression is invalid.
     """
     if selector is not None:
         _check_expressions(selector.match_expressions or (), _LABEL_OPERATORS, f"{field}.matchExpressions")
@@ -123,7 +123,7 @@ def check_node_selector(selector: NodeSelector | None, field: str) -> None:
     """Check a node selector.
 
     Raises:
-      InvalidInput: an expression that means nothing.
+      InvalidInput: an expression is invalid.
     """
     for index, term in enumerate(selector.node_selector_terms if selector else ()):
         place = f"{field}.nodeSelectorTerms[{index}]"

@@ -1,8 +1,8 @@
-"""CustomResourceDefinitions of our kinds, made of the models that read them: one statement of every field.
+"""Generates the CustomResourceDefinitions from the pydantic models of the custom resources.
 
-What pydantic says as JSON Schema becomes a structural schema: references are written out, `X or null` is X (the API
-server drops nulls), and what a model forbids besides its fields is not said (the API server prunes it, and refuses it
-under strict validation, which is kubectl's default). Rules between fields stand beside the validators of the models.
+The JSON Schema of pydantic becomes a structural schema: references are inlined, and `X or null` becomes X, because
+the API server drops nulls. Unknown fields are not listed: the API server prunes them, or rejects them under strict
+validation, the default of kubectl. Validation rules between fields are defined next to the validators of the models.
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ class Column:
     """A column of `kubectl get`.
 
     Args:
-      name: its head.
-      path: where its value stands.
-      type: of the value.
-      description: what it shows.
-      wide: shown by `-o wide` only.
+      name: the heading.
+      path: JSON path of the value.
+      type: type of the value.
+      description: the description of the column.
+      wide: shown only with `-o wide`.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Column:
     wide: bool = False
 
     def written(self) -> Json:
-        """Return the column as a definition has it."""
+        """Return the column as an entry of `additionalPrinterColumns`."""
         found: Json = {
             "name": self.name,
             "type": self.type,
@@ -54,13 +54,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a definition says besides the fields.
+    """Names and columns of a CustomResourceDefinition.
 
     Args:
-      model: the kind.
-      plural, short: its other names.
-      namespaced: whether its names are unique in a namespace only.
-      columns: what `kubectl get` shows.
+      model: the pydantic model.
+      plural, short: plural and short name.
+      namespaced: whether the kind is namespaced.
+      columns: the columns of `kubectl get`.
     """
 
     model: type[BaseModel]
@@ -164,7 +164,7 @@ DEFINITIONS: Final = (
 
 
 def definitions() -> Iterator[Json]:
-    """Yield the CustomResourceDefinitions of all kinds that are ours."""
+    """Yield the CustomResourceDefinitions of batchsched."""
     for one in DEFINITIONS:
         yield one.written()
 
@@ -198,7 +198,7 @@ def _schema(model: type[BaseModel]) -> Json:
     fields["metadata"] = {"type": "object"}
     if "properties" not in fields.get("status", {}):
         fields.pop("status", None)
-    # Whatever defaults the fields of a spec have is filled in where the whole spec is left out, too.
+    # If a whole spec is absent, the defaults of its fields are set as well.
     required = [name for name in whole.get("required", ()) if name != "metadata"]
     if "spec" not in required:
         fields["spec"]["default"] = {}
@@ -213,7 +213,7 @@ def _schema(model: type[BaseModel]) -> Json:
 
 
 def _structural(schema: Json, parts: Json) -> Json:
-    """Write a part of a JSON Schema as the API server takes it."""
+    """Convert a part of a JSON Schema to a structural schema."""
     schema = _resolved(schema, parts)
     if "integer" in _types(schema.get("anyOf", ())):
         return {**schema, "x-kubernetes-int-or-string": True}
@@ -235,7 +235,7 @@ def _structural(schema: Json, parts: Json) -> Json:
 
 
 def _resolved(schema: Json, parts: Json) -> Json:
-    """Write out what a schema refers to, and leave null out of its choices; what stands beside them counts more."""
+    """Inline references and remove null from alternatives; keys next to a reference take precedence."""
     beside = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "allOf")}
     if "$ref" in schema:
         return _resolved({**parts[schema["$ref"].rpartition("/")[2]], **beside}, parts)

@@ -1,8 +1,8 @@
-"""One object at a time: from JSON to a value of the model, checked, with equal pod specs made one.
+"""Decodes and validates single objects; equal pod specs become one shared value.
 
-Pods of one template carry the same spec. It is decoded and checked once, and all of them share the value, so
-that memory stays small and a session can group pods by the identity of their specs. A service sees specs without end,
-so a spec is remembered for as long as somebody holds it.
+Pods of one template have the same spec. It is decoded and validated once and shared, so that memory stays small and a
+session can group pods by the identity of their specs. A service reads an unbounded number of specs, so a spec is
+dropped once no pod refers to it.
 """
 
 import hashlib
@@ -32,15 +32,15 @@ Object = msgspec.Struct | BaseModel
 _AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
 _NAME: Final = re.compile(r"[^\s/\x00-\x1f\x7f]{1,253}")
 _SHORT: Final = 64
-"""Bytes of a pod's status that are worth remembering: `{"phase":"Pending"}` and the like."""
+"""Maximum size in bytes of a pod status that is cached, such as `{"phase":"Pending"}`."""
 _MOST_STATUSES: Final = 1024
 _MOST_TEXTS: Final = 16384
 _NOBODY_ELSE: Final = 2
-"""References to a spec that only the table holds: the table's, and that of whoever counts."""
+"""Reference count of a spec that only the table refers to: the table's reference and that of the counting call."""
 
 
 class Refused(Exception):
-    """What is wrong with an object, field by field; caught where the object is set aside."""
+    """The errors of an object by field; caught where the object is set aside."""
 
     def __init__(self, found: tuple[FieldError, ...]) -> None:
         super().__init__("; ".join(f"{one.field}: {one.message}" for one in found))
@@ -48,25 +48,25 @@ class Refused(Exception):
 
 
 class Decoder:
-    """Decodes objects; remembers pod specs, so that equal ones that are alive are one value.
+    """Decodes objects, and shares equal pod specs that are in use.
 
     Args:
-      trusted: the objects were read and checked before; they come out exactly as they were written.
+      trusted: the objects were validated before and are returned exactly as written.
     """
 
     def __init__(self, *, trusted: bool = False) -> None:
         self._trusted = trusted
         self._decoders: dict[type, msgspec.json.Decoder[Any]] = {}
-        # By digest: the text of a spec is longer than what is kept of it.
+        # Keyed by digest, because the JSON of a spec is longer than the values that are kept.
         self._specs: dict[bytes, PodSpec] = {}
         self._canonical: dict[bytes, PodSpec] = {}
         self._statuses: dict[bytes, PodStatus] = {}
 
     def decode(self, document: Document, kind: ObjectKind) -> Any:
-        """Return the object of a document; a foreign PodGroup comes as one of ours.
+        """Return the object of a document; an external PodGroup is converted.
 
         Raises:
-          Refused: it cannot be used.
+          Refused: the object is invalid.
         """
         if kind.type is Pod:
             decoded: Any = self._pod(document)
@@ -98,9 +98,9 @@ class Decoder:
         return known
 
     def _forget(self) -> None:
-        """Forget which text stands for which spec, and every spec that nobody holds.
+        """Drop cached digests, and specs that no pod refers to.
 
-        Weak references would do, but what may be referenced weakly is minded by the garbage collector.
+        Weak references would serve as well, but objects that support them are tracked by the garbage collector.
         """
         self._specs.clear()
         for key in tuple(self._canonical):
@@ -108,10 +108,10 @@ class Decoder:
                 del self._canonical[key]
 
     def _new_spec(self, raw: msgspec.Raw) -> PodSpec:
-        """Decode and check a spec; specs that differ in what nobody looks at (a command, say) become one.
+        """Decode and validate a spec. Specs that differ only in fields that scheduling ignores become one value.
 
         Raises:
-          Refused: it cannot be used.
+          Refused: the spec is invalid.
         """
         spec: PodSpec = self._read(raw, PodSpec, "spec")
         if not self._trusted:
@@ -155,7 +155,7 @@ class Decoder:
             try:
                 return decoder.decode(raw)
             except msgspec.ValidationError:
-                # msgspec takes null only where a field says so.
+                # msgspec accepts null only for fields of a type that allows it.
                 return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), kind)
         except msgspec.DecodeError as error:
             raise Refused((_complaint(error, field),)) from error
@@ -180,10 +180,10 @@ def _translated(found: ForeignPodGroup) -> PodGroup:
 
 
 def _check(decoded: msgspec.Struct) -> None:
-    """Check what is special to a kind.
+    """Run the checks of a kind.
 
     Raises:
-      InvalidInput: a field that means nothing.
+      InvalidInput: a field is invalid.
     """
     match decoded:
         case Node():
@@ -223,7 +223,7 @@ def _complaint(error: msgspec.DecodeError, field: str) -> FieldError:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Leave nulls out: Kubernetes takes null for "not stated" everywhere."""
+    """Remove nulls: Kubernetes treats null like an absent field."""
     if isinstance(value, dict):
         return {key: _without_nulls(part) for key, part in value.items() if part is not None}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""What the API server would have filled in, as far as scheduling sees it.
+"""Defaults that the API server sets, as far as scheduling depends on them.
 
-Source: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go: limits become requests where none are stated, for a
-container and for the pod as a whole; on the host's network every port is a host port.
+Source: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go: limits become requests where these are absent, for containers
+and for the pod as a whole; with hostNetwork, every container port is a host port.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from batchsched.api.core.volume import StorageClass, Volume
 
 
 def with_defaults(spec: PodSpec) -> PodSpec:
-    """Return a pod's spec as the API server would have stored it, without volumes that nobody looks at."""
+    """Return a pod's spec with the defaults of the API server, without volumes that scheduling ignores."""
     containers = tuple(_container(one, spec.host_network) for one in spec.containers)
     init = tuple(_container(one, spec.host_network) for one in spec.init_containers or ())
     volumes = tuple(volume for volume in spec.volumes or () if volume != Volume(name=volume.name))
@@ -27,7 +27,7 @@ def with_defaults(spec: PodSpec) -> PodSpec:
 
 
 def with_binding_mode(storage_class: StorageClass) -> StorageClass:
-    """Return a storage class with its binding mode: claims are bound at once where none is stated."""
+    """Return a StorageClass with its binding mode; the default is Immediate."""
     if storage_class.volume_binding_mode is not None:
         return storage_class
     return replace(storage_class, volume_binding_mode="Immediate")
@@ -56,7 +56,7 @@ def _requested(
 def _pod_level(
     resources: ResourceRequirements | None, containers: Iterable[Container]
 ) -> ResourceRequirements | None:
-    """Fill in a pod's own requests from its limits, except where a container already asks for the resource."""
+    """Set the pod-level requests from the pod-level limits, except for resources that a container requests."""
     if resources is None:
         return None
     asked = {resource for one in containers if one.resources for resource in one.resources.requests or ()}

@@ -1,7 +1,7 @@
-"""From bytes to single objects: JSON, JSON Lines, several JSON texts in a row, YAML, and lists inside them.
+"""Splits input into single objects: JSON, JSON Lines, concatenated JSON, YAML, and lists.
 
-Whatever the format, an object comes out as JSON bytes that are cut at its top fields and no further: what is
-not looked at is never decoded, and equal pod specs can be told by their bytes.
+Every object is returned as JSON bytes that are split at its top-level fields only: fields that are not needed are
+never decoded, and equal pod specs can be recognised by their bytes.
 """
 
 import json
@@ -20,7 +20,7 @@ LIST: Final = "List"
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The top fields of an object; the parts below stay JSON."""
+    """The top-level fields of an object; their values remain JSON."""
 
     api_version: str = ""
     kind: str = ""
@@ -32,13 +32,13 @@ class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object as it was found.
+    """One object of the input.
 
     Args:
-      file: where it stands.
-      place: its place in the file, for objects without a name: "document 3".
+      file: the file.
+      place: the position in the file, for objects without a name: "document 3".
       raw: the whole object as JSON.
-      envelope: its top fields.
+      envelope: its top-level fields.
     """
 
     file: str
@@ -53,7 +53,7 @@ _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def documents(data: bytes, file: str) -> Iterator[Found]:
-    """Yield every object of a file, lists opened; for a part that is broken, what is wrong with it."""
+    """Yield every object of a file, with lists expanded; for an invalid part, yield its error."""
     text = data.removeprefix(_BOM).lstrip()
     if b"\0" in data:
         yield InvalidInput("is binary data; expected YAML or JSON text", file=file)
@@ -82,10 +82,10 @@ def _json(data: bytes, file: str) -> Iterator[Found]:
 
 
 def _opened(raw: msgspec.Raw | bytes, file: str, place: str) -> Iterator[Found]:
-    """Yield the object, or what is in it where it is a list; an empty list is yielded itself, as a `List`.
+    """Yield the object, or the items of a list; an empty list is yielded as itself.
 
     Raises:
-      msgspec.DecodeError: it is not one JSON text. Nothing was yielded then.
+      msgspec.DecodeError: the text is not a single JSON value. In that case nothing was yielded.
     """
     if bytes(memoryview(raw)[:1]) == b"[":
         yield from _items(_ARRAY.decode(raw), file, "", "")
@@ -107,7 +107,7 @@ def _opened(raw: msgspec.Raw | bytes, file: str, place: str) -> Iterator[Found]:
 
 
 def _items(items: list[msgspec.Raw], file: str, api_version: str, kind: str) -> Iterator[Found]:
-    """Yield the objects of a list; in a typed one (PodList) they may leave out what they are."""
+    """Yield the objects of a list. In a typed list (PodList) the items may omit apiVersion and kind."""
     for number, raw in enumerate(items, start=1):
         place = f"item {number}"
         try:
@@ -144,7 +144,7 @@ def _json_lines(lines: list[bytes], file: str) -> Iterator[Found]:
 
 
 def _json_texts(data: bytes, file: str) -> Iterator[Found]:
-    """Read JSON texts that follow each other, as `kubectl get -o json` twice into one file leaves them."""
+    """Read concatenated JSON values, as two runs of `kubectl get -o json` into one file produce."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Reading a whole cluster: any manifests in, a Snapshot and what was set aside out."""
+"""Reads manifests of a whole cluster and returns a Snapshot, with the objects that were set aside."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -25,16 +25,16 @@ from batchsched.ports.telemetry import Silence, Telemetry
 
 _MOST_SHOWN: Final = 20
 _STEP: Final = 2048
-"""Objects between two reports of progress."""
+"""Number of objects between two progress reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came of reading.
+    """The result of reading.
 
     Args:
-      snapshot: the cluster, with what was set aside.
-      warnings: sentences for people about what was passed over.
+      snapshot: the cluster, including the objects that were set aside.
+      warnings: messages for users about ignored objects.
     """
 
     snapshot: Snapshot
@@ -42,22 +42,22 @@ class Reading:
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """The objects that could not be used, in the order of the input."""
+        """The objects that are invalid, in the order of the input."""
         return self.snapshot.set_aside
 
 
 def read(
     paths: Sequence[Path | str], telemetry: Telemetry | None = None, *, scheduler_name: str = SCHEDULER_NAME
 ) -> Reading:
-    """Read Kubernetes manifests: YAML, JSON, JSON Lines, lists, gzipped or not, files and directories.
+    """Read Kubernetes manifests: YAML, JSON, JSON Lines, lists, optionally gzipped, from files and directories.
 
     Args:
       paths: files and directories; `-` is standard input.
-      telemetry: told of progress.
-      scheduler_name: pending pods of other schedulers are passed over.
+      telemetry: receives progress.
+      scheduler_name: pending pods of other schedulers are ignored.
 
     Raises:
-      UnusableInput: there is nothing in it that can be used.
+      UnusableInput: the input contains no valid object.
     """
     listener = telemetry or Silence()
     cluster = _Cluster(scheduler_name, ", ".join(map(str, paths)))
@@ -75,7 +75,7 @@ def read(
 
 @dataclass(slots=True)
 class _Cluster:
-    """The objects so far. An object is looked at once; objects are looked at together at the end."""
+    """The objects read so far. Checks over several objects run at the end."""
 
     scheduler_name: str
     sought: str
@@ -89,14 +89,14 @@ class _Cluster:
     usable: int = 0
 
     def put_all(self, found: Iterable[Found]) -> int:
-        """Take objects, and say how many there were."""
+        """Add objects, and return their number."""
         before = self.seen
         for one in found:
             self.put(one)
         return self.seen - before
 
     def put(self, found: Found) -> None:
-        """Take an object, or what is wrong with it."""
+        """Add an object, or the error of an invalid one."""
         self.seen += 1
         if isinstance(found, InvalidInput):
             self.set_aside.append(SetAside(found.file, found.object, found.field, found.message))
@@ -134,7 +134,7 @@ class _Cluster:
         self.objects[kind.field].append(decoded)
 
     def _counts(self, pod: Pod) -> bool:
-        """Tell whether a pod matters: a finished one does not, nor does one that another scheduler will place."""
+        """Return whether a pod belongs to the snapshot: finished pods and pending pods of other schedulers do not."""
         if pod.counts((self.scheduler_name,)):
             return True
         if not pod.finished:
@@ -158,10 +158,10 @@ class _Cluster:
             self.skipped[envelope.api_version, envelope.kind] += 1
 
     def reading(self) -> Reading:
-        """Look at the objects together, and freeze them.
+        """Run the checks over all objects and return the result.
 
         Raises:
-          UnusableInput: there are none.
+          UnusableInput: there are no objects.
         """
         self._set_queues_aside()
         if not self.usable:
@@ -192,7 +192,7 @@ class _Cluster:
 
 
 def _named(kind: ObjectKind, found: Document) -> str:
-    """Name an object that did not decode, as far as its metadata can be read."""
+    """Return the name of an invalid object, as far as its metadata can be read."""
     try:
         metadata = msgspec.json.decode(found.envelope.metadata)
     except (msgspec.DecodeError, RecursionError):
@@ -216,5 +216,5 @@ def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter
 
 
 def sentence(one: SetAside) -> str:
-    """Write what was set aside on one line: file, object, field, message."""
+    """Format an entry of set-aside objects on one line: file, object, field, message."""
     return ": ".join(part for part in (one.file, one.object, one.field, one.message) if part)

@@ -1,4 +1,4 @@
-"""JSON Schema of what `read` takes: one object, or a `List` of them."""
+"""JSON Schema of the input of `read`: one object, or a `List` of objects."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ _REFERENCE: Final = "#/$defs/{name}"
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema of the input: any kind that is read, or lists of them."""
+    """Return the JSON Schema of the input: all kinds that are read, and lists of them."""
     structs = [kind.type for kind in ALL if not issubclass(kind.type, BaseModel)]
     _, components = msgspec.json.schema_components(structs, schema_hook=_anything, ref_template=_REFERENCE)
     models = [kind.type for kind in ALL if issubclass(kind.type, BaseModel)]
@@ -43,10 +43,10 @@ def schema() -> dict[str, Any]:
 
 
 def _anything(kind: type) -> dict[str, Any]:
-    """Give the schema of what is passed through unread.
+    """Return the schema of values that are passed through unread.
 
     Raises:
-      NotImplementedError: the type is not `object`; msgspec then complains in its own words.
+      NotImplementedError: the type is not `object`; msgspec then reports its own error.
     """
     if kind is not object:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Where manifests come from: files, directories, standard input, each possibly gzipped."""
+"""Sources of manifests: files, directories and standard input, optionally gzipped."""
 
 import gzip
 import sys
@@ -17,16 +17,16 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that can be opened."""
+    """A readable file."""
 
     name: str
     path: Path | None
 
     def read(self) -> bytes:
-        """Return its content, unzipped where it is gzipped, whatever its name says.
+        """Return the content; gzip is recognised by content, not by name.
 
         Raises:
-          InvalidInput: it cannot be read, or is a broken gzip file.
+          InvalidInput: the file cannot be read, or its gzip data is broken.
         """
         try:
             data = self.path.read_bytes() if self.path else sys.stdin.buffer.read()
@@ -41,7 +41,7 @@ class Source:
 
 
 def sources(paths: Sequence[Path | str]) -> Iterator[Source]:
-    """List the files behind paths: `-` is standard input; a directory, all manifests below it, by name."""
+    """Return the files for these paths: `-` is standard input; a directory means all manifests below it."""
     for path in paths:
         if str(path) == STDIN:
             yield Source("<stdin>", None)

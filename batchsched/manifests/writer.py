@@ -1,4 +1,4 @@
-"""A Snapshot as Kubernetes manifests: one `List`, and an equal Snapshot from it."""
+"""Writes a Snapshot as a `List` of Kubernetes manifests, and reads it back."""
 
 from typing import Any, Final
 
@@ -15,19 +15,19 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def to_json(snapshot: Snapshot) -> bytes:
-    """Write the objects of a snapshot as a `List` of Kubernetes manifests.
+    """Return the objects of a snapshot as a `List` of Kubernetes manifests.
 
-    Gangs that are held and objects that were set aside are no manifests; they are left out.
+    Held gangs and objects that were set aside have no manifest and are left out.
     """
     items = b",\n".join(_object(one, kind) for kind in ALL for one in getattr(snapshot, kind.field))
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + items + b"\n]}\n"
 
 
 def from_json(data: bytes, file: str = "") -> Snapshot:
-    """Turn what `to_json` wrote back into an equal snapshot: nothing is filled in, left out or set aside.
+    """Return the snapshot that `to_json` wrote: no defaults are set, and no object is set aside.
 
     Raises:
-      InvalidInput: it holds something that `to_json` does not write.
+      InvalidInput: the text contains objects that `to_json` does not write.
     """
     decoder = Decoder(trusted=True)
     objects: dict[str, list[Any]] = {kind.field: [] for kind in ALL}

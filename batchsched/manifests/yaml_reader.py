@@ -1,7 +1,7 @@
-"""YAML as Kubernetes reads it: one value for each document, and broken ones named by their line.
+"""Reads YAML as Kubernetes does: one value per document; errors name the line.
 
-Not every document of YAML is worth reading: times stay text, a key stated twice is a mistake, and a document
-that blows up through aliases is refused before it does.
+Times remain strings, a repeated key is an error, and a document that expands too far through aliases is rejected
+before it is expanded.
 """
 
 import re
@@ -25,7 +25,7 @@ _OPENERS: Final = ("[", "{", "- ", "? ", "-\t", "?\t", "\n" + " " * _DEEPEST)
 
 
 class _Loader(yaml.CSafeLoader):
-    """The safe loader, without times and base-60 numbers, and strict about keys stated twice."""
+    """The safe loader without times and base-60 numbers; repeated keys are errors."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_TIMESTAMP, _INT)]
@@ -55,9 +55,9 @@ _Loader.add_implicit_resolver(
 
 
 def documents(text: str, file: str) -> Iterator[Any | InvalidInput]:
-    """Yield each document as plain values; for one that is broken, what is wrong with it.
+    """Yield each document as plain values; for an invalid document, yield its error.
 
-    A broken document spoils itself only: texts are cut at the `---` lines before they are parsed.
+    The text is split at `---` lines before parsing, so an invalid document does not affect the others.
     """
     starts = [0, *(match.start() for match in _START.finditer(text)), len(text)]
     line = 1
@@ -89,10 +89,10 @@ def _chunk(chunk: str, line: int, file: str) -> Iterator[Any | InvalidInput]:
 
 
 def _refuse_depth(chunk: str) -> None:
-    """Raise RecursionError for a document that is too deep.
+    """Raise RecursionError for a document that is nested too deeply.
 
-    The C loader recurses on the C stack without a check and ends the process. Its events do not recurse; they
-    are looked at where there are enough openings for such a depth.
+    The C loader recurses on the C stack without a check and would end the process. Its events do not recurse; they
+    are counted only if the text has enough opening brackets for such a depth.
     """
     if sum(chunk.count(opener) for opener in _OPENERS) < _DEEPEST and _OPENERS[-1] not in chunk:
         return

@@ -1,4 +1,4 @@
-"""Affinity, tolerations and spreading: what a pod asks of its neighbourhood."""
+"""Affinity, tolerations and topology spread constraints of pods."""
 
 from batchsched.api.core.metadata import Value
 from batchsched.api.core.node import Taint
@@ -13,7 +13,7 @@ class PreferredSchedulingTerm(Value, frozen=True, gc=False):
 
 
 class NodeAffinity(Value, frozen=True, gc=False):
-    """Which nodes a pod must or would like to be on."""
+    """Required and preferred nodes of a pod."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
@@ -38,7 +38,7 @@ class WeightedPodAffinityTerm(Value, frozen=True, gc=False):
 
 
 class PodAffinity(Value, frozen=True, gc=False):
-    """Which pods a pod must, or would like to, be near to; also the shape of anti-affinity."""
+    """Required and preferred pod affinity terms; also used for anti-affinity."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] | None = None
@@ -63,7 +63,7 @@ class Affinity(Value, frozen=True, gc=False):
 
 
 class Toleration(Value, frozen=True, gc=False):
-    """A taint that a pod puts up with."""
+    """A toleration of taints."""
 
     key: str = ""
     operator: str = ""
@@ -72,7 +72,7 @@ class Toleration(Value, frozen=True, gc=False):
     toleration_seconds: int | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Tell whether the taint is tolerated.
+        """Return whether the taint is tolerated.
 
         Source: `Toleration.ToleratesTaint` of k8s.io/api/core/v1; an empty key with Exists tolerates all keys.
         """
@@ -86,7 +86,7 @@ class Toleration(Value, frozen=True, gc=False):
 
 
 class TopologySpreadConstraint(Value, frozen=True, gc=False):
-    """How evenly matching pods must lie over the domains of a topology key."""
+    """A constraint on how evenly matching pods are distributed over the domains of a topology key."""
 
     max_skew: int = 1
     topology_key: str = ""

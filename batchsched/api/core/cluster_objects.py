@@ -1,4 +1,4 @@
-"""Priority classes, disruption budgets and other objects that govern pods from outside."""
+"""Objects that affect pods from outside: PriorityClasses, PodDisruptionBudgets, Services and workloads."""
 
 import msgspec
 
@@ -23,7 +23,7 @@ class DisruptionBudgetSpec(Value, frozen=True, gc=False):
 
 
 class DisruptionBudgetStatus(Value, frozen=True, gc=False):
-    """How many disruptions a budget still allows."""
+    """The number of disruptions that a budget still allows."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str] | None = None
@@ -37,7 +37,7 @@ class PodDisruptionBudget(Value, frozen=True, gc=False):
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
     def protects(self, pod: Pod) -> bool:
-        """Tell whether the budget pays for a pod; it does not for one whose eviction was granted already.
+        """Return whether an eviction of the pod counts against the budget; not if its eviction was already granted.
 
         Source: `filterPodsWithPDBViolation` of kube-scheduler.
         """
@@ -49,7 +49,7 @@ class PodDisruptionBudget(Value, frozen=True, gc=False):
         return pod.name not in (self.status.disrupted_pods or {})
 
     def without(self, pod: Pod) -> "PodDisruptionBudget":
-        """Return the budget once a pod that it protects was evicted; the same one where it does not."""
+        """Return the budget after an eviction of the pod; unchanged if the budget does not protect the pod."""
         if not self.protects(pod):
             return self
         disrupted = {**(self.status.disrupted_pods or {}), pod.name: ""}
@@ -66,7 +66,7 @@ class Namespace(Value, frozen=True, gc=False):
 
 
 class SelectingSpec(Value, frozen=True, gc=False):
-    """The selector of a Service (plain labels) as it stands in its spec."""
+    """The selector of a Service, which consists of plain labels."""
 
     selector: dict[str, str] | None = None
 

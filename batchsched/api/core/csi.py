@@ -1,4 +1,4 @@
-"""What CSI drivers say of themselves: drivers, the nodes they run on, the room they have, the volumes they attached."""
+"""CSI drivers: the drivers of nodes, their volume limits and capacity, and attached volumes."""
 
 import msgspec
 
@@ -7,13 +7,13 @@ from batchsched.api.core.selector import LabelSelector
 
 
 class DriverAllocatable(Value, frozen=True, gc=False):
-    """How many volumes of a driver a node can hold; None: nobody set a limit."""
+    """The number of volumes of a driver that a node can attach; None without a limit."""
 
     count: int | None = None
 
 
 class NodeDriver(Value, frozen=True, gc=False):
-    """A driver as it is installed on a node."""
+    """A driver that is installed on a node."""
 
     name: str = ""
     node_id: str = msgspec.field(name="nodeID", default="")
@@ -35,20 +35,20 @@ class CSINode(Value, frozen=True, gc=False):
 
 
 class CSIDriverSpec(Value, frozen=True, gc=False):
-    """What a driver can do."""
+    """Capabilities of a driver."""
 
     storage_capacity: bool | None = None
 
 
 class CSIDriver(Value, frozen=True, gc=False):
-    """A driver of the cluster, under the name that StorageClasses state as their provisioner."""
+    """A driver of the cluster; StorageClasses refer to its name as their provisioner."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
 class CSIStorageCapacity(Value, frozen=True, gc=False):
-    """The room that a driver has for volumes of a class in a part of the cluster."""
+    """The storage capacity of a driver for a class in a part of the cluster."""
 
     metadata: ObjectMeta = ObjectMeta()
     node_topology: LabelSelector | None = None
@@ -64,7 +64,7 @@ class AttachmentSource(Value, frozen=True, gc=False):
 
 
 class VolumeAttachmentSpec(Value, frozen=True, gc=False):
-    """What is attached where, and by whom."""
+    """The volume, the node and the attacher of an attachment."""
 
     attacher: str = ""
     node_name: str = ""
@@ -72,7 +72,7 @@ class VolumeAttachmentSpec(Value, frozen=True, gc=False):
 
 
 class VolumeAttachment(Value, frozen=True, gc=False):
-    """A volume that is attached to a node, or is to be."""
+    """A volume that is attached to a node, or will be."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

@@ -6,14 +6,14 @@ import msgspec
 
 
 class Value(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """The base of all decoded Kubernetes values: frozen, compared by content, unknown fields passed over.
+    """The base of all decoded Kubernetes values: frozen, compared by content; unknown fields are ignored.
 
-    `gc=False` keeps them out of the garbage collector: they hold no cycles, and a cluster has millions.
+    `gc=False` excludes them from garbage collection: they contain no cycles, and a cluster has millions of them.
     """
 
 
 class OwnerReference(Value, frozen=True, gc=False):
-    """Who made an object."""
+    """A reference to the owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -46,7 +46,7 @@ class ObjectMeta(Value, frozen=True, gc=False):
 
 
 def seconds(timestamp: str | None, default: float = 0.0) -> float:
-    """Read an RFC 3339 time as seconds since 1970; a missing or unreadable one is the default."""
+    """Parse an RFC 3339 time into seconds since 1970; return the default if it is missing or invalid."""
     if not timestamp:
         return default
     try:
@@ -57,5 +57,5 @@ def seconds(timestamp: str | None, default: float = 0.0) -> float:
 
 
 def timestamp(moment: float) -> str:
-    """Write seconds since 1970 as Kubernetes does, in UTC with whole seconds."""
+    """Format seconds since 1970 as Kubernetes does, in UTC with whole seconds."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

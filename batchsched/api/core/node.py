@@ -1,4 +1,4 @@
-"""Nodes: what a machine offers, and what it keeps away."""
+"""Nodes: their resources, taints, images and conditions."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from batchsched.api.core.selector import EMPTY_LABELS
 
 
 class Taint(Value, frozen=True, gc=False):
-    """A mark that keeps away pods that do not tolerate it."""
+    """A taint, which excludes pods that do not tolerate it."""
 
     key: str = ""
     value: str = ""
@@ -18,7 +18,7 @@ class Taint(Value, frozen=True, gc=False):
 
 
 class ContainerImage(Value, frozen=True, gc=False):
-    """An image that is on a node already."""
+    """An image that is present on a node."""
 
     names: tuple[str, ...] | None = None
     size_bytes: int = 0
@@ -32,7 +32,7 @@ class NodeCondition(Value, frozen=True, gc=False):
 
 
 class NodeSpec(Value, frozen=True, gc=False):
-    """The part of a node that its owner sets."""
+    """The spec of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] | None = None
@@ -40,7 +40,7 @@ class NodeSpec(Value, frozen=True, gc=False):
 
 
 class NodeStatus(Value, frozen=True, gc=False):
-    """The part of a node that its kubelet tells."""
+    """The status of a node, reported by its kubelet."""
 
     allocatable: dict[str, str | int | float] | None = None
     capacity: dict[str, str | int | float] | None = None
@@ -50,7 +50,7 @@ class NodeStatus(Value, frozen=True, gc=False):
 
 
 class Node(Value, frozen=True, gc=False):
-    """A machine of the cluster."""
+    """A node of the cluster."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
@@ -73,13 +73,13 @@ class Node(Value, frozen=True, gc=False):
 
     @property
     def offered(self) -> Mapping[str, str | int | float]:
-        """What pods may use, as it is written; capacity where allocatable is not stated."""
+        """The allocatable resources as quantities; the capacity if allocatable is missing."""
         return self.status.allocatable or self.status.capacity or {}
 
     def allocatable(self) -> dict[str, int]:
-        """Return what pods may use, in base units.
+        """Return the allocatable resources in base units.
 
         Raises:
-          InvalidQuantity: an amount that is no quantity.
+          InvalidQuantity: an amount is not a quantity.
         """
         return {resource: base_units(resource, text) for resource, text in self.offered.items()}

@@ -1,4 +1,4 @@
-"""Pods: what they run, what they ask for, and where they are."""
+"""Pods: containers, requests, placement constraints and status."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -28,7 +28,7 @@ class ResourceRequirements(Value, frozen=True, gc=False):
 
 
 class ContainerPort(Value, frozen=True, gc=False):
-    """A port of a container, and the host's port it takes."""
+    """A port of a container, and the host port that it uses."""
 
     container_port: int = 0
     host_port: int = 0
@@ -37,13 +37,13 @@ class ContainerPort(Value, frozen=True, gc=False):
 
 
 class RestartRule(Value, frozen=True, gc=False):
-    """What a container's exit causes."""
+    """A restart rule for certain exit codes of a container."""
 
     action: str = ""
 
 
 class Container(Value, frozen=True, gc=False):
-    """A container, as far as scheduling looks at it."""
+    """The fields of a container that scheduling reads."""
 
     name: str = ""
     image: str = ""
@@ -54,19 +54,19 @@ class Container(Value, frozen=True, gc=False):
 
 
 class SchedulingGate(Value, frozen=True, gc=False):
-    """A gate that keeps a pod out of the queue while it is there."""
+    """A scheduling gate, which keeps a pod out of the queue."""
 
     name: str = ""
 
 
 class SchedulingGroup(Value, frozen=True, gc=False):
-    """Upstream's membership of a PodGroup."""
+    """The membership of a pod in a PodGroup of Kubernetes (`scheduling.k8s.io`)."""
 
     pod_group_name: str = ""
 
 
 class PodSpec(Value, frozen=True, gc=False):
-    """What a pod asks for."""
+    """The fields of a pod's spec that scheduling reads."""
 
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -90,7 +90,7 @@ class PodSpec(Value, frozen=True, gc=False):
 
 
 class ContainerStatus(Value, frozen=True, gc=False):
-    """What a running container was given."""
+    """The resources that were assigned to a running container."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -106,7 +106,7 @@ class PodCondition(Value, frozen=True, gc=False):
 
 
 class PodStatus(Value, frozen=True, gc=False):
-    """Where a pod is in its life."""
+    """The status of a pod."""
 
     phase: str = ""
     nominated_node_name: str = ""
@@ -132,7 +132,7 @@ class Pod(Value, frozen=True, gc=False):
 
     @property
     def namespace(self) -> str:
-        """The namespace, `default` where none is stated."""
+        """The namespace, `default` if missing."""
         return self.metadata.namespace or "default"
 
     @property
@@ -147,21 +147,21 @@ class Pod(Value, frozen=True, gc=False):
 
     @property
     def node(self) -> str:
-        """The node it is bound to, or an empty text."""
+        """The name of the node to which the pod is bound, or ""."""
         return self.spec.node_name
 
     @property
     def terminating(self) -> bool:
-        """True once its deletion was asked for."""
+        """True if the deletion of the pod was requested."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def finished(self) -> bool:
-        """True when it has run to its end: it holds nothing any more."""
+        """True if the pod has succeeded or failed: it no longer uses resources."""
         return self.status.phase in ("Succeeded", "Failed")
 
     def counts(self, scheduler_names: Collection[str]) -> bool:
-        """Tell whether a pod matters to these schedulers: it has not finished, and is bound or theirs to place."""
+        """Return whether the pod is not finished, and is bound or belongs to one of these schedulers."""
         return not self.finished and (bool(self.node) or self.spec.scheduler_name in scheduler_names)
 
     @property

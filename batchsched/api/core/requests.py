@@ -1,9 +1,9 @@
-"""What a pod counts for on a node.
+"""The resource requests of a pod, as a node accounts for them.
 
-Source: k8s.io/component-helpers/resource `PodRequests`: the sum over containers and restartable init containers,
-or the largest moment of the init containers' walk, whichever is larger; pod-level cpu, memory and hugepages
-replace it where set; overhead comes on top. In-place resize counts max(spec, status, allocated) a container,
-and max(status, allocated) while the resize is infeasible.
+Source: k8s.io/component-helpers/resource `PodRequests`: the sum over containers and restartable init containers, or
+the maximum over the sequence of init containers, whichever is larger. Pod-level cpu, memory and hugepages replace it
+where set; overhead is added. In-place resize counts max(spec, status, allocated) per container, and max(status,
+allocated) while the resize is infeasible.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -21,10 +21,10 @@ POD_LEVEL: Final = ("cpu", "memory")
 
 
 def requests(pod: Pod) -> dict[str, int]:
-    """Return what a pod requests, by resource, in base units.
+    """Return the requests of a pod by resource, in base units.
 
     Raises:
-      InvalidQuantity: an amount that is no quantity.
+      InvalidQuantity: an amount is not a quantity.
     """
     return _total(pod, defaults={})
 
@@ -36,17 +36,20 @@ def nonzero_requests(pod: Pod) -> tuple[int, int]:
 
 
 def scored_requests(pod: Pod) -> dict[str, int]:
-    """Return what scoring takes a pod that waits to request, with defaults: its containers alone, with overhead.
+    """Return the requests of a pending pod for scoring, with defaults: its containers and overhead.
 
-    kube-scheduler leaves pod-level requests out here, though it counts them once the pod is on a node.
+    kube-scheduler ignores pod-level requests here, although it counts them for pods on nodes.
 
-    Source: `calculatePodResourceRequest` of kube-scheduler's plugins/noderesources, as recorded of 1.36.
+    Source: `calculatePodResourceRequest` of kube-scheduler's plugins/noderesources, as recorded from 1.36.
     """
     return _total(pod, DEFAULTS, pod_level=False)
 
 
 def _defaults(pod: Pod) -> Mapping[str, int]:
-    """With pod-level requests, a default is only for what nobody requests; else for each container that lacks it.
+    """Return the defaults that scoring adds.
+
+    With pod-level requests, a default applies only to resources that no container requests; otherwise it applies to
+    each container without a request.
 
     Source: `getNonMissingContainerRequests` of kube-scheduler's framework.
     """
@@ -57,7 +60,7 @@ def _defaults(pod: Pod) -> Mapping[str, int]:
 
 
 def stated(pod: Pod) -> Hashable:
-    """Return the part of a pod's spec that its requests follow from, as it is written."""
+    """Return the fields of a pod's spec that determine its requests, unparsed."""
     spec = pod.spec
     return (
         tuple(_stated(container) for container in spec.containers),
@@ -68,7 +71,7 @@ def stated(pod: Pod) -> Hashable:
 
 
 def resized(pod: Pod) -> bool:
-    """Tell whether a bound pod's status may count for more, or less, than its spec."""
+    """Return whether the status of a bound pod may change its requests (in-place resize)."""
     if not pod.spec.node_name:
         return False
     status = pod.status
@@ -88,7 +91,7 @@ def _total(pod: Pod, defaults: Mapping[str, int], *, pod_level: bool = True) -> 
 
 
 def _sum(pod: Pod, defaults: Mapping[str, int], pod_level: bool) -> dict[str, int]:
-    """Add everything up; a request for nothing stays in the sum, for it is a request all the same."""
+    """Sum up requests. A request of 0 is kept, because it still names the resource."""
     spec = pod.spec
     statuses = _statuses(pod)
     infeasible = _resize_infeasible(pod)
@@ -110,7 +113,7 @@ def _apply_init(
     infeasible: bool,
     defaults: Mapping[str, int],
 ) -> None:
-    """Walk the init containers: each runs beside the restartable ones that started before it."""
+    """Process the init containers: each runs together with the restartable ones that started before it."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in containers:

@@ -22,7 +22,7 @@ class Requirement(Value, frozen=True, gc=False):
     values: tuple[str, ...] | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether labels satisfy the expression.
+        """Return whether labels satisfy the expression.
 
         Raises:
           InvalidSelector: the operator is unknown.
@@ -52,7 +52,7 @@ class Requirement(Value, frozen=True, gc=False):
 
 
 def whole_number(text: str) -> int | None:
-    """Read a whole number as Go's ParseInt does (no blanks, no underscores), or None."""
+    """Parse a whole number as Go's ParseInt does (no blanks, no underscores), or return None."""
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         return None
@@ -72,14 +72,14 @@ class LabelSelector(Value, frozen=True, gc=False):
         return not self.match_labels and not self.match_expressions
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Tell whether an object with these labels is selected."""
+        """Return whether the selector matches these labels."""
         have = labels or EMPTY_LABELS
         if self.match_labels and any(have.get(key) != value for key, value in self.match_labels.items()):
             return False
         return all(requirement.matches(have) for requirement in self.match_expressions or ())
 
     def keys(self) -> frozenset[str]:
-        """Name the labels that the selector looks at."""
+        """Return the label keys that the selector refers to."""
         expressions = self.match_expressions or ()
         return frozenset(self.match_labels or ()) | frozenset(one.key for one in expressions)
 
@@ -91,7 +91,7 @@ class NodeSelectorTerm(Value, frozen=True, gc=False):
     match_fields: tuple[Requirement, ...] | None = None
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Tell whether a node is selected; a term without expressions selects nothing."""
+        """Return whether the term matches a node; a term without expressions matches nothing."""
         if not self.match_expressions and not self.match_fields:
             return False
         return all(one.matches(labels) for one in self.match_expressions or ()) and all(
@@ -100,10 +100,10 @@ class NodeSelectorTerm(Value, frozen=True, gc=False):
 
 
 class NodeSelector(Value, frozen=True, gc=False):
-    """Terms, one of which must match."""
+    """Node selector terms, at least one of which must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Tell whether a node is selected."""
+        """Return whether at least one term matches the node."""
         return any(term.matches(labels, name) for term in self.node_selector_terms)

@@ -1,4 +1,4 @@
-"""Volumes of pods, and the claims, volumes and classes behind them."""
+"""Volumes of pods, PersistentVolumeClaims, PersistentVolumes and StorageClasses."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ class ClaimSource(Value, frozen=True, gc=False):
 
 
 class EphemeralSource(Value, frozen=True, gc=False):
-    """A claim made for the pod, named after pod and volume."""
+    """A claim that is created for the pod and named after pod and volume."""
 
     volume_claim_template: dict[str, object] | None = None
 
@@ -47,7 +47,7 @@ class NamedDisk(Value, frozen=True, gc=False):
 
 
 class ShareSource(Value, frozen=True, gc=False):
-    """A share of Azure Files, or a disk of vSphere; scheduling asks only whether it is one."""
+    """An Azure Files share or a vSphere disk; scheduling needs only its type."""
 
 
 class ISCSIDisk(Value, frozen=True, gc=False):
@@ -81,7 +81,7 @@ class ImageSource(Value, frozen=True, gc=False):
 
 
 class InTreeSource(Value, frozen=True, gc=False):
-    """The kinds of volumes that Kubernetes knew by itself and that CSI drivers stand in for."""
+    """Volume types built into Kubernetes that CSI drivers now implement."""
 
     gce_persistent_disk: GCEDisk | None = None
     aws_elastic_block_store: EBSDisk | None = None
@@ -106,7 +106,7 @@ class InTreeSource(Value, frozen=True, gc=False):
 
 
 class Volume(InTreeSource, frozen=True, gc=False):
-    """One volume of a pod; kinds that scheduling does not look at are left out."""
+    """A volume of a pod; volume types that scheduling ignores are left out."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -118,12 +118,12 @@ class Volume(InTreeSource, frozen=True, gc=False):
 
     @property
     def restricted(self) -> bool:
-        """True for a disk that is mounted by its own name and that pods of one node cannot always share."""
+        """True for a disk that pods of one node cannot always share and that the pod names directly."""
         return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
 
     @property
     def attachable(self) -> bool:
-        """True for a volume that may count against what a node can attach: of a claim, or of a migrated kind."""
+        """True for a volume that may count against the attach limit of a node: of a claim, or of a migrated type."""
         return bool(self.persistent_volume_claim or self.ephemeral) or self.in_tree
 
 
@@ -134,7 +134,7 @@ class ResourceRequests(Value, frozen=True, gc=False):
 
 
 class ClaimSpec(Value, frozen=True, gc=False):
-    """What a claim asks for."""
+    """The spec of a PersistentVolumeClaim."""
 
     access_modes: tuple[str, ...] | None = None
     volume_name: str = ""
@@ -146,7 +146,7 @@ class ClaimSpec(Value, frozen=True, gc=False):
 
 
 class ClaimStatus(Value, frozen=True, gc=False):
-    """What became of a claim."""
+    """The status of a PersistentVolumeClaim."""
 
     phase: str = ""
 
@@ -169,13 +169,13 @@ class ObjectReference(Value, frozen=True, gc=False):
 
 
 class VolumeNodeAffinity(Value, frozen=True, gc=False):
-    """The nodes from which a volume can be reached."""
+    """The nodes that can access a volume."""
 
     required: NodeSelector | None = None
 
 
 class PersistentVolumeSpec(InTreeSource, frozen=True, gc=False):
-    """A piece of storage."""
+    """The spec of a PersistentVolume."""
 
     capacity: dict[str, str | int | float] | None = None
     access_modes: tuple[str, ...] | None = None
@@ -188,7 +188,7 @@ class PersistentVolumeSpec(InTreeSource, frozen=True, gc=False):
 
 
 class PersistentVolumeStatus(Value, frozen=True, gc=False):
-    """What became of a volume."""
+    """The status of a PersistentVolume."""
 
     phase: str = ""
 
@@ -202,20 +202,20 @@ class PersistentVolume(Value, frozen=True, gc=False):
 
 
 class TopologyRequirement(Value, frozen=True, gc=False):
-    """A node label, and the values of which it must have one."""
+    """A node label and its allowed values."""
 
     key: str = ""
     values: tuple[str, ...] = ()
 
 
 class TopologyTerm(Value, frozen=True, gc=False):
-    """Node labels all of which must match; without any it matches no node."""
+    """Node labels that must all match; without any, the term matches no node."""
 
     match_label_expressions: tuple[TopologyRequirement, ...] = ()
 
 
 class StorageClass(Value, frozen=True, gc=False):
-    """How claims of a class are provisioned."""
+    """A StorageClass: how volumes of claims are provisioned."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""

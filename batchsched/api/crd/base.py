@@ -1,4 +1,4 @@
-"""The base of the custom resources: pydantic models that name what they refuse."""
+"""The base of the custom resources: pydantic models with errors that name the invalid field."""
 
 import re
 from typing import Annotated, Any, Final, Literal
@@ -10,18 +10,18 @@ from batchsched.api.core.quantity import MILLI, base_units
 from batchsched.errors import InvalidQuantity
 
 LARGEST_INT32 = 2**31 - 1
-"""The largest number that Kubernetes' own fields of this kind hold; seconds, too, stay inside the calendar."""
+"""Maximum of int32 fields, as in Kubernetes; it also keeps times within the calendar."""
 LONGEST_NAME: Final = 253
 LONGEST_LABEL: Final = 63
-"""Characters of a label's value: whatever pods name in a label has no more."""
+"""Maximum length of a label value, and so of every name that pods refer to in a label."""
 MOST_RESOURCES: Final = 15
-"""In one field: the API server bounds what its rules may cost, and they look at each."""
+"""Maximum number of resources in one field. The API server limits the cost of validation rules over them."""
 GROUP = "scheduling.batchsched.dev"
 API_VERSION = f"{GROUP}/v1alpha1"
 
 
 class SpecPart(BaseModel):
-    """A part of a custom resource: frozen, camelCase outside, unknown fields refused by name."""
+    """A part of a custom resource: frozen, with camelCase aliases; unknown fields are rejected by name."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -34,7 +34,7 @@ class SpecPart(BaseModel):
 
 
 class Condition(SpecPart):
-    """One thing that is true of an object, or is not, since when and why."""
+    """A condition of an object."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -53,31 +53,32 @@ Conditions = Annotated[
 
 
 def rule(expression: str, message: str, place: str = "") -> dict[str, str]:
-    """Return a rule that the API server checks.
+    """Return a validation rule for the API server.
 
     Args:
-      expression: in CEL, true of what is allowed.
-      message: what is wrong otherwise.
-      place: the field that is to be changed, such as `.minMember`.
+      expression: a CEL expression that is true for valid objects.
+      message: the error message for invalid objects.
+      place: path of the field to change, such as `.minMember`.
     """
     return {"rule": expression, "message": message, **({"fieldPath": place} if place else {})}
 
 
 def rules(*each: dict[str, str]) -> dict[str, Any]:
-    """Return what a model tells of itself besides its fields: the rules that the API server checks."""
+    """Return the validation rules of a model as an extension of its JSON Schema."""
     return {"x-kubernetes-validations": list(each)}
 
 
 def in_cel(amount: str) -> str:
-    """Return an amount that may be a number or a text as a quantity in CEL.
+    """Return a CEL expression for an amount that may be a number or a string, as a quantity.
 
-    Not `quantity(string(…))`: the API server prices every conversion as that of the longest text there may be.
+    It avoids `quantity(string(…))`, because the API server estimates the cost of each conversion by the longest
+    possible string.
     """
     return f"(type({amount}) == int ? quantity('0').add(int({amount})) : quantity({amount}))"
 
 
 class CustomMeta(BaseModel):
-    """Metadata of a custom resource; what scheduling does not read is passed over."""
+    """Metadata of a custom resource; fields that scheduling does not read are ignored."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
@@ -115,7 +116,7 @@ def _usable(amounts: dict[str, str]) -> dict[str, str]:
 MOST_CPU: Final = 10**15
 _LARGEST: Final = 10**18 - 1
 _DIGITS: Final = {"k": 15, "M": 12, "G": 9, "T": 6, "P": 3}
-"""Digits before the point that fit in 63 bits, by suffix."""
+"""Maximum number of integer digits that fit in 63 bits, by suffix."""
 _PATTERN: Final = (
     r"^\+?([0-9]{1,18}(\.[0-9]*)?|\.[0-9]+)[num]?$|"
     + "|".join(
@@ -148,11 +149,11 @@ Resources = Annotated[
     ),
     AfterValidator(_usable),
 ]
-"""Amounts by resource, as Kubernetes quantities that are not negative."""
+"""Non-negative Kubernetes quantities by resource."""
 Amounts = dict[str, Annotated[str, BeforeValidator(_as_text)]]
-"""Amounts by resource as the controller writes them."""
+"""Amounts by resource, as the status controller writes them."""
 
 
 def in_base_units(resources: dict[str, str] | None) -> dict[str, int]:
-    """Return amounts in base units; nothing for None."""
+    """Return amounts in base units; {} for None."""
     return {resource: base_units(resource, text) for resource, text in (resources or {}).items()}

@@ -1,4 +1,4 @@
-"""PodGroup: the gang, as its user states it."""
+"""PodGroup, the custom resource that defines a gang."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -19,7 +19,7 @@ from batchsched.api.crd.base import (
 
 DEFAULT_QUEUE = "default"
 SCHEDULE_TIMEOUT = 600
-"""Seconds that a held gang may keep its place, where the PodGroup does not say."""
+"""Default time in seconds for which a gang may wait at Permit."""
 MOST_SUBGROUPS = 1000
 
 Phase = Literal["Pending", "Held", "Scheduled", "Running", "Succeeded", "Failed"]
@@ -28,45 +28,45 @@ Seconds = Annotated[int, Field(ge=0, le=LARGEST_INT32, strict=True)]
 
 
 def _without_default(schema: dict[str, Any]) -> None:
-    """Leave out a default that depends on other fields: nobody is to fill it in."""
+    """Remove a default that depends on other fields from the schema, so that the API server does not set it."""
     del schema["default"]
 
 
 class TopologyRequest(SpecPart):
-    """Levels of a Topology that a gang must, or would like to, stay inside of."""
+    """Topology levels within which a gang must or should be placed."""
 
     name: Name = "default"
-    """The Topology."""
+    """Name of the Topology."""
     required: Name | None = None
-    """All pods in one domain of this level, elastic ones too."""
+    """Level at which all pods, including elastic ones, must be in one domain."""
     preferred: Name | None = None
-    """All pods in as few domains of this level as can be."""
+    """Level at which the pods should be in as few domains as possible."""
 
 
 class SubGroupTopology(SpecPart):
-    """As the gang's own topology; the name is inherited from it where it is not stated."""
+    """The topology of a subgroup. The name is inherited from the PodGroup if missing."""
 
     name: Name | None = None
-    """The Topology; the gang's where it is not stated."""
+    """Name of the Topology. Default: that of the PodGroup."""
     required: Name | None = None
-    """All pods of the subgroup in one domain of this level."""
+    """Level at which all pods of the subgroup must be in one domain."""
     preferred: Name | None = None
-    """All pods of the subgroup in as few domains of this level as can be."""
+    """Level at which the pods of the subgroup should be in as few domains as possible."""
 
 
 class SubGroup(SpecPart):
-    """A part of a gang with a minimum and a topology of its own."""
+    """A part of a gang with its own minimum and topology."""
 
     name: str = Field(min_length=1, max_length=LONGEST_LABEL)
-    """What its pods carry in the label `scheduling.batchsched.dev/sub-group`."""
+    """Name of the subgroup; its pods have it in the label `scheduling.batchsched.dev/sub-group`."""
     min_member: int = Field(default=1, ge=0, le=LARGEST_INT32, strict=True)
-    """How many of its pods must run for any of the gang to run."""
+    """Number of pods of the subgroup that must run for the gang to run."""
     topology: SubGroupTopology | None = None
-    """Where its pods are to be; the gang's level binds them too."""
+    """Topology of the subgroup, in addition to that of the PodGroup."""
 
 
 class PodGroupSpec(SpecPart):
-    """What a gang needs."""
+    """The requirements of a gang."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -82,38 +82,46 @@ class PodGroupSpec(SpecPart):
     min_member: int = Field(
         default=1, ge=1, le=LARGEST_INT32, strict=True, json_schema_extra=_without_default
     )
-    """How many pods must run for any to run. With `subGroups` at least their sum, which is then the default; the
-    excess may be any member."""
+    """Number of pods that must run for the gang to run.
+
+    With `subGroups`, at least the sum of their minimums, which is then the default; the difference may be pods of any
+    subgroup.
+    """
     queue: str = Field(default=DEFAULT_QUEUE, min_length=1, max_length=LONGEST_NAME)
-    """The Queue it waits in. It does not change while pods of the gang have a place."""
+    """Name of the Queue. It cannot be changed while pods of the gang have nodes."""
     priority_class_name: Name = ""
-    """Where it is not stated, the pods' own priority holds."""
+    """PriorityClass of the gang. Default: the priority of its pods."""
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
-    """`Never`: it does not preempt others."""
+    """With `Never`, the gang does not preempt other gangs."""
     preemptible: bool = Field(default=True, strict=True)
-    """`false`: never a victim."""
+    """With `false`, the gang is never evicted."""
     stranded_policy: Literal["Complete", "Rollback"] = "Complete"
-    """What happens to a gang found half bound: `Complete` or `Rollback`."""
+    """Action for a partially bound gang: `Complete` or `Rollback`."""
     disruption_mode: Literal["Gang", "Elastic"] = "Gang"
-    """`Gang`: all or nothing also when evicted. `Elastic`: surplus pods first, one by one."""
+    """`Gang`: the gang is evicted as a whole. `Elastic`: pods beyond the minimum are evicted first, one by one."""
     min_resources: Resources | None = None
-    """What the gang needs as a whole."""
+    """Total resources that the gang needs."""
     schedule_timeout_seconds: int = Field(default=SCHEDULE_TIMEOUT, ge=1, le=LARGEST_INT32, strict=True)
-    """How long a gang may be held at Permit."""
+    """Time in seconds for which the gang may wait at Permit."""
     expected_runtime_seconds: Seconds | None = None
-    """For reservations and backfill."""
+    """Expected run time in seconds, for reservations and backfill."""
     min_runtime_seconds: Seconds = 0
-    """Not a victim before."""
+    """Time in seconds after its start during which the gang is not evicted."""
     topology: TopologyRequest | None = None
-    """`name` of a Topology; `required`: all pods in one domain of that level, elastic ones too; `preferred`: in as few
-    as can be."""
+    """Placement in the topology of the cluster.
+
+    `name`: the Topology. `required`: level at which all pods, including elastic ones, must be in one domain.
+    `preferred`: level at which the pods should be in as few domains as possible.
+    """
     sub_groups: tuple[SubGroup, ...] = Field(
         default=(),
         max_length=MOST_SUBGROUPS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
-    """Parts with a `minMember` and a `topology` of their own. A subgroup's topology inherits `name`, and the gang's
-    level binds it too."""
+    """Parts of the gang with their own `minMember` and `topology`.
+
+    A subgroup inherits the name of the topology, and the level of the PodGroup applies to it as well.
+    """
 
     @model_validator(mode="after")
     def _subgroups_add_up(self) -> Self:
@@ -131,28 +139,28 @@ class PodGroupSpec(SpecPart):
 
 
 class PodGroupStatus(SpecPart):
-    """What became of a gang; written by the controller, read by nobody here."""
+    """The state of a gang, written by the status controller. The scheduler does not read it."""
 
     phase: Phase = "Pending"
-    """Where the gang is in its life."""
+    """Phase of the gang."""
     placed: int = 0
-    """Pods that have a node: bound ones that go on, and those being bound."""
+    """Number of pods that have nodes and are not finished, including pods that are being bound."""
     running: int = 0
-    """Pods that run."""
+    """Number of running pods."""
     succeeded: int = 0
-    """Pods that ended well."""
+    """Number of succeeded pods."""
     failed: int = 0
-    """Pods that failed."""
+    """Number of failed pods."""
     conditions: Conditions = ()
-    """`Scheduled`: whether the minimum has its places, and if not, what is missing and what would help."""
+    """`Scheduled`: whether the minimum has nodes; if not, what is missing and which change would help."""
     queue_position: int | None = None
-    """How many gangs of its queue are to start before it, and one; for gangs that wait."""
+    """Position of a pending gang in its queue; 1 is next."""
     estimated_start_time: str | None = None
-    """When the places that are kept for it become free."""
+    """Time at which the capacity that is reserved for the gang becomes free."""
 
 
 class PodGroup(SpecPart):
-    """A gang of pods, placed all or nothing up to its minimum."""
+    """A gang of pods: its minimum is placed as a whole or not at all."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -182,7 +190,7 @@ class PodGroup(SpecPart):
 
     @property
     def namespace(self) -> str:
-        """The namespace, `default` where none is stated."""
+        """The namespace, `default` if missing."""
         return self.metadata.namespace or "default"
 
     @property
@@ -192,10 +200,10 @@ class PodGroup(SpecPart):
 
     @property
     def min_member(self) -> int:
-        """The members that must be placed together: minMember, and never less than the subGroups' sum."""
+        """Number of pods that must be placed together: minMember, at least the sum of the subgroups' minimums."""
         return max(self.spec.min_member, sum(sub.min_member for sub in self.spec.sub_groups))
 
     @property
     def created(self) -> float:
-        """Seconds since 1970; 0 where unknown."""
+        """Creation time in seconds since 1970; 0 if unknown."""
         return seconds(self.metadata.creation_timestamp)

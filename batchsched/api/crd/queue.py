@@ -1,4 +1,4 @@
-"""Queue: a team's share of the cluster, as its administrator states it."""
+"""Queue, the custom resource that defines a share of the cluster."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -29,13 +29,13 @@ class PolicyChoice(SpecPart):
     """A policy by name, with its arguments."""
 
     name: str = Field(default="drf", max_length=LONGEST_NAME)
-    """The policy."""
+    """Name of the policy."""
     args: dict[str, Any] = Field(default={})
-    """Its arguments."""
+    """Arguments of the policy."""
 
 
 class QueueSpec(SpecPart):
-    """Where a queue stands in the tree, and what it may use."""
+    """The position of a queue in the tree, and the resources that it may use."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -55,27 +55,27 @@ class QueueSpec(SpecPart):
     )
 
     parent: str | None = Field(default=None, max_length=LONGEST_NAME)
-    """None: a child of the root."""
+    """Name of the parent queue. Default: a child of the root."""
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, strict=True)
-    """How surplus is divided between siblings."""
+    """Weight of the queue when surplus is divided among siblings."""
     priority: int = Field(default=0, ge=-LARGEST_INT32 - 1, le=LARGEST_INT32, strict=True)
-    """Which sibling is asked first."""
+    """Siblings with a higher priority are served first."""
     guarantee: Resources | None = None
-    """What the queue may always have."""
+    """Resources that the queue is always entitled to."""
     limit: Resources | None = None
-    """What it may never exceed, with its descendants."""
+    """Maximum resources of the queue with its descendants."""
     lending_limit: Resources | None = None
-    """How much of an unused guarantee others may use."""
+    """Part of an unused guarantee that other queues may use. Default: all of it."""
     borrowing_limit: Resources | None = None
-    """How much above the guarantee this queue may use."""
+    """Resources that the queue may use above its guarantee. Default: no limit."""
     user_limits: Resources | None = None
-    """For each value of the label `scheduling.batchsched.dev/user`."""
+    """Maximum resources of each user, that is, of each value of the label `scheduling.batchsched.dev/user`."""
     reclaim_min_runtime_seconds: Count = 0
-    """Its pods are no victims of a reclaim before."""
+    """Time in seconds after their start during which pods of the queue are not evicted for a reclaim."""
     policy: PolicyChoice | None = None
-    """For the children of this queue, and for its own PodGroups."""
+    """Policy for the children of the queue, and for its own PodGroups."""
     max_running_pod_groups: Count | None = None
-    """How many PodGroups may run in it at once."""
+    """Maximum number of running PodGroups in the queue."""
 
     @model_validator(mode="after")
     def _amounts_agree(self) -> Self:
@@ -96,16 +96,16 @@ class QueueSpec(SpecPart):
 
 
 class QueueStatus(SpecPart):
-    """What a queue holds; written by the controller."""
+    """The state of a queue, written by the status controller."""
 
     allocated: Amounts | None = None
-    """What its pods, and those of its descendants, have of the cluster."""
+    """Resources that are allocated to pods of the queue and its descendants."""
     pending: int = 0
-    """PodGroups that wait in it or below; a pod alone counts as one."""
+    """Number of pending PodGroups in the queue and its descendants; a pod without a PodGroup counts as one."""
     fair_share: Amounts | None = None
-    """What its policy entitles it to."""
+    """Current entitlement of the queue."""
     conditions: Conditions = ()
-    """`Active`: whether it takes part; not when its parent is absent or the tree has a cycle here."""
+    """`Active`: whether the queue takes part in sessions. A queue with a missing parent, or in a cycle, does not."""
 
 
 class Queue(SpecPart):

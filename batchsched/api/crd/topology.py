@@ -1,4 +1,4 @@
-"""Topology: how nodes lie in racks, blocks and zones, from the widest level to the narrowest."""
+"""Topology, the custom resource that defines levels such as zone, block and rack."""
 
 from typing import Literal, Self
 
@@ -10,12 +10,12 @@ MOST_LEVELS = 16
 
 
 class TopologyLevel(SpecPart):
-    """A level and the node label whose value names the domain."""
+    """A level: nodes with the same value of a label form a domain."""
 
     name: str = Field(min_length=1, max_length=LONGEST_NAME)
-    """What PodGroups call the level."""
+    """Name of the level, as PodGroups refer to it."""
     node_label: str = Field(min_length=1, max_length=2 * LONGEST_NAME)
-    """The label of nodes whose value names the domain."""
+    """Node label; its value is the name of the domain."""
 
 
 class TopologySpec(SpecPart):
@@ -36,7 +36,7 @@ class TopologySpec(SpecPart):
         max_length=MOST_LEVELS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
-    """From the widest to the narrowest. They do not change: gangs were placed by them."""
+    """Levels from the widest to the narrowest. They cannot be changed, because gangs were placed by them."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:

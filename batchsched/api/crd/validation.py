@@ -1,7 +1,6 @@
-"""What a person has to change, from what pydantic found: one complaint for each field.
+"""Converts pydantic's validation errors into messages for users: one per field.
 
-pydantic names its checks for programmers; here each becomes a path as it stands in the manifest
-(`spec.subGroups[0].minMember`) and a sentence that says what was expected and what was found.
+Each message has a path as in the manifest (`spec.subGroups[0].minMember`), the expected value and the value found.
 """
 
 import difflib
@@ -17,7 +16,7 @@ from pydantic_core import ErrorDetails
 _OWN_FIELD: Final = re.compile(r"([^\s:]+): (.+)", re.DOTALL)
 _LONGEST_SHOWN: Final = 60
 _MOST_NAMED: Final = 30
-"""Known names that a complaint lists: all fields of any object, but not the PodGroups of a whole cluster."""
+"""Maximum number of known names in a message: all fields of any object, but not the PodGroups of a cluster."""
 _EXPECTED: Final = {
     "int_parsing": "a whole number",
     "int_type": "a whole number",
@@ -39,11 +38,11 @@ _EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing to change.
+    """An invalid field.
 
     Args:
       field: the path, "" for the object as a whole.
-      message: what was expected, what was found.
+      message: the expected value and the value found.
     """
 
     field: str
@@ -51,9 +50,9 @@ class FieldError:
 
 
 def complaints(error: ValidationError, model: type[BaseModel]) -> tuple[FieldError, ...]:
-    """Turn what pydantic found in an object of `model` into complaints, in its order."""
+    """Convert pydantic's errors for an object of `model`, in their order."""
     details = error.errors(include_url=False)
-    # pydantic counts only the good items of a list, so that a list of bad ones is "too short" as well.
+    # pydantic counts only the valid items of a list, so a list of invalid items is also reported as "too short".
     spoilt = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
     return tuple(
         _complaint(detail, model)
@@ -63,7 +62,7 @@ def complaints(error: ValidationError, model: type[BaseModel]) -> tuple[FieldErr
 
 
 def path(parts: Sequence[str | int]) -> str:
-    """Write a place inside an object as people do: `spec.levels[1].name`."""
+    """Format a path inside an object: `spec.levels[1].name`."""
     text = ""
     for part in parts:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -71,7 +70,7 @@ def path(parts: Sequence[str | int]) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Say which known name was probably meant, or which there are; of many, the first."""
+    """Suggest the most similar known name, or list the known names (the first ones, if there are many)."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]}?"
@@ -150,7 +149,7 @@ def _model_at(model: type[BaseModel], location: Sequence[str | int]) -> type[Bas
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Find the model inside `X | None`, `tuple[X, ...]` and the like."""
+    """Return the model inside `X | None`, `tuple[X, ...]` and similar annotations, or None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, UnionType, tuple, list):
