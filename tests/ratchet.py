@@ -33,28 +33,29 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Nouns that a class name may end with although the glossary does not define them, by reason.
 PLAIN_NOUNS = {
     "the API of Kubernetes, and what its documentation calls things": """
-        affinity allocatable attachment binder budget capacity claim class cluster condition constraint container
-        controller disruption lister
-        definition device disk driver election endpoint event eviction extender finalizer gate image kubelet label
-        lease meta namespace object owner port quantity reference requirement resource scheduler selector service set
-        source spec spread status storage strategy taint term toleration type volume workload
+        affinity allocatable attachment binder budget capacity claim class cluster condition constraint
+        container controller definition device disk disruption driver election endpoint event eviction extender
+        finalizer gate image kubelet label lease lister meta namespace object owner port quantity reference
+        requirement resource scheduler selector service set source spec spread status storage strategy taint
+        term toleration type volume workload
     """,
     "Python and programming in general": """
-        access account action address aggregate allocation app arrival attempt bearer binding builder call candidate
-        cause choice collector comparison conflict cycle demand effort eligibility evidence expiry explanation
-        explainer gauge info ledger membership memo message placer position probe proposer throttle time tls trial
-        wakeup number order outcome period placement plan preference ref reflector reload scorer transport timing use
-        alarm answer args cache chain change clock code column config configuration connection count counter
-        credentials decoder document entry envelope error experiment failure fault figure filter format handle heap
-        identity index input installation interval item key kind limit line list loop method metric model name
-        observer options output page pair parameter part path point process program progress projection reader
-        reading record recorder registry reply report request response result row rule sampling search section
-        selection series server settings shape sink site snapshot sort stage state stopwatch store subject subset
-        summary table task telemetry tree tuning unit user value vertex view window worker writer
+        access account action address aggregate alarm allocation answer app args arrival attempt bearer binding
+        builder cache call candidate cause chain change choice clock code collector column comparison config
+        configuration conflict connection count counter credentials cycle decoder demand document effort
+        eligibility entry envelope error evidence experiment expiry explainer explanation failure fault figure
+        filter follower format gauge handle heap identity index info input installation interval item key kind
+        ledger limit line list loop membership memo message method metric model name number observer options
+        order outcome output page pair parameter part path period placement placer plan point position
+        preference probe process program progress projection proposer reader reading record recorder ref
+        reflector registry reload reply report request response result row rule sampling scorer search section
+        selection series server settings shape sink site snapshot sort stage state stopwatch store subject
+        subset summary table task telemetry throttle time timing tls transport tree trial tuning unit use user
+        value vertex view wakeup window worker writer
     """,
     "operations research and statistics": """
-        case difference fairness family fit machine mean measure objective optimum problem ratio relocation sense solver
-        split supply
+        case difference fairness family fit machine mean measure objective optimum problem ratio relocation
+        sense solver split supply
     """,
 }
 

@@ -105,7 +105,7 @@ class PodRelocation:
         return sources if (demand > 0).any() else sources[:0]
 
 
-class NodeToClear(NamedTuple):
+class ClearingMove(NamedTuple):
     """A node and its pods of this session."""
 
     node: int
@@ -120,7 +120,7 @@ class NodeClearing:
         self._empty = augmented_free(packing.problem)  # [R, N] free amounts before this session
         self._small_first = _small_first(packing)
 
-    def propose(self, request: RoomRequest) -> Iterator[NodeToClear]:
+    def propose(self, request: RoomRequest) -> Iterator[ClearingMove]:
         """Yield nodes that would hold a pod of the class without the pods of this session, the fewest pods first."""
         room, problem, class_index = self._packing.room, self._packing.problem, request.class_index
         device = room.slots.device_of[class_index]
@@ -143,9 +143,9 @@ class NodeClearing:
         for column in np.argsort(pods.sum(axis=0), kind="stable")[:MAX_CLEARED_NODES].tolist():
             if request.left <= goal:
                 return
-            yield NodeToClear(int(nodes[column]), pods[:, column])
+            yield ClearingMove(int(nodes[column]), pods[:, column])
 
-    def apply(self, request: RoomRequest, move: NodeToClear) -> int | None:
+    def apply(self, request: RoomRequest, move: ClearingMove) -> int | None:
         """Place a pod of the class on the node if all its pods find other nodes in their domains."""
         room, class_index = self._packing.room, request.class_index
         node = np.array([move.node])
