@@ -1,7 +1,7 @@
-"""Joint selection: the solver proposes for all gangs at once, the walk has the last word.
+"""Joint proposals: the solver proposes placements for all gangs at once, and the statement accepts or rejects each.
 
-What the walk refuses becomes a cut, and the session solves again; after a bounded number of rounds the best
-outcome stands, and gangs that the walk still refuses are refused, never split.
+A rejected placement becomes a cut, and the problem is solved again. After a bounded number of rounds the best outcome
+counts; gangs that the statement still rejects are refused as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ from batchsched.solver.stage import solve
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointOutcome:
-    """What a session's selection came to.
+    """The result of one round of solving and placing.
 
     Args:
-      placements: gangs that were placed, or are held.
-      rejected: gang number → what the walk refused, of gangs that the solver had chosen.
-      solution: the solver's answer that was walked; its bounds hold for the problem without cuts.
-      objective: [T] weight that was placed, by tier.
-      bound: [T] upper bounds.
-      first: gangs that were walked before all others.
+      placements: gangs with a place, including those that wait at Permit.
+      rejected: placements that the statement rejected, by gang number, of gangs that the solver had chosen.
+      solution: the solver's solution that was placed; its bounds hold for the problem without cuts.
+      objective: [T] weight of the placed pods, by tier.
+      bound: [T] upper bounds of the objective.
+      first: numbers of the gangs that were placed before all others.
     """
 
     placements: tuple[GangPlacement, ...]
@@ -39,7 +39,7 @@ class JointOutcome:
 
 
 def budget_of(settings: SolverSettings) -> Budget:
-    """Return the solver's budget as the profile states it."""
+    """Return the solver's budget from the profile."""
     return Budget(
         deterministic=settings.deterministic_budget,
         rounds=settings.rounds,
@@ -50,7 +50,7 @@ def budget_of(settings: SolverSettings) -> Budget:
 
 
 class JointProposer:
-    """Solve, walk and cut for one session."""
+    """Solves, places and cuts for the gangs of one formulation."""
 
     def __init__(
         self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
@@ -62,7 +62,7 @@ class JointProposer:
         self._telemetry = telemetry
 
     def select(self, statement: Statement) -> JointOutcome:
-        """Return the best outcome of the rounds; its gangs are walked, and not yet kept."""
+        """Return the best outcome of all rounds; its gangs are placed in the statement, not committed."""
         problem = self._formulation.problem
         best: JointOutcome | None = None
         start = statement.checkpoint()
@@ -71,104 +71,128 @@ class JointProposer:
             with self._telemetry.stage("walk"):
                 outcome = self._place_solution(statement, solution, best)
                 if outcome.placements:
-                    outcome = self._turned(statement, start, outcome, best)
-            if best is None or _better(outcome, best):
-                best, stands = outcome, True
-            else:
-                stands = False
+                    outcome = self._place_rejected_first(statement, start, outcome, best)
+            # Invariant: `best_is_placed` says whether the statement holds exactly the gangs of `best`.
+            best_is_placed = best is None or _is_better(outcome, best)
+            if best is None or best_is_placed:
+                best = outcome
             if not outcome.rejected:
                 break
-            problem = self._cut(problem, outcome)
+            problem = self._with_cuts(problem, outcome)
             statement.roll_back_to(start)
-            stands = False
-        assert best is not None  # the loop runs at least once
-        if not stands:
+            best_is_placed = False
+        assert best is not None  # The loop runs at least once.
+        if not best_is_placed:
             statement.roll_back_to(start)
             with self._telemetry.stage("walk"):
-                again = self._place_solution(statement, best.solution, best, first=best.first)
-                best = replace(again, rejected=best.rejected)
+                placed_again = self._place_solution(statement, best.solution, best, first=best.first)
+                # Rejections of the first attempt are kept: the diagnosis explains those.
+                best = replace(placed_again, rejected=best.rejected)
         return best
 
     def _place_solution(
         self,
         statement: Statement,
         solution: Solution,
-        before: JointOutcome | None,
+        previous: JointOutcome | None,
         first: frozenset[int] = frozenset(),
     ) -> JointOutcome:
+        """Place the gangs of a solution, those numbered in `first` before all others."""
         formulation = self._formulation
-        walked = self._place_in_order(statement, shares_of(formulation, solution), first)
+        placements = self._place_in_order(statement, shares_of(formulation, solution), first)
         objective = np.zeros(len(formulation.tiers))
         weights = _weight_by_class(formulation)
-        for number, one in walked.items():
-            objective[formulation.problem.gangs.tier[number]] += _worth(weights, number, one)
-        bound = solution.bound if before is None else np.maximum(solution.bound, before.bound)
+        for number, placement in placements.items():
+            objective[formulation.problem.gangs.tier[number]] += _weight_of(weights, number, placement)
+        # Later rounds solve a problem with cuts: its bound is no bound for the original problem, the first one is.
+        bound = solution.bound if previous is None else np.maximum(solution.bound, previous.bound)
         return JointOutcome(
-            placements=tuple(one for one in walked.values() if one.placed),
-            rejected={number: one for number, one in walked.items() if not one.refusal.ok},
+            placements=tuple(placement for placement in placements.values() if placement.placed),
+            rejected={
+                number: placement for number, placement in placements.items() if not placement.refusal.ok
+            },
             solution=solution,
             objective=objective,
             bound=np.maximum(bound, objective),
             first=first,
         )
 
-    def _turned(
-        self, statement: Statement, start: int, outcome: JointOutcome, before: JointOutcome | None
+    def _place_rejected_first(
+        self, statement: Statement, start: int, outcome: JointOutcome, previous: JointOutcome | None
     ) -> JointOutcome:
-        """Walk once more, whoever was refused first: it may have come too late to begin a series of its own."""
-        late = frozenset(number for number, one in outcome.rejected.items() if not one.final)
-        if not late:
+        """Place the same solution again with the rejected gangs first, and return the better of both outcomes.
+
+        A gang with inter-pod affinity to itself, for example, may come too late to choose the first domain.
+        """
+        rejected = frozenset(number for number, placement in outcome.rejected.items() if not placement.final)
+        if not rejected:
             return outcome
         statement.roll_back_to(start)
-        other = self._place_solution(statement, outcome.solution, before, first=late)
-        if _better(other, outcome):
-            return other
+        reordered = self._place_solution(statement, outcome.solution, previous, first=rejected)
+        if _is_better(reordered, outcome):
+            return reordered
         statement.roll_back_to(start)
-        again = self._place_solution(statement, outcome.solution, before)
-        return replace(again, rejected=outcome.rejected)
+        placed_again = self._place_solution(statement, outcome.solution, previous)
+        return replace(placed_again, rejected=outcome.rejected)
 
     def _place_in_order(
-        self, statement: Statement, shares: Mapping[int, Sequence[PlannedPods]], first: frozenset[int]
+        self, statement: Statement, plans: Mapping[int, Sequence[PlannedPods]], first: frozenset[int]
     ) -> dict[int, GangPlacement]:
-        """Walk gang after gang; one that needs another's pods near it is asked again once they are there."""
-        problem = self._formulation.problem
-        walked: dict[int, GangPlacement] = {}
-        left = sorted(
-            shares, key=lambda g: (g not in first, int(problem.gangs.tier[g]), int(problem.gangs.rank[g]))
-        )
-        while left:
-            wanted = ((self._formulation.gangs[number], shares[number]) for number in left)
-            walked.update(zip(left, statement.place_gangs(wanted), strict=True))
-            again = [number for number in left if not walked[number].placed and not walked[number].final]
-            if len(again) == len(left):
-                break
-            left = again
-        return walked
+        """Place gangs by tier and rank; try rejected ones again as long as some gang gets a place.
 
-    def _cut(self, problem: Problem, outcome: JointOutcome) -> Problem:
-        """Forbid what the walk refused: the placement where a filter did, the gang where Reserve or Permit did."""
+        A gang may need pods of another gang near it before its own filters pass.
+        """
+        gang_table = self._formulation.problem.gangs
+        placements: dict[int, GangPlacement] = {}
+        remaining = sorted(
+            plans,
+            key=lambda number: (
+                number not in first,
+                int(gang_table.tier[number]),
+                int(gang_table.rank[number]),
+            ),
+        )
+        while remaining:
+            proposals = ((self._formulation.gangs[number], plans[number]) for number in remaining)
+            placements.update(zip(remaining, statement.place_gangs(proposals), strict=True))
+            rejected = [
+                number
+                for number in remaining
+                if not placements[number].placed and not placements[number].final
+            ]
+            if len(rejected) == len(remaining):
+                break
+            remaining = rejected
+        return placements
+
+    def _with_cuts(self, problem: Problem, outcome: JointOutcome) -> Problem:
+        """Forbid what was rejected: the placement if a filter rejected it, the gang if Reserve or Permit did."""
         solution = outcome.solution
         cuts: list[Cut] = []
         allowed = problem.gangs.allowed.copy()
-        for number, walked in outcome.rejected.items():
-            if walked.final:
+        for number, placement in outcome.rejected.items():
+            if placement.final:
                 allowed[number] = False
                 continue
-            mine = self._formulation.problem.classes.gang[solution.classes] == number
-            cuts.append(Cut(number, solution.classes[mine], solution.nodes[mine], solution.counts[mine]))
+            of_gang = self._formulation.problem.classes.gang[solution.classes] == number
+            cuts.append(
+                Cut(number, solution.classes[of_gang], solution.nodes[of_gang], solution.counts[of_gang])
+            )
         return replace(problem, gangs=replace(problem.gangs, allowed=allowed), cuts=(*problem.cuts, *cuts))
 
 
 def with_gang(
-    formulation: Formulation, outcome: JointOutcome, number: int, walked: GangPlacement
+    formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
-    """Return the outcome with one more gang that found its place."""
+    """Return the outcome with one more gang, which was rejected before and has a place now."""
     objective = outcome.objective.copy()
-    objective[formulation.problem.gangs.tier[number]] += _worth(_weight_by_class(formulation), number, walked)
-    rejected = {one: refused for one, refused in outcome.rejected.items() if one != number}
+    objective[formulation.problem.gangs.tier[number]] += _weight_of(
+        _weight_by_class(formulation), number, placement
+    )
+    rejected = {other: rejection for other, rejection in outcome.rejected.items() if other != number}
     return replace(
         outcome,
-        placements=(*outcome.placements, walked),
+        placements=(*outcome.placements, placement),
         rejected=rejected,
         objective=objective,
         bound=np.maximum(outcome.bound, objective),
@@ -176,22 +200,23 @@ def with_gang(
 
 
 def _weight_by_class(formulation: Formulation) -> dict[tuple[int, int], float]:
-    """By gang number and class: the weight of one pod."""
+    """Return the weight of one pod by gang number and identity of its class."""
     weight = formulation.problem.classes.weight
     return {
-        (number, id(part.pod_class)): float(weight[at]) for at, (number, part) in enumerate(formulation.parts)
+        (number, id(part.pod_class)): float(weight[index])
+        for index, (number, part) in enumerate(formulation.parts)
     }
 
 
-def _worth(weights: Mapping[tuple[int, int], float], number: int, walked: GangPlacement) -> float:
-    return sum(weights[number, id(placed.pod_class)] for placed in walked.placed)
+def _weight_of(weights: Mapping[tuple[int, int], float], number: int, placement: GangPlacement) -> float:
+    return sum(weights[number, id(placed.pod_class)] for placed in placement.placed)
 
 
 def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[PlannedPods]]:
-    """Return what the solution gives to each gang, part by part, nodes in order."""
-    shares: dict[int, list[PlannedPods]] = {}
+    """Return the planned pods of each gang in a solution, part by part, by gang number."""
+    plans: dict[int, list[PlannedPods]] = {}
     if not len(solution.classes):
-        return shares
+        return plans
     edges = np.flatnonzero(np.diff(solution.classes)) + 1
     starts = np.concatenate([[0], edges])
     ends = np.concatenate([edges, [len(solution.classes)]])
@@ -199,13 +224,13 @@ def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[Pl
         number, part = formulation.parts[int(solution.classes[start])]
         nodes = tuple(solution.nodes[start:end].tolist())
         counts = tuple(solution.counts[start:end].tolist())
-        shares.setdefault(number, []).append(PlannedPods(part, nodes, counts))
-    return shares
+        plans.setdefault(number, []).append(PlannedPods(part, nodes, counts))
+    return plans
 
 
-def _better(one: JointOutcome, other: JointOutcome) -> bool:
-    """Compare tier by tier; equal up to rounding, more gangs win."""
-    for mine, theirs in zip(one.objective, other.objective, strict=True):
-        if abs(mine - theirs) > 1e-9 * max(1.0, abs(theirs)):
-            return bool(mine > theirs)
-    return len(one.placements) > len(other.placements)
+def _is_better(outcome: JointOutcome, other: JointOutcome) -> bool:
+    """Compare objectives tier by tier, up to rounding errors; if they are equal, more gangs are better."""
+    for objective, other_objective in zip(outcome.objective, other.objective, strict=True):
+        if abs(objective - other_objective) > 1e-9 * max(1.0, abs(other_objective)):
+            return bool(objective > other_objective)
+    return len(outcome.placements) > len(other.placements)

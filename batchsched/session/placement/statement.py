@@ -1,7 +1,8 @@
-"""The walk: a proposed placement goes pod by pod through Filter, Reserve and Permit.
+"""The statement: places gangs pod by pod through Filter, Reserve and Permit, and can roll everything back.
 
-The walk is a statement: whatever it did to the table and to the plugins is undone, in reverse order, unless it is
-kept. Gangs are kept or undone one by one; a gang is never kept below its minimum.
+A statement changes the node table, the counts of gangs and the state of plugins. All of it is undone in reverse order
+unless it is committed. Each gang is placed or rolled back as a whole; no gang stays with fewer pods than its minimum.
+KAI-Scheduler and Volcano use the same word for the same thing.
 """
 
 from collections import Counter, deque
@@ -28,7 +29,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedPods:
-    """Where a part of a gang is to go: counts[i] pods on nodes[i], in order."""
+    """Proposed nodes for the pods of one part of a gang: counts[i] pods on nodes[i], in the order of the pods."""
 
     part: GangPart
     nodes: tuple[int, ...]
@@ -37,7 +38,7 @@ class PlannedPods:
 
 @dataclass(slots=True)
 class PlacedPod:
-    """A pod that passed Reserve."""
+    """A pod that passed Reserve, with its node's index and the cycle state that its plugins wrote."""
 
     pod: Pod
     node: int
@@ -45,23 +46,24 @@ class PlacedPod:
     state: CycleState
 
 
-_Wanted = list[tuple[Pod, int]]
-"""Pods, and where they are to go."""
-_CLASS: Final[Callable[[PlacedPod], PodClass]] = attrgetter("pod_class")
+_PodNodes = list[tuple[Pod, int]]
+"""Pods, each with the index of its node."""
+_POD_CLASS: Final[Callable[[PlacedPod], PodClass]] = attrgetter("pod_class")
 
 
 @dataclass(slots=True)
 class GangPlacement:
-    """What became of one gang: its pods and their nodes, who holds it, or who refused it.
+    """The result of placing one gang.
 
     Args:
       gang: the gang.
-      placed: pods with a place, in the order of Reserve; none when it was refused.
-      refusal: Success, or the answer that rolled the gang back.
-      failure: a plugin broke.
-      final: Reserve or Permit refused a member; no other placement is to be tried.
-      held_by: the plugin that makes it wait, and until when; "" when it may be bound.
-      state: where the walk has brought it.
+      placed: pods with a node, in the order of Reserve; empty if the gang was refused.
+      refusal: Success, or the status that rolled the gang back.
+      final: True if Reserve or Permit refused a pod, or a plugin failed: no other placement helps in this session.
+      failure: True if a plugin failed.
+      held_by: the plugin that makes the gang wait at Permit; "" if it may be bound.
+      until: seconds since 1970 until which it may wait there.
+      state: the gang's phase after the placement.
     """
 
     gang: PendingGang
@@ -74,307 +76,337 @@ class GangPlacement:
     state: GangPhase = GangPhase.PENDING
 
     def total(self, resources: int) -> IntArray:
-        """[R] Return what its pods with a place ask for together."""
+        """[R] Return what the placed pods request together."""
         total = np.zeros(resources, np.int64)
-        for pod_class, count in Counter(map(_CLASS, self.placed)).items():
+        for pod_class, count in Counter(map(_POD_CLASS, self.placed)).items():
             total += pod_class.requests * count
         return total
 
 
 class Statement:
-    """One session's statement over the frame.
+    """All placements of one session, as one transaction over the tables.
 
-    Used as a context manager: on leaving, gangs that were not kept by `keep()` are rolled back, and the table is as
-    it was before; what was kept lives on in the decision.
+    Use it as a context manager. On exit, gangs that were not committed are rolled back. Committed gangs leave the
+    tables, too, since nothing is bound yet; what their plugins reserved stays reserved for the decision.
     """
 
     def __init__(self, tables: SessionTables, now: float) -> None:
         self._tables = tables
         self._now = now
-        self._done: list[GangPlacement] = []
-        self._kept = 0
-        self._broken: dict[str, GangPlacement] = {}
-        self._keepers: dict[PodClass, tuple[ReservePlugin, ...]] = {}
-        self._together = {*map(id, tables.pipeline.permits)} <= {*map(id, tables.pipeline.reserves)}
-        """Nobody is at Permit alone: once Reserve keeps nothing, nobody does."""
-        self._by_gang = tables.pipeline.permit_is_per_gang
+        self._placements: list[GangPlacement] = []
+        """Gangs with a place, in the order in which they got it; rollback goes backwards through this list."""
+        self._committed = 0
+        self._failed: dict[str, GangPlacement] = {}
+        """Gangs over which a plugin failed, by identity; they are not tried again in this session."""
+        self._reservers: dict[PodClass, tuple[ReservePlugin, ...]] = {}
+        pipeline = tables.pipeline
+        # If every Permit plugin is a Reserve plugin as well, no plugin at Permit keeps state for a class for which
+        # none keeps anything at Reserve. Then all pods of the class may be assumed before Permit is asked.
+        self._can_assume_at_once = {*map(id, pipeline.permits)} <= {*map(id, pipeline.reserves)}
+        self._permit_by_gang = pipeline.permit_is_per_gang
         self.rejected: list[GangPlacement] = []
-        """Gangs that waited, and of which a plugin rejected a pod since."""
+        """Gangs that waited at Permit until a plugin rejected one of their pods."""
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Begin the transaction."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the table as it was found: undo what was not kept, then lift what was kept off the nodes."""
-        self.roll_back_to(self._kept)
+        """Roll back what was not committed, and take committed pods off the tables."""
+        self.roll_back_to(self._committed)
         tables = self._tables
-        tables.node_table.remove([placed.pod for walked in self._done for placed in walked.placed])
-        for walked in self._done:
-            identity = walked.gang.members.identity
+        # Without Unreserve: the plugins' reservations of committed pods last until PreBind or a failed bind.
+        tables.node_table.remove(
+            [placed.pod for placement in self._placements for placed in placement.placed]
+        )
+        for placement in self._placements:
+            identity = placement.gang.members.identity
             tables.counts.forget(identity)
             tables.node_table.waiting.drop(identity)
 
     def checkpoint(self) -> int:
-        """Where the walk stands now."""
-        return len(self._done)
+        """Return a mark for `roll_back_to`. It is valid until an earlier mark is rolled back to."""
+        return len(self._placements)
 
-    def roll_back_to(self, mark: int) -> None:
-        """Roll back every gang since the mark, the last one first."""
-        for walked in reversed(self._done[mark:]):
-            self._roll_back(walked)
-        del self._done[mark:]
+    def roll_back_to(self, checkpoint: int) -> None:
+        """Roll back every gang that was placed after the checkpoint, the last one first."""
+        # Reverse order: a plugin may have counted later pods on top of earlier ones.
+        for placement in reversed(self._placements[checkpoint:]):
+            self._roll_back(placement)
+        del self._placements[checkpoint:]
 
     def commit(self) -> tuple[GangPlacement, ...]:
-        """Keep every gang that was walked so far, and return them: their plugins stay reserved."""
-        self._kept = len(self._done)
-        return tuple(self._done)
+        """Keep all gangs that are placed so far and return them."""
+        self._committed = len(self._placements)
+        return tuple(self._placements)
 
-    def place_gangs(self, wanted: Iterable[tuple[PendingGang, Sequence[PlannedPods]]]) -> list[GangPlacement]:
-        """Walk gang after gang; where pods alone of one class follow each other, the filters are asked once."""
-        found: list[GangPlacement] = []
-        for pod_class, run in groupby(wanted, key=_class_alone):
-            some, state = list(run), None
-            if pod_class is not None and len(some) > 1:
-                state = self._all_together(pod_class, [share.nodes[0] for _, (share,) in some])
-            found += [self.place_gang(gang, shares, state) for gang, shares in some]
-        return found
+    def place_gangs(
+        self, proposals: Iterable[tuple[PendingGang, Sequence[PlannedPods]]]
+    ) -> list[GangPlacement]:
+        """Place gang after gang; consecutive pods without a PodGroup of one class are filtered together."""
+        placements: list[GangPlacement] = []
+        for pod_class, group in groupby(proposals, key=_single_pod_class):
+            run, state = list(group), None
+            if pod_class is not None and len(run) > 1:
+                state = self._filter_together(pod_class, [plan.nodes[0] for _, (plan,) in run])
+            placements += [self.place_gang(gang, plans, state) for gang, plans in run]
+        return placements
 
-    def _all_together(self, pod_class: PodClass, nodes: Sequence[int]) -> CycleState | None:
-        """Return the state of a class whose pods may all go where they are wanted, None when each is to be asked."""
+    def _filter_together(self, pod_class: PodClass, nodes: Sequence[int]) -> CycleState | None:
+        """Return the cycle state of a class if one pod may be on each of the nodes, None if each has to be asked."""
         try:
-            state, status = self._prepared(pod_class)
-            return state if status.ok and self._admitted(pod_class, nodes, state) else None
+            state, status = self._prefilter(pod_class)
+            return state if status.ok and self._all_fit(pod_class, nodes, state) else None
         except PluginError:
-            return None  # it breaks again for whom it does
+            return None  # It is raised again for the first pod, and recorded with that pod's gang.
 
     def place_gang(
-        self, gang: PendingGang, shares: Sequence[PlannedPods], state: CycleState | None = None
+        self, gang: PendingGang, plans: Sequence[PlannedPods], state: CycleState | None = None
     ) -> GangPlacement:
-        """Walk one gang. When a member is refused and the minimum is not reached, nothing of it stays.
+        """Place one gang on the proposed nodes, or roll it back.
 
-        A gang over which a plugin broke is refused for the session: one that hung is not there any more to break again.
+        A gang over which a plugin failed is refused for the rest of the session: a plugin that hung is left out from
+        then on, so the same placement would pass without it.
 
         Args:
           gang: the gang.
-          shares: where it is to go.
-          state: of its one share, which the filters were asked about already; None: they are to be asked.
+          plans: the proposed nodes of each part.
+          state: the cycle state of the only plan, if the filters accepted it already; None asks the filters.
         """
-        broken = self._broken.get(gang.members.identity)
-        if broken is not None:
-            return broken
-        walked = GangPlacement(gang)
+        failed = self._failed.get(gang.members.identity)
+        if failed is not None:
+            return failed
+        placement = GangPlacement(gang)
         try:
             if state is not None:
-                self.reserve_pods(walked, shares[0], state)
+                self.reserve_pods(placement, plans[0], state)
             else:
-                walked.refusal = self._place_in_some_order(walked, shares)
+                placement.refusal = self._place_in_some_order(placement, plans)
         except PluginError as error:
-            walked.refusal = Status(Code.UNSCHEDULABLE, (str(error),), error.plugin)
-            walked.failure = walked.final = True
-            self._broken[gang.members.identity] = walked
-            self._roll_back(walked)
-            return walked
-        self.finish_gang(walked)
-        return walked
+            placement.refusal = Status(Code.UNSCHEDULABLE, (str(error),), error.plugin)
+            placement.failure = placement.final = True
+            self._failed[gang.members.identity] = placement
+            self._roll_back(placement)
+            return placement
+        self.finish_gang(placement)
+        return placement
 
-    def reserve_pods(self, walked: GangPlacement, share: PlannedPods, state: CycleState) -> None:
-        """Reserve and permit pods of a gang that were filtered already; `close` ends the gang.
+    def reserve_pods(self, placement: GangPlacement, plan: PlannedPods, state: CycleState) -> None:
+        """Reserve and permit pods that passed the filters already; `finish_gang` ends the gang.
 
         Raises:
-          PluginError: a plugin broke.
+          PluginError: a plugin failed.
         """
-        wanted = list(zip(share.part.pods, _spread_out(share), strict=True))
-        status = self._reserve(walked, wanted, share.part.pod_class, state)
+        pod_nodes = list(zip(plan.part.pods, _node_of_each_pod(plan), strict=True))
+        status = self._reserve_and_permit(placement, pod_nodes, plan.part.pod_class, state)
         if not status.ok:
-            walked.refusal = status
+            placement.refusal = status
 
-    def finish_gang(self, walked: GangPlacement) -> bool:
-        """End a gang: it stands when its minimum has a place, otherwise nothing of it stays."""
-        rejection = self._tables.node_table.waiting.rejection(walked.gang.members.identity)
+    def finish_gang(self, placement: GangPlacement) -> bool:
+        """Keep the gang if its minimum has a place, else roll it back; return whether it is kept."""
+        rejection = self._tables.node_table.waiting.rejection(placement.gang.members.identity)
         if not rejection.ok:
-            walked.refusal, walked.final = rejection, True
-        elif walked.placed and self._complete(walked):
-            self._settle(walked)
-            self._done.append(walked)
+            placement.refusal, placement.final = rejection, True
+        elif placement.placed and self._is_complete(placement):
+            self._record_permit_wait(placement)
+            self._placements.append(placement)
             return True
-        self._roll_back(walked)
+        self._roll_back(placement)
         return False
 
-    def _settle(self, walked: GangPlacement) -> None:
-        """Say who still holds the gang, if anyone does."""
+    def _record_permit_wait(self, placement: GangPlacement) -> None:
+        """Note which plugin makes the gang wait, the one with the first deadline; move the gang to its phase."""
         waiting = self._tables.node_table.waiting
-        key = walked.gang.members.identity
-        holders = [(until, plugin) for one in waiting.of(key) for plugin, until in one.until.items()]
-        if holders:
-            walked.until, walked.held_by = min(holders)
-        walked.state = after(walked.state, PhaseChange.HOLD if holders else PhaseChange.ALLOW)
-        if not holders:
-            waiting.drop(key)
+        identity = placement.gang.members.identity
+        deadlines = [(until, plugin) for pod in waiting.of(identity) for plugin, until in pod.until.items()]
+        if deadlines:
+            placement.until, placement.held_by = min(deadlines)
+            placement.state = after(placement.state, PhaseChange.HOLD)
+        else:
+            placement.state = after(placement.state, PhaseChange.ALLOW)
+            waiting.drop(identity)
 
     def apply_permit_verdicts(self) -> None:
-        """Do what plugins have said since of gangs that wait: let them go, or send them back."""
+        """Release or roll back waiting gangs of which plugins allowed or rejected pods since they were placed."""
         waiting = self._tables.node_table.waiting
-        for walked in [one for one in self._done if one.held_by]:
-            key = walked.gang.members.identity
-            rejection = waiting.rejection(key)
+        for placement in [placement for placement in self._placements if placement.held_by]:
+            identity = placement.gang.members.identity
+            rejection = waiting.rejection(identity)
             if not rejection.ok:
-                walked.refusal, walked.final, walked.held_by = rejection, True, ""
-                self._done = [one for one in self._done if one is not walked]
-                self._roll_back(walked)
-                self.rejected.append(walked)
-            elif waiting.released(key):
-                walked.state, walked.held_by = after(walked.state, PhaseChange.ALLOW), ""
-                waiting.drop(key)
+                placement.refusal, placement.final, placement.held_by = rejection, True, ""
+                self._placements = [other for other in self._placements if other is not placement]
+                self._roll_back(placement)
+                self.rejected.append(placement)
+            elif waiting.released(identity):
+                placement.state, placement.held_by = after(placement.state, PhaseChange.ALLOW), ""
+                waiting.drop(identity)
 
-    def _complete(self, walked: GangPlacement) -> bool:
-        return self._tables.counts.of_members(walked.gang.members).complete
+    def _is_complete(self, placement: GangPlacement) -> bool:
+        return self._tables.counts.of_members(placement.gang.members).complete
 
-    def _place_in_some_order(self, walked: GangPlacement, shares: Sequence[PlannedPods]) -> Status:
-        """Place a gang; where a share gets stuck behind the others, begin anew with that one first, once for each.
+    def _place_in_some_order(self, placement: GangPlacement, plans: Sequence[PlannedPods]) -> Status:
+        """Place all plans; if one gets stuck behind the others, start again with that one, once for each plan.
 
-        A pod that must not see many of the others yet (its spread counts them) finds its place before them.
+        Example: a pod whose topology spread counts the other parts fits only before they are placed.
         """
-        order, refusal = list(shares), SUCCESS
-        for _ in shares:
-            refusal, stuck = self._place(walked, order)
-            if stuck is None or stuck is order[0] or walked.final or self._complete(walked):
+        order, refusal = list(plans), SUCCESS
+        for _ in plans:
+            refusal, stuck_plan = self._place_plans(placement, order)
+            if (
+                stuck_plan is None
+                or stuck_plan is order[0]
+                or placement.final
+                or self._is_complete(placement)
+            ):
                 break
-            self._roll_back(walked)
-            if walked.failure:
-                return walked.refusal
-            order = [stuck, *(share for share in order if share is not stuck)]
+            self._roll_back(placement)
+            if placement.failure:
+                return placement.refusal
+            order = [stuck_plan, *(plan for plan in order if plan is not stuck_plan)]
         return refusal
 
-    def _place(
-        self, walked: GangPlacement, shares: Sequence[PlannedPods]
+    def _place_plans(
+        self, placement: GangPlacement, plans: Sequence[PlannedPods]
     ) -> tuple[Status, PlannedPods | None]:
-        """Place share after share; one that gets stuck is tried again once the others moved on, and told in the end."""
-        left = deque(
-            (share, list(zip(share.part.pods, _spread_out(share), strict=False))) for share in shares
+        """Place plan after plan and try those with pods left again, until a round places nothing.
+
+        Returns:
+          The last refusal and the plan that got stuck; Success and None if all pods have a node.
+        """
+        queue = deque(
+            (plan, list(zip(plan.part.pods, _node_of_each_pod(plan), strict=False))) for plan in plans
         )
-        stuck, refusal = 0, SUCCESS
-        while left and stuck < len(left):
-            share, wanted = left.popleft()
-            refusal, rest = self._place_share(walked, share, wanted)
-            if not rest:
-                stuck = 0
+        plans_without_progress, refusal = 0, SUCCESS
+        while queue and plans_without_progress < len(queue):
+            plan, pod_nodes = queue.popleft()
+            refusal, left_over = self._place_plan(placement, plan, pod_nodes)
+            if not left_over:
+                plans_without_progress = 0
                 continue
-            left.append((share, rest))
-            if walked.final:
+            queue.append((plan, left_over))
+            if placement.final:
                 break
-            stuck = stuck + 1 if len(rest) == len(wanted) else 0
-        return (refusal, left[-1][0]) if left else (SUCCESS, None)
+            plans_without_progress = plans_without_progress + 1 if len(left_over) == len(pod_nodes) else 0
+        return (refusal, queue[-1][0]) if queue else (SUCCESS, None)
 
-    def _place_share(
-        self, walked: GangPlacement, share: PlannedPods, wanted: _Wanted
-    ) -> tuple[Status, _Wanted]:
-        """Place as many of the wanted pods as the pipeline takes; returns who refused, and what is left."""
-        pod_class = share.part.pod_class
-        state, status = self._prepared(pod_class)
+    def _place_plan(
+        self, placement: GangPlacement, plan: PlannedPods, pod_nodes: _PodNodes
+    ) -> tuple[Status, _PodNodes]:
+        """Place as many pods of one plan as the pipeline accepts; return the last refusal and the pods left over."""
+        pod_class = plan.part.pod_class
+        state, status = self._prefilter(pod_class)
         if not status.ok:
-            return status, wanted
-        if self._admitted(pod_class, [node for _, node in wanted], state):
-            before = len(walked.placed)
-            status = self._reserve(walked, wanted, pod_class, state)
-            return status, wanted[len(walked.placed) - before :]
-        return self._one_by_one(walked, pod_class, wanted, state)
+            return status, pod_nodes
+        if self._all_fit(pod_class, [node for _, node in pod_nodes], state):
+            count_before = len(placement.placed)
+            status = self._reserve_and_permit(placement, pod_nodes, pod_class, state)
+            return status, pod_nodes[len(placement.placed) - count_before :]
+        return self._place_one_by_one(placement, pod_class, pod_nodes, state)
 
-    def _one_by_one(
-        self, walked: GangPlacement, pod_class: PodClass, wanted: _Wanted, state: CycleState
-    ) -> tuple[Status, _Wanted]:
-        """Place pod after pod, each on the first of the nodes left that still takes it."""
-        tables = self._tables
-        nodes = deque(node for _, node in wanted)
-        pods = [pod for pod, _ in wanted]
-        at, refused, status = 0, 0, SUCCESS
-        while nodes and refused < len(nodes):
+    def _place_one_by_one(
+        self, placement: GangPlacement, pod_class: PodClass, pod_nodes: _PodNodes, state: CycleState
+    ) -> tuple[Status, _PodNodes]:
+        """Place pod after pod, each on the first remaining node that the filters accept now."""
+        pipeline, table = self._tables.pipeline, self._tables.node_table
+        nodes = deque(node for _, node in pod_nodes)
+        pods = [pod for pod, _ in pod_nodes]
+        next_pod, refused_nodes, status = 0, 0, SUCCESS
+        while nodes and refused_nodes < len(nodes):
             node = nodes.popleft()
-            seen = pod_class
-            if tables.pipeline.reads_all:  # some plugin may look at the pod itself: nothing is shared
-                seen = pod_class.showing(pods[at])
-                state, status = tables.pipeline.prepare(seen, tables.node_table)
+            filtered_class = pod_class
+            # If a plugin may read the pod itself, no result of the class can be used for it.
+            if pipeline.reads_all:
+                filtered_class = pod_class.showing(pods[next_pod])
+                state, status = pipeline.prepare(filtered_class, table)
             if status.ok:
-                status = tables.pipeline.refusal_at(seen, node, tables.node_table, state)
+                status = pipeline.refusal_at(filtered_class, node, table, state)
             if not status.ok:
+                # The node may fit after the next pod landed elsewhere: back to the end of the queue.
                 nodes.append(node)
-                refused += 1
-                status = status if refused == len(nodes) else SUCCESS
+                refused_nodes += 1
+                status = status if refused_nodes == len(nodes) else SUCCESS
                 continue
-            status = self._reserve(walked, [(pods[at], node)], pod_class, state)
+            status = self._reserve_and_permit(placement, [(pods[next_pod], node)], pod_class, state)
             if not status.ok:
                 nodes.appendleft(node)
                 break
-            tables.pipeline.landed(seen, pods[at], node, tables.node_table, state)
-            at, refused = at + 1, 0
-        return status, list(zip(pods[at:], nodes, strict=True))
+            pipeline.landed(filtered_class, pods[next_pod], node, table, state)
+            next_pod, refused_nodes = next_pod + 1, 0
+        return status, list(zip(pods[next_pod:], nodes, strict=True))
 
-    def _prepared(self, pod_class: PodClass) -> tuple[CycleState, Status]:
+    def _prefilter(self, pod_class: PodClass) -> tuple[CycleState, Status]:
         tables = self._tables
         return tables.pipeline.prepare(pod_class, tables.node_table, tables.result_cache.of(pod_class))
 
-    def _admitted(self, pod_class: PodClass, wanted: Sequence[int], state: CycleState) -> bool:
-        """Tell whether pods of a class may be on all these nodes at once, one pod each time a node is named."""
-        counted = sorted(Counter(wanted).items())  # a few nodes: faster than by arrays
-        nodes, counts = np.array(counted, np.int32).T
-        return bool(self._tables.pipeline.admits(pod_class, self._tables.node_table, nodes, counts, state))
+    def _all_fit(self, pod_class: PodClass, nodes: Sequence[int], state: CycleState) -> bool:
+        """Return whether pods of a class may be on all these nodes at once, one pod for each time a node occurs."""
+        counted = sorted(Counter(nodes).items())  # For a few nodes a dict is faster than np.unique.
+        unique_nodes, counts = np.array(counted, np.int32).T
+        pipeline, table = self._tables.pipeline, self._tables.node_table
+        return bool(pipeline.admits(pod_class, table, unique_nodes, counts, state))
 
-    def _reserve(
-        self, walked: GangPlacement, wanted: _Wanted, pod_class: PodClass, state: CycleState
+    def _reserve_and_permit(
+        self, placement: GangPlacement, pod_nodes: _PodNodes, pod_class: PodClass, state: CycleState
     ) -> Status:
-        """Reserve, assume and permit pods of a class, until one is refused: it and those behind it have no place.
+        """Reserve, assume and permit pods of one class; from the first refused pod on, none gets a place.
 
-        Each goes all the way before the next, save where nobody on it keeps anything: then all are assumed first.
+        Each pod passes all three points before the next one, as in kube-scheduler. Only where no plugin keeps state
+        for the class, all pods are assumed before Permit.
         """
-        tables, keeping = self._tables, self._keeping(pod_class)
-        for some in [wanted] if self._together and not keeping else [[one] for one in wanted]:
-            status = (
-                tables.pipeline.reserve(*some[0], tables.node_table, state, keeping) if keeping else SUCCESS
-            )
+        reservers = self._reservers_of(pod_class)
+        at_once = self._can_assume_at_once and not reservers
+        for batch in [pod_nodes] if at_once else [[pod_node] for pod_node in pod_nodes]:
+            status = SUCCESS
+            if reservers:
+                ((pod, node),) = batch
+                status = self._tables.pipeline.reserve(pod, node, self._tables.node_table, state, reservers)
             if status.ok:
-                self._assume(walked, some, pod_class, state)
-                status = self._permit(walked, len(some))
+                self._assume(placement, batch, pod_class, state)
+                status = self._permit(placement, len(batch))
             if not status.ok:
-                walked.final = True
+                placement.final = True
                 return status
         return SUCCESS
 
-    def _assume(self, walked: GangPlacement, wanted: _Wanted, pod_class: PodClass, state: CycleState) -> None:
-        """Let pods that passed Reserve count on their nodes and in their gang."""
-        tables, count = self._tables, self._tables.counts.of_members(walked.gang.members)
-        for _, some in groupby(wanted, key=lambda one: id(one[0].spec)):
-            alike = list(some)
-            tables.node_table.add(alike, *tables.request_vectors(alike[0][0]))
-        for pod, node in wanted:
+    def _assume(
+        self, placement: GangPlacement, pod_nodes: _PodNodes, pod_class: PodClass, state: CycleState
+    ) -> None:
+        """Count reserved pods on their nodes and in their gang."""
+        tables, count = self._tables, self._tables.counts.of_members(placement.gang.members)
+        for _, group in groupby(pod_nodes, key=lambda pod_node: id(pod_node[0].spec)):
+            equal_pods = list(group)
+            tables.node_table.add(equal_pods, *tables.request_vectors(equal_pods[0][0]))
+        for pod, node in pod_nodes:
             count.count(pod, 1)
-            walked.placed.append(PlacedPod(pod, node, pod_class, state))
-        walked.state = after(walked.state, PhaseChange.RESERVE)
+            placement.placed.append(PlacedPod(pod, node, pod_class, state))
+        placement.state = after(placement.state, PhaseChange.RESERVE)
 
-    def _permit(self, walked: GangPlacement, count: int) -> Status:
-        """Permit the last pods that were assumed; the first that is refused is taken back, and those behind it."""
-        tables, identity = self._tables, walked.gang.members.identity
-        for at, one in enumerate(walked.placed[-count:]):
-            if at == 0 or not self._by_gang:
-                answers = tables.pipeline.permit(one.pod, one.node, tables.node_table, one.state)
+    def _permit(self, placement: GangPlacement, count: int) -> Status:
+        """Ask Permit for the last `count` assumed pods; take back the first refused one and those after it."""
+        tables, identity = self._tables, placement.gang.members.identity
+        for index, placed in enumerate(placement.placed[-count:]):
+            # Plugins that answer by gang give every pod of the batch the answer of the first one.
+            if index == 0 or not self._permit_by_gang:
+                answers = tables.pipeline.permit(placed.pod, placed.node, tables.node_table, placed.state)
             if answers and answers[0].status.code is not Code.WAIT:
-                for _ in range(at, count):
-                    self._take_back(walked.placed.pop())
+                for _ in range(index, count):
+                    self._take_back(placement.placed.pop())
                 return answers[0].status
             if answers:
-                until = {said.status.plugin: self._now + said.timeout_seconds for said in answers}
-                tables.node_table.waiting.add(WaitingPod(one.pod, one.node, identity, until))
+                until = {answer.status.plugin: self._now + answer.timeout_seconds for answer in answers}
+                tables.node_table.waiting.add(WaitingPod(placed.pod, placed.node, identity, until))
         return SUCCESS
 
-    def _keeping(self, pod_class: PodClass) -> tuple[ReservePlugin, ...]:
-        """Return the plugins that keep something for pods of a class; asked once."""
-        if pod_class not in self._keepers:
-            self._keepers[pod_class] = self._tables.pipeline.keeping(pod_class)
-        return self._keepers[pod_class]
+    def _reservers_of(self, pod_class: PodClass) -> tuple[ReservePlugin, ...]:
+        """Return the Reserve plugins that keep state for pods of a class; they are asked once per session."""
+        if pod_class not in self._reservers:
+            self._reservers[pod_class] = self._tables.pipeline.keeping(pod_class)
+        return self._reservers[pod_class]
 
     def _take_back(self, placed: PlacedPod) -> None:
-        """Unreserve one pod and take it off the table, whatever a plugin raises."""
+        """Unreserve one pod and take it off the tables, even if a plugin fails."""
         tables = self._tables
         try:
             tables.pipeline.unreserve(placed.pod, placed.node, tables.node_table, placed.state)
@@ -382,29 +414,30 @@ class Statement:
             tables.node_table.remove([placed.pod])
             tables.counts.of(placed.pod).count(placed.pod, -1)
 
-    def _roll_back(self, walked: GangPlacement) -> None:
-        """Unreserve the gang's pods, the last one first, and take them off the table."""
-        broken: PluginError | None = None
-        if walked.state is not GangPhase.PENDING:
-            walked.state = after(walked.state, PhaseChange.ROLL_BACK)
-        while walked.placed:
+    def _roll_back(self, placement: GangPlacement) -> None:
+        """Unreserve all pods of a gang, the last one first, and take them off the tables."""
+        first_error: PluginError | None = None
+        if placement.state is not GangPhase.PENDING:
+            placement.state = after(placement.state, PhaseChange.ROLL_BACK)
+        while placement.placed:
+            # One failing Unreserve must not leave the other pods on the tables.
             try:
-                self._take_back(walked.placed.pop())
+                self._take_back(placement.placed.pop())
             except PluginError as error:
-                broken = broken or error
-        self._tables.node_table.waiting.drop(walked.gang.members.identity)
-        if broken is not None and walked.refusal.ok:
-            walked.refusal = Status(Code.UNSCHEDULABLE, (str(broken),), broken.plugin)
-            walked.failure = True
+                first_error = first_error or error
+        self._tables.node_table.waiting.drop(placement.gang.members.identity)
+        if first_error is not None and placement.refusal.ok:
+            placement.refusal = Status(Code.UNSCHEDULABLE, (str(first_error),), first_error.plugin)
+            placement.failure = True
 
 
-def _class_alone(wanted: tuple[PendingGang, Sequence[PlannedPods]]) -> PodClass | None:
-    """Return the class of a pod alone, None for a gang of several."""
-    gang, shares = wanted
-    return shares[0].part.pod_class if gang.members.alone and len(shares) == 1 else None
+def _single_pod_class(proposal: tuple[PendingGang, Sequence[PlannedPods]]) -> PodClass | None:
+    """Return the class of a pod without a PodGroup, None for a gang."""
+    gang, plans = proposal
+    return plans[0].part.pod_class if gang.members.alone and len(plans) == 1 else None
 
 
-def _spread_out(share: PlannedPods) -> Iterator[int]:
-    for node, count in zip(share.nodes, share.counts, strict=True):
+def _node_of_each_pod(plan: PlannedPods) -> Iterator[int]:
+    for node, count in zip(plan.nodes, plan.counts, strict=True):
         for _ in range(count):
             yield node
