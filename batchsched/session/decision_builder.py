@@ -1,4 +1,4 @@
-"""The draft: a decision in the making, with the values that its tiers reached and could at most have reached."""
+"""The decision builder: collects placements, evictions, refusals and the solver's account during a session."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,22 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(slots=True)
 class DecisionBuilder:
-    """A decision in the making; a brief one leaves out why gangs have to wait."""
+    """The parts of a decision while a session goes on.
+
+    Args:
+      brief: leave out what only explains why gangs wait.
+      placements: gangs with a place, including those that wait at Permit.
+      refusals: one for each gang that takes part and gets no place.
+      reservations: earliest starts that the decision states.
+      evictions: pods that are evicted.
+      nominated: pending pods and the index of the node that is reserved for each.
+      objective: weight that was placed, by (entitlement class, priority) of a tier.
+      bound: upper bound of the weight, by tier.
+      tiers: the account of the tiers, once they are closed.
+      gap: 1 - Σ objective / Σ bound, once the tiers are closed.
+      guard: True if the wall-clock guard stopped the solver.
+      head: the gang whose earliest start is kept free; None once it has a place.
+    """
 
     brief: bool = False
     placements: list[GangPlacement] = field(default_factory=list)
@@ -47,18 +62,17 @@ class DecisionBuilder:
     gap: float = 0.0
     guard: bool = False
     head: ReservedHead | None = None
-    """Whose start is kept; None once it has its place."""
 
     def add_placements(self, placements: Sequence[GangPlacement]) -> None:
-        """Take in who was placed."""
+        """Add gangs that were placed, and count them against the head's reservation."""
         self.placements += placements
         if self.head is not None:
             self.head.count(placements)
-            if any(one.gang.members is self.head.gang.members for one in placements):
+            if any(placement.gang.members is self.head.gang.members for placement in placements):
                 self.head = None
 
     def reserve_head(self) -> None:
-        """State the start that is kept for the head, unless places are kept for it already."""
+        """State the head's earliest start, unless nodes are nominated for its pods already."""
         nominated = {pod.key for pod, _ in self.nominated}
         if self.head is None or nominated & self.head.gang.members.pending.keys():
             return
@@ -66,40 +80,41 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add a window's values to its tiers.
-
-        The bound of the first window holds for its gangs alone: what later ones want in all is added to it, unless
-        they got it.
-        """
+        """Add the objective and bound of one window to its tiers."""
         problem = formulation.problem
-        wanted = np.bincount(
+        total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],
             problem.classes.weight * problem.classes.count,
             minlength=len(formulation.tiers),
         )
-        bound = np.maximum(wanted, outcome.objective) if self.bound else outcome.bound
+        # The solver's bound holds for the gangs of its window on the nodes as they were then. For a later window, whose
+        # nodes are partly taken by the choices of earlier ones, only the total weight is a bound for the session.
+        bound = np.maximum(total_weight, outcome.objective) if self.bound else outcome.bound
         for tier, name in enumerate(formulation.tiers):
             self.objective[name] = self.objective.get(name, 0.0) + float(outcome.objective[tier])
             self.bound[name] = self.bound.get(name, 0.0) + float(bound[tier])
         self.guard |= outcome.solution.guard
 
     def close_tiers(self) -> None:
-        """Turn the values into the account."""
+        """Compute the account of the tiers and the gap from the values of all windows."""
         self.tiers = tuple(
             TierAccount(
-                share=one[0].share, priority=one[1], objective=self.objective[one], bound=self.bound[one]
+                share=tier[0].share,
+                priority=tier[1],
+                objective=self.objective[tier],
+                bound=self.bound[tier],
             )
-            for one in sorted(self.bound, key=lambda one: (one[0], -one[1]))
+            for tier in sorted(self.bound, key=lambda tier: (tier[0], -tier[1]))
         )
         total = sum(self.bound.values())
         self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
 
     def add_evictions(self, victims: VictimSelection) -> None:
-        """Take in for whom room was made: who leaves, and what is kept."""
+        """Add the evictions of a preemption, the nominated pods, and what the refusals say of both."""
         self.evictions += victims.evictions
         self.nominated += victims.nominated
         self.guard |= victims.guard
-        self.refusals = [victims.told(one) for one in self.refusals]
+        self.refusals = [victims.told(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
         """Return the decision; every part of it is sorted, so that equal sessions give equal bytes.

@@ -1,4 +1,4 @@
-"""The formulation: gangs, queues and topology become the solver's arrays."""
+"""The formulation: turns gangs, queues and topology of a session into the solver's problem."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ import numpy as np
 
 from batchsched.api.core.pod import SUB_GROUP_LABEL
 from batchsched.config.schema import Profile
+from batchsched.errors import PluginError
 from batchsched.framework.constrain import Batch, Candidate
 from batchsched.framework.pod_class import PodClass
 from batchsched.session.gangs.queue_limits import QueueLimits
-from batchsched.session.joint.plugin_rows import rows_of
 from batchsched.session.placement.class_feasibility import FeasibilityByClass
 from batchsched.session.tables.gang import EntitlementClass, GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
@@ -31,23 +31,24 @@ from batchsched.solver.problem import (
     UsedDomains,
 )
 
-DAY = 86400.0
+SECONDS_PER_DAY = 86400.0
 AGE_BONUS = 0.5
-"""A gang that is a day older than the youngest one weighs half as much again."""
+"""A gang that is a day older than the youngest pending one weighs 1 + AGE_BONUS times as much."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Formulation:
-    """A problem, and what its numbers stand for.
+    """A solver problem, and what its numbers mean.
 
     Args:
-      problem: the arrays.
-      gangs: by gang number.
-      parts: by class number, (gang number, part).
-      tiers: (share, priority) by tier; gangs that are half bound have tiers of their own, above the others.
-      quotas: by quota number.
-      failures: which plugin broke in Constrain, by the number of the gang over which it did.
-      gathered: gangs that a plugin's rule keeps in one domain of a node label, by number.
+      problem: the tables of the solver.
+      gangs: gang by gang number.
+      parts: (gang number, part) by class number.
+      tiers: (entitlement class, priority) by tier number. Partially bound gangs have tiers of their own, before the
+        others.
+      quotas: the queue limits, in the order of the problem's quotas.
+      failures: message of the plugin that failed in Constrain, by number of the gang over which it failed.
+      gathered: node label whose value all pods of a gang must share because of a plugin's rule, by gang number.
     """
 
     problem: Problem
@@ -61,7 +62,17 @@ class Formulation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionContext:
-    """What stays the same while a session's gangs are formulated: tables, levels, what queues allow."""
+    """What the formulation of gangs depends on at one moment of a session.
+
+    The value is frozen: after a gang was placed, make a new one with what the queues still allow.
+
+    Args:
+      tables: nodes, gangs and classes.
+      profile: the scheduling profile.
+      levels: topology levels and their domains.
+      quotas: what the queues still allow.
+      feasibility: the pipeline's answers by class.
+    """
 
     tables: SessionTables
     profile: Profile
@@ -75,25 +86,25 @@ def age_bonus(created: float, youngest: float) -> float:
 
     Source: the weight of a gang in the decision format.
     """
-    return 1.0 + AGE_BONUS * min(1.0, max(0.0, youngest - created) / DAY)
+    return 1.0 + AGE_BONUS * min(1.0, max(0.0, youngest - created) / SECONDS_PER_DAY)
 
 
 def formulate(
     context: SessionContext, gangs: Sequence[PendingGang], youngest: float, *, lasting: bool = False
 ) -> Formulation:
-    """Make the problem of one session.
+    """Return the problem of placing these gangs.
 
     Args:
-      context: tables, levels, quotas and surveys.
-      gangs: in the policy's order.
+      context: tables, levels, quotas and feasibility.
+      gangs: the gangs, in the order that decides between equals.
       youngest: seconds since 1970 at which the youngest pending gang was submitted.
-      lasting: take masks that stay true when running pods end, for questions about later.
+      lasting: use masks that stay true when running pods end, for questions about a later time.
     """
     tables = context.tables
     parts = tuple((number, part) for number, gang in enumerate(gangs) for part in gang.parts)
     kinds = _Kinds(context.feasibility)
     tiers = sorted({gang.tier for gang in gangs})
-    tier_of = {one: number for number, one in enumerate(tiers)}
+    number_of_tier = {tier: number for number, tier in enumerate(tiers)}
     subs = _Subgroups(context, gangs)
     choices = [context.levels.of(gang.members.group) for gang in gangs]
     bonus = [age_bonus(gang.created, youngest) for gang in gangs]
@@ -103,20 +114,21 @@ def formulate(
     batch = Batch(
         [
             Candidate(
-                at,
+                index,
                 part.pod_class,
                 number,
                 len(part.pods),
                 gangs[number].size == gangs[number].need,
-                mask[kind[at]],
+                mask[kind[index]],
             )
-            for at, (number, part) in enumerate(parts)
+            for index, (number, part) in enumerate(parts)
         ]
     )
-    rows, failures = rows_of(tables, batch)
+    rows, failures = _plugin_rows(tables, batch)
     rows += _precedence(gangs)
     gathered: dict[int, str] = {}
     for number, key in batch.gathered.items():
+        # A level that the PodGroup requires is the narrower rule. A gang with bound pods is pinned by these already.
         if choices[number].required == NONE and gangs[number].fresh:
             gathered[number] = key
             choices[number] = replace(
@@ -143,7 +155,7 @@ def formulate(
         ),
         gangs=ProblemGangs(
             need=_ints([gang.need for gang in gangs]),
-            tier=_ints([tier_of[gang.tier] for gang in gangs]),
+            tier=_ints([number_of_tier[gang.tier] for gang in gangs]),
             rank=np.arange(len(gangs), dtype=np.int32),
             required=_ints([choice.required for choice in choices]),
             preferred=_ints([choice.preferred for choice in choices]),
@@ -164,10 +176,10 @@ def formulate(
             pinned=_ints(subs.pinned),
         ),
         used_domains=UsedDomains(
-            gang=_ints([one[0] for one in used + subs.used]),
-            subgroup=_ints([one[1] for one in used + subs.used]),
-            level=_ints([one[2] for one in used + subs.used]),
-            domain=_ints([one[3] for one in used + subs.used]),
+            gang=_ints([entry[0] for entry in used + subs.used]),
+            subgroup=_ints([entry[1] for entry in used + subs.used]),
+            level=_ints([entry[2] for entry in used + subs.used]),
+            domain=_ints([entry[3] for entry in used + subs.used]),
         ),
         quotas=ProblemQuotas(
             covers=context.quotas.members(tables, [gang.members.owner for gang in gangs]),
@@ -179,12 +191,13 @@ def formulate(
         ordered=context.profile.selection == "ordered",
         spread=context.profile.placement == "spread",
     )
-    named = tuple((share, -least) for _, share, least in tiers)
-    return Formulation(problem, tuple(gangs), parts, named, context.quotas, failures, gathered)
+    # The sort key of a tier holds the negative priority.
+    tier_names = tuple((entitled, -negative_priority) for _, entitled, negative_priority in tiers)
+    return Formulation(problem, tuple(gangs), parts, tier_names, context.quotas, failures, gathered)
 
 
 def _precedence(gangs: Sequence[PendingGang]) -> tuple[Row, ...]:
-    """A row for each gang that starts only after another of the session: y_behind - y_ahead <= 0."""
+    """Return a row for each gang that may start only if another one of the session starts: y_behind - y_ahead <= 0."""
     numbers = {gang.members.identity: number for number, gang in enumerate(gangs) if gang.need}
     return tuple(
         Row(
@@ -202,10 +215,43 @@ def _precedence(gangs: Sequence[PendingGang]) -> tuple[Row, ...]:
     )
 
 
-def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
-    """Return the problem of a gang by itself that stays true when running gangs end; `free` is not to be used.
+def _plugin_rows(tables: SessionTables, batch: Batch) -> tuple[tuple[Row, ...], dict[int, str]]:
+    """Return the rows that the plugins' Constrain adds for a batch, and messages of failures by gang number.
 
-    It is kept with the gang where nothing in it follows from what others do.
+    If a plugin fails, each gang is asked about by itself, and those over which it fails again are left out. A plugin
+    that fails only over several gangs together loses its rows: the statement's filters replace them, and the decision
+    reports the failure.
+    """
+    try:
+        return tables.pipeline.constrain(batch, tables.node_table), {}
+    except PluginError:
+        failures = _failures_by_gang(tables, batch)
+    rest = batch.of({candidate.gang for candidate in batch.candidates} - failures.keys())
+    failed_plugins: set[str] = set()
+    while True:
+        try:
+            return tables.pipeline.constrain(rest, tables.node_table, frozenset(failed_plugins)), failures
+        except PluginError as error:
+            tables.record_failure(error)
+            failed_plugins.add(error.plugin)
+
+
+def _failures_by_gang(tables: SessionTables, batch: Batch) -> dict[int, str]:
+    """Ask the plugins about each gang by itself; return the messages of failures by gang number."""
+    failures: dict[int, str] = {}
+    for gang in sorted({candidate.gang for candidate in batch.candidates}):
+        try:
+            tables.pipeline.constrain(batch.of({gang}), tables.node_table)
+        except PluginError as error:
+            failures[gang] = str(error)
+    return failures
+
+
+def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
+    """Return the problem of a gang by itself, with masks that stay true when running gangs end.
+
+    Set `free` before use: it holds the free resources of the session in which the problem was made. The problem is
+    cached with the gang if nothing else in it depends on other gangs.
     """
     cache = gang.members.cache
     cached = cache.lasting_problem
@@ -222,7 +268,7 @@ def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
 
 
 class _Kinds:
-    """Distinct classes, numbered as they come; those that differ in priority alone have one number."""
+    """Numbers distinct classes by their first use; classes that differ in priority alone have one number."""
 
     def __init__(self, feasibility: FeasibilityByClass) -> None:
         self._feasibility = feasibility
@@ -231,23 +277,23 @@ class _Kinds:
 
     def number(self, pod_class: PodClass) -> int:
         first = pod_class.first
-        known = self._numbers.get(id(first))
-        if known is None:
-            known = self._numbers[id(first)] = len(self._classes)
+        number = self._numbers.get(id(first))
+        if number is None:
+            number = self._numbers[id(first)] = len(self._classes)
             self._classes.append(first)
-        return known
+        return number
 
     def arrays(self, nodes: int, lasting: bool) -> "tuple[np.ndarray, np.ndarray]":
-        looked = [self._feasibility.of(pod_class) for pod_class in self._classes]
-        if not looked:
+        feasibility = [self._feasibility.of(pod_class) for pod_class in self._classes]
+        if not feasibility:
             return np.zeros((0, nodes), np.bool_), np.zeros((0, nodes), np.int64)
-        return np.stack([one.lasting if lasting else one.mask for one in looked]), np.stack(
-            [one.score for one in looked]
+        return np.stack([entry.lasting if lasting else entry.mask for entry in feasibility]), np.stack(
+            [entry.score for entry in feasibility]
         )
 
 
 class _Subgroups:
-    """The subGroups of all gangs, numbered through."""
+    """The subGroups of all gangs, numbered consecutively, as columns."""
 
     def __init__(self, context: SessionContext, gangs: Sequence[PendingGang]) -> None:
         self.gang: list[int] = []
@@ -276,7 +322,7 @@ class _Subgroups:
 
 
 def _domains_of(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> Counter[int]:
-    """Count the bound members by domain of a level; of one subGroup, or of all for ""."""
+    """Count bound pods by their domain at a level: pods of one subGroup, or all for ""."""
     domains = context.levels.domains[level]
     return Counter(
         int(domains[node])
@@ -286,13 +332,13 @@ def _domains_of(context: SessionContext, members: PodGroupState, level: int, sub
 
 
 def pinned(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
-    """Return the domain where members run already; where they run in several, that of most of them.
+    """Return the domain in which bound pods of a gang are already, the one with most pods; NONE for none.
 
     Args:
       context: the levels.
-      members: of the gang.
-      level: the required level, NONE for none.
-      subgroup: the subGroup whose members count, "" for all.
+      members: the gang.
+      level: number of the required level, NONE for none.
+      subgroup: the subGroup whose pods count, "" for all.
     """
     if level == NONE or not members.bound:
         return NONE

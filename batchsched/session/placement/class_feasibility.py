@@ -1,4 +1,4 @@
-"""The survey: what the pipeline says of every node for each class, before anything lands."""
+"""Feasibility of pod classes: what the pipeline says of every node for a class, before any pod of the session lands."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,17 +15,18 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassFeasibility:
-    """One class, surveyed.
+    """The pipeline's answers for one class.
 
     Args:
-      scan: PreFilter's and Filter's answers as things are.
-      mask: [N] nodes that no filter refuses for good: those that refuse only until a pod lands stay in.
-      lasting: [N] nodes that nothing but capacity and neighbours stands against: pods that end may clear them.
-      score: [N] total score where mask holds, 0 elsewhere.
-      failure: what broke, "" when nothing did; then the mask is empty.
-      plugin: whose failure it was.
-      steady: True when `lasting` follows from node and pod objects alone, and stays while they do.
-      shrinking: True when landing pods can only take room away: no filter that was asked may change its mind.
+      scan: the answers of PreFilter and Filter on the tables as they are; None if a plugin failed.
+      mask: [N] nodes that no filter refuses for good. A node stays in if it is only full, or may be accepted once
+        another pod lands.
+      lasting: [N] nodes that are refused by nothing but capacity and other pods, so pods that end may clear them.
+      score: [N] total score where `mask` is set, 0 elsewhere.
+      failure: message of the plugin's failure, "" for none; the masks are empty then.
+      plugin: the plugin that failed.
+      steady: True if `lasting` depends only on node and pod objects: it is valid as long as these do not change.
+      shrinking: True if landing pods can only remove nodes: no filter that was asked accepts a node later.
     """
 
     scan: FilterResult | None
@@ -39,60 +40,68 @@ class ClassFeasibility:
 
 
 class FeasibilityByClass:
-    """The surveys of a session's classes, made when they are first asked for."""
+    """Feasibility of the classes of a session, computed on first use.
+
+    Answers depend on the pods on the tables. After pods landed, make a new object.
+
+    Args:
+      tables: nodes and pods as the session finds them.
+      scores: also compute scores; victims are chosen without them.
+    """
 
     def __init__(self, tables: SessionTables, *, scores: bool = True) -> None:
         self._tables = tables
         self._scores = scores
-        self._steady = frozenset(name_of(one) for one in tables.pipeline.steady)
-        self._static = self._steady - {name_of(one) for one in tables.pipeline.moving}
-        self._shrinking = frozenset(name_of(one) for one in tables.pipeline.never_reopening)
-        self._known: dict[int, tuple[PodClass, ClassFeasibility]] = {}
+        pipeline = tables.pipeline
+        self._steady_filters = frozenset(name_of(plugin) for plugin in pipeline.steady)
+        """Filters that keep refusing a node whatever pod lands; capacity is not among them."""
+        self._lasting_filters = self._steady_filters - {name_of(plugin) for plugin in pipeline.moving}
+        """Filters that no pod on any node affects."""
+        self._shrinking_filters = frozenset(name_of(plugin) for plugin in pipeline.never_reopening)
+        # The class is part of the value: its id may be used again once it is gone.
+        self._feasibility: dict[int, tuple[PodClass, ClassFeasibility]] = {}
 
     def of(self, pod_class: PodClass) -> ClassFeasibility:
-        """Return the survey of a class."""
+        """Return the feasibility of a class; classes that differ in priority alone share it if no plugin reads it."""
         first = pod_class.first
-        known = self._known.get(id(first))
-        if known is None:
-            known = self._known[id(first)] = (first, self._look(first))
-        return known[1]
+        entry = self._feasibility.get(id(first))
+        if entry is None:
+            entry = self._feasibility[id(first)] = (first, self._compute(first))
+        return entry[1]
 
     def all(self, classes: Iterable[PodClass]) -> None:
-        """Survey many classes."""
+        """Compute the feasibility of many classes, so that their time counts for the current stage."""
         for pod_class in classes:
             self.of(pod_class)
 
-    def _look(self, pod_class: PodClass) -> ClassFeasibility:
-        tables = self._tables
-        count = len(tables.node_table.nodes)
-        nothing = np.zeros(count, np.bool_)
-        no_score = np.zeros(count, np.int64)
+    def _compute(self, pod_class: PodClass) -> ClassFeasibility:
+        tables, pipeline = self._tables, self._tables.pipeline
+        node_count = len(tables.node_table.nodes)
+        no_node = np.zeros(node_count, np.bool_)
+        score = np.zeros(node_count, np.int64)
         try:
-            standing = tables.result_cache.of(pod_class)
-            scan = tables.pipeline.scan(pod_class, tables.node_table, standing)
+            results = tables.result_cache.of(pod_class)
+            scan = pipeline.scan(pod_class, tables.node_table, results)
             if not scan.status.ok:
-                return ClassFeasibility(scan, nothing, nothing, no_score)
-            mask = np.ones(count, np.bool_) if scan.outside is None else ~scan.outside
+                return ClassFeasibility(scan, no_node, no_node, score)
+            mask = np.ones(node_count, np.bool_) if scan.outside is None else ~scan.outside
             lasting = mask.copy()
             for plugin, verdict in zip(scan.plugins, scan.verdicts, strict=True):
-                if plugin in self._static:
+                if plugin in self._lasting_filters:
                     lasting &= verdict.fits
-                if plugin in self._steady:
+                if plugin in self._steady_filters:
                     mask &= verdict.fits
-            asked = tables.pipeline.extenders.interested(pod_class.pod)
-            steady = self._static.issuperset(scan.narrowed_by) and not asked
-            shrinking = self._shrinking.issuperset(scan.plugins)
-            # An extender is asked once for the class, so about all nodes that a pod of it may come to.
-            for url, verdict in tables.pipeline.extenders.filter(pod_class.pod, mask, tables.node_table):
+            asks_extender = pipeline.extenders.interested(pod_class.pod)
+            steady = self._lasting_filters.issuperset(scan.narrowed_by) and not asks_extender
+            shrinking = self._shrinking_filters.issuperset(scan.plugins)
+            # An extender is asked once for the class, so about every node that a pod of it may get.
+            for url, verdict in pipeline.extenders.filter(pod_class.pod, mask, tables.node_table):
                 scan = scan.refusing(((url, verdict),))
                 mask &= verdict.fits
                 lasting &= ~verdict.unresolvable
-            score = no_score
             if self._scores and mask.any():
-                feasible = standing.feasible_nodes(mask)
-                score[feasible] = tables.pipeline.score(
-                    pod_class, feasible, tables.node_table, scan.state, standing
-                )
+                feasible = results.feasible_nodes(mask)
+                score[feasible] = pipeline.score(pod_class, feasible, tables.node_table, scan.state, results)
             return ClassFeasibility(
                 scan,
                 mask,
@@ -102,4 +111,6 @@ class FeasibilityByClass:
                 shrinking=shrinking,
             )
         except PluginError as error:
-            return ClassFeasibility(None, nothing, nothing, no_score, str(error), error.plugin)
+            # A failing plugin costs the gangs of this class their place, not the session.
+            no_score = np.zeros(node_count, np.int64)
+            return ClassFeasibility(None, no_node, no_node, no_score, str(error), error.plugin)

@@ -1,14 +1,14 @@
-"""Ordered selection: the policy's order is strict, gang after gang, and the solver only places.
+"""Selection in strict order: gang after gang as the policy says; the solver only chooses the nodes.
 
-What stands at the front starts first. Where the profile blocks, the first gang that does not fit, the head, ends
-the session; with EASY backfill it reserves its earliest start, and gangs behind it start if they do not delay it.
+The first gang that does not fit is the head. With `blocking` it ends the session. With EASY backfill it reserves its
+earliest start, and gangs behind it start only if they do not delay that start.
 
 Source: Mu'alem and Feitelson, Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the
 IBM SP2 with Backfilling, TPDS 2001, for EASY.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
@@ -29,16 +29,34 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import Solution
 
 GangShape = tuple[int, tuple[tuple[int, int], ...]]
-"""What two gangs share that need the same room: pods that must be placed, and (class, pods) of every part."""
+"""What decides which room a gang needs: pods that must be placed, and (identity of the class, pods) of each part."""
 
 
 class PlacementAttempt(Enum):
-    """What became of trying to start a gang."""
+    """Result of an attempt to start one gang."""
 
     STARTED = "started"
-    FULL = "full"  # it would fit once running gangs end
-    STUCK = "stuck"  # capacity is not what it lacks
-    IN_THE_WAY = "in the way"  # it fits, and would delay the head
+    FULL = "full"
+    """The gang fits once running gangs have ended."""
+    STUCK = "stuck"
+    """The gang would not fit on an empty cluster either, or a plugin refused it."""
+    IN_THE_WAY = "in the way"
+    """The gang fits, but would delay the head."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Backfill:
+    """What gangs behind the head must not delay.
+
+    Args:
+      head: the first gang that does not fit.
+      reservation: its earliest start.
+      ends_in_time: [W] gangs that are expected to end before that start.
+    """
+
+    head: PendingGang
+    reservation: HeadReservation
+    ends_in_time: BoolArray
 
 
 class InOrderProposer:
@@ -79,105 +97,114 @@ class InOrderProposer:
         builder.refusals += self._refusals
         builder.reservations += self._reservations
 
-    def _start_in_order(self, line: OrderedGangs, turns: Iterator[int], horizon: float) -> None:
-        """Start gangs in order until the head blocks or the window is through.
+    def _start_in_order(self, pending: OrderedGangs, turns: Iterator[int], horizon: float) -> None:
+        """Start gangs in order until the head blocks or the window ends.
 
         Args:
-          line: who waits.
-          turns: places in the line in order, as many as the window has; asked for as far as it matters.
-          horizon: seconds within which a running gang's end counts as room, where the policy wants room.
+          pending: the pending gangs.
+          turns: positions in `pending` in the order of turns; computed lazily, so they are read only as far as needed.
+          horizon: seconds within which the ends of running gangs count as room, for policies that keep room free.
         """
         profile = self._context.profile
-        self._ending_soon = self._ending(horizon) if line.room.any() else self._ending_soon
-        held, could = self._held_back(line), self._could_fit(line)
-        if self._brief and self._sticky.slowdown is None and not could.any():
-            return  # nobody starts, and when the head could is read by nobody
-        behind = np.ones(len(line.members), np.bool_)
-        for at in turns:
-            behind[at] = False
-            if held[at]:
-                self._leave_out((line.members[at],), None)
+        if pending.room.any():
+            self._ending_soon = self._released_within(horizon)
+        held_back, could_fit = self._held_back(pending), self._could_fit(pending)
+        if self._brief and self._sticky.slowdown is None and not could_fit.any():
+            return  # No gang can start, and a brief decision needs no reservation for the head.
+        behind = np.ones(len(pending.members), np.bool_)
+        for position in turns:
+            behind[position] = False
+            if held_back[position]:
+                self._refuse_waiting((pending.members[position],), None)
                 continue
-            gang = self._admitted(line.members[at])
+            gang = self._admitted(pending.members[position])
             if gang is None:
                 continue
-            attempt = self._start(gang) if could[at] else self._too_large(gang)
+            attempt = self._start(gang) if could_fit[position] else self._refuse_too_large(gang)
             if attempt is PlacementAttempt.STARTED:
-                held, could = self._held_back(line), self._could_fit(line)
+                held_back, could_fit = self._held_back(pending), self._could_fit(pending)
                 continue
             if attempt is PlacementAttempt.FULL and profile.backfill != "none":
-                shadow = shadow_of(self._context, gang, self._placements, self._now)
-                if shadow is not None:
-                    if self._sticky.due(gang):
-                        self._reservations.append(reservation(gang, shadow))
-                    self._backfill(line, turns, behind, (gang, shadow))
+                backfill = self._reserve_head(gang, pending)
+                # None: no expected end lets the gang in. Then it does not hold up the gangs behind it.
+                if backfill is not None:
+                    self._backfill(pending, turns, behind, backfill)
                     return
             elif attempt is PlacementAttempt.FULL and profile.blocking:
-                self._leave_out((line.members[at] for at in turns), gang)
+                self._refuse_waiting((pending.members[position] for position in turns), gang)
                 return
 
-    def _ending(self, horizon: float) -> IntArray:
-        """[R] what gangs hold that are expected to end within the horizon, as the session begins."""
-        tables = self._context.tables
-        runs = (tables.running_gang(members) for members in tables.running.values())
-        soon = [run.total for run in runs if run.end <= self._now + horizon]
-        return np.sum(soon, axis=0) if soon else self._ending_soon
+    def _reserve_head(self, head: PendingGang, pending: OrderedGangs) -> _Backfill | None:
+        """Reserve the earliest start of the head; None if no expected end of running gangs lets it in."""
+        head_reservation = shadow_of(self._context, head, self._placements, self._now)
+        if head_reservation is None:
+            return None
+        if self._sticky.due(head):
+            self._reservations.append(reservation(head, head_reservation))
+        runtime = np.nan_to_num(pending.columns.estimate, nan=np.inf)
+        return _Backfill(head, head_reservation, runtime + self._now <= head_reservation.start)
 
-    def _held_back(self, line: OrderedGangs) -> BoolArray:
-        """[W] gangs that the policy holds back: their needs and the room are not free, now or soon."""
-        room = line.room
+    def _released_within(self, horizon: float) -> IntArray:
+        """[R] Return what gangs release that are expected to end within `horizon` seconds."""
+        tables = self._context.tables
+        running = (tables.running_gang(members) for members in tables.running.values())
+        ending = [gang.total for gang in running if gang.end <= self._now + horizon]
+        return np.sum(ending, axis=0) if ending else self._ending_soon
+
+    def _held_back(self, pending: OrderedGangs) -> BoolArray:
+        """[W] True for gangs that the policy holds back: their needs and the room to keep are not free, now or soon."""
+        room = pending.room
+        # On an empty cluster no gang is held back: otherwise a large one would wait forever.
         if not room.any() or not (self._context.tables.running or self._placements):
             return np.zeros(len(room), np.bool_)
-        table = self._node_table
-        there = np.maximum(0, self._context.tables.free_resources()).sum(axis=0) + self._ending_soon
-        wanted = line.needs + room[:, np.newaxis] * table.allocatable.sum(axis=0)
-        short = (wanted > there) & (line.needs > 0) & self._context.tables.share_resources
-        return np.asarray((room > 0) & short.any(axis=1))
+        free = np.maximum(0, self._context.tables.free_resources()).sum(axis=0) + self._ending_soon
+        required = pending.needs + room[:, np.newaxis] * self._node_table.allocatable.sum(axis=0)
+        lacking = (required > free) & (pending.needs > 0) & self._context.tables.share_resources
+        return np.asarray((room > 0) & lacking.any(axis=1))
 
     def _backfill(
-        self,
-        line: OrderedGangs,
-        turns: Iterator[int],
-        behind: BoolArray,
-        head: tuple[PendingGang, HeadReservation],
+        self, pending: OrderedGangs, turns: Iterator[int], behind: BoolArray, backfill: _Backfill
     ) -> None:
         """Start gangs behind the head, in order, that do not delay it.
 
         Args:
-          line: who waits.
-          turns: places of those behind the head, in order.
-          behind: [W] the same.
-          head: and its reservation.
+          pending: the pending gangs.
+          turns: positions of the gangs behind the head, in order.
+          behind: [W] True for the same gangs.
+          backfill: the head and its reservation.
         """
-        first, shadow = head
-        short = np.nan_to_num(line.columns.estimate, nan=np.inf) + self._now <= shadow.start
-        may = behind & self._may_backfill(line, short, shadow)
-        while not self._brief or may.any():
-            at = next(turns, None)
-            if at is None:
+        candidates = behind & self._could_backfill(pending, backfill)
+        # A brief decision needs no refusals, so it stops at the last candidate.
+        while not self._brief or candidates.any():
+            position = next(turns, None)
+            if position is None:
                 return
             attempt = PlacementAttempt.IN_THE_WAY
-            if may[at]:
-                may[at] = False
-                gang = self._admitted(line.members[at])
+            if candidates[position]:
+                candidates[position] = False
+                gang = self._admitted(pending.members[position])
                 if gang is None:
                     continue
-                attempt = self._start(gang, None if short[at] else shadow)
+                in_time = backfill.ends_in_time[position]
+                attempt = self._start(gang, None if in_time else backfill.reservation)
             if attempt is PlacementAttempt.IN_THE_WAY:
-                self._leave_out((line.members[at],), first)
+                self._refuse_waiting((pending.members[position],), backfill.head)
             else:
-                may &= self._may_backfill(line, short, shadow)
+                # Room only shrinks: a gang that is no candidate any more does not become one again.
+                candidates &= self._could_backfill(pending, backfill)
 
-    def _may_backfill(self, line: OrderedGangs, short: BoolArray, shadow: HeadReservation) -> BoolArray:
-        """[W] gangs that could start by what is free in sum, now and beside the head at its start."""
-        total = np.maximum(0, shadow.free).sum(axis=0)
-        beside = short | (line.needs + shadow.needs <= total).all(axis=1)
-        return np.asarray(self._could_fit(line) & beside & ~self._held_back(line))
+    def _could_backfill(self, pending: OrderedGangs, backfill: _Backfill) -> BoolArray:
+        """[W] True for gangs that may fit by the sums of free resources, now and next to the head at its start."""
+        free_at_start = np.maximum(0, backfill.reservation.free).sum(axis=0)
+        fits_next_to_head = (pending.needs + backfill.reservation.needs <= free_at_start).all(axis=1)
+        return np.asarray(
+            self._could_fit(pending) & (backfill.ends_in_time | fits_next_to_head) & ~self._held_back(pending)
+        )
 
-    def _could_fit(self, line: OrderedGangs) -> BoolArray:
-        """[W] gangs whose needs are free in sum: the others need not be tried."""
+    def _could_fit(self, pending: OrderedGangs) -> BoolArray:
+        """[W] True for gangs whose needs are free in sum over all nodes; the others cannot be placed."""
         free: IntArray = np.maximum(0, self._context.tables.free_resources()).sum(axis=0)
-        return np.asarray((line.needs <= free).all(axis=1))
+        return np.asarray((pending.needs <= free).all(axis=1))
 
     def _admitted(self, members: PodGroupState) -> PendingGang | None:
         """Return the gang if it may be placed; record its refusal otherwise."""
@@ -187,92 +214,102 @@ class InOrderProposer:
             return None
         return admitted
 
-    def _start(self, gang: PendingGang, shadow: HeadReservation | None = None) -> PlacementAttempt:
-        """Place a gang and walk it; with a shadow, only where the head still fits beside it."""
-        shape = _shape(gang)
+    def _start(self, gang: PendingGang, head_reservation: HeadReservation | None = None) -> PlacementAttempt:
+        """Place a gang; with a reservation, only where the head still fits at its start."""
+        shape = _shape_of(gang)
+        # A full decision tries again for the sake of the gang's own refusal.
         if self._brief and shape in self._found_no_room:
             return self._full_or_stuck(gang)
-        if shadow is not None and shape in self._delays_head:
+        if head_reservation is not None and shape in self._delays_head:
             return PlacementAttempt.IN_THE_WAY
         formulation = formulate(self._context, [gang], gang.created)
         solution = solve_greedy(formulation.problem)
         if not len(solution.counts):
-            if self._only_shrinks(gang, formulation):
+            if self._room_only_shrinks(gang, formulation):
                 self._found_no_room.add(shape)
-            return self._refused(gang, formulation, solution)
-        if shadow is not None:
-            solution = self._beside(formulation, solution, shadow)
+            return self._refuse_unplaced(gang, formulation, solution)
+        if head_reservation is not None:
+            solution = self._next_to_head(formulation, solution, head_reservation)
             if not len(solution.counts):
-                if self._only_shrinks(gang, formulation) and not formulation.problem.nodes.levels.size:
+                if self._room_only_shrinks(gang, formulation) and not formulation.problem.nodes.levels.size:
                     self._delays_head.add(shape)
                 return PlacementAttempt.IN_THE_WAY
         self._delays_head.clear()
-        walked = self._statement.place_gang(gang, shares_of(formulation, solution)[0])
-        if not walked.placed:
-            self._refusals.append(permit_refusal(walked, timed_out=False))
+        placement = self._statement.place_gang(gang, shares_of(formulation, solution)[0])
+        if not placement.placed:
+            self._refusals.append(permit_refusal(placement, timed_out=False))
             return PlacementAttempt.STUCK
-        self._placements.append(walked)
-        # Plugins answer for later gangs with this one in place.
-        self._context = refresh_feasibility(spend_quotas(self._context, [walked]))
+        self._placements.append(placement)
+        # From here on the plugins answer with this gang in place.
+        self._context = refresh_feasibility(spend_quotas(self._context, [placement]))
         return PlacementAttempt.STARTED
 
-    def _only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:
-        """Tell whether a gang that finds no room now finds none later in the session, nor does one like it."""
+    def _room_only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:
+        """Return whether a gang of this shape that finds no room now finds none later in the session.
+
+        Rows, quotas, bound pods and topology levels make gangs of one shape different; a filter that may accept a node
+        later, for example because of affinity to a pod that lands there, makes the future different.
+        """
         problem = formulation.problem
-        free_of_others = (
-            not (problem.rows or formulation.failures)
-            and not len(problem.quotas.gangs)
-            and gang.need > 0
-            and gang.fresh
+        depends_on_gang = (
+            bool(problem.rows or formulation.failures)
+            or len(problem.quotas.gangs) > 0
+            or gang.need <= 0
+            or not gang.fresh
         )
-        unlevelled = not len(problem.subgroups.gang) and bool((problem.gangs.required < 0).all())
+        has_levels = len(problem.subgroups.gang) > 0 or bool((problem.gangs.required >= 0).any())
         feasibility = self._context.feasibility
         return (
-            free_of_others
-            and unlevelled
+            not depends_on_gang
+            and not has_levels
             and all(feasibility.of(part.pod_class).shrinking for part in gang.parts)
         )
 
-    def _beside(self, formulation: Formulation, solution: Solution, shadow: HeadReservation) -> Solution:
-        """Return the solution where the head still fits beside it, else one on what the head leaves, if any."""
-        if self._leaves_room(formulation, solution, shadow):
+    def _next_to_head(
+        self, formulation: Formulation, solution: Solution, head_reservation: HeadReservation
+    ) -> Solution:
+        """Return a solution with which the head still fits at its start; an empty one if there is none."""
+        if self._leaves_room(formulation, solution, head_reservation):
             return solution
         problem = formulation.problem
-        other = solve_greedy(
-            replace(
-                problem, nodes=replace(problem.nodes, free=np.minimum(problem.nodes.free, shadow.beside()))
-            )
-        )
-        if len(other.counts) and not self._leaves_room(formulation, other, shadow):
-            return solve_greedy(
-                replace(problem, gangs=replace(problem.gangs, allowed=np.zeros_like(problem.gangs.allowed)))
-            )
-        return other
+        free = np.minimum(problem.nodes.free, head_reservation.beside())
+        restricted = solve_greedy(replace(problem, nodes=replace(problem.nodes, free=free)))
+        if len(restricted.counts) and not self._leaves_room(formulation, restricted, head_reservation):
+            allowed = np.zeros_like(problem.gangs.allowed)
+            return solve_greedy(replace(problem, gangs=replace(problem.gangs, allowed=allowed)))
+        return restricted
 
-    def _leaves_room(self, formulation: Formulation, solution: Solution, shadow: HeadReservation) -> bool:
+    def _leaves_room(
+        self, formulation: Formulation, solution: Solution, head_reservation: HeadReservation
+    ) -> bool:
+        """Return whether the head still fits after this solution; if so, the solution counts against its room."""
         demand = formulation.problem.classes.demand[solution.classes] * solution.counts[:, np.newaxis]
-        return shadow.take(solution.nodes, demand)
+        return head_reservation.take(solution.nodes, demand)
 
-    def _refused(self, gang: PendingGang, formulation: Formulation, solution: Solution) -> PlacementAttempt:
-        if gang.need == 0:  # it runs, and its surplus waits for room without being in anybody's way
+    def _refuse_unplaced(
+        self, gang: PendingGang, formulation: Formulation, solution: Solution
+    ) -> PlacementAttempt:
+        # Surplus of a running gang waits for room without holding up other gangs.
+        if gang.need == 0:
             return PlacementAttempt.STUCK
         if not self._brief:
             self._refusals.append(by_itself(self._context, formulation, solution))
         return self._full_or_stuck(gang)
 
-    def _too_large(self, gang: PendingGang) -> PlacementAttempt:
+    def _refuse_too_large(self, gang: PendingGang) -> PlacementAttempt:
         if not self._brief:
             self._refusals.append(lone(self._context, gang))
         return self._full_or_stuck(gang)
 
     def _full_or_stuck(self, gang: PendingGang) -> PlacementAttempt:
-        """Tell whether an empty cluster would take the gang: only then does it wait for running gangs to end."""
+        """Return FULL if the gang fits on an empty cluster; only then it waits for running gangs to end."""
         return PlacementAttempt.FULL if hopeful(self._context, gang) else PlacementAttempt.STUCK
 
-    def _leave_out(self, members: Iterable[PodGroupState], head: PendingGang | None) -> None:
+    def _refuse_waiting(self, waiting: Iterable[PodGroupState], head: PendingGang | None) -> None:
+        """Refuse gangs that wait behind the head, or because of the policy if there is no head."""
         if not self._brief:
-            self._refusals += [out_of_turn(one, head.key if head else "") for one in members]
+            self._refusals += [out_of_turn(members, head.key if head else "") for members in waiting]
 
 
-def _shape(gang: PendingGang) -> GangShape:
+def _shape_of(gang: PendingGang) -> GangShape:
     return gang.need, tuple((id(part.pod_class), len(part.pods)) for part in gang.parts)

@@ -1,10 +1,11 @@
-"""Pod by pod: the pipeline alone, without the solver.
+"""Selection pod by pod: the pipeline alone, without the solver.
 
-Each pod goes through PreFilter to Permit by itself, in the queue's order, as in kube-scheduler; GangScheduling's
-Permit keeps the members of a gang waiting until its minimum has a place. A gang that is still short of it when its
-pods are through gives everything back. Where it is one pod that is missing and that pod fits nowhere, the PostFilters
-are asked to make room for it. What kube-scheduler does not know holds here, too: limits of queues and
-required levels. A gang whose first pod led it into a domain that is too small tries the others, one by one.
+Each pod passes PreFilter to Permit by itself, in the order of its queue, as in kube-scheduler. The Permit of
+GangScheduling keeps the pods of a gang waiting until its minimum has a place. After all its pods were tried, a gang
+below its minimum is rolled back. If one pod is missing and fits nowhere, PostFilter plugins may make room for it.
+
+Two rules are added to those of kube-scheduler: the limits of queues, and required topology levels. If the first pod of
+a gang led into a domain that is too small, the other domains are tried one by one.
 """
 
 from collections.abc import Iterator
@@ -34,25 +35,25 @@ from batchsched.session.tables.pending import OrderedGangs
 
 @dataclass(slots=True)
 class PodTrial:
-    """One try at a gang.
+    """One attempt to place a gang.
 
     Args:
-      walked: what was placed so far.
-      fence: the domains that it keeps to.
-      used: [R] what was placed asks for.
-      scan: why a pod had no node at all, the last of them.
-      stuck: the first such pod, its part, and the nodes that were open to it, None for all.
-      fenced: a pod had nodes, but none inside the fence.
-      queue: the queue whose limit kept a pod out, "" for none.
-      missed: pods that found no place.
-      failure: the plugin that broke.
+      placement: the pods placed so far.
+      fence: the topology domains in which the gang may be placed.
+      used: [R] what the placed pods request.
+      scan: the filters' answers for the last pod that fits on no node.
+      stuck: the first such pod.
+      fenced: True if a pod fits on some node, but on none inside the fence.
+      queue: the queue whose limit refused a pod, "" for none.
+      missed: number of pods without a place.
+      failure: the failure of a plugin.
     """
 
-    walked: GangPlacement
+    placement: GangPlacement
     fence: DomainFence
     used: IntArray
     scan: FilterResult | None = None
-    stuck: "Stuck | None" = None
+    stuck: "StuckPod | None" = None
     fenced: bool = False
     queue: str = ""
     missed: int = 0
@@ -60,8 +61,8 @@ class PodTrial:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stuck:
-    """A pod that fits nowhere, and what the filters said of it."""
+class StuckPod:
+    """A pod that fits on no node: its part, the filters' answers, and the nodes allowed by the fence (None: all)."""
 
     part: GangPart
     pod: Pod
@@ -70,13 +71,13 @@ class Stuck:
 
 
 class PodByPodPlacer:
-    """Places gangs without the solver.
+    """Places gangs pod by pod in the statement of a session.
 
     Args:
       context: tables, levels and quotas of the session.
       statement: the session's statement.
-      preemption: who holds nodes by nomination; None where nobody does, and nobody is to be evicted.
-      sampling: how many of the nodes are looked at; None for all.
+      preemption: nominated pods and PostFilter; None if there are none and no pod may be evicted.
+      sampling: limits how many nodes are filtered for a pod; None filters all.
     """
 
     def __init__(
@@ -95,26 +96,29 @@ class PodByPodPlacer:
         self.placements: list[GangPlacement] = []
 
     def place_gang(self, gang: PendingGang) -> Refusal | None:
-        """Place one gang, all or nothing; returns why it is refused, None when it has its place."""
-        first: PodTrial | None = None
+        """Place one gang, all or nothing; return its refusal, or None if it has a place."""
+        reported_trial: PodTrial | None = None
         for fence in self._fences(gang):
-            trial = self._try(gang, fence)
-            if self._statement.finish_gang(trial.walked):
-                self.placements.append(trial.walked)
-                self._quotas = spend(self._quotas, self._tables, trial.walked)
+            trial = self._try_fence(gang, fence)
+            if self._statement.finish_gang(trial.placement):
+                self.placements.append(trial.placement)
+                self._quotas = spend(self._quotas, self._tables, trial.placement)
                 return None
-            first = first or trial
-            if trial.failure or trial.walked.final or trial.queue:
-                first = trial
+            # The refusal tells of the first attempt, which was free in its choice of domain.
+            reported_trial = reported_trial or trial
+            if trial.failure or trial.placement.final or trial.queue:
+                # These do not depend on the domain: another one does not help.
+                reported_trial = trial
                 break
-        return self._refused(gang, first) if first is not None else no_domain(gang)
+        return no_domain(gang) if reported_trial is None else self._refuse(gang, reported_trial)
 
-    def _refused(self, gang: PendingGang, trial: PodTrial) -> Refusal:
-        """Say why a gang is refused, after room was made for the one pod that it lacks, where that is possible."""
+    def _refuse(self, gang: PendingGang, trial: PodTrial) -> Refusal:
+        """Return the refusal of a gang; first try to make room for the one pod that it lacks."""
         preemption, stuck = self._preemption, trial.stuck
         if preemption is None:
             return _refusal(gang, trial, "")
-        if trial.failure is not None or trial.walked.final:
+        if trial.failure is not None or trial.placement.final:
+            # It was not for lack of room that the gang was refused: nominated nodes do not help it.
             preemption.forget(gang)
         elif stuck is not None and gang.need == 1 and not trial.queue:
             try:
@@ -123,80 +127,81 @@ class PodByPodPlacer:
                 return failed(gang, error)
         return _refusal(gang, trial, "")
 
-    def _make_room(self, preemption: PodPreemption, gang: PendingGang, stuck: Stuck) -> str:
-        """Have room made for a pod; returns what is to be added to the sentence that says why it fits nowhere."""
+    def _make_room(self, preemption: PodPreemption, gang: PendingGang, stuck: StuckPod) -> str:
+        """Ask the PostFilter plugins for room; return their message for the refusal."""
         pod_class, table = stuck.part.pod_class, self._tables.node_table
         answer = preemption.make_room(gang, pod_class, stuck.pod, stuck.scan, stuck.allowed)
+        # A PostFilter may reject pods that wait at Permit instead of evicting bound ones.
         self._statement.apply_permit_verdicts()
         if answer.node:
-            # What it will hold counts against its queues now: the next must not be promised the same.
+            # The nominated pod counts against its queues now, so that no later gang gets the same quota.
             placed = PlacedPod(stuck.pod, table.index[answer.node], pod_class, stuck.scan.state)
             self._quotas = spend(self._quotas, self._tables, GangPlacement(gang, [placed]))
         return message(answer.status)
 
     def _fences(self, gang: PendingGang) -> Iterator[DomainFence]:
+        """Yield the open fence, in which the first pod chooses a domain, and then one for each domain."""
         yield DomainFence.of(self._context, gang)
         yield from DomainFence.of(self._context, gang).each()
 
-    def _try(self, gang: PendingGang, fence: DomainFence) -> PodTrial:
-        trial = PodTrial(
-            GangPlacement(gang), fence, np.zeros(len(self._tables.node_table.resources), np.int64)
-        )
-        trial.queue = self._over(gang, trial.used, int(gang.fresh))
+    def _try_fence(self, gang: PendingGang, fence: DomainFence) -> PodTrial:
+        """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""
+        no_requests = np.zeros(len(self._tables.node_table.resources), np.int64)
+        trial = PodTrial(GangPlacement(gang), fence, no_requests)
+        trial.queue = self._exceeded_queue(gang, no_requests, int(gang.fresh))
         if trial.queue:
             return trial
         try:
             for part in gang.parts:
                 for pod in part.pods:
-                    if trial.walked.final or trial.missed > gang.size - gang.need:
+                    # More than the surplus is missing: the minimum cannot be reached any more.
+                    if trial.placement.final or trial.missed > gang.size - gang.need:
                         return trial
-                    trial.missed += not self._pod(trial, part, pod)
+                    trial.missed += not self._place_pod(trial, part, pod)
         except PluginError as error:
             trial.failure = error
         return trial
 
-    def _over(self, gang: PendingGang, used: IntArray, gangs: int) -> str:
-        """Name a queue that does not allow a gang so much [R], "" when all do."""
+    def _exceeded_queue(self, gang: PendingGang, used: IntArray, gangs: int) -> str:
+        """Return the queue whose limit forbids a gang these requests [R] and this number of gangs, "" for none."""
         if not self._quotas.limits:
             return ""
         return self._quotas.lacking(self._tables, gang.members.owner, used, gangs)
 
-    def _pod(self, trial: PodTrial, part: GangPart, pod: Pod) -> bool:
-        """Place one pod on the node of the highest score, the first of them; tell whether it has one."""
-        tables = self._tables
+    def _place_pod(self, trial: PodTrial, part: GangPart, pod: Pod) -> bool:
+        """Place one pod on the node with the highest score, the first of equals; return whether it has a place."""
+        pipeline, table = self._tables.pipeline, self._tables.node_table
         used = trial.used + part.pod_class.requests
-        over = self._over(trial.walked.gang, used, 0)
-        if over:
-            trial.queue = over
+        exceeded_queue = self._exceeded_queue(trial.placement.gang, used, 0)
+        if exceeded_queue:
+            trial.queue = exceeded_queue
             return False
-        pod_class = part.pod_class.showing(pod) if tables.pipeline.looks_at(pod) else part.pod_class
-        standing = tables.result_cache.of(part.pod_class)
+        pod_class = part.pod_class.showing(pod) if pipeline.looks_at(pod) else part.pod_class
+        results = self._tables.result_cache.of(part.pod_class)
         allowed = trial.fence.allows(part.subgroup)
-        scan = self._scan(
-            tables.pipeline.scan(pod_class, tables.node_table, standing), pod_class, pod, allowed
-        )
-        feasible = standing.feasible_nodes(scan.fits if allowed is None else scan.fits & allowed)
+        scan = self._filter(pipeline.scan(pod_class, table, results), pod_class, pod, allowed)
+        feasible = results.feasible_nodes(scan.fits if allowed is None else scan.fits & allowed)
         if not len(feasible):
             if scan.fits.any():
                 trial.fenced = True
             else:
                 trial.scan = scan
-                trial.stuck = trial.stuck or Stuck(part, pod, scan, allowed)
+                trial.stuck = trial.stuck or StuckPod(part, pod, scan, allowed)
             return False
-        total = tables.pipeline.score(pod_class, feasible, tables.node_table, scan.state, standing)
-        node = int(feasible[int(np.argmax(total))])
-        share = PlannedPods(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
-        self._statement.reserve_pods(trial.walked, share, scan.state)
-        if not trial.walked.refusal.ok:
+        scores = pipeline.score(pod_class, feasible, table, scan.state, results)
+        node = int(feasible[int(np.argmax(scores))])
+        plan = PlannedPods(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
+        self._statement.reserve_pods(trial.placement, plan, scan.state)
+        if not trial.placement.refusal.ok:
             return False
         trial.fence.enter(part.subgroup, node)
         trial.used = used
         return True
 
-    def _scan(
+    def _filter(
         self, scan: FilterResult, pod_class: PodClass, pod: Pod, allowed: BoolArray | None
     ) -> FilterResult:
-        """Return what is left of a scan beside nominated pods, of the nodes looked at, and after the extenders."""
+        """Narrow the filters' answers by nominated pods, by sampling, and by the extenders, in this order."""
         tables = self._tables
         if self._preemption is not None and self._preemption.nominations.pods:
             shown = self._preemption.presented(pod_class, pod)
@@ -244,13 +249,13 @@ class PodByPodProposer:
         return Sampling(run.tables.node_table, percentage, run.seed, any_will_do=unscored)
 
 
-def _refusal(gang: PendingGang, trial: PodTrial, said: str) -> Refusal:
+def _refusal(gang: PendingGang, trial: PodTrial, postfilter_message: str) -> Refusal:
     if trial.failure is not None:
         return failed(gang, trial.failure)
-    if trial.walked.final:
-        return permit_refusal(trial.walked, timed_out=False)
+    if trial.placement.final:
+        return permit_refusal(trial.placement, timed_out=False)
     if trial.queue:
         return over_limit(gang, trial.queue)
     if trial.scan is not None and not trial.fenced:
-        return unschedulable(gang, trial.scan, said)
+        return unschedulable(gang, trial.scan, postfilter_message)
     return no_domain(gang)
