@@ -28,8 +28,7 @@ from batchsched.state.assumed_pods import AssumedPod, Assumption, Placements
 from batchsched.state.change_log import DEFAULT_LENGTH, Change, ChangeLog
 from batchsched.state.podgroup_state import GangIndex
 from batchsched.state.queue_usage import QueueUsageTally
-from batchsched.state.semantic_equality import alike
-from batchsched.state.store import Store, Tombstones
+from batchsched.state.store import Store, Tombstones, alike
 
 PODS: Final = "pods"
 NODES: Final = "nodes"

@@ -18,7 +18,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.kinds import ALL, ObjectKind
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.assumed_pods import AssumedPod
-from batchsched.state.semantic_equality import STATUS, alike
+from batchsched.state.store import STATUS, alike
 
 OVERDUE_SECONDS: Final = 60.0
 """Seconds after which an assumed pod is reported."""

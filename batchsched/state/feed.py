@@ -20,7 +20,7 @@ from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.ports.scheduler import ClusterChanges, Scheduler
 from batchsched.state.change_log import Change
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
-from batchsched.state.semantic_equality import alike
+from batchsched.state.store import alike
 
 GROUPS = "pod_groups"
 FOLLOWED = frozenset({PODS, GROUPS, NODES})

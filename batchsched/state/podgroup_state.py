@@ -9,9 +9,10 @@ Source: `podgroupstate.go` in `pkg/scheduler/backend/cache` of kube-scheduler, 1
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakSet
+from weakref import ReferenceType, ref
 
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
+from batchsched.api.core.requests import resized
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.gang_identity import identity_of, is_single_pod
 from batchsched.state.queue_usage import QueueUsageTally, queue_of
@@ -100,6 +101,17 @@ def missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
     return max(missing, by_sub_group)
 
 
+def _counts_alike(before: Pod, after: Pod) -> bool:
+    """Return whether two versions of a pod count the same: most updates change the status only."""
+    return (
+        before.spec is after.spec
+        and before.metadata.labels == after.metadata.labels
+        and before.terminating == after.terminating
+        and not resized(before)
+        and not resized(after)
+    )
+
+
 class ChangedGangs:
     """Collects the identities of the gangs that change, for one reader of a `GangIndex`.
 
@@ -136,8 +148,9 @@ class GangIndex:
         self._gangs: dict[str, GangPods] = {}
         self._gang_of_finished: dict[str, str] = {}
         """Identity of the gang of each finished pod that exists: a delete event may lack the labels of the pod."""
-        # Weak references: a reader that its controller drops stops collecting.
-        self._readers: WeakSet[ChangedGangs] = WeakSet()
+        # Weak references, so that a reader ends with its controller. A plain list: iterating a WeakSet costs as much
+        # as the rest of an event.
+        self._readers: list[ReferenceType[ChangedGangs]] = []
 
     def __len__(self) -> int:
         """The number of gangs."""
@@ -154,7 +167,8 @@ class GangIndex:
     def subscribe(self) -> ChangedGangs:
         """Return a reader of changes. Its first `read` returns all gangs."""
         reader = ChangedGangs(self._gangs)
-        self._readers.add(reader)
+        self._readers = [present for present in self._readers if present() is not None]
+        self._readers.append(ref(reader))
         return reader
 
     def set_group(self, identity: str, group: PodGroup | None) -> None:
@@ -177,6 +191,12 @@ class GangIndex:
           after: The pod as it is now, None for a deleted or finished pod.
           assumed: Whether the pod has a node that no watch event has confirmed.
         """
+        if before is not None and after is not None and _counts_alike(before, after):
+            gang = self._gangs.get(identity_of(after))
+            if gang is not None:
+                (gang.bound if after.node else gang.pending)[key] = after
+                self._changed(gang)
+            return
         # The labels may differ, and with them the gang: remove the old version before adding the new one.
         if before is not None:
             self._remove(key, before)
@@ -251,7 +271,9 @@ class GangIndex:
         return gang
 
     def _changed(self, gang: GangPods) -> None:
-        for reader in self._readers:
-            reader.note(gang.identity)
+        for reference in self._readers:
+            reader = reference()
+            if reader is not None:
+                reader.note(gang.identity)
         if gang.group is None and not gang.has_pods and not gang.finished:
             del self._gangs[gang.identity]

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Final
 
-from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
+from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod, PodSpec
 from batchsched.api.core.requests import requests, resized, stated
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 
@@ -61,6 +61,8 @@ class QueueUsageTally:
     def __init__(self, scheduler_names: Container[str]) -> None:
         self._scheduler_names = scheduler_names
         self._cached_requests: dict[Hashable, dict[str, int]] = {}
+        self._requests_of_spec: dict[int, tuple[PodSpec, dict[str, int]]] = {}
+        """Sums by the id of the spec; the entry holds the spec, so that no other spec can get its id."""
         self.allocated: dict[str, Counter[str]] = {}
         """By queue and resource, requests of bound and assumed pods in base units. Zeros are left out."""
         self.requested: dict[str, Counter[str]] = {}
@@ -102,7 +104,9 @@ class QueueUsageTally:
         if not counts_against_queue(pod, self._scheduler_names) or (pod.terminating and not pod.node):
             return
         amounts_by_queue = self.allocated if pod.node else self.requested
-        amounts = amounts_by_queue.setdefault(queue, Counter())
+        amounts = amounts_by_queue.get(queue)
+        if amounts is None:
+            amounts = amounts_by_queue[queue] = Counter()
         for resource, amount in self._requests(pod).items():
             amounts[resource] += sign * amount
             if not amounts[resource]:
@@ -118,10 +122,15 @@ class QueueUsageTally:
         """
         if resized(pod):
             return {POD_COUNT: 1, **requests(pod)}
+        by_spec = self._requests_of_spec.get(id(pod.spec))
+        if by_spec is not None:
+            return by_spec[1]
+        if len(self._requests_of_spec) >= MAX_CACHED_REQUESTS:
+            self._requests_of_spec.clear()
+            self._cached_requests.clear()
         key = stated(pod)
         cached = self._cached_requests.get(key)
         if cached is None:
-            if len(self._cached_requests) >= MAX_CACHED_REQUESTS:
-                self._cached_requests.clear()
             cached = self._cached_requests[key] = {POD_COUNT: 1, **requests(pod)}
+        self._requests_of_spec[id(pod.spec)] = (pod.spec, cached)
         return cached

@@ -1,9 +1,14 @@
-"""Objects of one kind by key, and the uids of deleted objects."""
+"""Objects of one kind by key, the uids of deleted objects, and semantic equality."""
 
 from collections.abc import Iterator
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from pydantic import BaseModel
 
 T = TypeVar("T")
+VERSION = "resource_version"
+STATUS = "status"
 MAX_TOMBSTONES: Final = 16_384
 """Uids that are remembered. Events of one kind come in order, so a late event is late by a few events only."""
 
@@ -85,3 +90,20 @@ class Tombstones:
     def open(self, uid: str) -> None:
         """Forget a uid, since a list shows that the object exists."""
         self._uids.pop(uid, None)
+
+
+def alike(old: Any, new: Any) -> bool:
+    """Return whether two versions of an object are equal in everything that scheduling reads.
+
+    The resourceVersion grows with every write, and only controllers write and read the status of custom resources.
+    The decoder of core objects already leaves out fields that no plugin reads, such as the time of a heartbeat.
+    """
+    if isinstance(new, BaseModel):
+        names = [name for name in type(new).model_fields if name != STATUS]
+        return all(getattr(old, name) == getattr(new, name) for name in names)
+    return _equal_but(old, new, "metadata") and _equal_but(old.metadata, new.metadata, VERSION)
+
+
+def _equal_but(old: msgspec.Struct, new: msgspec.Struct, but: str) -> bool:
+    names = type(new).__struct_fields__
+    return all(getattr(old, name) == getattr(new, name) for name in names if name != but)

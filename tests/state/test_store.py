@@ -4,8 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.state import store
-from batchsched.state.store import Store, Tombstones
+from batchsched.state.store import Store, Tombstones, alike
+from tests.session.scenario import group
+from tests.state.objects import ended, node, pod
 
 
 @given(moves=st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())))
@@ -49,3 +52,20 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch):
     for uid in "abc":
         gone.bury(uid)
     assert [uid in gone for uid in "abc"] == [False, True, True]
+
+
+def test_another_resource_version_makes_no_difference():
+    assert alike(pod("a", 1), pod("a", 2))
+    assert alike(node("n0", 1), node("n0", 2))
+
+
+def test_spec_status_and_other_metadata_do():
+    assert not alike(pod("a"), pod("a", on="n0"))
+    assert not alike(pod("a"), ended(pod("a")))
+    assert not alike(pod("a"), pod("a", labels={"x": "y"}))
+    assert not alike(node("n0"), node("n0", cpu=1))
+
+
+def test_status_of_a_custom_resource_makes_none_its_spec_does():
+    assert alike(group("g"), group("g").model_copy(update={"status": PodGroupStatus(placed=1)}))
+    assert not alike(group("g", 1), group("g", 2))

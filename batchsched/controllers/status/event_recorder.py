@@ -1,4 +1,4 @@
-"""The event recorder: writes Events after bindings, and repeats as one series.
+"""The event recorder: writes Events after bindings, and repeats as one series; and the throttle of such writes.
 
 An Event costs the API server as much as a binding. So Events are queued while pods are being bound, and only a few
 are written at once. Events that do not fit the queue are dropped and counted. A leader that ends in order writes all.
@@ -7,13 +7,13 @@ are written at once. Events that do not fit the queue are dropped and counted. A
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.errors import ApiError, BatchschedError, Unreachable
 from batchsched.kube.resources import EVENTS, Resource
 from batchsched.kube.writer import Writer
@@ -27,11 +27,36 @@ REFRESH_SECONDS: Final = 30.0
 """Seconds between two writes of one series."""
 SERIES_END_SECONDS: Final = 360.0
 """Seconds without a repeat after which a series ends, as in kube-scheduler."""
+CHECK_SECONDS: Final = 0.05
+"""Seconds between two checks whether bindings are in flight."""
+MAX_DELAY_SECONDS: Final = 1.0
+"""Maximum delay of a write in seconds: under constant load, writes are late but do not stop."""
 _TRIES: Final = 3
 _LONGEST_NOTE: Final = 1024
 _LONGEST_NAME: Final = 220
 _THERE: Final = 409
 _GONE: Final = 404
+
+
+class WriteThrottle:
+    """Delays writes while pods are being bound.
+
+    Args:
+      clock: The clock.
+      busy: Returns whether pods are being bound.
+    """
+
+    def __init__(self, clock: Clock, busy: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._busy = busy
+        self.hurry = False
+        """Whether writes are no longer delayed, since this replica is about to stop."""
+
+    async def turn(self) -> None:
+        """Wait until a write may be sent."""
+        begun = self._clock.monotonic()
+        while self._busy() and not self.hurry and self._clock.monotonic() - begun < MAX_DELAY_SECONDS:
+            await self._clock.sleep(CHECK_SECONDS)
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -11,9 +11,8 @@ from batchsched.controllers.status.controller import (
     POSITIONS_SECONDS,
     StatusController,
 )
-from batchsched.controllers.status.event_recorder import EventRecorder
+from batchsched.controllers.status.event_recorder import EventRecorder, WriteThrottle
 from batchsched.controllers.status.refusal_history import RefusalHistory
-from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.errors import ApiError, NotLeading, Unreachable
 from batchsched.state.cluster_state import ClusterState
 from tests.controllers.status.office import Desk, known, observed

@@ -8,14 +8,15 @@ from batchsched.controllers.status import event_recorder as recording
 from batchsched.controllers.status.controller import OUR_QUEUES
 from batchsched.controllers.status.event_recorder import (
     AT_ONCE,
+    MAX_DELAY_SECONDS,
     REFRESH_SECONDS,
     SERIES_END_SECONDS,
     EventRecorder,
     PendingEvent,
     Reference,
+    WriteThrottle,
     reference,
 )
-from batchsched.controllers.status.write_throttle import WriteThrottle
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.resources import PODS
 from tests.controllers.status.office import Desk
@@ -177,3 +178,27 @@ def test_long_notes_are_cut_and_what_has_no_namespace_is_told_in_default():
     assert path == "/apis/events.k8s.io/v1/namespaces/default/events"
     assert len(body["note"].encode()) <= 1024
     assert body["note"].endswith("…")
+
+
+def test_turn_comes_when_nobody_is_bound_any_more():
+    async def story() -> None:
+        ends = asyncio.get_running_loop().time() + 0.5
+        loop = asyncio.get_running_loop()
+        await WriteThrottle(Skewed(), lambda: loop.time() < ends).turn()
+        assert 0.5 <= loop.time() < 0.6
+
+    run(story())
+
+
+def test_turn_comes_in_any_case_and_at_once_in_a_hurry():
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        throttle = WriteThrottle(Skewed(), lambda: True)
+        await throttle.turn()
+        assert MAX_DELAY_SECONDS <= loop.time() < MAX_DELAY_SECONDS + 0.1
+        throttle.hurry = True
+        before = loop.time()
+        await throttle.turn()
+        assert loop.time() == before
+
+    run(story())
