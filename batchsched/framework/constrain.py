@@ -46,18 +46,22 @@ class Batch:
         self.partitions: list[IndexArray] = []
         self.gathered: dict[int, str] = {}
         """Gangs whose pods must all be in one domain of a node label: number of the gang → label."""
-        self._known: dict[bytes, int] = {}
+        self._partition_numbers: dict[bytes, int] = {}
 
     def of(self, gangs: Set[int]) -> "Batch":
         """Return a batch with the candidates of some gangs. It shares the registered partitions with this batch."""
-        some = Batch([one for one in self.candidates if one.gang in gangs])
-        some.partitions, some.gathered, some._known = self.partitions, self.gathered, self._known
-        return some
+        batch = Batch([one for one in self.candidates if one.gang in gangs])
+        batch.partitions, batch.gathered, batch._partition_numbers = (
+            self.partitions,
+            self.gathered,
+            self._partition_numbers,
+        )
+        return batch
 
     def partition(self, domains: IndexArray) -> int:
         """Register a partition, as [N] the domain of each node (-1: none), and return its number for rows."""
         key = np.ascontiguousarray(domains, np.int32).tobytes()
-        if key not in self._known:
-            self._known[key] = len(self.partitions)
+        if key not in self._partition_numbers:
+            self._partition_numbers[key] = len(self.partitions)
             self.partitions.append(np.ascontiguousarray(domains, np.int32))
-        return self._known[key]
+        return self._partition_numbers[key]

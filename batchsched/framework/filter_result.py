@@ -54,8 +54,8 @@ class FilterResult:
     def refusing(self, refusals: Sequence[tuple[str, Verdict]]) -> "FilterResult":
         """Return a result with more refusals, such as those of extenders: name → verdict about all N nodes."""
         fits, refused_by = self.fits.copy(), self.refused_by.copy()
-        for at, (_, verdict) in enumerate(refusals, start=len(self.verdicts)):
-            refused_by[fits & ~verdict.fits] = at
+        for number, (_, verdict) in enumerate(refusals, start=len(self.verdicts)):
+            refused_by[fits & ~verdict.fits] = number
             fits &= verdict.fits
         names, verdicts = zip(*refusals, strict=True) if refusals else ((), ())
         return replace(
@@ -89,21 +89,21 @@ class FilterResult:
         everywhere = range(len(self.fits))
         if not self.status.ok:
             return list(everywhere) if self.status.code is Code.UNSCHEDULABLE else []
-        found = self.refused_by >= 0
+        helpable = self.refused_by >= 0
         if self.outside is not None:
-            found &= ~self.outside
+            helpable &= ~self.outside
         for by, verdict in enumerate(self.verdicts):
-            found &= ~((self.refused_by == by) & verdict.unresolvable)
-        return [int(at) for at in np.flatnonzero(found)]
+            helpable &= ~((self.refused_by == by) & verdict.unresolvable)
+        return [int(at) for at in np.flatnonzero(helpable)]
 
     def reason_counts(self) -> Counter[str]:
         """Count nodes by the reasons of the first plugin that refuses them. A node counts for each of its reasons."""
         counts: Counter[str] = Counter()
         for by, verdict in enumerate(self.verdicts):
-            mine = self.refused_by == by
-            if mine.any():
+            first_refused = self.refused_by == by
+            if first_refused.any():
                 for reason, refused in zip(verdict.reasons, verdict.refused, strict=True):
-                    counts[reason] += int((refused & mine).sum())
+                    counts[reason] += int((refused & first_refused).sum())
         if self.outside is not None and self.outside.any():
             counts[NOT_NARROWED.format(plugins=", ".join(self.narrowed_by))] += int(self.outside.sum())
         return +counts
@@ -126,6 +126,6 @@ def fit_error(nodes: int, parts: Sequence[str]) -> str:
     return f"{head}: {', '.join(sorted(parts))}." if parts else f"{head}."
 
 
-def nobody(count: int) -> IndexArray:
+def unrefused(count: int) -> IndexArray:
     """[N] Return -1 for each node: no plugin refuses it."""
     return np.full(count, -1, np.int32)

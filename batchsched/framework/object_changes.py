@@ -36,21 +36,21 @@ def events_of(resource: Resource, old: Any, new: Any) -> tuple[ClusterEvent, ...
 
 
 def _node_actions(old: Node, new: Node) -> list[Action]:
-    found = []
+    actions = []
     opened = old.spec.unschedulable and not new.spec.unschedulable
     if (old.status.allocatable or old.status.capacity) != (new.status.allocatable or new.status.capacity):
-        found.append(Action.UPDATE_NODE_ALLOCATABLE)
+        actions.append(Action.UPDATE_NODE_ALLOCATABLE)
     if old.labels != new.labels:
-        found.append(Action.UPDATE_NODE_LABEL)
+        actions.append(Action.UPDATE_NODE_LABEL)
     if opened or old.taints != new.taints:
-        found.append(Action.UPDATE_NODE_TAINT)
+        actions.append(Action.UPDATE_NODE_TAINT)
     if _conditions(old) != _conditions(new):
-        found.append(Action.UPDATE_NODE_CONDITION)
+        actions.append(Action.UPDATE_NODE_CONDITION)
     if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
-        found.append(Action.UPDATE_NODE_ANNOTATION)
+        actions.append(Action.UPDATE_NODE_ANNOTATION)
     if set(old.status.declared_features or ()) != set(new.status.declared_features or ()):
-        found.append(Action.UPDATE_NODE_DECLARED_FEATURE)
-    return found
+        actions.append(Action.UPDATE_NODE_DECLARED_FEATURE)
+    return actions
 
 
 def _conditions(node: Node) -> dict[str, str]:
@@ -58,18 +58,18 @@ def _conditions(node: Node) -> dict[str, str]:
 
 
 def _pod_actions(old: Pod, new: Pod) -> list[Action]:
-    found = []
+    actions = []
     if old.labels != new.labels:
-        found.append(Action.UPDATE_POD_LABEL)
+        actions.append(Action.UPDATE_POD_LABEL)
     if _scaled_down(old, new):
-        found.append(Action.UPDATE_POD_SCALE_DOWN)
+        actions.append(Action.UPDATE_POD_SCALE_DOWN)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
-        found.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+        actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     if old.tolerations != new.tolerations:
-        found.append(Action.UPDATE_POD_TOLERATION)
+        actions.append(Action.UPDATE_POD_TOLERATION)
     if new.terminating and not old.terminating:
-        found.append(Action.UPDATE_POD_TERMINATING)
-    return found
+        actions.append(Action.UPDATE_POD_TERMINATING)
+    return actions
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:

@@ -35,16 +35,16 @@ class PerNodeFilter:
         reasons = tuple(dict.fromkeys(reason for answer in answers for reason in answer.reasons))
         refused = np.zeros((len(reasons), len(answers)), np.bool_)
         unresolvable = np.zeros(len(answers), np.bool_)
-        for at, answer in enumerate(answers):
+        for index, answer in enumerate(answers):
             if answer.ok:
                 continue
             if not answer.reasons:
                 raise PluginError(
-                    self.name, "Filter", f"refused node {nodes.objects[at].name} without a reason"
+                    self.name, "Filter", f"refused node {nodes.objects[index].name} without a reason"
                 )
-            unresolvable[at] = answer.code is Code.UNRESOLVABLE
+            unresolvable[index] = answer.code is Code.UNRESOLVABLE
             for reason in answer.reasons:
-                refused[reasons.index(reason), at] = True
+                refused[reasons.index(reason), index] = True
         return Verdict(reasons, refused, unresolvable)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.filter_result import NOT_NARROWED, FilterResult, fit_error, nobody
+from batchsched.framework.filter_result import NOT_NARROWED, FilterResult, fit_error, unrefused
 from batchsched.framework.status import SUCCESS, Code, Status, Verdict
 
 
@@ -51,7 +51,7 @@ def test_node_adds_every_reason_of_the_first_plugin_that_refuses_it():
 
 def test_refusal_of_prefilter_is_the_whole_reason():
     status = Status(Code.UNRESOLVABLE, ("1 of the 2 pods exist",), "GangScheduling")
-    found = FilterResult(CycleState(), status, np.zeros(4, np.bool_), nobody(4))
+    found = FilterResult(CycleState(), status, np.zeros(4, np.bool_), unrefused(4))
     assert found.fit_error() == "0/4 nodes are available: 1 of the 2 pods exist."
 
 
@@ -65,7 +65,7 @@ def test_nodes_outside_of_what_prefilters_left_name_these():
 
 
 def test_nobody_refuses_before_anybody_was_asked():
-    assert nobody(3).tolist() == [-1, -1, -1]
+    assert unrefused(3).tolist() == [-1, -1, -1]
 
 
 @pytest.mark.parametrize("status", [SUCCESS, Status(Code.UNSCHEDULABLE), Status(Code.UNRESOLVABLE)])

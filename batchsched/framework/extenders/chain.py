@@ -26,7 +26,7 @@ from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Tls
 T = TypeVar("T")
 SCALE: Final = 10
 """Factor from an extender's score, 0 to 10, to a node's score, 0 to 100."""
-PATIENCE: Final = 3
+MAX_FAILURES: Final = 3
 """Failures in a row after which a session no longer calls an extender."""
 LEFT_OUT: Final = "extender {url} left the node out"
 
@@ -35,12 +35,12 @@ class ExtenderChain:
     """The extenders of one profile.
 
     Args:
-      stated: the configuration of each extender. Ignorable extenders are called last.
+      extenders: the configuration of each extender. Ignorable extenders are called last.
       port: makes the calls.
     """
 
-    def __init__(self, stated: Sequence[Extender] = (), port: Extenders | None = None) -> None:
-        self._extenders = tuple(sorted(stated, key=lambda one: one.ignorable))
+    def __init__(self, extenders: Sequence[Extender] = (), port: Extenders | None = None) -> None:
+        self._extenders = tuple(sorted(extenders, key=lambda extender: extender.ignorable))
         self._port = port or OutOfReach()
         self._failed: dict[str, int] = {}
         self.ignored: dict[str, str] = {}
@@ -59,12 +59,12 @@ class ExtenderChain:
         """Return True if an extender manages a resource that the pod requests, or manages all pods."""
         return any(_manages(one, pod) for one in self._extenders)
 
-    def filter(self, pod: Pod, asked: BoolArray, table: NodeTable) -> list[tuple[str, Verdict]]:
+    def filter(self, pod: Pod, feasible: BoolArray, table: NodeTable) -> list[tuple[str, Verdict]]:
         """Call the extenders' Filter.
 
         Args:
           pod: the pod to place.
-          asked: [N] the nodes that are still feasible.
+          feasible: [N] the nodes that are still feasible.
           table: all nodes.
 
         Returns:
@@ -74,13 +74,13 @@ class ExtenderChain:
           ExtenderError: an extender failed that may not be ignored.
         """
         refused: list[tuple[str, Verdict]] = []
-        left = asked.copy()
+        remaining = feasible.copy()
         for extender in self._extenders:
-            if not left.any():
+            if not remaining.any():
                 break
             if not extender.filter_verb or not _manages(extender, pod):
                 continue
-            places = np.flatnonzero(left).astype(np.int32)
+            places = np.flatnonzero(remaining).astype(np.int32)
             names = [table.names[at] for at in places]
 
             def read(body: str, names: list[str] = names, extender: Extender = extender) -> wire.Filtered:
@@ -93,15 +93,15 @@ class ExtenderChain:
             question = _nodes_question(extender, pod, places, table)
             answer = self._ask(extender, extender.filter_verb, question, read, "Filter")
             if answer is not None:
-                verdict = _verdict(extender, answer, left, table)
+                verdict = _verdict(extender, answer, remaining, table)
                 refused.append((extender.url_prefix, verdict))
-                left &= verdict.fits
+                remaining &= verdict.fits
         return refused
 
     def prioritize(self, pod: Pod, places: IndexArray, table: NodeTable) -> IntArray:
         """[n] Return the sum of score times weight of all extenders, to be added to the plugins' scores."""
         total = np.zeros(len(places), np.int64)
-        at = {table.names[place]: number for number, place in enumerate(places)}
+        index_of = {table.names[place]: number for number, place in enumerate(places)}
         for extender in self._extenders:
             if not extender.prioritize_verb or not _manages(extender, pod) or not len(places):
                 continue
@@ -112,8 +112,8 @@ class ExtenderChain:
                 self._ignore(extender, "Score", error.problem)
                 continue
             for name, score in scores or ():
-                if name in at:
-                    total[at[name]] += score * extender.weight * SCALE
+                if name in index_of:
+                    total[index_of[name]] += score * extender.weight * SCALE
         return total
 
     def preempt(
@@ -170,8 +170,8 @@ class ExtenderChain:
     ) -> T | None:
         """Return the decoded answer; None if the call failed and the extender may be ignored."""
         url = extender.url_prefix
-        if self._failed.get(url, 0) >= PATIENCE:
-            self._fail(extender, point, f"is asked no more in this session: it failed {PATIENCE} times")
+        if self._failed.get(url, 0) >= MAX_FAILURES:
+            self._fail(extender, point, f"is asked no more in this session: it failed {MAX_FAILURES} times")
             return None
         reply = self._port.ask(_endpoint(extender), verb, question)
         problem = reply.fault
@@ -202,8 +202,8 @@ def _manages(extender: Extender, pod: Pod) -> bool:
     if not managed:
         return True
     for container in (*pod.spec.containers, *(pod.spec.init_containers or ())):
-        stated = container.resources
-        if stated and not managed.isdisjoint({*(stated.requests or ()), *(stated.limits or ())}):
+        resources = container.resources
+        if resources and not managed.isdisjoint({*(resources.requests or ()), *(resources.limits or ())}):
             return True
     return False
 
@@ -230,28 +230,28 @@ def _written(table: NodeTable) -> list[bytes]:
 
 
 def _amended(table: NodeTable, written: list[bytes], changed: IndexArray) -> list[bytes]:
-    for at in changed.tolist():
-        written[at] = wire.encode(table.nodes[at])
+    for index in changed.tolist():
+        written[index] = wire.encode(table.nodes[index])
     return written
 
 
-def _verdict(extender: Extender, answer: wire.Filtered, asked: BoolArray, table: NodeTable) -> Verdict:
+def _verdict(extender: Extender, answer: wire.Filtered, feasible: BoolArray, table: NodeTable) -> Verdict:
     """Return the verdict about all nodes. A node that is missing without a reason is unresolvable."""
     kept = set(answer.nodes)
     silent = LEFT_OUT.format(url=extender.url_prefix)
     count = len(table.names)
-    places = [at for at in np.flatnonzero(asked).tolist() if table.names[at] not in kept]
+    places = [at for at in np.flatnonzero(feasible).tolist() if table.names[at] not in kept]
     reason_of: dict[int, str] = {}
     unresolvable = np.zeros(count, np.bool_)
-    for at in places:
-        name = table.names[at]
-        reason_of[at] = answer.unresolvable.get(name) or answer.failed.get(name) or silent
-        unresolvable[at] = name in answer.unresolvable or name not in answer.failed
+    for index in places:
+        name = table.names[index]
+        reason_of[index] = answer.unresolvable.get(name) or answer.failed.get(name) or silent
+        unresolvable[index] = name in answer.unresolvable or name not in answer.failed
     reasons = tuple(dict.fromkeys(reason_of.values()))
     number = {reason: k for k, reason in enumerate(reasons)}
     refused = np.zeros((len(reasons), count), np.bool_)
-    for at, reason in reason_of.items():
-        refused[number[reason], at] = True
+    for index, reason in reason_of.items():
+        refused[number[reason], index] = True
     return Verdict(reasons, refused, unresolvable)
 
 
@@ -260,23 +260,23 @@ def _victims(
     answer: Mapping[str, wire.MetaVictims],
     leaving: Callable[[str], Sequence[Pod] | None],
 ) -> dict[str, Leaving]:
-    found: dict[str, Leaving] = {}
+    accepted: dict[str, Leaving] = {}
     for node in sorted(answer):
         candidates = leaving(node)
         if candidates is None:
             raise wire.Nonsense(f"named the node {node!r}, which does not exist")
-        there = {wire.uid_of(one): one for one in candidates}
-        missing = [uid for uid in answer[node].uids if uid not in there]
+        pod_of = {wire.uid_of(one): one for one in candidates}
+        missing = [uid for uid in answer[node].uids if uid not in pod_of]
         if missing:
             raise wire.Nonsense(
                 f"wants to evict {missing[0]!r}, which is no pod of node {node!r} that may be"
             )
-        pods = tuple(there[uid] for uid in answer[node].uids)
+        pods = tuple(pod_of[uid] for uid in answer[node].uids)
         if pods:
-            found[node] = (pods, answer[node].violations)
+            accepted[node] = (pods, answer[node].violations)
         elif not extender.ignorable:
             raise wire.Nonsense(f"expected at least one victim pod on node {node!r}")
-    return found
+    return accepted
 
 
 def _binding_problem(body: str) -> str:

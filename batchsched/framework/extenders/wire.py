@@ -131,14 +131,14 @@ def prioritized(body: str) -> list[tuple[str, int]]:
     Raises:
       Nonsense: the answer has another format.
     """
-    found = []
+    scores = []
     for item in _decoded(body.encode(), list[msgspec.Raw] | None) or ():
         fields = _fields(item)
         score = _read(fields, "score", int, 0)
         if abs(score) > LARGEST_SCORE:
             raise Nonsense(f"expected scores from 0 to 10, found {score}")
-        found.append((_read(fields, "host", str, ""), score))
-    return found
+        scores.append((_read(fields, "host", str, ""), score))
+    return scores
 
 
 def victims(body: str) -> dict[str, MetaVictims]:
@@ -178,8 +178,8 @@ def _fields(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 def _read(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, default: T) -> Any:
     raw = fields.get(name)
-    found = None if raw is None else _decoded(raw, kind | None)
-    return default if found is None else found
+    value = None if raw is None else _decoded(raw, kind | None)
+    return default if value is None else value
 
 
 def _decoded(raw: bytes | msgspec.Raw, kind: Any) -> Any:

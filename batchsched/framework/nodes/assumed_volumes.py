@@ -38,10 +38,10 @@ class AssumedVolumes:
         self.claim_of.update(promise.volumes)
         self.node_of.update(promise.claims)
 
-    def take_over(self, before: Self, stands: Callable[[str], bool]) -> None:
+    def take_over(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
         """Copy the assumed volumes of those pods, `namespace/name`, that are still reserved."""
         for pod, promise in before._by_pod.items():
-            if stands(pod):
+            if is_reserved(pod):
                 self.assume(pod, promise)
 
     def of(self, pod: str) -> AssumedClaim:

@@ -6,9 +6,9 @@ import numpy as np
 
 from batchsched.framework.status import IndexArray
 
-SHORT: Final = 64
+MIN_ENTRIES: Final = 64
 """Number of entries that a log may always have, besides two for each node."""
-NOBODY: Final = -1
+NO_NODE: Final = -1
 """Entry for a change of the node set: nodes were added, removed, or got other indexes."""
 
 NONE: Final = np.zeros(0, np.int32)
@@ -37,7 +37,7 @@ class NodeChangeLog:
         self.generation += 1
         self._log.append(node)
         # A result older than the log counts as outdated for all nodes. So many changes outdate most nodes anyway.
-        if len(self._log) > 2 * (self._size + SHORT):
+        if len(self._log) > 2 * (self._size + MIN_ENTRIES):
             half = len(self._log) // 2
             del self._log[:half]
             self._from += half
@@ -48,15 +48,15 @@ class NodeChangeLog:
             return NONE
         if generation < self._from:
             return np.arange(self._size, dtype=np.int32)
-        asked = generation, self.generation
-        if self._latest[0] != asked:  # classes ask the same, one after the other
+        key = generation, self.generation
+        if self._latest[0] != key:  # classes ask the same, one after the other
             moved = set(self._log[generation - self._from :])
-            moved.discard(NOBODY)
-            self._latest = asked, np.asarray(sorted(moved), np.int32)
+            moved.discard(NO_NODE)
+            self._latest = key, np.asarray(sorted(moved), np.int32)
         return self._latest[1]
 
     def renumber(self, numbers: list[int], size: int) -> None:
-        """Give the nodes other indexes: numbers[old] is the new index, NOBODY for removed nodes and NOBODY."""
+        """Give the nodes other indexes: numbers[old] is the new index, NO_NODE for removed nodes and NO_NODE."""
         self._log = [numbers[one] for one in self._log]
         self._size = size
-        self.note(NOBODY)
+        self.note(NO_NODE)

@@ -40,7 +40,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     )
 
 
-def any_conflict(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
+def any_conflict(requested: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
     """Return True if a wanted port conflicts with a used port."""
     held = tuple(taken)
-    return any(one.conflicts(other) for one in wanted for other in held)
+    return any(one.conflicts(other) for one in requested for other in held)

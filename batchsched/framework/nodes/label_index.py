@@ -60,14 +60,14 @@ class Selection:
         none: frozenset[str] = frozenset()
         return none.union(*(one.keys() for one in self.selectors or ()))
 
-    def wanted(self) -> Iterable[tuple[str, tuple[str, ...]]]:
+    def required_labels(self) -> Iterable[tuple[str, tuple[str, ...]]]:
         """Yield each label key that a selected pod must have, with the permitted values."""
         for selector in self.selectors or ():
             for key, value in (selector.match_labels or {}).items():
                 yield key, (value,)
-            for one in selector.match_expressions or ():
-                if one.operator == "In":
-                    yield one.key, tuple(dict.fromkeys(one.values or ()))
+            for expression in selector.match_expressions or ():
+                if expression.operator == "In":
+                    yield expression.key, tuple(dict.fromkeys(expression.values or ()))
 
 
 class LabelIndex:
@@ -75,8 +75,8 @@ class LabelIndex:
 
     def __init__(self) -> None:
         self._sets: list[tuple[str, Mapping[str, str]]] = []
-        self._having: dict[tuple[str, str], list[int]] = {}
-        self._known: dict[Hashable, tuple[int, list[int]]] = {}
+        self._sets_with: dict[tuple[str, str], list[int]] = {}
+        self._selected: dict[Hashable, tuple[int, list[int]]] = {}
 
     def __len__(self) -> int:
         """The number of sets."""
@@ -87,17 +87,17 @@ class LabelIndex:
         number = len(self._sets)
         self._sets.append((namespace, labels))
         for item in labels.items():
-            self._having.setdefault(item, []).append(number)
+            self._sets_with.setdefault(item, []).append(number)
         return number
 
     def select(self, selection: Selection) -> IndexArray:
         """[k] Return the numbers of the selected sets, ascending. Answers are cached, and extended for new sets."""
-        seen, found = self._known.get(selection.identity, (0, []))
+        seen, selected = self._selected.get(selection.identity, (0, []))
         if seen < len(self._sets):
             likely = self._likely(selection, seen)
-            found = found + [number for number in likely if selection.matches(*self._sets[number])]
-            self._known[selection.identity] = (len(self._sets), found)
-        return np.asarray(found, np.int32)
+            selected = selected + [number for number in likely if selection.matches(*self._sets[number])]
+            self._selected[selection.identity] = (len(self._sets), selected)
+        return np.asarray(selected, np.int32)
 
     def _likely(self, selection: Selection, since: int) -> Iterable[int]:
         """Return the numbers, from `since` on, of the sets with the rarest required value. The others cannot match."""
@@ -105,8 +105,8 @@ class LabelIndex:
             return ()
         rarest: list[list[int]] | None = None
         least = 0
-        for key, values in selection.wanted():
-            lists = [self._having[key, value] for value in values if (key, value) in self._having]
+        for key, values in selection.required_labels():
+            lists = [self._sets_with[key, value] for value in values if (key, value) in self._sets_with]
             size = sum(len(one) for one in lists)
             if rarest is None or size < least:
                 rarest, least = lists, size

@@ -42,14 +42,14 @@ class Memo:
         Earlier arrays of the key are not changed.
         """
 
-        def amend(known: Array, changed: IndexArray) -> Array:
-            made = known.copy()
+        def amend(old: Array, changed: IndexArray) -> Array:
+            made = old.copy()
             if len(changed):
                 made[changed] = ask(changed)
             return made
 
-        found: Array = self._of(self._arrays, key, lambda: ask(None), amend)
-        return found
+        entries: Array = self._of(self._arrays, key, lambda: ask(None), amend)
+        return entries
 
     def _of(
         self,
@@ -59,13 +59,13 @@ class Memo:
         amend: Callable[[Any, IndexArray], Any],
     ) -> Any:
         now = self._changes.generation
-        known = kept.pop(key, None)
-        if known is None:
+        stored = kept.pop(key, None)
+        if stored is None:
             value = build()
-        elif known[0] == now:
-            value = known[1]
+        elif stored[0] == now:
+            value = stored[1]
         else:
-            value = amend(known[1], self._changes.since(known[0]))
+            value = amend(stored[1], self._changes.since(stored[0]))
         kept[key] = (now, value)
         if len(kept) > self._room:
             del kept[next(iter(kept))]
@@ -83,6 +83,6 @@ class Memo:
 def placed(array: Array, source: IndexArray) -> Array:
     """[N, …] Return rows in a new order: row j was at source[j]; it is zero where source[j] is -1."""
     made = np.zeros((len(source), *array.shape[1:]), array.dtype)
-    known = source >= 0
-    made[known] = array[source[known]]
+    kept = source >= 0
+    made[kept] = array[source[kept]]
     return made

@@ -16,7 +16,7 @@ from batchsched.api.core.requests import nonzero_requests, requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.gang_counts import GangCount, WaitingPods
 from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
-from batchsched.framework.nodes.change_log import NOBODY, NodeChangeLog
+from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog
 from batchsched.framework.nodes.memo import Memo, placed
 from batchsched.framework.nodes.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
@@ -65,15 +65,15 @@ class NodeTable:
         self.assumed = AssumedVolumes()
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
         self._memo = Memo(self.changes, len(self.nodes))
-        self._beside: dict[Hashable, object] = {}
+        self._snapshot_values: dict[Hashable, object] = {}
 
     def _offer(self, places: Sequence[int]) -> None:
         """Write the allocatable amounts of the nodes with some indexes."""
         self.allocatable[np.asarray(places, np.int32)] = 0
-        for at in places:
-            for resource, amount in self.nodes[at].allocatable().items():
+        for index in places:
+            for resource, amount in self.nodes[index].allocatable().items():
                 if resource in self.column:
-                    self.allocatable[at, self.column[resource]] = amount
+                    self.allocatable[index, self.column[resource]] = amount
 
     def lay_out(self, nodes: Sequence[Node]) -> IndexArray | None:
         """Replace the nodes by their current objects. Pods stay on their nodes.
@@ -98,15 +98,15 @@ class NodeTable:
                 if all(before[at].labels.get(key) == self.nodes[at].labels.get(key) for at in changed)
             }
         self._offer(changed)
-        for at in changed:
-            self.changes.note(at)
-            self.moves.note(at)
+        for index in changed:
+            self.changes.note(index)
+            self.moves.note(index)
         return source
 
     def _rearrange(self, names: tuple[str, ...]) -> IndexArray:
         """Give the nodes other indexes."""
-        source = np.fromiter((self.index.get(name, NOBODY) for name in names), np.int32, len(names))
-        numbers = np.full(len(self.names) + 1, NOBODY, np.int32)  # the last for nobody, who stays so
+        source = np.fromiter((self.index.get(name, NO_NODE) for name in names), np.int32, len(names))
+        numbers = np.full(len(self.names) + 1, NO_NODE, np.int32)
         numbers[source[source >= 0]] = np.flatnonzero(source >= 0)
         self.names = names
         self.index = {name: at for at, name in enumerate(names)}
@@ -139,14 +139,14 @@ class NodeTable:
         """
         return cast(
             NodeArray,
-            self._memo.array(key, lambda some: ask(self.all() if some is None else self.these(some))),
+            self._memo.array(key, lambda nodes: ask(self.all() if nodes is None else self.these(nodes))),
         )
 
     def beside(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
         """Return a value that `build` computes once from objects of the snapshot other than nodes and pods."""
-        if key not in self._beside:
-            self._beside[key] = build(self.snapshot)
-        return cast(T, self._beside[key])
+        if key not in self._snapshot_values:
+            self._snapshot_values[key] = build(self.snapshot)
+        return cast(T, self._snapshot_values[key])
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R] requests of a pod with the pod count, [2] its requests for scoring)."""
@@ -211,16 +211,16 @@ class NodeTable:
 
     def label(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
         """Return ([N] index of each node's value of a label, -1 if missing; the values in the order of the nodes)."""
-        known = self._labels.get(key)
-        if known is None:
+        label = self._labels.get(key)
+        if label is None:
             values: dict[str, int] = {}
             codes = np.full(len(self.nodes), -1, np.int32)
-            for at, node in enumerate(self.nodes):
+            for index, node in enumerate(self.nodes):
                 value = node.labels.get(key)
                 if value is not None:
-                    codes[at] = values.setdefault(value, len(values))
-            known = self._labels[key] = (codes, tuple(values))
-        return known
+                    codes[index] = values.setdefault(value, len(values))
+            label = self._labels[key] = (codes, tuple(values))
+        return label
 
     def all(self) -> "Nodes":
         """Return the view of all nodes."""

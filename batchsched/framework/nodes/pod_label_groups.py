@@ -48,9 +48,9 @@ class AffinityGroup:
 
     def change(self, node: int, by: int) -> None:
         """Add a number, which may be negative, to the pods on a node."""
-        left = self.on.get(node, 0) + by
-        if left:
-            self.on[node] = left
+        count = self.on.get(node, 0) + by
+        if count:
+            self.on[node] = count
         else:
             del self.on[node]
         self._arrays = None

@@ -32,7 +32,7 @@ class PodTable:
         self._node_at = np.zeros(64, np.int32)
         self._group_at = np.zeros(64, np.int32)
         self._on: dict[int, dict[str, Pod]] = {}
-        self._stated: dict[tuple[str, bytes], AffinityGroup] = {}
+        self._affinity_groups: dict[tuple[str, bytes], AffinityGroup] = {}
         self.with_affinity: dict[str, tuple[Pod, int]] = {}
         """Key → pod and its node, for pods with pod affinity or anti-affinity."""
         self.ports_on: dict[int, dict[str, tuple[HostPort, ...]]] = {}
@@ -135,13 +135,13 @@ class PodTable:
         return nodes
 
     def _leave_node(self, key: str) -> int:
-        there, node = self._pods.pop(key)
+        pod, node = self._pods.pop(key)
         del self._on[node][key]
-        self._state(there, node, -1)
+        self._state(pod, node, -1)
         if node in self.ports_on:
             self.ports_on[node].pop(key, None)
-        if there.spec.volumes:
-            self._unmount(there, node)
+        if pod.spec.volumes:
+            self._unmount(pod, node)
         return node
 
     def _free_slot(self, key: str) -> None:
@@ -169,12 +169,12 @@ class PodTable:
         key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
         if by > 0:
             self.with_affinity[pod.key] = (pod, node)
-            self._stated.setdefault(key, AffinityGroup(pod.namespace, affinity)).change(node, by)
+            self._affinity_groups.setdefault(key, AffinityGroup(pod.namespace, affinity)).change(node, by)
             return
         del self.with_affinity[pod.key]
-        self._stated[key].change(node, by)
-        if not self._stated[key].on:
-            del self._stated[key]
+        self._affinity_groups[key].change(node, by)
+        if not self._affinity_groups[key].on:
+            del self._affinity_groups[key]
 
     def renumber(self, numbers: list[int], nodes: int) -> None:
         """Give the nodes other indexes. Nodes that are removed have no pods.
@@ -188,7 +188,7 @@ class PodTable:
         size = len(self._keys)
         self._node_at[:size] = np.asarray(numbers, np.int32)[self._node_at[:size]]
         self._on = _renumbered(self._on, numbers)
-        for group in self._stated.values():
+        for group in self._affinity_groups.values():
             group.renumber(numbers)
         self.with_affinity = {key: (pod, numbers[node]) for key, (pod, node) in self.with_affinity.items()}
         self.ports_on = _renumbered(self.ports_on, numbers)
@@ -213,7 +213,7 @@ class PodTable:
 
     def affinity_groups(self) -> Iterable[AffinityGroup]:
         """The groups of pods with equal pod affinity and anti-affinity."""
-        return self._stated.values()
+        return self._affinity_groups.values()
 
     def count(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
         """[N] Return how many pods on each node belong to a label group that passes a test."""

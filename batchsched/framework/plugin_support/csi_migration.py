@@ -77,10 +77,10 @@ def volume_handle(volume: PersistentVolume) -> str | None:
     disk = volume.spec.gce_persistent_disk
     if disk is None:
         return _handle(volume.spec)
-    stated = volume.metadata.label(BETA_ZONE) or volume.metadata.label(ZONE) or ""
-    zones = stated.split("__")
+    label = volume.metadata.label(BETA_ZONE) or volume.metadata.label(ZONE) or ""
+    zones = label.split("__")
     if len(zones) == 1:
-        return _gce_handle(disk.pd_name, "zones", stated or _UNSPECIFIED)
+        return _gce_handle(disk.pd_name, "zones", label or _UNSPECIFIED)
     parts = [zone.split("-") for zone in zones]
     regions = {"-".join(part[:2]) for part in parts}
     if len(regions) > 1 or any(len(part) != 3 for part in parts):
@@ -98,8 +98,8 @@ def _handle(source: InTreeSource) -> str | None:
     if source.azure_disk is not None:
         managed = (source.azure_disk.kind or "Managed").lower() == "managed"
         return source.azure_disk.disk_uri if managed else None
-    stated = source.cinder or source.portworx_volume
-    return stated.volume_id if stated is not None else None
+    volume_source = source.cinder or source.portworx_volume
+    return volume_source.volume_id if volume_source is not None else None
 
 
 def _ebs_handle(volume_id: str) -> str | None:
@@ -112,8 +112,8 @@ def _ebs_handle(volume_id: str) -> str | None:
 
 def migrated_on(csi_node: CSINode | None) -> frozenset[str]:
     """Return the in-tree plugins that are migrated according to a node's annotation."""
-    stated = csi_node.metadata.annotation(MIGRATED_PLUGINS) if csi_node else None
-    return frozenset((stated or "").split(",")) & DRIVERS.keys()
+    annotation = csi_node.metadata.annotation(MIGRATED_PLUGINS) if csi_node else None
+    return frozenset((annotation or "").split(",")) & DRIVERS.keys()
 
 
 def translated(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | None:
@@ -155,8 +155,12 @@ def _has_values(terms: Iterable[NodeSelectorTerm], key: str) -> bool:
 def _rewritten(
     term: NodeSelectorTerm, renamed: Mapping[str, str], added: tuple[Requirement, ...]
 ) -> NodeSelectorTerm:
-    stated = tuple(
-        Requirement(key=renamed.get(one.key, one.key), operator=one.operator, values=one.values)
-        for one in term.match_expressions or ()
+    keys = tuple(
+        Requirement(
+            key=renamed.get(expression.key, expression.key),
+            operator=expression.operator,
+            values=expression.values,
+        )
+        for expression in term.match_expressions or ()
     )
-    return NodeSelectorTerm(match_expressions=stated + added, match_fields=term.match_fields)
+    return NodeSelectorTerm(match_expressions=keys + added, match_fields=term.match_fields)

@@ -24,9 +24,11 @@ def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
     """
     labels: dict[str, str] = {}
     for service in _services(table).get(pod.namespace, ()):
-        wanted = service.spec.selector
-        if wanted is not None and all(pod.labels.get(key) == value for key, value in wanted.items()):
-            labels |= wanted
+        selector_labels = service.spec.selector
+        if selector_labels is not None and all(
+            pod.labels.get(key) == value for key, value in selector_labels.items()
+        ):
+            labels |= selector_labels
     owner = controller_of(pod)
     named = () if owner is None else _workloads(table).get((owner.kind, pod.namespace, owner.name), ())
     if owner is not None and owner.kind == CONTROLLER:
@@ -49,8 +51,8 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
     """Return the labels, on any pod of a snapshot, that default constraints may read."""
     keys: set[str] = set()
-    for one in snapshot.services:
-        keys.update(one.spec.selector or ())
+    for service in snapshot.services:
+        keys.update(service.spec.selector or ())
     for controller in snapshot.replication_controllers:
         keys.update(controller.spec.selector or ())
     selectors = [one.spec.selector for one in snapshot.replica_sets]
@@ -63,26 +65,28 @@ def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
 
 def _services(table: NodeTable) -> dict[str, list[Service]]:
     def build(snapshot: Snapshot) -> dict[str, list[Service]]:
-        found: dict[str, list[Service]] = {}
+        services: dict[str, list[Service]] = {}
         for service in snapshot.services:
-            found.setdefault(_namespace(service.metadata), []).append(service)
-        return found
+            services.setdefault(_namespace(service.metadata), []).append(service)
+        return services
 
     return table.beside("services by namespace", build)
 
 
 def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
     def build(snapshot: Snapshot) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
-        found: dict[tuple[str, str, str], tuple[LabelSelector, ...]] = {}
-        for one in snapshot.replication_controllers:
-            if one.spec.selector:
-                found[_key(CONTROLLER, one.metadata)] = (LabelSelector(match_labels=one.spec.selector),)
+        selectors: dict[tuple[str, str, str], tuple[LabelSelector, ...]] = {}
+        for controller in snapshot.replication_controllers:
+            if controller.spec.selector:
+                selectors[_key(CONTROLLER, controller.metadata)] = (
+                    LabelSelector(match_labels=controller.spec.selector),
+                )
         sets = [("ReplicaSet", one.metadata, one.spec.selector) for one in snapshot.replica_sets]
         sets += [("StatefulSet", one.metadata, one.spec.selector) for one in snapshot.stateful_sets]
         for kind, metadata, selector in sets:
             if selector is not None and (selector.match_labels or selector.match_expressions):
-                found[_key(kind, metadata)] = (selector,)
-        return found
+                selectors[_key(kind, metadata)] = (selector,)
+        return selectors
 
     return table.beside("workload selectors", build)
 

@@ -75,10 +75,10 @@ def selects_node(pod: Pod, node: Node) -> bool:
     Raises:
       InvalidSelector: an expression has an unknown operator.
     """
-    wanted = pod.spec.node_selector or {}
+    labels = pod.spec.node_selector or {}
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     terms = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return all(node.labels.get(key) == value for key, value in wanted.items()) and (
+    return all(node.labels.get(key) == value for key, value in labels.items()) and (
         terms is None or terms.matches(node.labels, node.name)
     )
 
@@ -91,8 +91,8 @@ def _by_value(nodes: Nodes, expression: Requirement) -> BoolArray:
     codes, values = nodes.label(expression.key)
     if expression.operator in ("In", "NotIn"):
         # The host name has one value for each node: look up the few named nodes instead of testing all values.
-        wanted = [at for at, value in enumerate(values) if value in (expression.values or ())]
-        inside = np.isin(codes, wanted)
+        value_indexes = [at for at, value in enumerate(values) if value in (expression.values or ())]
+        inside = np.isin(codes, value_indexes)
         return inside if expression.operator == "In" else ~inside
     answers = [expression.matches({expression.key: value}) for value in values]
     return np.asarray([*answers, expression.matches({})], np.bool_)[codes]
@@ -101,6 +101,6 @@ def _by_value(nodes: Nodes, expression: Requirement) -> BoolArray:
 def _field(nodes: Nodes, field: Requirement) -> BoolArray:
     if field.key == FIELD_NAME and field.operator == "In":
         index = nodes.table.index
-        wanted = [index[name] for name in field.values or () if name in index]
-        return np.isin(nodes.indexes, wanted)
+        node_indexes = [index[name] for name in field.values or () if name in index]
+        return np.isin(nodes.indexes, node_indexes)
     return nodes.where_true(lambda node: field.matches({FIELD_NAME: node.name}))

@@ -76,32 +76,36 @@ def scored_resources(
 
     Source: `calculateResourceAllocatableRequest` of kube-scheduler's plugins/noderesources.
     """
-    asked = asked_amounts(pod, table, resources, nonzero=nonzero)
+    amounts = asked_amounts(pod, table, resources, nonzero=nonzero)
     return tuple(
         ScoredResource(
-            one.weight, amount, table.column[one.name], NONZERO_COLUMN.get(one.name) if nonzero else None
+            resource.weight,
+            amount,
+            table.column[resource.name],
+            NONZERO_COLUMN.get(resource.name) if nonzero else None,
         )
-        for one, amount in zip(resources, asked, strict=True)
-        if one.name in table.column and (one.name in NATIVE or (amount and is_scalar(one.name)))
+        for resource, amount in zip(resources, amounts, strict=True)
+        if resource.name in table.column
+        and (resource.name in NATIVE or (amount and is_scalar(resource.name)))
     )
 
 
 def asked_amounts(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
-    """Return resource → the amount with which the pod counts in a score."""
+    """Return, for each resource, the amount with which the pod counts in a score."""
     if nonzero and pod.pod.spec.resources is not None:
         amounts = scored_requests(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
     column = table.column
     assumed = NONZERO_COLUMN if nonzero else {}
-    found: list[int] = []
-    for one in resources:
-        if one.name in assumed:
-            found.append(int(pod.nonzero[assumed[one.name]]))
+    counted: list[int] = []
+    for resource in resources:
+        if resource.name in assumed:
+            counted.append(int(pod.nonzero[assumed[resource.name]]))
         else:
-            found.append(int(pod.requests[column[one.name]]) if one.name in column else 0)
-    return tuple(found)
+            counted.append(int(pod.requests[column[resource.name]]) if resource.name in column else 0)
+    return tuple(counted)
 
 
 def is_extended(resource: str) -> bool:

@@ -12,13 +12,13 @@ from batchsched.framework.status import IndexArray, IntArray
 
 def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
     """Return ([N] group of each node, taints of each group). A group may have no node any more."""
-    known: dict[tuple[Taint, ...], int] = table.beside("taint groups", lambda _: {})
+    group_numbers: dict[tuple[Taint, ...], int] = table.beside("taint groups", lambda _: {})
 
     def codes(nodes: Nodes) -> IndexArray:
-        found = (known.setdefault(node.taints, len(known)) for node in nodes.objects)
-        return np.fromiter(found, np.int32, len(nodes))
+        numbers = (group_numbers.setdefault(node.taints, len(group_numbers)) for node in nodes.objects)
+        return np.fromiter(numbers, np.int32, len(nodes))
 
-    return table.each("taint groups", codes), tuple(known)
+    return table.each("taint groups", codes), tuple(group_numbers)
 
 
 def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]) -> IntArray:
@@ -26,8 +26,8 @@ def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: 
 
     def counts(nodes: Nodes) -> IntArray:
         codes, groups = taint_groups(table)
-        found = [count_untolerated(taints, tolerations, effects) for taints in groups]
-        return np.asarray(found, np.int64)[codes[nodes.where]]
+        counts = [count_untolerated(taints, tolerations, effects) for taints in groups]
+        return np.asarray(counts, np.int64)[codes[nodes.where]]
 
     return table.each(("untolerated", tolerations, effects), counts)
 

@@ -40,11 +40,11 @@ def broken_line(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
     """
     scores = []
     for percent in range(MAX_UTILIZATION + 1):
-        at = next((i for i, point in enumerate(shape) if percent <= point.utilization), len(shape))
-        if at == 0 or at == len(shape):
-            scores.append(shape[min(at, len(shape) - 1)].score * SHAPE_FACTOR)
+        index = next((i for i, point in enumerate(shape) if percent <= point.utilization), len(shape))
+        if index == 0 or index == len(shape):
+            scores.append(shape[min(index, len(shape) - 1)].score * SHAPE_FACTOR)
             continue
-        left, right = shape[at - 1], shape[at]
-        rise = (right.score - left.score) * SHAPE_FACTOR * (percent - left.utilization)
-        scores.append(left.score * SHAPE_FACTOR + int(rise / (right.utilization - left.utilization)))
+        before, after = shape[index - 1], shape[index]
+        rise = (after.score - before.score) * SHAPE_FACTOR * (percent - before.utilization)
+        scores.append(before.score * SHAPE_FACTOR + int(rise / (after.utilization - before.utilization)))
     return np.asarray(scores, np.int64)

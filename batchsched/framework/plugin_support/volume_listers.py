@@ -56,8 +56,8 @@ def storage_of(table: NodeTable) -> VolumeLister:
 
 def _read(snapshot: Snapshot) -> VolumeLister:
     attachments: dict[str, tuple[VolumeAttachment, ...]] = {}
-    for one in snapshot.volume_attachments:
-        attachments[one.spec.node_name] = (*attachments.get(one.spec.node_name, ()), one)
+    for attachment in snapshot.volume_attachments:
+        attachments[attachment.spec.node_name] = (*attachments.get(attachment.spec.node_name, ()), attachment)
     volumes_of: dict[str, list[PersistentVolume]] = {}
     for volume in snapshot.persistent_volumes:
         volumes_of.setdefault(volume_class(volume), []).append(volume)
@@ -130,6 +130,6 @@ def volume_class(volume: PersistentVolume) -> str:
     return _annotated(volume.metadata, volume.spec.storage_class_name)
 
 
-def _annotated(metadata: ObjectMeta, stated: str) -> str:
+def _annotated(metadata: ObjectMeta, field: str) -> str:
     annotated = metadata.annotation(_CLASS)
-    return stated if annotated is None else annotated
+    return field if annotated is None else annotated

@@ -63,9 +63,9 @@ class PreemptionDryRun:
         self._state = state
         self._filters = [one for one in pipeline.filters if name_of(one) not in state.skip_filter]
         self._counting = [one for one in self._filters if one in pipeline.moving]
-        self._at = np.asarray(self.nodes, np.int32)
-        self._requested = table.requested[self._at]
-        self._nonzero = table.nonzero[self._at]
+        self._nodes_of_rows = np.asarray(self.nodes, np.int32)
+        self._requested = table.requested[self._nodes_of_rows]
+        self._nonzero = table.nonzero[self._nodes_of_rows]
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
         """Add pods[i] to the node of rows[i]. A row may occur several times. The pods are on nodes of the table."""
@@ -90,18 +90,18 @@ class PreemptionDryRun:
         Raises:
           PluginError: a plugin failed.
         """
-        found = [SUCCESS] * len(self.nodes)
+        statuses = [SUCCESS] * len(self.nodes)
         everyone = np.arange(len(self.nodes), dtype=np.int32)
         view = self._view(everyone)
         fits = np.ones(len(self.nodes), np.bool_)
         for plugin in self._filters:
-            stated = ask(plugin, "Filter", plugin.filter, self._pod, view, self._state)
-            verdict = answers.verdict(plugin, stated, len(view))
+            answer = ask(plugin, "Filter", plugin.filter, self._pod, view, self._state)
+            verdict = answers.verdict(plugin, answer, len(view))
             for row in np.flatnonzero(fits & ~verdict.fits).tolist():
                 code = Code.UNRESOLVABLE if verdict.unresolvable[row] else Code.UNSCHEDULABLE
-                found[row] = Status(code, verdict.reasons_at(row), name_of(plugin))
+                statuses[row] = Status(code, verdict.reasons_at(row), name_of(plugin))
             fits &= verdict.fits
-        return found
+        return statuses
 
     def fits(self, rows: IndexArray) -> BoolArray:
         """[k] Return which of these rows still fit. All of them fitted before pods were added or removed.
@@ -110,11 +110,13 @@ class PreemptionDryRun:
           PluginError: a plugin failed.
         """
         view = self._view(rows)
-        found = np.ones(len(rows), np.bool_)
+        fits = np.ones(len(rows), np.bool_)
         for plugin in self._counting:
-            stated = ask(plugin, "Filter", plugin.filter, self._pod, view, self._state)
-            found &= answers.verdict(plugin, stated, len(view)).fits
-        return found
+            answer = ask(plugin, "Filter", plugin.filter, self._pod, view, self._state)
+            fits &= answers.verdict(plugin, answer, len(view)).fits
+        return fits
 
     def _view(self, rows: IndexArray) -> PreemptionCase:
-        return PreemptionCase(self._table, self._at[rows], self._requested[rows], self._nonzero[rows])
+        return PreemptionCase(
+            self._table, self._nodes_of_rows[rows], self._requested[rows], self._nonzero[rows]
+        )

@@ -49,19 +49,19 @@ class Nominations:
         cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = stated_priority
     ) -> "Nominations":
         """Return the nominations of pods whose `status.nominatedNodeName` is a node of the table."""
-        found: dict[int, tuple[Pod, ...]] = {}
+        pods_on: dict[int, tuple[Pod, ...]] = {}
         for pod in pods:
             node = table.index.get(pod.status.nominated_node_name)
             if node is not None:
-                found[node] = (*found.get(node, ()), pod)
-        return cls(found, priority_of)
+                pods_on[node] = (*pods_on.get(node, ()), pod)
+        return cls(pods_on, priority_of)
 
     def rivals(self, pod: PodClass, node: int) -> tuple[Pod, ...]:
         """Return the other pods of equal or higher priority that are nominated for a node."""
         return tuple(
-            one
-            for one in self.pods.get(node, ())
-            if one.key != pod.pod.key and self.priority_of(one) >= pod.priority
+            nominated
+            for nominated in self.pods.get(node, ())
+            if nominated.key != pod.pod.key and self.priority_of(nominated) >= pod.priority
         )
 
 
@@ -108,9 +108,9 @@ class NodeTrial:
         handle = self._handle
         # A nominated pod that is already assumed or bound, on this or another node, is in the table and counts there.
         rivals = [
-            one
-            for one in handle.nominations.rivals(handle.pod, self._node)
-            if one.key not in handle.table.pods
+            rival
+            for rival in handle.nominations.rivals(handle.pod, self._node)
+            if rival.key not in handle.table.pods
         ]
         if not rivals:
             return SUCCESS
@@ -126,8 +126,8 @@ class NodeTrial:
     def _take_back(self, mark: int, ports: dict[str, tuple[HostPort, ...]]) -> None:
         """Undo all changes after the first `mark`, the last one first."""
         while len(self._undo) > mark:
-            pod, came = self._undo.pop()
-            self._move(pod, come=not came)
+            pod, added = self._undo.pop()
+            self._move(pod, come=not added)
         self._handle.table.pods.ports_on[self._node] = ports
 
     def _held_ports(self) -> dict[str, tuple[HostPort, ...]]:
@@ -150,10 +150,10 @@ class NodeTrial:
         self._counted[pod.key] = table.counted(pod)
         table.remove([pod])
         freed = host_ports(pod)
-        there = table.pods.ports_on.get(self._node)
-        if freed and there:
-            for key, held in there.items():
-                there[key] = tuple(port for port in held if port not in freed)
+        used = table.pods.ports_on.get(self._node)
+        if freed and used:
+            for key, held in used.items():
+                used[key] = tuple(port for port in held if port not in freed)
 
     def _ask(self, state: CycleState) -> Status:
         """Call every Filter in order and return the first refusal, or Success."""
@@ -200,14 +200,14 @@ class Handle:
     """PreFilter plugins with AddPod and RemovePod. The protocol check is slow, so it is made once."""
 
     def __post_init__(self) -> None:
-        told = (one for one in self.pipeline.prefilters if isinstance(one, PreFilterExtensionsPlugin))
-        object.__setattr__(self, "following", tuple(told))
+        plugins = (one for one in self.pipeline.prefilters if isinstance(one, PreFilterExtensionsPlugin))
+        object.__setattr__(self, "following", tuple(plugins))
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:
         """The disruption budgets, less the evictions of this session."""
-        stated = self.disruption.budgets
-        return self.table.snapshot.pod_disruption_budgets if stated is None else stated
+        current = self.disruption.budgets
+        return self.table.snapshot.pod_disruption_budgets if current is None else current
 
     def priority_of(self, pod: Pod) -> int:
         """Return a pod's resolved priority."""
@@ -216,9 +216,9 @@ class Handle:
     def lower_on(self, node: int) -> Sequence[Pod]:
         """Return the pods on a node that may be evicted: they have a lower priority and are not protected."""
         return [
-            one
-            for one in self.table.pods.on(node)
-            if self.priority_of(one) < self.pod.priority and not self.disruption.spares(one)
+            pod
+            for pod in self.table.pods.on(node)
+            if self.priority_of(pod) < self.pod.priority and not self.disruption.spares(pod)
         ]
 
     def trial(self, node: int) -> NodeTrial:
@@ -349,8 +349,8 @@ def make_room(handle: Handle) -> PostFilterAnswer:
     first = ""
     node: str | None = None
     for plugin in handle.pipeline.postfilters:
-        stated = ask(plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle)
-        answer = answers.postfiltered(plugin, stated, handle.table.index)
+        answer_of_plugin = ask(plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle)
+        answer = answers.postfiltered(plugin, answer_of_plugin, handle.table.index)
         if answer.status.code is Code.SUCCESS:
             _check_victims(plugin, answer, handle)
             return answer
@@ -364,8 +364,8 @@ def make_room(handle: Handle) -> PostFilterAnswer:
 
 def _check_victims(plugin: object, answer: PostFilterAnswer, handle: Handle) -> None:
     """Raise `PluginError` if a victim is not on the node of the answer."""
-    there = {pod.key for pod in handle.table.pods.on(handle.table.index[answer.node])} if answer.node else ()
-    strangers = [key for key in answer.victims if key not in there]
+    keys = {pod.key for pod in handle.table.pods.on(handle.table.index[answer.node])} if answer.node else ()
+    strangers = [key for key in answer.victims if key not in keys]
     if strangers:
         problem = f"expected victims on node {answer.node!r}; not there: {', '.join(strangers)}"
         raise PluginError(name_of(plugin), "PostFilter", problem)

@@ -72,11 +72,11 @@ def unreserve(pipeline: Pipeline, pod: Pod, node: str, table: NodeTable) -> tupl
     Returns:
       The errors of failed plugins. The pod's reservation is removed in any case.
     """
-    at = table.index.get(node)
-    if at is None:  # the node is gone, and with it what was kept there
+    index = table.index.get(node)
+    if index is None:  # the node is gone, and with it what was kept there
         return ()
     try:
-        pipeline.unreserve(pod, at, table, CycleState())
+        pipeline.unreserve(pod, index, table, CycleState())
     except PluginError as error:
         return (str(error),)
     return ()

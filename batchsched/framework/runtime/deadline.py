@@ -47,17 +47,17 @@ _POINT_OF: Final = {one.method: name for name, one in POINTS.items() if one.meth
 _NO: Final = PostFilterAnswer(Status(Code.UNSCHEDULABLE))
 
 
-def _all_fit(*given: Any) -> Verdict:
-    return Verdict.accept(_nodes(given))
+def _all_fit(*arguments: Any) -> Verdict:
+    return Verdict.accept(_nodes(arguments))
 
 
-def _no_score(*given: Any) -> IntArray:
-    return np.zeros(_nodes(given), np.int64)
+def _no_score(*arguments: Any) -> IntArray:
+    return np.zeros(_nodes(arguments), np.int64)
 
 
-def _nodes(given: tuple[Any, ...]) -> int:
+def _nodes(arguments: tuple[Any, ...]) -> int:
     """Return the number of nodes in a call: the view is the argument before the cycle state, which is last."""
-    return len(given[-2])
+    return len(arguments[-2])
 
 
 _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
@@ -130,7 +130,9 @@ def is_ours(plugin: type) -> bool:
 def left_out(plugins: tuple[object, ...]) -> tuple[DeadlineExceeded, ...]:
     """Return the exceeded deadlines of the plugins that are no longer called."""
     return tuple(
-        one.overdue for one in plugins if isinstance(one, DeadlinePlugin) and one.overdue is not None
+        plugin.overdue
+        for plugin in plugins
+        if isinstance(plugin, DeadlinePlugin) and plugin.overdue is not None
     )
 
 
@@ -147,13 +149,13 @@ class DeadlineKeeper(PluginDeadline):
     The recorded numbers let a repeated session skip exactly the call that did not return.
 
     Args:
-      known: exceeded deadlines of this session and of earlier ones.
+      exceeded: exceeded deadlines of this session and of earlier ones.
     """
 
-    def __init__(self, known: Iterable[DeadlineExceeded] = ()) -> None:
-        given = tuple(known)
-        self._late = {one.call: one for one in given if one.call}
-        self._overdue = {one.plugin: one for one in given if not one.call}
+    def __init__(self, exceeded: Iterable[DeadlineExceeded] = ()) -> None:
+        deadlines = tuple(exceeded)
+        self._late = {one.call: one for one in deadlines if one.call}
+        self._overdue = {one.plugin: one for one in deadlines if not one.call}
         self._calls = 0
         self.current: tuple[int, str, str] | None = None
         """The current call: its number, the plugin and the extension point."""

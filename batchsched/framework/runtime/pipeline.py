@@ -17,7 +17,7 @@ from batchsched.framework import interface as points
 from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.extenders.chain import ExtenderChain
-from batchsched.framework.filter_result import FilterResult, nobody
+from batchsched.framework.filter_result import FilterResult, unrefused
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
@@ -45,9 +45,8 @@ class Pipeline:
     Args:
       plugins: in the order of their calls.
       weights: name → weight of a Score plugin; 1 if missing.
-      at: extension point, as named in a profile (`pre_filter`) → its plugins; if a point is missing, all plugins
-        that
-        implement it.
+      plugins_at: extension point, as named in a profile (`pre_filter`) → its plugins; if a point is missing, all
+        plugins that implement it.
       extenders: called after the plugins.
     """
 
@@ -55,42 +54,52 @@ class Pipeline:
         self,
         plugins: Sequence[object],
         weights: Mapping[str, int] | None = None,
-        at: Mapping[str, Sequence[object]] | None = None,
+        plugins_at: Mapping[str, Sequence[object]] | None = None,
         extenders: ExtenderChain | None = None,
     ) -> None:
         self.plugins = tuple(plugins)
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()
         self.timings = PluginTimings()
-        self._chosen = {point: tuple(chosen) for point, chosen in (at or {}).items()}
-        self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._at(
+        self._chosen = {point: tuple(chosen) for point, chosen in (plugins_at or {}).items()}
+        self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._plugins_at(
             "pre_enqueue", points.PreEnqueuePlugin
         )
-        self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._at("queue_sort", points.QueueSortPlugin)
-        self.prefilters: tuple[points.PreFilterPlugin, ...] = self._at("pre_filter", points.PreFilterPlugin)
-        self.filters: tuple[points.FilterPlugin, ...] = self._at("filter", points.FilterPlugin)
-        self.postfilters: tuple[points.PostFilterPlugin, ...] = self._at(
+        self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._plugins_at(
+            "queue_sort", points.QueueSortPlugin
+        )
+        self.prefilters: tuple[points.PreFilterPlugin, ...] = self._plugins_at(
+            "pre_filter", points.PreFilterPlugin
+        )
+        self.filters: tuple[points.FilterPlugin, ...] = self._plugins_at("filter", points.FilterPlugin)
+        self.postfilters: tuple[points.PostFilterPlugin, ...] = self._plugins_at(
             "post_filter", points.PostFilterPlugin
         )
-        self.prescores: tuple[points.PreScorePlugin, ...] = self._at("pre_score", points.PreScorePlugin)
-        self.scores: tuple[points.ScorePlugin, ...] = self._at("score", points.ScorePlugin)
-        self.reserves: tuple[points.ReservePlugin, ...] = self._at("reserve", points.ReservePlugin)
-        self.permits: tuple[points.PermitPlugin, ...] = self._at("permit", points.PermitPlugin)
+        self.prescores: tuple[points.PreScorePlugin, ...] = self._plugins_at(
+            "pre_score", points.PreScorePlugin
+        )
+        self.scores: tuple[points.ScorePlugin, ...] = self._plugins_at("score", points.ScorePlugin)
+        self.reserves: tuple[points.ReservePlugin, ...] = self._plugins_at("reserve", points.ReservePlugin)
+        self.permits: tuple[points.PermitPlugin, ...] = self._plugins_at("permit", points.PermitPlugin)
         # Rows repeat the verdicts of a plugin's Filter. If the profile disables that Filter, its rows would forbid
         # placements that the pipeline allows.
         self.constrains: tuple[points.ConstrainPlugin, ...] = tuple(
-            one
-            for one in self._having(points.ConstrainPlugin)
-            if one in self.filters or not isinstance(one, points.FilterPlugin)
+            plugin
+            for plugin in self._implementing(points.ConstrainPlugin)
+            if plugin in self.filters or not isinstance(plugin, points.FilterPlugin)
         )
-        self.prebinds: tuple[points.PreBindPlugin, ...] = self._at("pre_bind", points.PreBindPlugin)
-        self.binds: tuple[points.BindPlugin, ...] = self._at("bind", points.BindPlugin)
-        self.postbinds: tuple[points.PostBindPlugin, ...] = self._at("post_bind", points.PostBindPlugin)
-        self._signing: tuple[points.SignaturePlugin, ...] = self._having(points.SignaturePlugin)
-        self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._having(points.LabelReadingPlugin)
+        self.prebinds: tuple[points.PreBindPlugin, ...] = self._plugins_at("pre_bind", points.PreBindPlugin)
+        self.binds: tuple[points.BindPlugin, ...] = self._plugins_at("bind", points.BindPlugin)
+        self.postbinds: tuple[points.PostBindPlugin, ...] = self._plugins_at(
+            "post_bind", points.PostBindPlugin
+        )
+        self._signing: tuple[points.SignaturePlugin, ...] = self._implementing(points.SignaturePlugin)
+        self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._implementing(
+            points.LabelReadingPlugin
+        )
         # An isinstance check against a protocol is slow, and this one would be made for each pod and each class.
         self._following: dict[object, points.PreFilterExtensionsPlugin] = {
-            plugin: plugin for plugin in self._having(points.PreFilterExtensionsPlugin)
+            plugin: plugin for plugin in self._implementing(points.PreFilterExtensionsPlugin)
         }
         self._read_traits()
         self._names = {plugin: name_of(plugin) for plugin in (*self._scope, *self._following)}
@@ -158,29 +167,30 @@ class Pipeline:
         skips do not count.
         """
         return all(
-            self._names[one] in state.skip_filter or self._foreseen[one]
-            for one in (*self.filters, *self._following)
+            self._names[plugin] in state.skip_filter or self._foreseen[plugin]
+            for plugin in (*self.filters, *self._following)
         )
 
-    def _at(self, point: str, protocol: Any) -> tuple[Any, ...]:
+    def _plugins_at(self, point: str, protocol: Any) -> tuple[Any, ...]:
         chosen = self._chosen.get(point)
-        return self._having(protocol) if chosen is None else chosen
+        return self._implementing(protocol) if chosen is None else chosen
 
-    def _having(self, protocol: Any) -> tuple[Any, ...]:
+    def _implementing(self, protocol: Any) -> tuple[Any, ...]:
         return tuple(one for one in self.plugins if isinstance(one, protocol))
 
     def leaves_out(self, resource: str) -> bool:
         """Return True if the Filter that checks capacity ignores a resource."""
         return any(
-            one.ignores_resource(resource)
-            for one in self._counting
-            if isinstance(one, points.IgnoredResourcesPlugin)
+            plugin.ignores_resource(resource)
+            for plugin in self._counting
+            if isinstance(plugin, points.IgnoredResourcesPlugin)
         )
 
     def signature(self, pod: Pod) -> Hashable:
         """Return the identity of a pod's class: the signatures of all plugins."""
         parts: list[Hashable] = [
-            answers.signature(one, ask(one, "Signature", one.signature, pod)) for one in self._signing
+            answers.signature(plugin, ask(plugin, "Signature", plugin.signature, pod))
+            for plugin in self._signing
         ]
         if self.looks_at(pod):
             parts.append((repr(pod.spec), tuple(sorted(pod.labels.items()))))
@@ -203,7 +213,7 @@ class Pipeline:
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the labels, on any pod, that are read because of other objects of the snapshot."""
         keys: frozenset[str] = frozenset()
-        for plugin in self._having(points.SnapshotLabelsPlugin):
+        for plugin in self._implementing(points.SnapshotLabelsPlugin):
             keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.snapshot_label_keys, snapshot))
         return keys
 
@@ -233,25 +243,29 @@ class Pipeline:
         state, status, allowed, narrowing = self._prefiltering.of(pod, nodes, results, self.timings)
         count = len(nodes)
         if not status.ok:
-            return FilterResult(state, status, np.zeros(count, np.bool_), nobody(count))
+            return FilterResult(state, status, np.zeros(count, np.bool_), unrefused(count))
         fits = allowed.copy() if allowed is not None else np.ones(count, np.bool_)
-        refused_by = nobody(count)
+        refused_by = unrefused(count)
         names: list[str] = []
         verdicts: list[Verdict] = []
         for plugin in self.filters:
             name = self._names[plugin]
             if name in state.skip_filter:
                 continue
-            asked = partial(self._filter, plugin, pod, state)
+            call = partial(self._filter, plugin, pod, state)
             try:
-                judged = results.verdict(plugin, self._scope[plugin], table, asked)
+                judged = results.verdict(plugin, self._scope[plugin], table, call)
             except PluginError:
                 # kube-scheduler does not call a Filter about a node that an earlier Filter refused. To fail in the
                 # same cases, repeat the call without these nodes.
                 if fits.all():
                     raise
-                left = np.flatnonzero(fits).astype(np.int32)
-                verdict = asked(table.some(left)).among(left, count) if len(left) else Verdict.accept(count)
+                remaining = np.flatnonzero(fits).astype(np.int32)
+                verdict = (
+                    call(table.some(remaining)).among(remaining, count)
+                    if len(remaining)
+                    else Verdict.accept(count)
+                )
                 judged = CachedVerdict.of(verdict, table.changes.generation)
             if not judged.fits_all:
                 refused_by[fits & ~judged.fits] = len(verdicts)
@@ -290,23 +304,23 @@ class Pipeline:
         Raises:
           PluginError: a plugin failed.
         """
-        found = self._prefiltering.of(pod, table.all(), results or ClassResults(), self.timings)
-        return found.state, found.status
+        prefiltered = self._prefiltering.of(pod, table.all(), results or ClassResults(), self.timings)
+        return prefiltered.state, prefiltered.status
 
     def admits(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
         """Return whether counts[i] equal pods may be placed on nodes[i]. None: a Filter must be called pod by pod."""
-        asked = [one for one in self.moving if name_of(one) not in state.skip_filter]
-        if not all(one in self._bulk for one in asked):
+        filters = [one for one in self.moving if name_of(one) not in state.skip_filter]
+        if not all(one in self._bulk for one in filters):
             return None
         return all(
             answers.truth(
-                one,
+                plugin,
                 "Filter",
-                self.timings.ask(one, "Filter", self._bulk[one].admits, pod, table, nodes, counts),
+                self.timings.ask(plugin, "Filter", self._bulk[plugin].admits, pod, table, nodes, counts),
             )
-            for one in asked
+            for plugin in filters
         )
 
     def refusal_at(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
@@ -366,12 +380,14 @@ class Pipeline:
 
     def keeping(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
         """Return the Reserve plugins that may keep state for pods of a class. Raises `PluginError`."""
-        asked = zip(self.reserves, self._selective, strict=True)
-        return tuple(one for one, selective in asked if not (selective and self._reserves_nothing(one, pod)))
+        reserves = zip(self.reserves, self._selective, strict=True)
+        return tuple(
+            one for one, selective in reserves if not (selective and self._reserves_nothing(one, pod))
+        )
 
     def _reserves_nothing(self, plugin: Any, pod: PodClass) -> bool:
-        said = self.timings.ask(plugin, "Reserve", plugin.reserves_nothing, pod)
-        return answers.truth(plugin, "Reserve", said)
+        answer = self.timings.ask(plugin, "Reserve", plugin.reserves_nothing, pod)
+        return answers.truth(plugin, "Reserve", answer)
 
     def reserve(
         self,

@@ -54,16 +54,16 @@ class Prefiltering:
         """
         timings.cycle()
         state = CycleState()
-        known = results.prefilter_state(nodes.table)
-        if known is not None:
-            state.take(known)
+        stored = results.prefilter_state(nodes.table)
+        if stored is not None:
+            state.take(stored)
             return self._ask(self._fleeting, pod, nodes, (state, state), timings)
         lasting = CycleState()
-        found = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
+        answer = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
         state.take(lasting)
-        if found.status.ok and found.allowed is None:
+        if answer.status.ok and answer.allowed is None:
             results.keep_prefilter_state(nodes.table, lasting)
-        return found
+        return answer
 
     def _ask(
         self,

@@ -37,55 +37,56 @@ POINTS: Final[Mapping[str, Any]] = {
 """Name of an extension point in a profile → protocol of its plugins."""
 
 
-def everywhere(defaults: Iterable[EnabledPlugin], stated: Plugins) -> tuple[EnabledPlugin, ...]:
+def everywhere(defaults: Iterable[EnabledPlugin], changes: Plugins) -> tuple[EnabledPlugin, ...]:
     """Return the plugins of multiPoint: the defaults with the profile's changes."""
     own = {one.name: one.weight for one in defaults}
     short = tuple(
-        one if one.weight is not None else EnabledPlugin(name=one.name, weight=own.get(one.name))
-        for one in stated.enabled
+        plugin if plugin.weight is not None else EnabledPlugin(name=plugin.name, weight=own.get(plugin.name))
+        for plugin in changes.enabled
     )
     return _merged(
-        _merged(defaults, short, frozenset(stated.disabled)),
-        stated.multi_point.enabled,
-        frozenset(one.name for one in stated.multi_point.disabled),
+        _merged(defaults, short, frozenset(changes.disabled)),
+        changes.multi_point.enabled,
+        frozenset(one.name for one in changes.multi_point.disabled),
     )
 
 
 def _merged(
     defaults: Iterable[EnabledPlugin], enabled: Sequence[EnabledPlugin], disabled: frozenset[str]
 ) -> tuple[EnabledPlugin, ...]:
-    stated = {one.name: one for one in enabled}
+    enabled_by_name = {one.name: one for one in enabled}
     kept = [] if ALL in disabled else [one for one in defaults if one.name not in disabled]
-    there = {one.name for one in kept}
+    kept_names = {one.name for one in kept}
     return (
-        *(stated.get(one.name, one) for one in kept),
-        *(one for one in enabled if one.name not in there),
+        *(enabled_by_name.get(one.name, one) for one in kept),
+        *(one for one in enabled if one.name not in kept_names),
     )
 
 
-def needed(multi: Iterable[EnabledPlugin], stated: Plugins) -> tuple[str, ...]:
+def needed(multi: Iterable[EnabledPlugin], changes: Plugins) -> tuple[str, ...]:
     """Return the names of all plugins that are enabled at some point, those of multiPoint first."""
     names = dict.fromkeys(one.name for one in multi)
     for point in POINTS:
-        names |= dict.fromkeys(one.name for one in _set(stated, point).enabled)
+        names |= dict.fromkeys(one.name for one in _set(changes, point).enabled)
     return tuple(names)
 
 
 def by_point(
-    multi: Iterable[EnabledPlugin], stated: Plugins, made: Mapping[str, object]
+    multi: Iterable[EnabledPlugin], changes: Plugins, made: Mapping[str, object]
 ) -> dict[str, tuple[object, ...]]:
     """Return the plugins of each extension point, in the order of their calls.
 
     Args:
       multi: the plugins of multiPoint.
-      stated: the profile's changes.
+      changes: the profile's changes.
       made: name → plugin; names that are missing are ignored.
 
     Raises:
       InvalidInput: a point enables a plugin that does not implement it, or several plugins sort the queue.
     """
     chosen = {
-        point: _at(point, protocol, multi, _set(stated, point), made) for point, protocol in POINTS.items()
+        point: _plugins_at(point, protocol, multi, _set(changes, point), made)
+        for point, protocol in POINTS.items()
     }
     sorting = chosen["queue_sort"]
     if len(sorting) > 1:
@@ -96,21 +97,23 @@ def by_point(
     return chosen
 
 
-def _at(
-    point: str, protocol: Any, multi: Iterable[EnabledPlugin], stated: PluginSet, made: Mapping[str, object]
+def _plugins_at(
+    point: str, protocol: Any, multi: Iterable[EnabledPlugin], changes: PluginSet, made: Mapping[str, object]
 ) -> tuple[object, ...]:
-    own = [one.name for one in stated.enabled if one.name in made]
+    own = [one.name for one in changes.enabled if one.name in made]
     for name in own:
         if not isinstance(made[name], protocol):
             raise InvalidInput(
                 f"plugin {name} is not asked at this point; take it out of the list",
                 field=f"profiles[].plugins.{to_camel(point)}.enabled",
             )
-    disabled = {one.name for one in stated.disabled}
+    disabled = {one.name for one in changes.disabled}
     shared: list[str] = []
     if ALL not in disabled:
         shared = [
-            one.name for one in multi if one.name not in disabled and isinstance(made.get(one.name), protocol)
+            plugin.name
+            for plugin in multi
+            if plugin.name not in disabled and isinstance(made.get(plugin.name), protocol)
         ]
     names = (
         *(name for name in own if name in shared),
@@ -120,17 +123,17 @@ def _at(
     return tuple(made[name] for name in names)
 
 
-def weights_of(multi: Iterable[EnabledPlugin], stated: Plugins) -> dict[str, int]:
+def weights_of(multi: Iterable[EnabledPlugin], changes: Plugins) -> dict[str, int]:
     """Return name → weight of Score plugins. A point's weight precedes multiPoint's.
 
     0 and missing weights count as 1.
     """
     weights: dict[str, int] = {}
-    for one in (*stated.score.enabled, *multi):
-        weights.setdefault(one.name, one.weight or 1)
+    for plugin in (*changes.score.enabled, *multi):
+        weights.setdefault(plugin.name, plugin.weight or 1)
     return weights
 
 
-def _set(stated: Plugins, point: str) -> PluginSet:
-    found: PluginSet = getattr(stated, point)
-    return found
+def _set(changes: Plugins, point: str) -> PluginSet:
+    point_changes: PluginSet = getattr(changes, point)
+    return point_changes

@@ -32,26 +32,26 @@ class Registry:
     """Plugin classes by name, and the names of the default plugins.
 
     Args:
-      known: the plugin classes.
+      plugins: the plugin classes.
       defaults: names that are enabled by default, in the order of their calls; unknown names are ignored.
       weights: name → weight of the default Score plugins.
     """
 
-    def __init__(self, known: Iterable[type], defaults: Iterable[str], weights: Mapping[str, int]) -> None:
+    def __init__(self, plugins: Iterable[type], defaults: Iterable[str], weights: Mapping[str, int]) -> None:
         self.weights = dict(weights)
-        self._known: dict[str, type] = {}
-        for plugin in known:
+        self._classes: dict[str, type] = {}
+        for plugin in plugins:
             name = name_of(plugin)
-            if self._known.setdefault(name, plugin) is not plugin:
+            if self._classes.setdefault(name, plugin) is not plugin:
                 raise InvalidInput(
                     f"two plugins are named {name}; rename one of them", object=f"plugin {name}"
                 )
-        self.defaults = tuple(name for name in defaults if name in self._known)
+        self.defaults = tuple(name for name in defaults if name in self._classes)
 
     @property
     def names(self) -> tuple[str, ...]:
         """All registered names, sorted."""
-        return tuple(sorted(self._known))
+        return tuple(sorted(self._classes))
 
     def pipeline(self, profile: Profile, outside: ExternalCalls = NOBODY) -> Pipeline:
         """Create the pipeline of a profile.
@@ -71,13 +71,13 @@ class Registry:
         defaults = [EnabledPlugin(name=name, weight=self.weights.get(name)) for name in self.defaults]
         multi = everywhere(defaults, profile.plugins)
         made = {
-            name: watched(_make(self._known[name], profile.arguments(name)), outside.watchdog)
+            name: watched(_make(self._classes[name], profile.arguments(name)), outside.watchdog)
             for name in needed(multi, profile.plugins)
-            if name in self._known
+            if name in self._classes
         }
-        at = by_point(multi, profile.plugins, made)
+        plugins_at = by_point(multi, profile.plugins, made)
         chain = ExtenderChain(profile.extenders, outside.extenders)
-        return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), at, chain)
+        return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), plugins_at, chain)
 
     def foreign(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of plugins of other packages that a profile enables."""
@@ -85,17 +85,17 @@ class Registry:
         return tuple(
             name
             for name in needed(multi, profile.plugins)
-            if name in self._known and not is_ours(self._known[name])
+            if name in self._classes and not is_ours(self._classes[name])
         )
 
     def passed_over(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of kube-scheduler plugins in a profile that batchsched does not have and ignores."""
         enabled = {name for _, names in profile.plugins.enabled_by_place() for name in names}
         enabled |= {name for _, name in _configured(profile)}
-        return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._known))
+        return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._classes))
 
     def _known_or_passed_over(self, name: str, place: str) -> None:
-        if name not in self._known and name not in IGNORED_IF_UNKNOWN:
+        if name not in self._classes and name not in IGNORED_IF_UNKNOWN:
             raise InvalidInput(
                 f"no plugin is named {name!r}; registered are {', '.join(self.names)}",
                 field=f"profiles[].{place}",
@@ -117,7 +117,7 @@ def found() -> tuple[type, ...]:
     Raises:
       PluginError: a class cannot be loaded.
     """
-    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name)
+    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda entry_point: entry_point.name)
     return tuple(ask(point, "loading", point.load) for point in points)
 
 
@@ -153,8 +153,8 @@ def _validated(model: type[BaseModel], arguments: Mapping[str, Any], plugin: str
     try:
         return model.model_validate(dict(arguments))
     except ValidationError as error:
-        first, *others = complaints(error, model)
-        more = "".join(f"\nplugin {plugin}: {_below_args(other)}: {other.message}" for other in others)
+        first, *further = complaints(error, model)
+        more = "".join(f"\nplugin {plugin}: {_below_args(other)}: {other.message}" for other in further)
         raise InvalidInput(
             first.message + more, object=f"plugin {plugin}", field=_below_args(first)
         ) from error

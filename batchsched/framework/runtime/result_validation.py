@@ -217,14 +217,16 @@ def postfiltered(plugin: object, answer: object, nodes: Container[str]) -> PostF
     """Return a PostFilter's answer with the name of its plugin. The node must be one of `nodes`."""
     if not isinstance(answer, PostFilterAnswer):
         raise _nonsense(plugin, "PostFilter", "a PostFilterAnswer", answer)
-    stated = status(plugin, "PostFilter", answer.status)
+    checked = status(plugin, "PostFilter", answer.status)
     node: object = answer.node
     if node is not None and not (isinstance(node, str) and (not node or node in nodes)):
         raise _nonsense(plugin, "PostFilter", "the name of a node", node)
     victims: object = answer.victims
     if not isinstance(victims, tuple) or not all(isinstance(one, str) for one in victims):
         raise _nonsense(plugin, "PostFilter", "a tuple of namespace/name", victims)
-    return PostFilterAnswer(Status(stated.code, stated.reasons, name_of(plugin)), answer.node, answer.victims)
+    return PostFilterAnswer(
+        Status(checked.code, checked.reasons, name_of(plugin)), answer.node, answer.victims
+    )
 
 
 def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
@@ -237,9 +239,9 @@ def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
 
 def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
     """[n] Return an answer with one score from 0 to 100 for each of `count` nodes."""
-    given = ask(plugin, point, np.asarray, answer)
-    if given.shape == (count,) and (not count or given.dtype.kind in "iu"):
-        made = given.astype(np.int64, copy=False)
+    numbers = ask(plugin, point, np.asarray, answer)
+    if numbers.shape == (count,) and (not count or numbers.dtype.kind in "iu"):
+        made = numbers.astype(np.int64, copy=False)
         # As an unsigned number, a negative score is very large: one comparison checks both bounds.
         if not count or np.maximum.reduce(made.view(np.uint64)) <= MAX_SCORE:
             return made
@@ -252,11 +254,11 @@ def permitted(plugin: object, answer: object) -> PermitAnswer:
         raise _nonsense(plugin, "Permit", "a PermitAnswer", answer)
     if answer.status is SUCCESS and answer.timeout_seconds == 0:
         return answer
-    stated = status(plugin, "Permit", answer.status)
+    checked = status(plugin, "Permit", answer.status)
     seconds: object = answer.timeout_seconds
     if not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
         raise _nonsense(plugin, "Permit", "a timeout of 0 seconds or more", seconds)
-    made = signed(stated, plugin)
+    made = signed(checked, plugin)
     return answer if made is answer.status else PermitAnswer(made, seconds)
 
 
@@ -297,9 +299,9 @@ def rows(plugin: object, answer: object, batch: Batch, nodes: int) -> tuple[Row,
     return tuple(answer)
 
 
-def signed(stated: Status, plugin: object) -> Status:
+def signed(unsigned: Status, plugin: object) -> Status:
     """Return a status with the name of its plugin."""
-    return stated if stated.plugin else Status(stated.code, stated.reasons, name_of(plugin))
+    return unsigned if unsigned.plugin else Status(unsigned.code, unsigned.reasons, name_of(plugin))
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +346,7 @@ def _sorted(keys: Sequence[Any]) -> list[int]:
 
 
 def _nonsense(plugin: object, point: str, expected: str, answer: object) -> PluginError:
-    said = repr(answer)
+    text = repr(answer)
     return PluginError(
-        name_of(plugin), point, f"expected {expected}, not {said if len(said) <= 60 else said[:57] + '...'}"
+        name_of(plugin), point, f"expected {expected}, not {text if len(text) <= 60 else text[:57] + '...'}"
     )

@@ -84,8 +84,8 @@ def visiting_order(table: NodeTable) -> IndexArray:
     Source: `nodeTree.list` of kube-scheduler's cache.
     """
     zones: dict[tuple[str, str], list[int]] = {}
-    for at, node in enumerate(table.nodes):
-        zones.setdefault((_label(node.labels, REGION), _label(node.labels, ZONE)), []).append(at)
+    for index, node in enumerate(table.nodes):
+        zones.setdefault((_label(node.labels, REGION), _label(node.labels, ZONE)), []).append(index)
     turns = sorted(
         (turn, zone, at) for zone, nodes in enumerate(zones.values()) for turn, at in enumerate(nodes)
     )

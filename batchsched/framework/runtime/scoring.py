@@ -46,18 +46,18 @@ class Scoring:
         scorers = [one for one in self._scorers if one.name not in skipped]
         near = tuple(one for one in scorers if one.scope is not ResultScope.CLUSTER)
         total = results.total_scores(near, asking, feasible, table)
-        for one in scorers:
-            if one.scope is ResultScope.CLUSTER:
-                total += one.weight * asking.normal(one, asking.raw(one, nodes), nodes)
+        for scorer in scorers:
+            if scorer.scope is ResultScope.CLUSTER:
+                total += scorer.weight * asking.normal(scorer, asking.raw(scorer, nodes), nodes)
         return total
 
     def _prescore(
         self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, results: ClassResults
     ) -> None:
         """Call the PreScores; those with a valid cached state for these nodes are not called again."""
-        state, known = asking.state, results.prescore_state(nodes.table, feasible)
-        if known is not None:
-            state.take(known)
+        state, stored = asking.state, results.prescore_state(nodes.table, feasible)
+        if stored is not None:
+            state.take(stored)
             self._ask(self._fleeting, asking, nodes, state)
             return
         lasting = CycleState(state)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.filter_result import FilterResult, nobody
+from batchsched.framework.filter_result import FilterResult, unrefused
 from batchsched.framework.runtime.sampling import Sampling, enough_of, visiting_order
 from batchsched.framework.status import SUCCESS
 from tests.plugins.cluster import node, table
@@ -51,7 +51,7 @@ def test_regions_tell_zones_of_one_name_apart_and_old_labels_count():
 
 
 def scan_of(fits, outside=None):
-    return FilterResult(CycleState(), SUCCESS, fits, nobody(len(fits)), outside=outside)
+    return FilterResult(CycleState(), SUCCESS, fits, unrefused(len(fits)), outside=outside)
 
 
 def model(order, fits, looked_at, start, enough):
