@@ -68,35 +68,35 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        asked = state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes)
-        if not asked:
+        resources = state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes)
+        if not resources:
             return np.full(len(nodes), MIDDLE + MIDDLE // 2, np.int64)
-        before, after = balance(asked, nodes)
+        before, after = balance(resources, nodes)
         gain: IntArray = after - before
         return MIDDLE + (MIDDLE + gain) // 2
 
 
-def balance(asked: ScoredResources, nodes: Nodes) -> IntArray:
+def balance(resources: ScoredResources, nodes: Nodes) -> IntArray:
     """[2, n] Return 100 less the standard deviation of the used fractions in percent, without the pod and with it.
 
     The result is rounded down. Sums follow the order of the resources, so that they round like those of kube-
     scheduler.
     """
-    capacities = [one.capacity(nodes) for one in asked]
+    capacities = [one.capacity(nodes) for one in resources]
     fractions = [
-        np.minimum((one.taken(nodes) + one.asked * WITHOUT_AND_WITH) / np.maximum(capacity, 1), 1.0)
-        for one, capacity in zip(asked, capacities, strict=True)
+        np.minimum((resource.taken(nodes) + resource.asked * WITHOUT_AND_WITH) / np.maximum(capacity, 1), 1.0)
+        for resource, capacity in zip(resources, capacities, strict=True)
     ]
-    if len(asked) == 2 and all(everywhere(capacity) for capacity in capacities):
+    if len(resources) == 2 and all(everywhere(capacity) for capacity in capacities):
         return _percent(np.abs(fractions[0] - fractions[1]) / 2)
-    there = np.stack([capacity > 0 for capacity in capacities])[:, np.newaxis]
-    used = np.where(there, np.stack(fractions), 0.0)
-    count = np.maximum(there.sum(axis=0), 1)
+    offered = np.stack([capacity > 0 for capacity in capacities])[:, np.newaxis]
+    used = np.where(offered, np.stack(fractions), 0.0)
+    count = np.maximum(offered.sum(axis=0), 1)
     mean = _sum(used) / count
-    deviation = np.sqrt(_sum(np.where(there, (used - mean) ** 2, 0.0)) / count)
+    deviation = np.sqrt(_sum(np.where(offered, (used - mean) ** 2, 0.0)) / count)
     # kube-scheduler halves the distance of two fractions, which rounds differently from the general formula.
-    highest = np.where(there, used, -np.inf).max(axis=0)
-    lowest = np.where(there, used, np.inf).min(axis=0)
+    highest = np.where(offered, used, -np.inf).max(axis=0)
+    lowest = np.where(offered, used, np.inf).min(axis=0)
     return _percent(np.where(count == 2, np.abs(highest - lowest) / 2, deviation))
 
 

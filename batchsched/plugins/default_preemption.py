@@ -136,9 +136,9 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         """
         names = handle.table.names
         places = scan.helpable()
-        found = Search()
+        result = Search()
         if not places:
-            return found
+            return result
         enough = min(
             max(
                 len(places) * self.args.min_candidate_nodes_percentage // 100,
@@ -149,23 +149,23 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         start = zlib.crc32(pod.pod.key.encode()) % len(places)
         broken: PluginError | None = None
         unharmed = 0
-        for at, room in _rooms((*places[start:], *places[:start]), enough, handle):
+        for node, room in _rooms((*places[start:], *places[:start]), enough, handle):
             if isinstance(room, Status):
-                found.rejected[names[at]] = room
+                result.rejected[names[node]] = room
             elif isinstance(room, PluginError):
                 broken = broken or room
             elif not room.victims:
-                problem = f'expected at least one victim pod on node "{names[at]}"'
+                problem = f'expected at least one victim pod on node "{names[node]}"'
                 broken = broken or PluginError(self.name, "PostFilter", problem)
             else:
-                found.candidates.append(room)
+                result.candidates.append(room)
                 unharmed += not room.violations
-                if unharmed and len(found.candidates) >= enough:
+                if unharmed and len(result.candidates) >= enough:
                     break
-        if broken is not None and not found.candidates:
+        if broken is not None and not result.candidates:
             raise broken
-        found.candidates.sort(key=lambda one: one.violations > 0)
-        return found
+        result.candidates.sort(key=lambda candidate: candidate.violations > 0)
+        return result
 
 
 def _victim_left(pod: Pod, old: Pod, _new: None) -> Hint:
@@ -184,8 +184,8 @@ def ineligible(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> s
     if node is None or scan.code_at(node) is Code.UNRESOLVABLE:
         return ""
     leaving = (
-        handle.priority_of(one) < pod.priority and terminating_by_preemption(one)
-        for one in handle.table.pods.on(node)
+        handle.priority_of(existing) < pod.priority and terminating_by_preemption(existing)
+        for existing in handle.table.pods.on(node)
     )
     return TERMINATING if any(leaving) else ""
 
@@ -211,16 +211,16 @@ def _rooms(
     """
     step = max(1, together)
     for start in range(0, len(places), step):
-        some = places[start : start + step]
+        batch = places[start : start + step]
         try:
-            known = _make_rooms(handle.trials(some), handle)
+            rooms = _make_rooms(handle.trials(batch), handle)
         except PluginError:  # over which of them the trial of each tells
-            known = {}
-        for at in some:
+            rooms = {}
+        for node in batch:
             try:
-                yield at, known[at] if at in known else _make_room(at, handle)
+                yield node, rooms[node] if node in rooms else _make_room(node, handle)
             except PluginError as error:
-                yield at, error
+                yield node, error
 
 
 def _make_room(node: int, handle: PostFilterHandle) -> Room | Status:
@@ -245,11 +245,11 @@ def _tried(node: str, lower: Sequence[Pod], trial: Trial, handle: PostFilterHand
     if not refusal.ok:
         return refusal
     leaving = Reprieve.of(lower, handle)
-    for at, victim in enumerate(leaving.order):
+    for index, victim in enumerate(leaving.order):
         trial.add(victim)
         if not trial.refusal().ok:
             trial.remove(victim)
-            leaving.stays_away(at)
+            leaving.stays_away(index)
     return leaving.room(node)
 
 
@@ -259,24 +259,26 @@ def _make_rooms(trials: Trials, handle: PostFilterHandle) -> dict[int, Room | St
     lower = [handle.lower_on(node) for node in trials.nodes]
     rows = np.repeat(np.arange(len(lower), dtype=np.int32), [len(some) for some in lower])
     trials.remove(rows, [pod for some in lower for pod in some])
-    found: dict[int, Room | Status] = {}
-    left: dict[int, Reprieve] = {}
-    for row, (node, some, refusal) in enumerate(zip(trials.nodes, lower, trials.refusals(), strict=True)):
-        if not some:
-            found[node] = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
+    results: dict[int, Room | Status] = {}
+    reprieves: dict[int, Reprieve] = {}
+    for row, (node, lower_pods, refusal) in enumerate(
+        zip(trials.nodes, lower, trials.refusals(), strict=True)
+    ):
+        if not lower_pods:
+            results[node] = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
         elif not refusal.ok:
-            found[node] = refusal
+            results[node] = refusal
         else:
-            left[row] = Reprieve.of(some, handle)
-    for at in range(max((len(one.order) for one in left.values()), default=0)):
-        asked = [row for row, one in left.items() if at < len(one.order)]
-        trials.add(np.asarray(asked, np.int32), [left[row].order[at] for row in asked])
-        fits = trials.fits(np.asarray(asked, np.int32))
-        out = [row for row, fit in zip(asked, fits.tolist(), strict=True) if not fit]
-        trials.remove(np.asarray(out, np.int32), [left[row].order[at] for row in out])
+            reprieves[row] = Reprieve.of(lower_pods, handle)
+    for index in range(max((len(one.order) for one in reprieves.values()), default=0)):
+        rows_left = [row for row, one in reprieves.items() if index < len(one.order)]
+        trials.add(np.asarray(rows_left, np.int32), [reprieves[row].order[index] for row in rows_left])
+        fits = trials.fits(np.asarray(rows_left, np.int32))
+        out = [row for row, fit in zip(rows_left, fits.tolist(), strict=True) if not fit]
+        trials.remove(np.asarray(out, np.int32), [reprieves[row].order[index] for row in out])
         for row in out:
-            left[row].stays_away(at)
-    return found | {trials.nodes[row]: one.room(names[trials.nodes[row]]) for row, one in left.items()}
+            reprieves[row].stays_away(index)
+    return results | {trials.nodes[row]: one.room(names[trials.nodes[row]]) for row, one in reprieves.items()}
 
 
 @dataclass(slots=True)
@@ -300,14 +302,14 @@ class Reprieve:
     @classmethod
     def of(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "Reprieve":
         """Sort removed pods."""
-        ordered = sorted(lower, key=lambda one: importance(one, handle)) if len(lower) > 1 else lower
-        violating, others = by_budget(ordered, handle.budgets)
-        return cls(ordered, (*violating, *others), len(violating))
+        ordered = sorted(lower, key=lambda removed: importance(removed, handle)) if len(lower) > 1 else lower
+        violating, compliant = by_budget(ordered, handle.budgets)
+        return cls(ordered, (*violating, *compliant), len(violating))
 
-    def stays_away(self, at: int) -> None:
+    def stays_away(self, index: int) -> None:
         """Record that the pod at a position of the order cannot be added back."""
-        self.away.add(self.order[at].key)
-        self.violations += at < self.violating
+        self.away.add(self.order[index].key)
+        self.violations += index < self.violating
 
     def room(self, node: str) -> Room:
         """Return the candidate of a node."""
@@ -330,17 +332,17 @@ def by_budget(
 
     Source: `filterPodsWithPDBViolation` of kube-scheduler.
     """
-    left = [budget.status.disruptions_allowed for budget in budgets]
+    allowed = [budget.status.disruptions_allowed for budget in budgets]
     violating: list[Pod] = []
-    others: list[Pod] = []
+    compliant: list[Pod] = []
     for pod in pods:
         violated = False
-        for at, budget in enumerate(budgets):
+        for index, budget in enumerate(budgets):
             if budget.protects(pod):
-                left[at] -= 1
-                violated |= left[at] < 0
-        (violating if violated else others).append(pod)
-    return tuple(violating), tuple(others)
+                allowed[index] -= 1
+                violated |= allowed[index] < 0
+        (violating if violated else compliant).append(pod)
+    return tuple(violating), tuple(compliant)
 
 
 def choose(candidates: Sequence[Room], handle: PostFilterHandle) -> Room:
@@ -348,7 +350,7 @@ def choose(candidates: Sequence[Room], handle: PostFilterHandle) -> Room:
 
     Source: `pickOneNodeForPreemption` of kube-scheduler.
     """
-    return min(candidates, key=lambda one: loss(one, handle))
+    return min(candidates, key=lambda candidate: loss(candidate, handle))
 
 
 def loss(room: Room, handle: PostFilterHandle) -> tuple[int, int, int, int, float]:

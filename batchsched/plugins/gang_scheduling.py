@@ -89,9 +89,9 @@ def _member_came(pod: Pod, _old: None, new: Pod) -> Hint:
 
 
 def _group_stated(pod: Pod, old: PodGroup | None, new: PodGroup) -> Hint:
-    stated = old is None or (old.spec.min_member, old.spec.sub_groups) != (
+    changed = old is None or (old.spec.min_member, old.spec.sub_groups) != (
         new.spec.min_member,
         new.spec.sub_groups,
     )
-    mine = (pod.namespace, pod.metadata.label(POD_GROUP_LABEL)) == (new.namespace, new.name)
-    return Hint.queue_if(stated and mine)
+    is_own_group = (pod.namespace, pod.metadata.label(POD_GROUP_LABEL)) == (new.namespace, new.name)
+    return Hint.queue_if(changed and is_own_group)

@@ -50,10 +50,10 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        wanted = images_of(pod.pod)
+        names = images_of(pod.pod)
         most = MOST_A_CONTAINER * (len(pod.pod.spec.containers) + len(pod.pod.spec.init_containers or ()))
-        key = ("image score", wanted, most)
-        return nodes.table.memo(key, lambda table: _score(table, wanted, most))[nodes.where]
+        key = ("image score", names, most)
+        return nodes.table.memo(key, lambda table: _score(table, names, most))[nodes.where]
 
 
 def images_of(pod: Pod) -> tuple[str, ...]:
@@ -69,11 +69,11 @@ def with_tag(name: str) -> str:
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
-def _score(table: NodeTable, wanted: tuple[str, ...], most: int) -> IntArray:
-    known = table.amended("images", Images, partial(Images.amended, table=table))
+def _score(table: NodeTable, names: tuple[str, ...], most: int) -> IntArray:
+    images = table.amended("images", Images, partial(Images.amended, table=table))
     total = np.zeros(len(table.nodes), np.int64)
-    for name in wanted:
-        image = known.of(name)
+    for name in names:
+        image = images.of(name)
         if image is not None:
             total[image.nodes] += int(image.size * (len(image.nodes) / len(table.nodes)))
     if most <= LEAST:
@@ -85,39 +85,39 @@ class Images:
     """The images of all nodes, by name."""
 
     def __init__(self, table: NodeTable) -> None:
-        self._told: list[tuple[ContainerImage, ...] | None] = [None] * len(table.nodes)
+        self._reported: list[tuple[ContainerImage, ...] | None] = [None] * len(table.nodes)
         self._sizes: dict[str, dict[int, int]] = {}
-        self._known: dict[str, Image] = {}
+        self._images: dict[str, Image] = {}
         self.amended(np.arange(len(table.nodes), dtype=np.int32), table)
 
     def amended(self, changed: IndexArray, table: NodeTable) -> "Images":
         """Return the images after nodes [k] changed."""
-        for at in changed.tolist():
-            before, after = self._told[at], table.nodes[at].status.images
+        for index in changed.tolist():
+            before, after = self._reported[index], table.nodes[index].status.images
             if before is not after:
-                self._told[at] = after
-                self._leave(at, before)
-                self._enter(at, after)
+                self._reported[index] = after
+                self._leave(index, before)
+                self._enter(index, after)
         return self
 
     def _leave(self, node: int, images: tuple[ContainerImage, ...] | None) -> None:
         for name in _names(images):
-            self._known.pop(name, None)
+            self._images.pop(name, None)
             self._sizes[name].pop(node, None)
 
     def _enter(self, node: int, images: tuple[ContainerImage, ...] | None) -> None:
         for image in images or ():
             for name in image.names or ():
-                self._known.pop(name, None)
+                self._images.pop(name, None)
                 self._sizes.setdefault(name, {}).setdefault(node, image.size_bytes)
 
     def of(self, name: str) -> Image | None:
         """Return an image, None if no node has it."""
-        known, sizes = self._known.get(name), self._sizes.get(name)
-        if known is None and sizes:
+        image, sizes = self._images.get(name), self._sizes.get(name)
+        if image is None and sizes:
             nodes = np.asarray(sorted(sizes), np.int32)
-            known = self._known[name] = Image(sizes[int(nodes[0])], nodes)
-        return known
+            image = self._images[name] = Image(sizes[int(nodes[0])], nodes)
+        return image
 
 
 def _names(images: tuple[ContainerImage, ...] | None) -> Iterable[str]:

@@ -41,12 +41,12 @@ class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        wanted = pod.pod.spec.node_name
-        if not wanted:
+        node_name = pod.pod.spec.node_name
+        if not node_name:
             return Verdict.accept(len(nodes))
         refused = np.ones(len(nodes.table.nodes), np.bool_)
-        if wanted in nodes.table.index:
-            refused[nodes.table.index[wanted]] = False
+        if node_name in nodes.table.index:
+            refused[nodes.table.index[node_name]] = False
         return Verdict.refuse(refused[nodes.where], ANOTHER_NODE, unresolvable=True)
 
     @override

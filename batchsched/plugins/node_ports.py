@@ -67,26 +67,26 @@ class NodePorts(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        wanted = host_ports(pod.pod)
-        state.write(WANTED, wanted)
-        return ASK_FILTER if wanted else SKIP_FILTER
+        requested = host_ports(pod.pod)
+        state.write(WANTED, requested)
+        return ASK_FILTER if requested else SKIP_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        wanted = state.read(WANTED)
+        requested = state.read(WANTED)
         if len(nodes) > 1:
-            return Verdict.refuse(_taken(nodes.table, wanted)[nodes.where], TAKEN, unresolvable=False)
-        if not len(nodes) or not _taken_at(nodes.table, nodes.first, wanted):
+            return Verdict.refuse(_taken(nodes.table, requested)[nodes.where], TAKEN, unresolvable=False)
+        if not len(nodes) or not _taken_at(nodes.table, nodes.first, requested):
             return Verdict.accept(len(nodes))
         return Verdict.refuse(np.ones(1, np.bool_), TAKEN, unresolvable=False)
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        wanted = host_ports(pod.pod)
-        if not wanted:
+        requested = host_ports(pod.pod)
+        if not requested:
             return True
         return bool((counts <= 1).all()) and not any(
-            _taken_at(table, node, wanted) for node in nodes[counts > 0].tolist()
+            _taken_at(table, node, requested) for node in nodes[counts > 0].tolist()
         )
 
     @override
@@ -106,8 +106,8 @@ class NodePorts(
             rivals = tuple(sorted(classes | everywhere))
             if sum(count[index] for index in rivals) > 1:
                 free = _free(nodes.table, port, holders)
-                known = rows.get(rivals)
-                rows[rivals] = _row(rivals, free if known is None else np.minimum(known.right, free))
+                row = rows.get(rivals)
+                rows[rivals] = _row(rivals, free if row is None else np.minimum(row.right, free))
         return tuple(rows.values())
 
     @override
@@ -135,12 +135,12 @@ def _row(classes: tuple[int, ...], right: IntArray) -> Row:
 
 def _holders(table: NodeTable) -> dict[tuple[str, int], list[tuple[HostPort, int]]]:
     """Return (protocol, number) → the ports in use with their nodes."""
-    found: dict[tuple[str, int], list[tuple[HostPort, int]]] = {}
+    holders: dict[tuple[str, int], list[tuple[HostPort, int]]] = {}
     for node, pods in table.pods.ports_on.items():
         for ports in pods.values():
             for port in ports:
-                found.setdefault((port.protocol, port.number), []).append((port, node))
-    return found
+                holders.setdefault((port.protocol, port.number), []).append((port, node))
+    return holders
 
 
 def _free(
@@ -154,14 +154,14 @@ def _free(
     return free
 
 
-def _taken(table: NodeTable, wanted: tuple[HostPort, ...]) -> BoolArray:
+def _taken(table: NodeTable, requested: tuple[HostPort, ...]) -> BoolArray:
     """[N] Return the nodes on which one of the requested ports is in use."""
     refused = np.zeros(len(table.nodes), np.bool_)
     for node in table.pods.ports_on:
-        refused[node] = _taken_at(table, node, wanted)
+        refused[node] = _taken_at(table, node, requested)
     return refused
 
 
-def _taken_at(table: NodeTable, node: int, wanted: tuple[HostPort, ...]) -> bool:
-    there = table.pods.ports_on.get(node)
-    return there is not None and any(any_conflict(wanted, ports) for ports in there.values())
+def _taken_at(table: NodeTable, node: int, requested: tuple[HostPort, ...]) -> bool:
+    used = table.pods.ports_on.get(node)
+    return used is not None and any(any_conflict(requested, ports) for ports in used.values())

@@ -197,10 +197,12 @@ class NodeResourcesFit(
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
         amounts = self._need(pod, table).amounts
-        asked = amounts != NEVER
-        left = table.allocatable[nodes] - table.requested[nodes]
-        wanted = counts[:, np.newaxis]
-        return bool(((wanted * np.where(asked, amounts, 0) <= left) | ~asked | (wanted == 0)).all())
+        requested = amounts != NEVER
+        free = table.allocatable[nodes] - table.requested[nodes]
+        pod_counts = counts[:, np.newaxis]
+        return bool(
+            ((pod_counts * np.where(requested, amounts, 0) <= free) | ~requested | (pod_counts == 0)).all()
+        )
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
@@ -214,18 +216,18 @@ class NodeResourcesFit(
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
         weights: IntArray | int = 0
-        for one in state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes):
-            capacity, taken = one.capacity(nodes), one.taken(nodes) + one.asked
+        for resource in state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes):
+            capacity, taken = resource.capacity(nodes), resource.taken(nodes) + resource.asked
             if self._line is None and everywhere(capacity):
-                total += self._score(taken, capacity) * one.weight
-                weights += one.weight
+                total += self._score(taken, capacity) * resource.weight
+                weights += resource.weight
                 continue
-            there = capacity > 0
-            scores = self._score(taken, np.where(there, capacity, 1))
+            offered = capacity > 0
+            scores = self._score(taken, np.where(offered, capacity, 1))
             # A resource with score 0 does not count in the weighted mean, so that it does not lower the others.
-            counts = there & (scores > 0) if self._line is not None else there
-            total += np.where(counts, scores * one.weight, 0)
-            weights = weights + np.where(counts, one.weight, 0)
+            counts = offered & (scores > 0) if self._line is not None else offered
+            total += np.where(counts, scores * resource.weight, 0)
+            weights = weights + np.where(counts, resource.weight, 0)
         divisor = np.maximum(weights, 1)
         if self._line is not None:
             return np.floor(total / divisor + 0.5).astype(np.int64)
@@ -234,8 +236,8 @@ class NodeResourcesFit(
     def _score(self, taken: IntArray, capacity: IntArray) -> IntArray:
         """[n] Return the score of one resource; `taken` includes the pod."""
         if self._strategy.type is StrategyType.LEAST_ALLOCATED:
-            left: IntArray = np.maximum(capacity - taken, 0)
-            return left * MAX_UTILIZATION // capacity
+            free: IntArray = np.maximum(capacity - taken, 0)
+            return free * MAX_UTILIZATION // capacity
         used = np.minimum(taken, capacity) * MAX_UTILIZATION // capacity
         return used if self._line is None else self._line[used]
 
@@ -249,24 +251,28 @@ class NodeResourcesFit(
             ClusterEventWithHint.on(Resource.NODE, grown, self._has_grown),
         )
 
-    def _asked(self, pod: Pod) -> dict[str, int]:
+    def _checked_requests(self, pod: Pod) -> dict[str, int]:
         """Return the requests that the Filter checks."""
-        asked = {name: amount for name, amount in requests(pod).items() if not self.ignores_resource(name)}
-        return {**asked, PODS: 1}
+        checked = {name: amount for name, amount in requests(pod).items() if not self.ignores_resource(name)}
+        return {**checked, PODS: 1}
 
     def _left_over(self, pod: Pod, old: Pod, new: Pod) -> Hint:
         before, after = requests(old), requests(new)
         return Hint.queue_if(
-            any(after.get(name, 0) < before.get(name, 0) for name in self._asked(pod) if name != PODS)
+            any(
+                after.get(name, 0) < before.get(name, 0)
+                for name in self._checked_requests(pod)
+                if name != PODS
+            )
         )
 
     def _has_grown(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         """Return True if the empty node could hold the pod and now has more of a resource that the pod requests."""
-        asked, after = self._asked(pod), new.allocatable()
-        if any(after.get(name, 0) < amount for name, amount in asked.items()):
+        checked, after = self._checked_requests(pod), new.allocatable()
+        if any(after.get(name, 0) < amount for name, amount in checked.items()):
             return Hint.SKIP
         before = {} if old is None else old.allocatable()
-        return Hint.queue_if(old is None or any(after[name] > before.get(name, 0) for name in asked))
+        return Hint.queue_if(old is None or any(after[name] > before.get(name, 0) for name in checked))
 
 
 def _reason(resource: str) -> str:

@@ -118,33 +118,35 @@ class NodeVolumeLimits(
     def _judge(self, pod: Pod, nodes: Nodes) -> Verdict:
         storage = storage_of(nodes.table)
         refused = np.zeros(len(nodes), np.bool_)
-        wanted: dict[bool, Attached] = {}
+        wanted_volumes: dict[bool, Attached] = {}
         try:
-            for at, node in enumerate(nodes.indexes.tolist()):
+            for row, node in enumerate(nodes.indexes.tolist()):
                 csi_node = storage.csi_nodes.get(nodes.table.names[node])
                 migrated = csi_node is not None
-                if migrated not in wanted:
-                    wanted[migrated] = self._volumes(pod, storage, migrated, new=True)
+                if migrated not in wanted_volumes:
+                    wanted_volumes[migrated] = self._volumes(pod, storage, migrated, new=True)
                 limits = _limits(csi_node)
-                if wanted[migrated] and limits:
-                    refused[at] = self._exceeds(wanted[migrated], limits, node, nodes.table)
+                if wanted_volumes[migrated] and limits:
+                    refused[row] = self._exceeds(wanted_volumes[migrated], limits, node, nodes.table)
         except ClaimNotFound as missing:
             return Verdict.refuse(np.ones(len(nodes), np.bool_), str(missing), unresolvable=True)
         return Verdict.refuse(refused, TOO_MANY_VOLUMES, unresolvable=False)
 
-    def _exceeds(self, wanted: Attached, limits: Mapping[str, int], node: int, table: NodeTable) -> bool:
+    def _exceeds(
+        self, wanted_volumes: Attached, limits: Mapping[str, int], node: int, table: NodeTable
+    ) -> bool:
         mounted = self._mounted(node, table)
         used = _counted(mounted, node, table)
-        new = Counter(driver for volume, driver in wanted.items() if volume not in mounted)
+        new = Counter(driver for volume, driver in wanted_volumes.items() if volume not in mounted)
         return any(used[driver] + count > limits.get(driver, UNLIMITED) for driver, count in new.items())
 
     def _mounted(self, node: int, table: NodeTable) -> Attached:
         storage = storage_of(table)
         migrated = table.names[node] in storage.csi_nodes
-        found: Attached = {}
+        volumes: Attached = {}
         for pod in table.pods.attaching_on.get(node, {}).values():
-            found |= self._volumes(pod, storage, migrated, new=False)
-        return found
+            volumes |= self._volumes(pod, storage, migrated, new=False)
+        return volumes
 
     def _volumes(self, pod: Pod, storage: VolumeLister, migrated: bool, *, new: bool) -> Attached:
         """Return the CSI volumes that a pod mounts, with or without those of `migrated` kinds.
@@ -154,7 +156,7 @@ class NodeVolumeLimits(
           PluginError: a claim has no name, an ephemeral volume's claim has another owner, or a disk name is
             invalid.
         """
-        found: Attached = {}
+        volumes: Attached = {}
         for volume in pod.spec.volumes or ():
             if volume.persistent_volume_claim or volume.ephemeral:
                 claim = self._claim(pod, volume, storage, new=new)
@@ -162,8 +164,8 @@ class NodeVolumeLimits(
             else:
                 resolved = self._inline(volume) if migrated else None
             if resolved is not None and all(resolved):
-                found[resolved] = resolved[0]
-        return found
+                volumes[resolved] = resolved[0]
+        return volumes
 
     def _inline(self, volume: Volume) -> tuple[str, str] | None:
         kind = kind_of(volume)
@@ -218,13 +220,13 @@ class NodeVolumeLimits(
 
     def _shared(self, batch: Batch, table: NodeTable) -> Counter[tuple[str, str]]:
         """Count the users of each volume: pending pods, and nodes on which it is mounted."""
-        found: Counter[tuple[str, str]] = Counter()
+        users: Counter[tuple[str, str]] = Counter()
         for candidate in batch.candidates:
             for volume in self._brought(candidate, table, migrated=True):
-                found[volume] += candidate.count
+                users[volume] += candidate.count
         for node in table.pods.attaching_on:
-            found.update(self._soundly_mounted(node, table).keys())
-        return found
+            users.update(self._soundly_mounted(node, table).keys())
+        return users
 
     def _brought(self, candidate: Candidate, table: NodeTable, *, migrated: bool) -> Attached:
         try:
@@ -334,22 +336,22 @@ def _counted(mounted: Attached, node: int, table: NodeTable) -> Counter[str]:
     """Count a node's volumes by driver: those that pods mount, and other attached ones."""
     storage = storage_of(table)
     used = Counter(mounted.values())
-    beside = set()
-    for one in storage.attachments.get(table.names[node], ()):
-        volume = storage.volumes.get(one.spec.source.persistent_volume_name or "")
-        if one.spec.attacher and volume is not None and volume.spec.csi is not None:
-            beside.add((one.spec.attacher, volume.spec.csi.volume_handle))
-    used.update(driver for driver, handle in beside if (driver, handle) not in mounted)
+    attached_only = set()
+    for attachment in storage.attachments.get(table.names[node], ()):
+        volume = storage.volumes.get(attachment.spec.source.persistent_volume_name or "")
+        if attachment.spec.attacher and volume is not None and volume.spec.csi is not None:
+            attached_only.add((attachment.spec.attacher, volume.spec.csi.volume_handle))
+    used.update(driver for driver, handle in attached_only if (driver, handle) not in mounted)
     return used
 
 
 def _limits(csi_node: CSINode | None) -> dict[str, int]:
     """Return driver → number of volumes that a node can attach, without unlimited drivers."""
-    found = {}
+    limits = {}
     for driver in csi_node.spec.drivers if csi_node else ():
         if driver.allocatable is not None and driver.allocatable.count is not None:
-            found[driver.name] = driver.allocatable.count
-    return found
+            limits[driver.name] = driver.allocatable.count
+    return limits
 
 
 def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: bool) -> tuple[str, str] | None:
@@ -357,10 +359,10 @@ def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: boo
     volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         return _of_volume(volume, migrated)
-    found = storage.classes.get(claim_class(claim))
-    if found is None:
+    storage_class = storage.classes.get(claim_class(claim))
+    if storage_class is None:
         return None
-    provisioner = found.provisioner
+    provisioner = storage_class.provisioner
     if provisioner in DRIVERS or provisioner in NEVER:
         driver = DRIVERS.get(provisioner) if migrated else None
         return (driver, UNBOUND + key_of(claim)) if driver else None

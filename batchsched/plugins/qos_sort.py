@@ -51,19 +51,19 @@ def qos_class(pod: Pod) -> QosClass:
     """
     spec = pod.spec
     if spec.resources is not None:
-        stated = [spec.resources]
+        declared = [spec.resources]
         limited = not spec.resources.limits or len(_positive(spec.resources.limits)) == len(RESOURCES)
     else:
         containers = (*spec.containers, *(spec.init_containers or ()))
-        stated = [one.resources for one in containers if one.resources is not None]
-        limited = len(stated) == len(containers) and all(
-            len(_positive(one.limits)) == len(RESOURCES) for one in stated
+        declared = [one.resources for one in containers if one.resources is not None]
+        limited = len(declared) == len(containers) and all(
+            len(_positive(resources.limits)) == len(RESOURCES) for resources in declared
         )
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
-    for one in stated:
-        _add(requests, one.requests)
-        _add(limits, one.limits)
+    for resources in declared:
+        _add(requests, resources.requests)
+        _add(limits, resources.limits)
     if not requests and not limits:
         return QosClass.BEST_EFFORT
     return QosClass.GUARANTEED if limited and requests == limits else QosClass.BURSTABLE

@@ -41,5 +41,5 @@ class SchedulingGates(SignaturePlugin, PreEnqueuePlugin, EnqueueExtensionsPlugin
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        gone = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
-        return (ClusterEventWithHint.on(Resource.TARGET_POD, gone, when_own),)
+        eliminated = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+        return (ClusterEventWithHint.on(Resource.TARGET_POD, eliminated, when_own),)

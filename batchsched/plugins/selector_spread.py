@@ -103,10 +103,10 @@ def zones_of(table: NodeTable) -> IndexArray:
     def build(table: NodeTable) -> IndexArray:
         numbers: dict[tuple[str, str], int] = {}
         codes = np.full(len(table.nodes), -1, np.int32)
-        for at, node in enumerate(table.nodes):
+        for index, node in enumerate(table.nodes):
             zone = (_first(node, REGION_LABELS), _first(node, ZONE_LABELS))
             if any(zone):
-                codes[at] = numbers.setdefault(zone, len(numbers))
+                codes[index] = numbers.setdefault(zone, len(numbers))
         return codes
 
     return table.memo("zones in their regions", build)

@@ -125,33 +125,33 @@ class VolumeRestrictions(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if not pod.pod.spec.volumes:
             return SKIP_FILTER
-        known = nodes.table.beside("claims", _claims)
+        users = nodes.table.beside("claims", _claims)
         names = tuple(_claim_names(pod.pod))
         for name in names:
-            if f"{pod.pod.namespace}/{name}" not in known:
+            if f"{pod.pod.namespace}/{name}" not in users:
                 reason = f'persistentvolumeclaim "{name}" not found'
                 return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
         claims = _once_pod(pod.pod, nodes.table)
         uses = sum(bool(nodes.pods.claim_users.get(claim)) for claim in claims)
-        found = Conflicts(disks_of(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses)
-        state.write(CONFLICTS, found)
-        return ASK_FILTER if found.disks or found.uses else SKIP_FILTER
+        conflicts = Conflicts(disks_of(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses)
+        state.write(CONFLICTS, conflicts)
+        return ASK_FILTER if conflicts.disks or conflicts.uses else SKIP_FILTER
 
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        found = state.read(CONFLICTS)
-        found.uses += sum(name in found.claims for name in _claim_names(added))
+        conflicts = state.read(CONFLICTS)
+        conflicts.uses += sum(name in conflicts.claims for name in _claim_names(added))
 
     @override
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        found = state.read(CONFLICTS)
-        found.uses -= sum(name in found.claims for name in _claim_names(removed))
+        conflicts = state.read(CONFLICTS)
+        conflicts.uses -= sum(name in conflicts.claims for name in _claim_names(removed))
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        found = state.read(CONFLICTS)
-        disks = _disks_in_use(nodes, found.disks)
-        if found.uses <= 0:
+        conflicts = state.read(CONFLICTS)
+        disks = _disks_in_use(nodes, conflicts.disks)
+        if conflicts.uses <= 0:
             return Verdict.refuse(disks, DISK_IN_USE, unresolvable=False)
         return Verdict((DISK_IN_USE, CLAIM_IN_USE), np.stack((disks, ~disks)), np.zeros(len(nodes), np.bool_))
 
@@ -242,40 +242,40 @@ def _row(partition: int, classes: Sequence[int], right: IntArray, reason: str) -
 
 def disks_of(pod: Pod) -> tuple[Disk, ...]:
     """Return the disks that a pod mounts directly. An RBD image has one entry for each monitor."""
-    found: list[Disk] = []
+    disks: list[Disk] = []
     for volume in pod.spec.volumes or ():
         if volume.gce_persistent_disk:
             gce = volume.gce_persistent_disk
-            found.append(Disk(("gce", gce.pd_name), gce.read_only))
+            disks.append(Disk(("gce", gce.pd_name), gce.read_only))
         if volume.aws_elastic_block_store:
-            found.append(Disk(("ebs", volume.aws_elastic_block_store.volume_id), shared=False))
+            disks.append(Disk(("ebs", volume.aws_elastic_block_store.volume_id), shared=False))
         if volume.iscsi:
-            found.append(Disk(("iscsi", volume.iscsi.iqn), volume.iscsi.read_only))
+            disks.append(Disk(("iscsi", volume.iscsi.iqn), volume.iscsi.read_only))
         if volume.rbd:
             rbd = volume.rbd
-            found += [Disk(("rbd", at, rbd.pool, rbd.image), rbd.read_only) for at in rbd.monitors]
-    return tuple(found)
+            disks += [Disk(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only) for monitor in rbd.monitors]
+    return tuple(disks)
 
 
-def _disks_in_use(nodes: Nodes, wanted: Sequence[Disk]) -> BoolArray:
+def _disks_in_use(nodes: Nodes, disks: Sequence[Disk]) -> BoolArray:
     """[n] Return the nodes where a disk of the pod is mounted, unless both mounts are read-only."""
-    there = nodes.pods.disks_on
-    if not wanted or not there:
+    disks_on = nodes.pods.disks_on
+    if not disks or not disks_on:
         return np.zeros(len(nodes), np.bool_)
     if len(nodes) == 1:
-        return np.asarray([_in_use(wanted, there.get(nodes.first, {}).values())])
+        return np.asarray([_in_use(disks, disks_on.get(nodes.first, {}).values())])
     refused = np.zeros(len(nodes.table.nodes), np.bool_)
-    for node, pods in there.items():
-        refused[node] = _in_use(wanted, pods.values())
+    for node, pods in disks_on.items():
+        refused[node] = _in_use(disks, pods.values())
     return refused[nodes.where]
 
 
-def _in_use(wanted: Sequence[Disk], pods: Iterable[Pod]) -> bool:
+def _in_use(disks: Sequence[Disk], pods: Iterable[Pod]) -> bool:
     return any(
         disk.identity == mounted.identity and not (disk.shared and mounted.shared)
         for pod in pods
         for mounted in disks_of(pod)
-        for disk in wanted
+        for disk in disks
     )
 
 
@@ -298,9 +298,9 @@ def _once_pod(pod: Pod, table: NodeTable) -> frozenset[str]:
     """Return the ReadWriteOncePod claims of a pod."""
     if not pod.spec.volumes:
         return frozenset()
-    known = table.beside("claims", _claims)
+    users = table.beside("claims", _claims)
     return frozenset(
         key
         for key in _claim_keys(pod)
-        if key in known and READ_WRITE_ONCE_POD in (known[key].spec.access_modes or ())
+        if key in users and READ_WRITE_ONCE_POD in (users[key].spec.access_modes or ())
     )

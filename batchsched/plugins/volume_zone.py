@@ -87,7 +87,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        found: list[Requirement] = []
+        requirements: list[Requirement] = []
         names = _claim_names(pod.pod)
         if not names:
             return SKIP_FILTER
@@ -96,11 +96,11 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
             for name in names:
                 claim = storage.claims.get(f"{pod.pod.namespace}/{name}")
                 volume = _volume_of(name, claim, storage)
-                found += _requirements(volume) if volume is not None else []
+                requirements += _requirements(volume) if volume is not None else []
         except _Refused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
-        state.write(REQUIREMENTS, tuple(found))
-        return ASK_FILTER if found else SKIP_FILTER
+        state.write(REQUIREMENTS, tuple(requirements))
+        return ASK_FILTER if requirements else SKIP_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
@@ -183,37 +183,37 @@ def _check_waits(name: str, storage: VolumeLister) -> None:
     """
     if not name:
         raise _Refused("PersistentVolumeClaim had no pv name and storageClass name")
-    found = storage.classes.get(name)
-    if found is None:
+    storage_class = storage.classes.get(name)
+    if storage_class is None:
         raise _Refused(f'storageclass.storage.k8s.io "{name}" not found')
-    if found.volume_binding_mode is None:
+    if storage_class.volume_binding_mode is None:
         raise _Refused(f'VolumeBindingMode not set for StorageClass "{name}"')
-    if found.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+    if storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
         raise _Refused("PersistentVolume had no name")
 
 
 def _requirements(volume: PersistentVolume) -> list[Requirement]:
     """Return the topology labels of a volume; a label with an empty value counts as missing."""
-    found = []
+    requirements = []
     for key in SUCCESSOR:
         label = volume.metadata.label(key)
         values = [value.strip() for value in label.split(SEPARATOR)] if label is not None else []
         if values and all(values):
-            found.append(Requirement(key, frozenset(values)))
-    return found
+            requirements.append(Requirement(key, frozenset(values)))
+    return requirements
 
 
 def _matching(requirement: Requirement, nodes: Nodes) -> BoolArray:
-    own = _having(requirement.key, requirement.values, nodes)
+    own = _with_value(requirement.key, requirement.values, nodes)
     if SUCCESSOR[requirement.key] == requirement.key:
         return own
     missing = nodes.label(requirement.key)[0] < 0
     matching: BoolArray = np.where(
-        missing, _having(SUCCESSOR[requirement.key], requirement.values, nodes), own
+        missing, _with_value(SUCCESSOR[requirement.key], requirement.values, nodes), own
     )
     return matching
 
 
-def _having(key: str, wanted: frozenset[str], nodes: Nodes) -> BoolArray:
+def _with_value(key: str, permitted: frozenset[str], nodes: Nodes) -> BoolArray:
     codes, values = nodes.label(key)
-    return np.asarray([*(value in wanted for value in values), False], np.bool_)[codes]
+    return np.asarray([*(value in permitted for value in values), False], np.bool_)[codes]

@@ -81,7 +81,7 @@ class Needs:
     """Required affinity and anti-affinity of one class, with the numbers of matching pods by domain.
 
     Args:
-      who: the class, as the terms of existing pods see it.
+      incoming: the class, as the terms of existing pods see it.
       affinity, anti_affinity: the required terms of the class.
       friends: pods that match all terms of `affinity`, by the keys of these terms.
       foes: pods that match a term of `anti_affinity`, by the term's key.
@@ -89,7 +89,7 @@ class Needs:
       itself: the class matches all terms of its own `affinity`.
     """
 
-    who: Newcomer
+    incoming: Newcomer
     affinity: tuple[Term, ...]
     anti_affinity: tuple[Term, ...]
     friends: Tally
@@ -112,9 +112,9 @@ class Needs:
 
         Source: `updateWithPod` of kube-scheduler.
         """
-        for stated in repulsion_of(pod).required:
-            if means(stated, pod.namespace, self.who):
-                self.enemies.add_one(stated.topology_key, node, by)
+        for raw_term in repulsion_of(pod).required:
+            if means(raw_term, pod.namespace, self.incoming):
+                self.enemies.add_one(raw_term.topology_key, node, by)
         if matches_all(self.affinity, pod):
             for key in keys_of(self.affinity):
                 self.friends.add_one(key, node, by)
@@ -139,7 +139,7 @@ def count_needs(table: NodeTable, pod: Pod) -> Needs:
 
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
-    who = newcomer(pod, table)
+    incoming = newcomer(pod, table)
     affinity = own_terms(attraction_of(pod).required, pod, table)
     anti_affinity = own_terms(repulsion_of(pod).required, pod, table)
     friends, foes, enemies = Tally(table), Tally(table), Tally(table)
@@ -151,10 +151,10 @@ def count_needs(table: NodeTable, pod: Pod) -> Needs:
         foes.add_everywhere(term.topology_key, table.pods.count_selected(term.selection))
     for group in table.pods.affinity_groups():
         repulsion = group.affinity.pod_anti_affinity
-        for stated in repulsion.required if repulsion is not None else ():
-            if means(stated, group.namespace, who):
-                enemies.add_group(stated.topology_key, group)
-    return Needs(who, affinity, anti_affinity, friends, foes, enemies, matches_all(affinity, pod))
+        for raw_term in repulsion.required if repulsion is not None else ():
+            if means(raw_term, group.namespace, incoming):
+                enemies.add_group(raw_term.topology_key, group)
+    return Needs(incoming, affinity, anti_affinity, friends, foes, enemies, matches_all(affinity, pod))
 
 
 def all_of(terms: tuple[Term, ...]) -> Selection:
@@ -178,22 +178,22 @@ def count_wishes(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
 
     Source: `processExistingPod` of kube-scheduler's interpodaffinity.
     """
-    who = newcomer(pod, table)
+    incoming = newcomer(pod, table)
     tally = Tally(table)
-    found = False
+    matched = False
     for sign, preferred in ((1, attraction_of(pod).preferred), (-1, repulsion_of(pod).preferred)):
         terms = own_terms((one.pod_affinity_term for one in preferred), pod, table)
-        for stated, term in zip(preferred, terms, strict=True):
+        for preference, term in zip(preferred, terms, strict=True):
             counts = table.pods.count_selected(term.selection)
-            found |= tally.add_everywhere(term.topology_key, counts, sign * stated.weight)
+            matched |= tally.add_everywhere(term.topology_key, counts, sign * preference.weight)
     for group in table.pods.affinity_groups():
-        for weight, one in _stated(group, hard_weight):
-            if means(one, group.namespace, who):
-                found |= tally.add_group(one.topology_key, group, weight)
-    return tally if found else None
+        for weight, group_term in _terms_of(group, hard_weight):
+            if means(group_term, group.namespace, incoming):
+                matched |= tally.add_group(group_term.topology_key, group, weight)
+    return tally if matched else None
 
 
-def _stated(group: AffinityGroup, hard_weight: int) -> Iterable[tuple[int, PodAffinityTerm]]:
+def _terms_of(group: AffinityGroup, hard_weight: int) -> Iterable[tuple[int, PodAffinityTerm]]:
     """Yield the terms of existing pods with their weights in the score."""
     near, far = group.affinity.pod_affinity, group.affinity.pod_anti_affinity
     if near is not None:

@@ -63,10 +63,10 @@ def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
     """
     if old is not None and new is not None and (old.metadata.labels or {}) == (new.metadata.labels or {}):
         return Hint.SKIP
-    there = new or old
-    mine = there is not None and there.metadata.name == pod.namespace
+    namespace = new or old
+    is_own = namespace is not None and namespace.metadata.name == pod.namespace
     terms = (*attraction_of(pod).required, *repulsion_of(pod).required)
-    return Hint.queue_if(mine or any(term.namespace_selector is not None for term in terms))
+    return Hint.queue_if(is_own or any(term.namespace_selector is not None for term in terms))
 
 
 def _friend(pod: Pod, other: Pod) -> bool:

@@ -106,8 +106,8 @@ class InterPodAffinity(
     @override
     def label_keys(self, pod: Pod) -> frozenset[str]:
         keys: set[str] = set()
-        for stated in (attraction_of(pod), repulsion_of(pod)):
-            for term in (*stated.required, *(one.pod_affinity_term for one in stated.preferred)):
+        for affinity in (attraction_of(pod), repulsion_of(pod)):
+            for term in (*affinity.required, *(one.pod_affinity_term for one in affinity.preferred)):
                 if term.label_selector is not None:
                     keys |= term.label_selector.keys()
         return frozenset(keys)

@@ -68,12 +68,12 @@ def _closed(scene: AffinityRowContext) -> Iterator[Row]:
     class; and nodes without a topology key of the class's affinity.
     """
     refused: dict[int, BoolArray] = {}
-    for at, mask in (*_kept_away(scene), *_keep_away(scene), *_unlabelled(scene)):
-        refused[at] = refused[at] | mask if at in refused else mask
+    for class_index, mask in (*_kept_away(scene), *_keep_away(scene), *_unlabelled(scene)):
+        refused[class_index] = refused[class_index] | mask if class_index in refused else mask
     sharing: dict[bytes, tuple[BoolArray, list[int]]] = {}
-    for at, mask in sorted(refused.items(), key=lambda pair: pair[0]):
+    for class_index, mask in sorted(refused.items(), key=lambda pair: pair[0]):
         if mask.any():
-            sharing.setdefault(mask.tobytes(), (mask, []))[1].append(at)
+            sharing.setdefault(mask.tobytes(), (mask, []))[1].append(class_index)
     for mask, classes in sharing.values():
         yield Row(
             partition=scene.batch.partition(np.where(mask, 0, -1).astype(np.int32)),
@@ -89,33 +89,33 @@ def _kept_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes where the anti-affinity of an existing pod matches them."""
     for group in scene.table.pods.affinity_groups():
         repulsion = group.affinity.pod_anti_affinity
-        for stated in repulsion.required if repulsion is not None else ():
+        for raw_term in repulsion.required if repulsion is not None else ():
             tally: Tally | None = None
-            for one in scene.meant(Selection.of(stated.label_selector)):
-                if not means(stated, group.namespace, newcomer(one.pod_class.pod, scene.table)):
+            for candidate in scene.meant(Selection.of(raw_term.label_selector)):
+                if not means(raw_term, group.namespace, newcomer(candidate.pod_class.pod, scene.table)):
                     continue
                 if tally is None:
                     tally = Tally(scene.table)
-                    tally.add_group(stated.topology_key, group)
-                yield one.index, tally.of(stated.topology_key)[scene.codes(stated.topology_key)] > 0
+                    tally.add_group(raw_term.topology_key, group)
+                yield candidate.index, tally.of(raw_term.topology_key)[scene.codes(raw_term.topology_key)] > 0
 
 
 def _keep_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes where an existing pod matches their anti-affinity."""
-    for one in scene.batch.candidates:
-        pod = one.pod_class.pod
+    for candidate in scene.batch.candidates:
+        pod = candidate.pod_class.pod
         for term in own_terms(repulsion_of(pod).required, pod, scene.table):
             tally = Tally(scene.table)
             counts = scene.table.pods.count_selected(term.selection)
             if tally.add_everywhere(term.topology_key, counts):
-                yield one.index, tally.of(term.topology_key)[scene.codes(term.topology_key)] > 0
+                yield candidate.index, tally.of(term.topology_key)[scene.codes(term.topology_key)] > 0
 
 
 def _unlabelled(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes without a topology key of their affinity."""
-    for one in scene.batch.candidates:
-        for term in attraction_of(one.pod_class.pod).required:
-            yield one.index, scene.codes(term.topology_key) < 0
+    for candidate in scene.batch.candidates:
+        for term in attraction_of(candidate.pod_class.pod).required:
+            yield candidate.index, scene.codes(term.topology_key) < 0
 
 
 def _apart(scene: AffinityRowContext) -> Iterator[Row]:
@@ -130,10 +130,10 @@ def _apart(scene: AffinityRowContext) -> Iterator[Row]:
     if both readings match that other pod, which is then a target.
     """
     holders: dict[Hashable, tuple[PodAffinityTerm, Term, list[Candidate]]] = {}
-    for one in scene.batch.candidates:
-        pod = one.pod_class.pod
-        stated = repulsion_of(pod).required
-        for raw, term in zip(stated, own_terms(stated, pod, scene.table), strict=True):
+    for candidate in scene.batch.candidates:
+        pod = candidate.pod_class.pod
+        raw_terms = repulsion_of(pod).required
+        for raw, term in zip(raw_terms, own_terms(raw_terms, pod, scene.table), strict=True):
             key = (
                 term.topology_key,
                 term.selection.identity,
@@ -141,15 +141,15 @@ def _apart(scene: AffinityRowContext) -> Iterator[Row]:
                 identity(raw.namespace_selector),
                 pod.namespace,
             )
-            having = holders.setdefault(key, (raw, term, []))[2]
-            if one not in having[-1:]:  # stated twice
-                having.append(one)
-    for raw, term, having in holders.values():
-        yield from _of_term(scene, raw, term, having)
+            members = holders.setdefault(key, (raw, term, []))[2]
+            if candidate not in members[-1:]:  # stated twice
+                members.append(candidate)
+    for raw, term, members in holders.values():
+        yield from _of_term(scene, raw, term, members)
 
 
 def _of_term(
-    scene: AffinityRowContext, raw: PodAffinityTerm, term: Term, having: list[Candidate]
+    scene: AffinityRowContext, raw: PodAffinityTerm, term: Term, holders: list[Candidate]
 ) -> Iterator[Row]:
     """Yield rows for one term. A domain has three kinds of pods.
 
@@ -161,12 +161,12 @@ def _of_term(
 
     Each row holds if either side is 0, and never are both sides above 0.
     """
-    namespace = having[0].pod_class.pod.namespace
+    namespace = holders[0].pod_class.pod.namespace
     matched = scene.meant(term.selection)
-    own = {one.index for one in having}
+    own = {one.index for one in holders}
     names = {one.index for one in matched}
-    exclusive = [one for one in having if one.index in names]
-    others = [one for one in having if one.index not in names]
+    exclusive = [one for one in holders if one.index in names]
+    non_targets = [one for one in holders if one.index not in names]
     targets = [one for one in matched if means(raw, namespace, newcomer(one.pod_class.pod, scene.table))]
     free = [one for one in targets if one.index not in own]
     codes = scene.codes(term.topology_key)
@@ -177,9 +177,11 @@ def _of_term(
     if exclusive and (free or _count(exclusive) > 1):
         weight = max(1, _count(free))
         yield _row(domains, [(exclusive, weight), (free, 1)], weight, reason)
-    if others and targets:
+    if non_targets and targets:
         most = _count(targets) if free else 1
-        yield _row(domains, [(others, most), (targets, _count(others))], most * _count(others), reason)
+        yield _row(
+            domains, [(non_targets, most), (targets, _count(non_targets))], most * _count(non_targets), reason
+        )
 
 
 def _together(scene: AffinityRowContext) -> Iterator[Row]:
@@ -195,26 +197,26 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
     outside F: Σ x ≤ |K|·Σ_F x. For the first pod and those equal to it see `_gather`.
     """
     sets: dict[Hashable, tuple[tuple[Term, ...], list[Candidate]]] = {}
-    for one in scene.batch.candidates:
-        pod = one.pod_class.pod
+    for candidate in scene.batch.candidates:
+        pod = candidate.pod_class.pod
         terms = own_terms(attraction_of(pod).required, pod, scene.table)
         if terms:
-            asked = tuple((term.topology_key, term.selection.identity) for term in terms)
-            sets.setdefault(asked, (terms, []))[1].append(one)
-    for terms, having in sets.values():
+            identity = tuple((term.topology_key, term.selection.identity) for term in terms)
+            sets.setdefault(identity, (terms, []))[1].append(candidate)
+    for terms, members in sets.values():
         friends = Tally(scene.table)
         selection = all_of(terms)
         counts = scene.table.pods.count_selected(selection)
         for key in keys_of(terms):
             friends.add_everywhere(key, counts)
         matching = scene.meant(selection)
-        names, own = {one.index for one in matching}, {one.index for one in having}
+        names, own = {one.index for one in matching}, {one.index for one in members}
         if friends.any():
-            bound, seeds = having, [one for one in matching if one.index not in own]
+            bound, seeds = members, [one for one in matching if one.index not in own]
         else:
-            bound, seeds = [one for one in having if one.index not in names], matching
+            bound, seeds = [one for one in members if one.index not in names], matching
             if own >= names:
-                _gather(scene, terms, having)
+                _gather(scene, terms, members)
         if not bound:
             continue
         for key in keys_of(terms):
@@ -230,7 +232,7 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
             )
 
 
-def _gather(scene: AffinityRowContext, terms: tuple[Term, ...], having: Sequence[Candidate]) -> None:
+def _gather(scene: AffinityRowContext, terms: tuple[Term, ...], members: Sequence[Candidate]) -> None:
     """Register gangs that end in one domain. This is no linear row, but the solver's required topology level.
 
     No pod matches now, and only pods of K will. The first pod of K uses the exception, and every later one needs a
@@ -239,10 +241,10 @@ def _gather(scene: AffinityRowContext, terms: tuple[Term, ...], having: Sequence
     are in K,
     and for the key with the most domains.
     """
-    own = {one.index for one in having}
+    own = {one.index for one in members}
     split = {one.gang for one in scene.batch.candidates if one.index not in own}
     finest = max(keys_of(terms), key=lambda key: len(scene.table.label(key)[1]))
-    for gang in sorted({one.gang for one in having} - split):
+    for gang in sorted({one.gang for one in members} - split):
         scene.batch.gathered.setdefault(gang, finest)
 
 
@@ -259,8 +261,8 @@ def _row(
     """Return the row Σ factor · Σ x ≤ right for every domain. A candidate on two sides counts with both factors."""
     factors: dict[int, int] = {}
     for candidates, factor in sides:
-        for one in candidates:
-            factors[one.index] = factors.get(one.index, 0) + factor
+        for candidate in candidates:
+            factors[candidate.index] = factors.get(candidate.index, 0) + factor
     values = np.full(int(domains.codes.max()) + 1, right) if isinstance(right, int) else right
     return Row(
         partition=domains.partition,

@@ -62,36 +62,36 @@ def newcomer(pod: Pod, table: NodeTable) -> Newcomer:
     return Newcomer(pod, namespace_labels(table).get(pod.namespace, EMPTY_LABELS))
 
 
-def own_terms(stated: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable) -> tuple[Term, ...]:
+def own_terms(raw_terms: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable) -> tuple[Term, ...]:
     """Return the terms of a pending pod."""
     return tuple(
         Term(term.topology_key, Selection.of(term.label_selector, _namespaces(term, pod, table)))
-        for term in stated
+        for term in raw_terms
     )
 
 
 def _namespaces(term: PodAffinityTerm, pod: Pod, table: NodeTable) -> frozenset[str] | None:
-    wanted = term.namespace_selector
-    if wanted is None:
+    selector = term.namespace_selector
+    if selector is None:
         return frozenset(term.namespaces or (pod.namespace,))
-    if wanted.matches(EMPTY_LABELS):
+    if selector.matches(EMPTY_LABELS):
         return None
-    matching = {name for name, labels in namespace_labels(table).items() if wanted.matches(labels)}
+    matching = {name for name, labels in namespace_labels(table).items() if selector.matches(labels)}
     return frozenset(matching.union(term.namespaces or ()))
 
 
-def means(term: PodAffinityTerm, owner_namespace: str, who: Newcomer) -> bool:
+def means(term: PodAffinityTerm, owner_namespace: str, incoming: Newcomer) -> bool:
     """Return True if an existing pod's term matches a pending pod."""
     if term.label_selector is None:
         return False
-    names, wanted = term.namespaces, term.namespace_selector
-    if not names and wanted is None:
-        inside = who.pod.namespace == owner_namespace
+    names, selector = term.namespaces, term.namespace_selector
+    if not names and selector is None:
+        inside = incoming.pod.namespace == owner_namespace
     else:
-        inside = who.pod.namespace in (names or ()) or (
-            wanted is not None and wanted.matches(who.namespace_labels)
+        inside = incoming.pod.namespace in (names or ()) or (
+            selector is not None and selector.matches(incoming.namespace_labels)
         )
-    return inside and term.label_selector.matches(who.pod.labels)
+    return inside and term.label_selector.matches(incoming.pod.labels)
 
 
 def matches_all(terms: tuple[Term, ...], pod: Pod) -> bool:

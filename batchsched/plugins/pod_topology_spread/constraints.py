@@ -55,8 +55,8 @@ class Args(SpecPart):
     def _defaults_agree(self) -> Self:
         if self.defaulting_type == "System" and self.default_constraints:
             raise ValueError("defaultConstraints: must be empty when defaultingType is System; say List")
-        stated = [(one.topology_key, one.when_unsatisfiable) for one in self.default_constraints]
-        twice = sorted({key for key, action in stated if stated.count((key, action)) > 1})
+        pairs = [(one.topology_key, one.when_unsatisfiable) for one in self.default_constraints]
+        twice = sorted({key for key, action in pairs if pairs.count((key, action)) > 1})
         if twice:
             raise ValueError(
                 f"defaultConstraints: {', '.join(twice)} is stated more than once; keep one of them"
@@ -101,13 +101,13 @@ def constraints_of(
 
     Source: `filterTopologySpreadConstraints` and `buildDefaultConstraints` of kube-scheduler.
     """
-    stated = pod.spec.topology_spread_constraints
-    if stated:
+    own = pod.spec.topology_spread_constraints
+    if own:
         namespaces = frozenset({pod.namespace})
         return tuple(
-            _constraint(one, Selection(selectors_of(one, pod.labels), namespaces))
-            for one in stated
-            if one.when_unsatisfiable == action
+            _constraint(raw, Selection(selectors_of(raw, pod.labels), namespaces))
+            for raw in own
+            if raw.when_unsatisfiable == action
         )
     selectors = default_selectors(pod, table) if defaults else ()
     if not selectors:
@@ -116,26 +116,26 @@ def constraints_of(
     return () if selection.empty else tuple(_constraint(one, selection) for one in defaults)
 
 
-def _constraint(stated: TopologySpreadConstraint, selection: Selection) -> Constraint:
+def _constraint(raw: TopologySpreadConstraint, selection: Selection) -> Constraint:
     return Constraint(
-        stated.max_skew,
-        stated.topology_key,
+        raw.max_skew,
+        raw.topology_key,
         selection,
-        1 if stated.min_domains is None else stated.min_domains,
-        stated.node_affinity_policy in (None, HONOR),
-        stated.node_taints_policy == HONOR,
+        1 if raw.min_domains is None else raw.min_domains,
+        raw.node_affinity_policy in (None, HONOR),
+        raw.node_taints_policy == HONOR,
     )
 
 
 def selectors_of(
-    stated: TopologySpreadConstraint, labels: Mapping[str, str]
+    raw: TopologySpreadConstraint, labels: Mapping[str, str]
 ) -> tuple[LabelSelector, ...] | None:
     """Return a constraint's selectors with `matchLabelKeys` merged in; None selects nothing.
 
     Source: `mergeLabelSetWithSelector` of kube-scheduler. With labels to match, a missing selector adds nothing.
     """
-    own = () if stated.label_selector is None else (stated.label_selector,)
-    merged = {key: labels[key] for key in stated.match_label_keys or () if key in labels}
+    own = () if raw.label_selector is None else (raw.label_selector,)
+    merged = {key: labels[key] for key in raw.match_label_keys or () if key in labels}
     if merged:
         return (*own, LabelSelector(match_labels=merged))
     return own or None

@@ -38,23 +38,23 @@ class SpreadHints:
     def events(self) -> Sequence[ClusterEventWithHint]:
         """Return the events with their hints."""
         moved = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
-        gone = Action.DELETE | Action.UPDATE_POD_TERMINATING
-        found = [
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD | gone, self._counted),
+        removal = Action.DELETE | Action.UPDATE_POD_TERMINATING
+        events = [
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD | removal, self._counted),
             ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, self._relabelled),
             ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
             ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, self._tolerates),
             ClusterEventWithHint.on(Resource.NODE, moved, self._node_moved),
         ]
         if self._defaults:
-            found += [ClusterEventWithHint.on(one, Action.ALL, self._selected) for one in WORKLOADS]
-        return found
+            events += [ClusterEventWithHint.on(one, Action.ALL, self._selected) for one in WORKLOADS]
+        return events
 
     def _constraints(self, pod: Pod) -> tuple[TopologySpreadConstraint, ...]:
-        stated = pod.spec.topology_spread_constraints
-        if not stated:
+        own = pod.spec.topology_spread_constraints
+        if not own:
             return self._defaults
-        return tuple(one for one in stated if one.when_unsatisfiable == DO_NOT_SCHEDULE)
+        return tuple(one for one in own if one.when_unsatisfiable == DO_NOT_SCHEDULE)
 
     def _matches(self, pod: Pod, other: Pod) -> tuple[bool, ...]:
         """Return, for each constraint, whether it counts another pod."""
@@ -62,11 +62,11 @@ class SpreadHints:
             return ()
         if not pod.spec.topology_spread_constraints:
             return (True,) * len(self._defaults)
-        found = []
-        for one in self._constraints(pod):
-            selection = Selection(selectors_of(one, pod.labels))
-            found.append(not selection.empty and selection.matches_labels(other.labels))
-        return tuple(found)
+        matches = []
+        for constraint in self._constraints(pod):
+            selection = Selection(selectors_of(constraint, pod.labels))
+            matches.append(not selection.empty and selection.matches_labels(other.labels))
+        return tuple(matches)
 
     def _counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         return Hint.queue_if(any(any(self._matches(pod, one)) for one in (old, new) if one is not None))
@@ -80,8 +80,8 @@ class SpreadHints:
 
     def _node_moved(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
         if old is None or new is None:
-            there = new if old is None else old
-            return Hint.queue_if(there is not None and self._place(pod, there) is not None)
+            node = new if old is None else old
+            return Hint.queue_if(node is not None and self._place(pod, node) is not None)
         return Hint.queue_if(self._place(pod, old) != self._place(pod, new))
 
     def _place(self, pod: Pod, node: Node) -> Hashable:
@@ -96,11 +96,11 @@ class SpreadHints:
         open_ = not count_untolerated(node.taints, pod.tolerations, KEEPS_AWAY)
         return tuple(
             (
-                node.labels[one.topology_key],
-                (selected or one.node_affinity_policy not in (None, HONOR))
-                and (open_ or one.node_taints_policy != HONOR),
+                node.labels[constraint.topology_key],
+                (selected or constraint.node_affinity_policy not in (None, HONOR))
+                and (open_ or constraint.node_taints_policy != HONOR),
             )
-            for one in constraints
+            for constraint in constraints
         )
 
     def _selected(self, pod: Pod, old: Selecting | None, new: Selecting | None) -> Hint:

@@ -85,17 +85,17 @@ class PodTopologySpread(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        stated = pod.spec.topology_spread_constraints
-        if stated:
-            asked: Hashable = tuple(_identity(one) for one in stated)
+        own = pod.spec.topology_spread_constraints
+        if own:
+            identity: Hashable = tuple(_identity(one) for one in own)
         elif self._required or self._preferred:
             owner = controller_of(pod)
-            asked = None if owner is None else (owner.kind, owner.name)
+            identity = None if owner is None else (owner.kind, owner.name)
         else:
             return ()
         affinity = pod.spec.affinity
         return (
-            asked,
+            identity,
             tuple(sorted((pod.spec.node_selector or {}).items())),
             affinity.node_affinity if affinity is not None else None,
             pod.tolerations,
@@ -104,10 +104,10 @@ class PodTopologySpread(
     @override
     def label_keys(self, pod: Pod) -> frozenset[str]:
         keys: set[str] = set()
-        for one in pod.spec.topology_spread_constraints or ():
-            keys.update(one.match_label_keys or ())
-            if one.label_selector is not None:
-                keys |= one.label_selector.keys()
+        for constraint in pod.spec.topology_spread_constraints or ():
+            keys.update(constraint.match_label_keys or ())
+            if constraint.label_selector is not None:
+                keys |= constraint.label_selector.keys()
         return frozenset(keys)
 
     @override
@@ -116,10 +116,10 @@ class PodTopologySpread(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        asked = wishes.constraints_of(pod.pod, wishes.DO_NOT_SCHEDULE, self._required, nodes.table)
-        if not asked:
+        constraints = wishes.constraints_of(pod.pod, wishes.DO_NOT_SCHEDULE, self._required, nodes.table)
+        if not constraints:
             return SKIP_FILTER
-        state.write(SPREADS, count_spreads(nodes.table, pod.pod, asked))
+        state.write(SPREADS, count_spreads(nodes.table, pod.pod, constraints))
         return ASK_FILTER
 
     @override
@@ -153,20 +153,20 @@ class PodTopologySpread(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        asked = wishes.constraints_of(pod.pod, wishes.SCHEDULE_ANYWAY, self._preferred, nodes.table)
-        if not asked:
+        constraints = wishes.constraints_of(pod.pod, wishes.SCHEDULE_ANYWAY, self._preferred, nodes.table)
+        if not constraints:
             return SKIP
         # With kube-scheduler's default constraints, nodes without a zone label still have a score by host name.
         system = self._args.defaulting_type == "System" and not pod.pod.spec.topology_spread_constraints
-        state.write(PREFERENCES, count_preferences(nodes, pod.pod, asked, all_keys=not system))
+        state.write(PREFERENCES, count_preferences(nodes, pod.pod, constraints, all_keys=not system))
         return SUCCESS
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         preferences = state.read(PREFERENCES)
         total = np.zeros(len(nodes), np.float64)
-        for one in preferences.each:
-            total += np.where(one.has[nodes.where], one.cost[nodes.where], 0.0)
+        for preference in preferences.each:
+            total += np.where(preference.has[nodes.where], preference.cost[nodes.where], 0.0)
         whole = np.floor(total)
         rounded = whole + (total - whole >= 0.5)
         rounded[preferences.ignored[nodes.where]] = 0
@@ -199,14 +199,14 @@ def _change(pod: Pod, changed: Pod, node: int, state: CycleState, by: int) -> No
             spread.change(node, by)
 
 
-def _identity(stated: TopologySpreadConstraint) -> Hashable:
+def _identity(raw: TopologySpreadConstraint) -> Hashable:
     return (
-        stated.max_skew,
-        stated.topology_key,
-        stated.when_unsatisfiable,
-        identity(stated.label_selector),
-        stated.min_domains,
-        stated.node_affinity_policy,
-        stated.node_taints_policy,
-        stated.match_label_keys,
+        raw.max_skew,
+        raw.topology_key,
+        raw.when_unsatisfiable,
+        identity(raw.label_selector),
+        raw.min_domains,
+        raw.node_affinity_policy,
+        raw.node_taints_policy,
+        raw.match_label_keys,
     )

@@ -101,21 +101,22 @@ def spread_rows(
     batch: Batch, table: NodeTable, defaults: tuple[TopologySpreadConstraint, ...]
 ) -> Sequence[Row]:
     """Return the rows of all candidates with hard constraints, their own or default ones."""
-    stated = [
-        (one, constraints_of(one.pod_class.pod, DO_NOT_SCHEDULE, defaults, table)) for one in batch.candidates
+    constrained = [
+        (candidate, constraints_of(candidate.pod_class.pod, DO_NOT_SCHEDULE, defaults, table))
+        for candidate in batch.candidates
     ]
-    rows = list(_unlabelled(batch, table, stated))
-    for family in _families(batch, table, stated):
+    rows = list(_unlabelled(batch, table, constrained))
+    for family in _families(batch, table, constrained):
         rows.extend(_family_rows(batch, table, family))
     return rows
 
 
 def _unlabelled(
-    batch: Batch, table: NodeTable, stated: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
+    batch: Batch, table: NodeTable, constrained: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
 ) -> Iterator[Row]:
     """Yield Σ x ≤ 0 on the nodes without a key: the Filter refuses them whatever is placed."""
     of_keys: dict[frozenset[str], list[int]] = {}
-    for candidate, constraints in stated:
+    for candidate, constraints in constrained:
         if constraints:
             keys = frozenset(one.topology_key for one in constraints)
             of_keys.setdefault(keys, []).append(candidate.index)
@@ -135,27 +136,32 @@ def _unlabelled(
 
 
 def _families(
-    batch: Batch, table: NodeTable, stated: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
+    batch: Batch, table: NodeTable, constrained: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
 ) -> Iterable[Family]:
     index = LabelIndex()
     for candidate in batch.candidates:
         index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
     families: dict[Hashable, Family] = {}
-    for candidate, constraints in stated:
+    for candidate, constraints in constrained:
         pod = candidate.pod_class.pod
         labelled = labelled_nodes(table, constraints) if constraints else None
-        for one in constraints:
+        for constraint in constraints:
             # An empty selector counts no pod, so the skew never exceeds 1.
-            if one.selection.empty or labelled is None:
+            if constraint.selection.empty or labelled is None:
                 continue
-            eligible = labelled & eligible_nodes(table, pod, one)
-            itself = one.selection.matches_labels(pod.labels)
-            asked = (one.selection.identity, one.topology_key, one.max_skew, one.min_domains)
-            key = (asked, itself, eligible.tobytes(), labelled.tobytes())
+            eligible = labelled & eligible_nodes(table, pod, constraint)
+            itself = constraint.selection.matches_labels(pod.labels)
+            identity = (
+                constraint.selection.identity,
+                constraint.topology_key,
+                constraint.max_skew,
+                constraint.min_domains,
+            )
+            key = (identity, itself, eligible.tobytes(), labelled.tobytes())
             if key not in families:
-                codes = np.where(eligible, table.label(one.topology_key)[0], -1).astype(np.int32)
-                matching = tuple(batch.candidates[at] for at in index.select(one.selection))
-                families[key] = Family(one, codes, labelled & ~eligible, itself, matching)
+                codes = np.where(eligible, table.label(constraint.topology_key)[0], -1).astype(np.int32)
+                matching = tuple(batch.candidates[at] for at in index.select(constraint.selection))
+                families[key] = Family(constraint, codes, labelled & ~eligible, itself, matching)
             if candidate not in families[key].members[-1:]:  # stated twice
                 families[key].members.append(candidate)
     return families.values()
@@ -268,9 +274,9 @@ def _lower(
 
 def _rigid_gangs(members: Sequence[Candidate]) -> Iterable[list[Candidate]]:
     of_gang: dict[int, list[Candidate]] = {}
-    for one in members:
-        if one.rigid:
-            of_gang.setdefault(one.gang, []).append(one)
+    for candidate in members:
+        if candidate.rigid:
+            of_gang.setdefault(candidate.gang, []).append(candidate)
     return of_gang.values()
 
 

@@ -84,11 +84,11 @@ def _usable(use: ClaimUse, pod: Pod, storage: VolumeLister) -> PersistentVolumeC
 
 
 def _waits(claim: PersistentVolumeClaim, storage: VolumeLister) -> bool:
-    found = storage.classes.get(claim_class(claim))
-    if found is None:
+    storage_class = storage.classes.get(claim_class(claim))
+    if storage_class is None:
         return False
-    if found.volume_binding_mode is None:
+    if storage_class.volume_binding_mode is None:
         raise PluginError(
-            NAME, "PreFilter", f'VolumeBindingMode not set for StorageClass "{found.metadata.name}"'
+            NAME, "PreFilter", f'VolumeBindingMode not set for StorageClass "{storage_class.metadata.name}"'
         )
-    return found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+    return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER

@@ -68,8 +68,8 @@ def _class_changed(_pod: Pod, old: StorageClass | None, new: StorageClass) -> Hi
     return Hint.queue_if(old is None or _made(old) != _made(new))
 
 
-def _made(one: StorageClass) -> tuple[object, ...]:
-    return (one.provisioner, one.volume_binding_mode, one.allowed_topologies)
+def _made(storage_class: StorageClass) -> tuple[object, ...]:
+    return (storage_class.provisioner, storage_class.volume_binding_mode, storage_class.allowed_topologies)
 
 
 def _migration_changed(_pod: Pod, old: CSINode | None, new: CSINode | None) -> Hint:
@@ -88,5 +88,10 @@ def _room_changed(_pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapa
     return Hint.queue_if(old is None or _room(old) != _room(new))
 
 
-def _room(one: CSIStorageCapacity) -> tuple[object, ...]:
-    return (one.node_topology, one.storage_class_name, one.capacity, one.maximum_volume_size)
+def _room(capacity: CSIStorageCapacity) -> tuple[object, ...]:
+    return (
+        capacity.node_topology,
+        capacity.storage_class_name,
+        capacity.capacity,
+        capacity.maximum_volume_size,
+    )

@@ -159,12 +159,12 @@ class VolumeBinding(
         for claim, where in promise.claims:
             namespace, _, name = claim.partition("/")
             await cycle.binder.select_node(NodeSelection(namespace, name, where))
-        wanted = [key_of(claim) for claim in claims.delayed]
+        claim_keys = [key_of(claim) for claim in claims.delayed]
         seconds = float(self.args.bind_timeout_seconds)
-        if await cycle.binder.claims_bound(wanted, seconds):
+        if await cycle.binder.claims_bound(claim_keys, seconds):
             return SUCCESS
         raise PluginError(
-            self.name, "PreBind", f"binding volumes: {', '.join(wanted)} not bound within {seconds:g} s"
+            self.name, "PreBind", f"binding volumes: {', '.join(claim_keys)} not bound within {seconds:g} s"
         )
 
     @override
@@ -175,11 +175,11 @@ class VolumeBinding(
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SUCCESS
-        found = search(claims, nodes.one(node))
-        verdict = found.verdict()
+        result = search(claims, nodes.one(node))
+        verdict = result.verdict()
         if not verdict.fits[0]:
             return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))
-        nodes.assumed.assume(pod.key, _promise(found, nodes, node))
+        nodes.assumed.assume(pod.key, _promise(result, nodes, node))
         return SUCCESS
 
     @override
@@ -195,14 +195,14 @@ class VolumeBinding(
         return helpful_events()
 
 
-def _promise(found: Found, table: NodeTable, node: int) -> AssumedClaim:
+def _promise(result: Found, table: NodeTable, node: int) -> AssumedClaim:
     """Return the volumes and claims that a pod reserves on its node, without those that are assumed already."""
     volumes = [
-        (found.volumes[int(choice[0])].metadata.name, key_of(claim))
-        for claim, choice in found.matches
+        (result.volumes[int(choice[0])].metadata.name, key_of(claim))
+        for claim, choice in result.matches
         if choice[0] >= 0
     ]
-    claims = [(key_of(claim), table.names[node]) for claim, where in found.provisioned if where[0]]
+    claims = [(key_of(claim), table.names[node]) for claim, where in result.provisioned if where[0]]
     return AssumedClaim(
         tuple(one for one in volumes if one[0] not in table.assumed.claim_of),
         tuple(one for one in claims if one[0] not in table.assumed.node_of),

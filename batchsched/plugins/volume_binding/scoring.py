@@ -48,17 +48,17 @@ class Use:
         return np.where(self.counts, scored, 0)
 
 
-def capacity_scores(found: Found, nodes: Nodes, line: IntArray) -> IntArray:
+def capacity_scores(result: Found, nodes: Nodes, line: IntArray) -> IntArray:
     """[n] Return the mean score over the classes that the pod uses; 0 if it uses none.
 
     If volumes exist for some claims, these determine the score, and volumes to be provisioned do not count.
 
     Args:
-      found: the search for the pod's volumes on these nodes.
+      result: the search for the pod's volumes on these nodes.
       nodes: n nodes.
       line: [101] the score by percent of use.
     """
-    static, dynamic = _static(found, nodes), _dynamic(found, nodes)
+    static, dynamic = _static(result, nodes), _dynamic(result, nodes)
     bound = np.zeros(len(nodes), np.bool_)
     for use in static.values():
         bound |= use.counts
@@ -74,34 +74,34 @@ def capacity_scores(found: Found, nodes: Nodes, line: IntArray) -> IntArray:
     return np.where(classes > 0, (2 * total + classes) // np.maximum(1, 2 * classes), 0)
 
 
-def _static(found: Found, nodes: Nodes) -> dict[str, Use]:
+def _static(result: Found, nodes: Nodes) -> dict[str, Use]:
     """Add up claims and their existing volumes by the volumes' class."""
     uses: dict[str, Use] = {}
-    for claim, choice in found.matches:
-        for at in np.unique(choice[choice >= 0]).tolist():
-            volume, here = found.volumes[at], choice == at
+    for claim, choice in result.matches:
+        for index in np.unique(choice[choice >= 0]).tolist():
+            volume, chosen = result.volumes[index], choice == index
             use = uses.setdefault(volume.spec.storage_class_name, Use.none(len(nodes)))
-            use.counts |= here
-            use.requested[here] += size_of(claim)
-            use.capacity[here] += capacity_of(volume)
+            use.counts |= chosen
+            use.requested[chosen] += size_of(claim)
+            use.capacity[chosen] += capacity_of(volume)
     return uses
 
 
-def _dynamic(found: Found, nodes: Nodes) -> dict[str, Use]:
+def _dynamic(result: Found, nodes: Nodes) -> dict[str, Use]:
     """Add up claims with volumes to be provisioned, by class.
 
     A class counts its capacity once, that of the last claim.
     """
     uses: dict[str, Use] = {}
-    for claim, where in found.provisioned:
+    for claim, where in result.provisioned:
         chosen = storage_of(nodes.table).classes[claim_class(claim)]
         size = counted_size(claim, chosen, nodes)
         if size is None:
             continue
         room = room_for(chosen.metadata.name, size, nodes)
-        here = where & (room != NO_ROOM)
+        nodes_with_room = where & (room != NO_ROOM)
         use = uses.setdefault(chosen.metadata.name, Use.none(len(nodes)))
-        use.counts |= here
-        use.requested[here] += size
-        use.capacity[here] = room[here]
+        use.counts |= nodes_with_room
+        use.requested[nodes_with_room] += size
+        use.capacity[nodes_with_room] = room[nodes_with_room]
     return uses

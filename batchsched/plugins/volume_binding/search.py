@@ -68,8 +68,8 @@ class Found:
 
 def search(claims: PodClaims, nodes: Nodes) -> Found:
     """Find volumes for a pod's claims, given the volumes that are assumed now."""
-    found = Found(np.zeros((len(REASONS), len(nodes)), np.bool_))
-    _check_bound(claims.bound, nodes, found)
+    result = Found(np.zeros((len(REASONS), len(nodes)), np.bool_))
+    _check_bound(claims.bound, nodes, result)
     placed, free = [], []
     elsewhere = np.zeros(len(nodes), np.bool_)
     for claim in claims.delayed:
@@ -82,37 +82,37 @@ def search(claims: PodClaims, nodes: Nodes) -> Found:
     everywhere = np.ones(len(nodes), np.bool_)
     wanting = [(claim, everywhere) for claim in placed]
     for claim in sorted(free, key=size_of):
-        choice = _match(claim, nodes, found)
-        found.matches.append((claim, choice))
+        choice = _match(claim, nodes, result)
+        result.matches.append((claim, choice))
         wanting.append((claim, choice < 0))
-    _provision([(claim, wanted & ~elsewhere) for claim, wanted in wanting], nodes, found)
-    found.refused[1] |= elsewhere
-    return found
+    _provision([(claim, wanted & ~elsewhere) for claim, wanted in wanting], nodes, result)
+    result.refused[1] |= elsewhere
+    return result
 
 
 def _selected_node(claim: PersistentVolumeClaim, table: NodeTable) -> str | None:
     return table.assumed.node_of.get(key_of(claim)) or claim.metadata.annotation(SELECTED_NODE)
 
 
-def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, found: Found) -> None:
+def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, result: Found) -> None:
     """Mark the nodes from which volumes of bound claims are not accessible. The first problem gives the reason."""
     storage = storage_of(nodes.table)
     sound = np.ones(len(nodes), np.bool_)
     for claim in claims:
         volume = storage.volumes.get(claim.spec.volume_name)
         if volume is None:
-            found.refused[3] |= sound
+            result.refused[3] |= sound
             return
         reachable = _reachable_bound(volume, nodes, sound)
-        found.refused[0] |= sound & ~reachable
+        result.refused[0] |= sound & ~reachable
         sound &= reachable
 
 
-def _reachable_bound(volume: PersistentVolume, nodes: Nodes, asked: BoolArray) -> BoolArray:
+def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) -> BoolArray:
     """[n] Return the nodes that a bound volume's affinity selects, translated where the node migrated its plugin.
 
     Raises:
-      PluginError: a node among those `asked` about migrated the plugin, and the volume cannot be translated.
+      PluginError: a node among those `rows` about migrated the plugin, and the volume cannot be translated.
     """
     reachable = _reachable(volume, nodes)
     kind = kind_of(volume.spec)
@@ -123,11 +123,11 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, asked: BoolArray) -
     if not migrated.any():
         return reachable
     if volume_handle(volume) is None:
-        if not (migrated & asked).any():
+        if not (migrated & rows).any():
             return reachable
         raise PluginError("VolumeBinding", "Filter", f"could not translate pv {volume.metadata.name}")
-    there: BoolArray = np.where(migrated, _selected(translated(volume, kind), nodes), reachable)
-    return there
+    selected: BoolArray = np.where(migrated, _selected(translated(volume, kind), nodes), reachable)
+    return selected
 
 
 def _reachable(volume: PersistentVolume, nodes: Nodes) -> BoolArray:
@@ -146,30 +146,30 @@ def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
     return reachable
 
 
-def _match(claim: PersistentVolumeClaim, nodes: Nodes, found: Found) -> IndexArray:
+def _match(claim: PersistentVolumeClaim, nodes: Nodes, result: Found) -> IndexArray:
     """[n] Return the index in `found.volumes` of the volume for a claim on each node, -1 for none."""
     choice = np.full(len(nodes), -1, np.int32)
     table = nodes.table
     taken = [
-        (found.volumes[at].metadata.name, other == at)
-        for _, other in found.matches
-        for at in np.unique(other[other >= 0]).tolist()
+        (result.volumes[index].metadata.name, other == index)
+        for _, other in result.matches
+        for index in np.unique(other[other >= 0]).tolist()
     ]
     open_ = np.ones(len(nodes), np.bool_)
     for volume, promised in _candidates(claim, table):
         name = volume.metadata.name
-        mine = open_.copy()
+        free = open_.copy()
         for other, where in taken:
             if other == name:
-                mine &= ~where
+                free &= ~where
         if promised:
             # A volume that is assumed or pre-bound for the claim is the only one that it can use.
-            open_ &= ~mine
-        mine &= _reachable(volume, nodes)
-        if mine.any():
-            choice[mine] = len(found.volumes)
-            found.volumes.append(volume)
-            open_ &= ~mine
+            open_ &= ~free
+        free &= _reachable(volume, nodes)
+        if free.any():
+            choice[free] = len(result.volumes)
+            result.volumes.append(volume)
+            open_ &= ~free
         if not open_.any():
             break
     return choice
@@ -187,7 +187,7 @@ def _candidates(claim: PersistentVolumeClaim, table: NodeTable) -> list[tuple[Pe
             promised.append((volume, True))
         elif _available(volume, claim):
             free.append((volume, False))
-    return promised + sorted(free, key=lambda one: capacity_of(one[0]))
+    return promised + sorted(free, key=lambda pair: capacity_of(pair[0]))
 
 
 def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: NodeTable) -> bool | None:
@@ -220,22 +220,22 @@ def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _provision(
-    wanting: Sequence[tuple[PersistentVolumeClaim, BoolArray]], nodes: Nodes, found: Found
+    wanting: Sequence[tuple[PersistentVolumeClaim, BoolArray]], nodes: Nodes, result: Found
 ) -> None:
     """Mark the nodes where volumes for some claims cannot be provisioned. The first problem gives the reason."""
     failed = np.zeros(len(nodes), np.bool_)
-    for claim, wanted in wanting:
-        wanted = wanted & ~failed
-        if not wanted.any():
+    for claim, needed in wanting:
+        needed = needed & ~failed
+        if not needed.any():
             continue
         # A delayed claim has an existing class, because only a class can request delayed binding.
         chosen = storage_of(nodes.table).classes[claim_class(claim)]
         able = _provisionable(chosen, nodes)
         room = _has_room(claim, chosen, nodes)
-        found.refused[1] |= wanted & ~able
-        found.refused[2] |= wanted & able & ~room
-        found.provisioned.append((claim, wanted & able & room))
-        failed |= wanted & ~(able & room)
+        result.refused[1] |= needed & ~able
+        result.refused[2] |= needed & able & ~room
+        result.provisioned.append((claim, needed & able & room))
+        failed |= needed & ~(able & room)
 
 
 def _provisionable(chosen: StorageClass, nodes: Nodes) -> BoolArray:
@@ -253,8 +253,8 @@ def _provisionable(chosen: StorageClass, nodes: Nodes) -> BoolArray:
 
 
 def _allows(term: TopologyTerm, node: Node) -> bool:
-    wanted = term.match_label_expressions
-    return bool(wanted) and all(node.labels.get(one.key) in one.values for one in wanted)
+    expressions = term.match_label_expressions
+    return bool(expressions) and all(node.labels.get(one.key) in one.values for one in expressions)
 
 
 def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> BoolArray:
@@ -278,13 +278,15 @@ def room_for(storage_class: str, size: int, nodes: Nodes) -> IntArray:
 
     def build(table: NodeTable) -> IntArray:
         room = np.full(len(table.nodes), NO_ROOM, np.int64)
-        for one in table.snapshot.csi_storage_capacities:
-            limit = one.capacity if one.maximum_volume_size is None else one.maximum_volume_size
-            topology = one.node_topology
-            if one.storage_class_name != storage_class or limit is None or topology is None:
+        for capacity in table.snapshot.csi_storage_capacities:
+            limit = (
+                capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
+            )
+            topology = capacity.node_topology
+            if capacity.storage_class_name != storage_class or limit is None or topology is None:
                 continue
             if base_units(STORAGE, limit) >= size:
-                reported = 0 if one.capacity is None else base_units(STORAGE, one.capacity)
+                reported = 0 if capacity.capacity is None else base_units(STORAGE, capacity.capacity)
                 room[(room == NO_ROOM) & _within(topology, table)] = reported
         return room
 
@@ -297,21 +299,21 @@ def counted_size(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Node
     driver = storage_of(nodes.table).drivers.get(chosen.provisioner)
     if driver is None or not driver.spec.storage_capacity:
         return None
-    return _stated(claim.spec.resources)
+    return _requested_bytes(claim.spec.resources)
 
 
 def _within(topology: LabelSelector, table: NodeTable) -> BoolArray:
     return table.all().where_true(lambda node: topology.matches(node.labels))
 
 
-def _stated(resources: ResourceRequests | None) -> int | None:
+def _requested_bytes(resources: ResourceRequests | None) -> int | None:
     requests = (resources.requests if resources else None) or {}
     return base_units(STORAGE, requests[STORAGE]) if STORAGE in requests else None
 
 
 def size_of(claim: PersistentVolumeClaim) -> int:
     """Return the bytes that a claim requests, 0 if it has no request."""
-    return _stated(claim.spec.resources) or 0
+    return _requested_bytes(claim.spec.resources) or 0
 
 
 def capacity_of(volume: PersistentVolume) -> int:
