@@ -1,6 +1,6 @@
 """Constrain: an extension point where a plugin describes to the solver how pods affect each other.
 
-A plugin whose verdict changes when pods are placed adds linear rows over the number of pods of a class in a domain.
+If placed pods change a plugin's verdict, it adds linear rows over the number of pods of a class in a domain.
 A row must be valid: it may allow too much, because the pipeline checks each proposal pod by pod, but it must not
 forbid a placement that the pipeline allows.
 """
@@ -45,7 +45,7 @@ class Batch:
         self.candidates = tuple(candidates)
         self.partitions: list[IndexArray] = []
         self.gathered: dict[int, str] = {}
-        """Gangs whose pods must all be in one domain of a node label: number of the gang → label."""
+        """Gangs with all pods in one domain of a node label: number of the gang → label."""
         self._partition_numbers: dict[bytes, int] = {}
 
     def of(self, gangs: Set[int]) -> "Batch":

@@ -27,7 +27,7 @@ class CycleState:
     """The values of one cycle: one pass of a pod class through the extension points.
 
     Args:
-      below: another state whose values are read if this state has none for a key.
+      below: another state, which is read if this one has no value for a key.
     """
 
     __slots__ = ("_below", "_values", "skip_filter", "skip_score")

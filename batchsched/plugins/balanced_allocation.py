@@ -29,7 +29,7 @@ SCORED: Final = StateKey[ScoredResources]("NodeResourcesBalancedAllocation/score
 WITHOUT_AND_WITH: Final = np.array(((0,), (1,)))
 """[2, 1] how many times the pod counts: without it and with it."""
 MIDDLE: Final = 50
-"""Part of the score for the absolute balance. A node whose balance the pod does not change scores 75."""
+"""Part of the score for the absolute balance. If the pod does not change a node's balance, the node scores 75."""
 
 
 class BalancedAllocationArgs(SpecPart):

@@ -65,7 +65,7 @@ class Room(NamedTuple):
     Args:
       node: the node's name.
       victims: the pods to evict, the most important first.
-      violations: number of victims whose disruption budget does not allow the eviction.
+      violations: number of victims protected by a disruption budget.
     """
 
     node: str
@@ -287,7 +287,7 @@ class Reprieve:
 
     Args:
       by_importance: the pods, the most important first.
-      order: the pods, those first whose disruption budget does not allow an eviction.
+      order: the pods, those protected by a disruption budget first.
       violating: number of these first pods.
       away: keys of the pods that cannot be added back.
       violations: number of pods in `away` that violate a budget.
@@ -328,7 +328,7 @@ def importance(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
 def by_budget(
     pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]
 ) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    """Return the pods whose disruption budget does not allow an eviction, and the others, both in the given order.
+    """Return the pods protected by a disruption budget, and the others, both in the given order.
 
     Source: `filterPodsWithPDBViolation` of kube-scheduler.
     """

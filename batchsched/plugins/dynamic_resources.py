@@ -80,4 +80,4 @@ class DynamicResources(
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return ()  # it refuses nobody until claims are looked at
+        return ()  # it refuses no pod, because claims are not implemented

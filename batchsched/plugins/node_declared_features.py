@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: a pod that needs a kubelet feature is placed on nodes whose kubelet declares it."""
+"""NodeDeclaredFeatures: a pod that needs a kubelet feature is placed on nodes with a kubelet that declares it."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final

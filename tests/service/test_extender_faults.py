@@ -184,7 +184,7 @@ def test_fault_that_may_be_ignored_costs_nothing_and_is_told(answer, message, se
     assert len(placed(decision)) == 3
     assert {name for name, _ in told(decision)} == {f"extender {url}"}
     assert told(decision)[0][1].startswith(f"Filter: {message}")
-    assert told(decision)[0][1].endswith("; the session went on without it")
+    assert told(decision)[0][1].endswith("; the session continued without it")
 
 
 @pytest.mark.parametrize("settings", WAYS)

@@ -193,7 +193,7 @@ class ExtenderChain:
         self._ignore(extender, point, problem)
 
     def _ignore(self, extender: Extender, point: str, problem: str) -> None:
-        self.ignored.setdefault(f"{point}: {problem}; the session went on without it", extender.url_prefix)
+        self.ignored.setdefault(f"{point}: {problem}; the session continued without it", extender.url_prefix)
 
 
 def _manages(extender: Extender, pod: Pod) -> bool:
@@ -269,7 +269,7 @@ def _victims(
         missing = [uid for uid in answer[node].uids if uid not in pod_of]
         if missing:
             raise wire.Nonsense(
-                f"wants to evict {missing[0]!r}, which is no pod of node {node!r} that may be"
+                f"names the victim {missing[0]!r}, which is no pod of node {node!r} that may be"
             )
         pods = tuple(pod_of[uid] for uid in answer[node].uids)
         if pods:

@@ -36,7 +36,7 @@ class NodeChangeLog:
         """Log a change of a node."""
         self.generation += 1
         self._log.append(node)
-        # A result older than the log counts as outdated for all nodes. So many changes outdate most nodes anyway.
+        # A result older than the log is outdated for all nodes; after so long, most of them changed anyway.
         if len(self._log) > 2 * (self._size + MIN_ENTRIES):
             half = len(self._log) // 2
             del self._log[:half]

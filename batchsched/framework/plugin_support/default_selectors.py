@@ -14,7 +14,7 @@ from batchsched.framework.nodes.node_table import NodeTable
 
 CONTROLLER: Final = "ReplicationController"
 WORKLOADS: Final = frozenset({("v1", CONTROLLER), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
-"""Kinds of owners whose selectors count."""
+"""Kinds of owners with a selector that counts."""
 
 
 def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:

@@ -48,7 +48,7 @@ class Nominations:
     def of(
         cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = stated_priority
     ) -> "Nominations":
-        """Return the nominations of pods whose `status.nominatedNodeName` is a node of the table."""
+        """Return the nominations of pods with a node of the table in `status.nominatedNodeName`."""
         pods_on: dict[int, tuple[Pod, ...]] = {}
         for pod in pods:
             node = table.index.get(pod.status.nominated_node_name)

@@ -129,7 +129,7 @@ class Pipeline:
         }
         monotone = (PlacementEffect.NONE, PlacementEffect.TIGHTENS)
         self.steady = tuple(plugin for plugin in self.filters if effect[plugin] in monotone)
-        """Filters whose refusals hold after any placement: the solver's masks consist of these refusals."""
+        """Filters that keep their refusals after any placement: the solver's masks consist of them."""
         self.never_reopening = tuple(
             plugin for plugin in self.filters if effect[plugin] is not PlacementEffect.ANY
         )

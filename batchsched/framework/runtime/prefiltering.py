@@ -75,7 +75,7 @@ class Prefiltering:
     ) -> Prefiltered:
         """Call plugins in order. Unresolvable ends the chain.
 
-        After Unschedulable it goes on, and the first one counts.
+        After Unschedulable it continues, and the first refusal counts.
         """
         refusal: Status | None = None
         names: frozenset[str] | None = None

@@ -1,4 +1,4 @@
-"""Cache of plugin results: a plugin is called again only about nodes whose results may have changed.
+"""Cache of plugin results: a plugin is called again only about nodes with possibly changed results.
 
 The session asks the same questions about a class of equal pods from pod to pod and from session to session. With the
 cache it gets the same answers as without, and pays only for the nodes that changed. `ResultCache` documents the rule.
@@ -19,7 +19,7 @@ from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.framework.traits import ResultScope
 
 FULL_SHARE: Final = 2
-"""If more than one node in so many is outdated, the plugin is called about all nodes: one long call is cheaper."""
+"""If more than half of the nodes are outdated, the plugin is called about all nodes: one long call is cheaper."""
 BYTES_PER_NODE: Final = 96
 """Approximate memory of one class's arrays for each node."""
 
@@ -103,7 +103,7 @@ class ScopeScores:
     Args:
       scope: the scope that these plugins share.
       since: the generation of the scope at which the scores were correct.
-      known: [N] nodes whose scores are stored.
+      known: [N] nodes with stored scores.
       plain: [N] sum of the weighted scores that need no normalisation.
       raw: plugin → [N] scores before normalisation.
     """
@@ -151,7 +151,7 @@ class CachedScores:
         """[n] sum of the normalised scores of `_feasible`; None if raw scores or feasible nodes changed since."""
 
     def made_for(self, scorers: tuple[Scorer, ...]) -> bool:
-        """Return True if these are the plugins whose scores are stored."""
+        """Return True if the scores of these plugins are stored."""
         return self._scorers == scorers
 
     def total(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:

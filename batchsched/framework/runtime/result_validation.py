@@ -46,86 +46,86 @@ class Point:
 
 
 _OUT: Final = (
-    "the pod fits nowhere in this session; the other PreFilters are still asked, the first refusal stands"
+    "the pod has no node in this session; the other PreFilters are still called, the first refusal counts"
 )
-_SENT_BACK: Final = "every plugin is unreserved, the last first, and the gang gives everything back"
+_SENT_BACK: Final = "Unreserve of all plugins is called in reverse order, and the gang is rolled back"
 
 POINTS: Final[dict[str, Point]] = {
     "PreEnqueue": Point(
         "preenqueue",
-        "before a pod may be queued",
+        "before a pod enters the scheduling queue",
         {
-            Code.SUCCESS: "the next is asked",
+            Code.SUCCESS: "the next plugin is called",
             Code.SKIP: "the same as Success",
-            Code.UNSCHEDULABLE: "the pod stays out of the queue and holds nothing",
+            Code.UNSCHEDULABLE: "the pod stays outside the queue and uses no resources",
             Code.UNRESOLVABLE: "the same as Unschedulable",
             Code.PENDING: "the same as Unschedulable",
         },
     ),
     "QueueSort": Point(
         "key",
-        "for each waiting pod; one plugin",
+        "for each pending pod; a profile has one plugin",
         {},
-        "a key that can be compared; pods of a gang are taken the smallest first",
+        "a comparable key; the pods of a gang are placed in ascending order",
     ),
     "PreFilter": Point(
         "prefilter",
         "once for each class of equal pods, before its Filters",
         {
-            Code.SUCCESS: "the plugin's Filter is asked; nodes that are named are the only ones left",
-            Code.SKIP: "the plugin's Filter is left out for this class",
+            Code.SUCCESS: "the plugin's Filter is called; if the answer names nodes, all others are excluded",
+            Code.SKIP: "the plugin's Filter is omitted for this class",
             Code.UNSCHEDULABLE: _OUT,
-            Code.UNRESOLVABLE: "the same, and nobody else is asked; evicting pods would not help",
+            Code.UNRESOLVABLE: "the same, but no other plugin is called; evictions cannot help",
         },
     ),
     "Filter": Point(
         "filter",
         "once for each class, over all nodes at once",
         {},
-        "the nodes that it refuses, and why; the first plugin that refuses a node gives the node's reasons",
+        "the refused nodes with reasons; a node has the reasons of the first plugin that refuses it",
     ),
     "PostFilter": Point(
         "postfilter",
-        "when no node fits",
+        "if no node is feasible",
         {
-            Code.SUCCESS: "room can be made, and nobody else is asked; a node that is named is kept for the pod",
-            Code.UNSCHEDULABLE: "the next is asked; the reasons are joined to the sentence that says why",
+            Code.SUCCESS: "evictions help, and no other plugin is called; the pod is nominated for the answer's node",
+            Code.UNSCHEDULABLE: "the next plugin is called; the reasons become part of the message",
             Code.PENDING: "the same as Unschedulable",
-            Code.UNRESOLVABLE: "the reasons alone are joined to the sentence, and nobody else is asked",
+            Code.UNRESOLVABLE: "only these reasons become part of the message, and no other plugin is called",
             Code.ERROR: "the same as UnschedulableAndUnresolvable",
         },
     ),
     "PreScore": Point(
         "prescore",
-        "once for each class, with the nodes that fit",
+        "once for each class, with its feasible nodes",
         {
-            Code.SUCCESS: "the plugin's Score is asked",
-            Code.SKIP: "the plugin's Score is left out for this class",
+            Code.SUCCESS: "the plugin's Score is called",
+            Code.SKIP: "the plugin's Score is omitted for this class",
         },
     ),
     "Score": Point(
         "score",
-        "once for each class, over the nodes that fit",
+        "once for each class, over its feasible nodes",
         {},
-        "one whole number for each node; without a NormalizeScore they are from 0 to 100 already",
+        "one integer for each node; without NormalizeScore from 0 to 100",
     ),
     "NormalizeScore": Point(
         "normalize",
-        "after its own Score",
+        "after the plugin's own Score",
         {},
-        "whole numbers from 0 to 100; the sum of weight times score ranks the nodes",
+        "integers from 0 to 100; the sum of weight times score ranks the nodes",
     ),
     "Constrain": Point(
         "constrain",
-        "once for each problem, about all pods that may be placed; never when the solver is off",
+        "once for each problem, about all pods that may be placed; never if the solver is off",
         {},
-        "rows for the solver's problem; each must allow what the pipeline allows",
+        "rows for the solver's problem; they must not forbid what the pipeline allows",
     ),
     "Reserve": Point(
         "reserve",
-        "for each pod that got a node",
+        "for each pod with a chosen node",
         {
-            Code.SUCCESS: "the next is asked",
+            Code.SUCCESS: "the next plugin is called",
             Code.UNSCHEDULABLE: _SENT_BACK,
             Code.UNRESOLVABLE: "the same as Unschedulable",
             Code.PENDING: "the same as Unschedulable",
@@ -133,7 +133,7 @@ POINTS: Final[dict[str, Point]] = {
     ),
     "Unreserve": Point(
         "unreserve",
-        "when a reserved pod gives its node back, in reverse order, reserved or not",
+        "if a reserved pod loses its node; in reverse order, for all plugins",
         {},
         "nothing; must be idempotent",
     ),
@@ -141,8 +141,8 @@ POINTS: Final[dict[str, Point]] = {
         "permit",
         "for each reserved pod",
         {
-            Code.SUCCESS: "the next is asked",
-            Code.WAIT: "the pod keeps its place until it is allowed, at most for the seconds stated",
+            Code.SUCCESS: "the next plugin is called",
+            Code.WAIT: "the pod stays assumed until it is allowed, at most for the seconds of the answer",
             Code.UNSCHEDULABLE: _SENT_BACK,
             Code.UNRESOLVABLE: "the same as Unschedulable",
             Code.PENDING: "the same as Unschedulable",
@@ -150,22 +150,22 @@ POINTS: Final[dict[str, Point]] = {
     ),
     "PreBind": Point(
         "prebind",
-        "for each pod that was allowed, before its binding is written",
+        "for each allowed pod, before the binding is written",
         {
-            Code.SUCCESS: "the next is asked",
+            Code.SUCCESS: "the next plugin is called",
             Code.SKIP: "the same as Success",
-            Code.UNSCHEDULABLE: "the pod is not bound, and is unreserved",
+            Code.UNSCHEDULABLE: "the pod is not bound, and Unreserve is called",
             Code.UNRESOLVABLE: "the same as Unschedulable",
             Code.PENDING: "the same as Unschedulable",
         },
     ),
     "Bind": Point(
         "bind",
-        "one after the other, until one binds the pod",
+        "one plugin after the other, until one binds the pod",
         {
             Code.SUCCESS: "the pod is bound",
-            Code.SKIP: "the next is asked",
-            Code.UNSCHEDULABLE: "the pod is not bound, and is unreserved",
+            Code.SKIP: "the next plugin is called",
+            Code.UNSCHEDULABLE: "the pod is not bound, and Unreserve is called",
             Code.UNRESOLVABLE: "the same as Unschedulable",
             Code.PENDING: "the same as Unschedulable",
         },
@@ -176,7 +176,7 @@ POINTS: Final[dict[str, Point]] = {
 
 
 def status(plugin: object, point: str, answer: object) -> Status:
-    """Return a status whose code the extension point knows.
+    """Return a status; its code must be one of the extension point's.
 
     Raises:
       PluginError: the answer is invalid; this applies to all functions below.

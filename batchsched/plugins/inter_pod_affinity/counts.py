@@ -85,7 +85,7 @@ class Needs:
       affinity, anti_affinity: the required terms of the class.
       friends: pods that match all terms of `affinity`, by the keys of these terms.
       foes: pods that match a term of `anti_affinity`, by the term's key.
-      enemies: pods whose required anti-affinity matches the class, by the term's key.
+      enemies: pods with required anti-affinity that matches the class, by the term's key.
       itself: the class matches all terms of its own `affinity`.
     """
 

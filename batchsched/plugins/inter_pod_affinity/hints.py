@@ -57,7 +57,7 @@ def _node_moved(pod: Pod, old: Node | None, new: Node) -> Hint:
 
 
 def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
-    """Return QUEUE for a namespace whose labels may matter.
+    """Return QUEUE for a namespace if its labels may matter.
 
     The pod's own for other pods' terms, others for its own.
     """

@@ -63,9 +63,8 @@ def affinity_rows(batch: Batch, table: NodeTable) -> Sequence[Row]:
 def _closed(scene: AffinityRowContext) -> Iterator[Row]:
     """Yield Σ x ≤ 0 on nodes that refuse a class whatever is placed.
 
-    These are nodes in a domain with a pod that matches the class's anti-affinity, or whose anti-affinity matches
-    the
-    class; and nodes without a topology key of the class's affinity.
+    These are nodes in a domain with a pod that matches the class's anti-affinity, or has anti-affinity that matches
+    the class; and nodes without a topology key of the class's affinity.
     """
     refused: dict[int, BoolArray] = {}
     for class_index, mask in (*_kept_away(scene), *_keep_away(scene), *_unlabelled(scene)):
@@ -237,7 +236,7 @@ def _gather(scene: AffinityRowContext, terms: tuple[Term, ...], members: Sequenc
 
     No pod matches now, and only pods of K will. The first pod of K uses the exception, and every later one needs a
     pod of
-    K in its domain, so all of K is in the domain of the first. This is registered for gangs all of whose classes
+    K in its domain, so all of K is in the domain of the first. This is registered for gangs if all their classes
     are in K,
     and for the key with the most domains.
     """

@@ -1,8 +1,8 @@
 """Affinity terms: which pods a pod's terms match, and which existing pods' terms match a pod.
 
 A namespace selector is read in two ways. That of an existing pod is tested with the labels of the pending pod's
-namespace, with none if the Namespace object is missing. That of the pending pod selects the namespaces whose labels
-match. For every existing pod it is then tested with no labels: a selector that matches these, such as `{}` but also
+namespace, with none if the Namespace object is missing. That of the pending pod selects the namespaces with matching
+labels. For every existing pod it is then tested with no labels: a selector that matches these, such as `{}` but also
 `DoesNotExist`, selects the pods of all namespaces.
 
 Source: `AffinityTerm.Matches`, `mergeAffinityTermNamespacesIfNotEmpty` and `GetNamespaceLabelsSnapshot` of

@@ -25,7 +25,7 @@ class DefaultConstraint(SpecPart):
     """A constraint for pods without their own. It has no selector: the pod's Services and workload define it."""
 
     max_skew: int = Field(ge=1, description="How many pods more a domain may have than the emptiest.")
-    topology_key: str = Field(min_length=1, description="The node label whose values are the domains.")
+    topology_key: str = Field(min_length=1, description="The node label; each of its values is a domain.")
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(
         description="Refuse the node, or only score it lower."
     )

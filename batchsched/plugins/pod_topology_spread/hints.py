@@ -1,4 +1,4 @@
-"""Events that may help a pod refused by PodTopologySpread: matching pods, and nodes whose eligibility changes."""
+"""Events that may help a pod refused by PodTopologySpread: changes of matching pods and of eligible nodes."""
 
 from collections.abc import Hashable, Sequence
 

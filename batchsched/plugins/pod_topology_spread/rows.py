@@ -37,7 +37,7 @@ class Family:
       codes: [N] domain of each eligible node, else -1.
       strays: [N] nodes with all keys that do not count. Only other plugins exclude the pods from them.
       itself: the candidates match the selector.
-      members, matching: candidates with the constraint; all candidates whose pods it counts.
+      members, matching: candidates with the constraint; all candidates that it counts.
     """
 
     constraint: Constraint
@@ -91,7 +91,7 @@ def water_level(existing: IntArray, pods: int) -> int:
     rising = np.sort(existing)
     width = np.arange(1, len(rising) + 1)
     # If only the k domains with the fewest pods are filled, the level is (pods + their sum) / k. The right k is the
-    # one whose level does not exceed the next domain.
+    # one with a level not above the next domain.
     levels = (pods + np.cumsum(rising)) // width
     following = np.append(rising[1:], UNLIMITED)
     return int(levels[np.argmax(levels < following)])

@@ -30,7 +30,7 @@ class PodClaims:
 
     Args:
       bound: claims that are bound to a volume.
-      delayed: claims whose volume is chosen after the node.
+      delayed: claims that get their volume after the node is chosen.
     """
 
     bound: tuple[PersistentVolumeClaim, ...]

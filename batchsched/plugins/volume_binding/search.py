@@ -53,7 +53,7 @@ class Found:
       refused: [4, n] nodes that are refused, for each of REASONS.
       matches: claims that need an existing volume, with [n] its index in `volumes`, -1 for none.
       volumes: the volumes found on some node.
-      provisioned: claims whose volume is provisioned, with [n] the nodes where that is possible.
+      provisioned: claims to be provisioned, with [n] the nodes where that is possible.
     """
 
     refused: BoolArray

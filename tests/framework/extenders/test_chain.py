@@ -87,7 +87,7 @@ def test_extender_that_agrees_with_nothing_leaves_no_node():
     "answer, problem",
     [
         ({"NodeNameToMetaVictims": {"n9": {}}}, "named the node 'n9', which does not exist"),
-        ({"NodeNameToMetaVictims": {"n0": {"Pods": [{"UID": "?"}]}}}, "wants to evict '\\?'"),
+        ({"NodeNameToMetaVictims": {"n0": {"Pods": [{"UID": "?"}]}}}, "names the victim '\\?'"),
         ({"NodeNameToMetaVictims": {"n0": {"Pods": []}}}, "at least one victim pod on node 'n0'"),
         ({"NodeNameToMetaVictims": [1]}, "is no answer"),
         ({"NodeNameToMetaVictims": {"n0": {"Pods": [1]}}}, "is no answer"),
