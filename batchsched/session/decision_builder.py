@@ -114,7 +114,7 @@ class DecisionBuilder:
         self.evictions += victims.evictions
         self.nominated += victims.nominated
         self.guard |= victims.guard
-        self.refusals = [victims.told(refusal) for refusal in self.refusals]
+        self.refusals = [victims.annotate(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
         """Return the decision; every part of it is sorted, so that equal sessions give equal bytes.

@@ -1,4 +1,6 @@
-"""Victims: who has to leave for gangs that found no room, by priority or by right, and what is kept for them.
+"""Preemption and reclaim: which pods are evicted for gangs that fit nowhere, and what is kept for these gangs.
 
-`tenants` says who runs and what it costs that they leave, `claims` who may take from whom, `clearing` makes room.
+`candidates` lists the gangs that may be evicted and what each eviction costs, `eligibility` decides which gang may
+evict which, `victim_selection` chooses the victims, and `nominated` keeps their room for the gangs nominated for it.
+`pod_preemption` is the variant without the solver: PostFilter plugins choose the victims, pod by pod.
 """

@@ -1,7 +1,7 @@
-"""Tenants: gangs that run, in the units in which they may leave, and what it costs that they do.
+"""Victim candidates: the running gangs that may be evicted, the units they are evicted in, and the cost of each unit.
 
-A gang that is disrupted as one is one unit; an elastic one has its surplus pods, one by one, and then its minimum.
-Who is not preemptible, or has not run for its minimum, is no tenant: it stays whoever asks.
+A gang that is disrupted as a whole is one unit. An elastic gang has one unit for each surplus pod, and one for the
+pods of its minimum. Gangs that are not preemptible, or have not run for their minimum run time, are no candidates.
 """
 
 import math
@@ -15,33 +15,33 @@ import numpy as np
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import LAST_CHECKPOINT, Pod
 from batchsched.framework.status import IntArray
-from batchsched.session.preemption.pod_preemption import started
+from batchsched.session.preemption.pod_preemption import run_start
 from batchsched.session.tables.gang import PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.state.queue_usage import counts_against_queue
 
-POD: Final = 1000
-"""What it costs that a pod leaves."""
-HOUR: Final = 4000
-"""What an hour of work costs that is lost on a whole node; of a smaller pod its dominant share of that."""
-LONGEST: Final = 14 * 24.0
-"""Hours of work after which more of it costs no more."""
-STEPS: Final = 10
-"""A priority costs twice as much as the next lower one that runs, so often at most."""
-SURPLUS: Final = 4
-"""A surplus pod costs so many times less than one of the minimum."""
+POD_COST: Final = 1000
+"""Cost of the eviction of one pod, before any work is lost."""
+NODE_HOUR_COST: Final = 4000
+"""Cost of one lost hour of work on a whole node; a smaller pod costs its dominant share of it."""
+MAX_LOST_HOURS: Final = 14 * 24.0
+"""Hours of lost work beyond which the cost no longer grows."""
+MAX_PRIORITY_DOUBLINGS: Final = 10
+"""Each priority costs twice as much as the next lower one that runs; at most this number of doublings."""
+MINIMUM_COST_FACTOR: Final = 4
+"""A pod of the gang's minimum costs this many times as much as a surplus pod."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvictionUnit:
-    """Pods that leave together.
+    """Pods of one gang that are evicted together.
 
     Args:
-      members: their gang.
-      pods: with their nodes' numbers.
-      cost: what it costs that they leave.
-      ends: the gang runs no more once they have left.
-      total: [R] what counts against queues of what they hold.
+      members: the pods' gang.
+      pods: the pods and the index of the node of each.
+      cost: cost of the eviction, at least 1.
+      ends: True if the gang no longer runs without these pods.
+      total: [R] requests of those pods that count against a queue.
     """
 
     members: PodGroupState
@@ -53,27 +53,36 @@ class EvictionUnit:
 
 @dataclass(frozen=True, eq=False)
 class VictimCandidate:
-    """A gang that runs and may leave."""
+    """A running gang that may be evicted.
+
+    Args:
+      members: the gang.
+      queue: name of its queue.
+      priority: the gang's priority.
+      started: seconds since 1970 at which the gang began to run.
+      make_units: returns the gang's units.
+    """
 
     members: PodGroupState
     queue: str
     priority: int
     started: float
-    part: Callable[[], tuple[EvictionUnit, ...]]
+    make_units: Callable[[], tuple[EvictionUnit, ...]]
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
-        """Its surplus pods first, its minimum last, which needs all of them gone; of most tenants nobody asks."""
-        return self.part()
+        """The surplus pods, one unit each, and then the minimum, which is evictable only after all surplus."""
+        # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
+        return self.make_units()
 
 
 class VictimCandidates:
-    """All gangs that run, as those who may leave.
+    """The victim candidates of a session.
 
     Args:
-      tables: the tables.
+      tables: the session's tables.
       now: seconds since 1970.
-      scheduler_name: ours.
+      scheduler_name: scheduler name of the profile.
     """
 
     def __init__(self, tables: SessionTables, now: float, scheduler_name: str) -> None:
@@ -83,81 +92,102 @@ class VictimCandidates:
         largest = tables.node_table.allocatable.max(axis=0, initial=0)
         self._weighed = tables.share_resources & (largest > 0)
         self._largest = np.maximum(1, largest)
-        self.leaving = [
-            self._unit(one, going, 0, not any(self._stands(*there) for there in one.bound.values()))
-            for _, one in sorted(tables.running.items())
-            if (going := [it for _, it in sorted(one.bound.items()) if it[0].terminating and it[1] >= 0])
+        self.terminating = [
+            unit for _, members in sorted(tables.running.items()) if (unit := self._terminating_unit(members))
         ]
-        """What leaves already."""
+        """One unit of cost 1 for each gang with pods that are being deleted."""
 
     @cached_property
-    def all(self) -> list[VictimCandidate]:
-        """Who may leave; looked at for the first gang that wants it."""
+    def candidates(self) -> list[VictimCandidate]:
+        """All candidates, sorted by identity; computed for the first gang that may evict."""
         tables = self._tables
-        running = [one for _, one in sorted(tables.running.items()) if self._may_leave(one)]
-        priorities = {one.identity: tables.classes.gang_priority(one, _bound(one)) for one in running}
+        running = [members for _, members in sorted(tables.running.items()) if self._may_be_evicted(members)]
+        priorities = {
+            members.identity: tables.classes.gang_priority(members, _bound_pods(members))
+            for members in running
+        }
+        # The rank, not the value: two priorities that are a million apart cost the same as two that are 1 apart.
         ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities.values())))}
         return [
             VictimCandidate(
-                one,
-                one.queue,
-                priorities[one.identity],
-                started(one),
-                partial(self._units, one, 2 ** min(ranks[priorities[one.identity]], STEPS)),
+                members,
+                members.queue,
+                priorities[members.identity],
+                run_start(members),
+                partial(
+                    self._units,
+                    members,
+                    2 ** min(ranks[priorities[members.identity]], MAX_PRIORITY_DOUBLINGS),
+                ),
             )
-            for one in running
+            for members in running
         ]
 
-    def of(self, queue: str) -> list[VictimCandidate]:
-        """Those of one queue."""
+    def list_in_queue(self, queue: str) -> list[VictimCandidate]:
+        """Return the candidates of one queue."""
         return self._by_queue.get(queue, [])
 
     @cached_property
     def _by_queue(self) -> dict[str, list[VictimCandidate]]:
-        found: dict[str, list[VictimCandidate]] = {}
-        for tenant in self.all:
-            found.setdefault(tenant.queue, []).append(tenant)
-        return found
+        by_queue: dict[str, list[VictimCandidate]] = {}
+        for candidate in self.candidates:
+            by_queue.setdefault(candidate.queue, []).append(candidate)
+        return by_queue
 
-    def _may_leave(self, members: PodGroupState) -> bool:
-        if not any(self._stands(pod, node) for pod, node in members.bound.values()):
+    def _may_be_evicted(self, members: PodGroupState) -> bool:
+        if not any(_stays(pod, node) for pod, node in members.bound.values()):
             return False
         group = members.group
         if group is None:
             return True
-        least = group.spec.min_runtime_seconds
-        return group.spec.preemptible and not (least > 0 and self._now - started(members) < least)
+        min_runtime = group.spec.min_runtime_seconds
+        return group.spec.preemptible and not (
+            min_runtime > 0 and self._now - run_start(members) < min_runtime
+        )
 
-    def _stands(self, pod: Pod, node: int) -> bool:
-        return node >= 0 and not pod.terminating
+    def _terminating_unit(self, members: PodGroupState) -> EvictionUnit | None:
+        """Return the pods of a gang that are being deleted as one unit, None if there are none."""
+        bound = sorted(members.bound.items())
+        pods = [(pod, node) for _, (pod, node) in bound if pod.terminating and node >= 0]
+        if not pods:
+            return None
+        return self._unit(members, pods, 0, not any(_stays(pod, node) for _, (pod, node) in bound))
 
     def _units(self, members: PodGroupState, factor: int) -> tuple[EvictionUnit, ...]:
-        there = [one for _, one in sorted(members.bound.items()) if self._stands(*one)]
-        surplus = self._surplus(members, there)
+        """Return the units of a gang: its surplus pods and then its minimum.
+
+        Args:
+          members: the gang.
+          factor: factor of its priority on the costs.
+        """
+        staying = [(pod, node) for _, (pod, node) in sorted(members.bound.items()) if _stays(pod, node)]
+        surplus = self._surplus(members, [pod for pod, _ in staying])
+        # An incomplete gang makes no progress, so that its eviction is nearly free: it goes before any complete gang.
         if not members.count().complete:
-            factor = 0  # it cannot go on as it is: better that all of it leaves than somebody else
-        minimum = [one for one in there if one[0].key not in surplus]
-        units = [self._unit(members, [one], factor, False) for one in there if one[0].key in surplus]
-        units.append(self._unit(members, minimum, SURPLUS * factor, True))
+            factor = 0
+        minimum = [(pod, node) for pod, node in staying if pod.key not in surplus]
+        units = [
+            self._unit(members, [(pod, node)], factor, False) for pod, node in staying if pod.key in surplus
+        ]
+        # The minimum comes last: `VictimSelection` bonds it to all units before it, which have to be evicted first.
+        units.append(self._unit(members, minimum, MINIMUM_COST_FACTOR * factor, True))
         return tuple(units)
 
-    def _surplus(self, members: PodGroupState, there: list[tuple[Pod, int]]) -> dict[str, None]:
-        """Name the pods that an elastic gang can do without, those that began last before the others."""
+    def _surplus(self, members: PodGroupState, staying: Iterable[Pod]) -> frozenset[str]:
+        """Return the keys of the pods without which an elastic gang is still complete, the latest started first."""
         group = members.group
-        found: dict[str, None] = {}
         if group is None or group.spec.disruption_mode != "Elastic":
-            return found
+            return frozenset()
+        surplus = set()
         count = members.count()
-        latest_first = sorted(
-            there, key=lambda one: (-seconds(one[0].status.start_time, math.inf), one[0].key)
-        )
-        for pod, _ in latest_first:
+        for pod in sorted(staying, key=lambda pod: (-seconds(pod.status.start_time, math.inf), pod.key)):
+            # A pod of a subGroup at its minimum is no surplus, although a pod after it, of another subGroup, may be.
             count.count(pod, -1)
             if count.complete:
-                found[pod.key] = None
+                surplus.add(pod.key)
             else:
                 count.count(pod, 1)
-        return found
+        return frozenset(surplus)
 
     def _unit(
         self, members: PodGroupState, pods: Iterable[tuple[Pod, int]], factor: int, ends: bool
@@ -165,23 +195,30 @@ class VictimCandidates:
         placed = tuple(pods)
         total = np.zeros(len(self._tables.node_table.resources), np.int64)
         for pod, _ in placed:
+            # Pods of other schedulers free room on nodes, but no quota of a queue.
             if counts_against_queue(pod, (self._scheduler_name,)):
                 total += self._tables.request_vectors(pod)[0]
         cost = sum(self._cost(members, pod) for pod, _ in placed) * factor
         return EvictionUnit(members, placed, max(1, cost), ends, total)
 
     def _cost(self, members: PodGroupState, pod: Pod) -> int:
-        """A pod's own cost: that it leaves, and the work since its last checkpoint."""
-        began = seconds(pod.status.start_time, self._now)
-        saved = [pod.metadata.annotations]
+        """Return the cost of a pod before priorities: the eviction itself, and the work since the last checkpoint."""
+        started = seconds(pod.status.start_time, self._now)
+        annotations = [pod.metadata.annotations]
         if members.group is not None:
-            saved.append(members.group.metadata.annotations)
-        points = [seconds((one or {}).get(LAST_CHECKPOINT), -math.inf) for one in saved]
-        lost = min(LONGEST, max(0.0, self._now - max(began, *points)) / 3600)
+            annotations.append(members.group.metadata.annotations)
+        checkpoints = [seconds((values or {}).get(LAST_CHECKPOINT), -math.inf) for values in annotations]
+        lost_hours = min(MAX_LOST_HOURS, max(0.0, self._now - max(started, *checkpoints)) / 3600)
         requests, _ = self._tables.request_vectors(pod)
+        # The dominant share of the largest node, of those resources only by which queues are compared.
         share = float((requests / self._largest)[self._weighed].max(initial=0.0))
-        return POD + int(HOUR * lost * min(1.0, share))
+        return POD_COST + int(NODE_HOUR_COST * lost_hours * min(1.0, share))
 
 
-def _bound(members: PodGroupState) -> list[Pod]:
+def _stays(pod: Pod, node: int) -> bool:
+    """Return True for a pod on a known node that is not being deleted."""
+    return node >= 0 and not pod.terminating
+
+
+def _bound_pods(members: PodGroupState) -> list[Pod]:
     return [pod for pod, _ in members.bound.values()]

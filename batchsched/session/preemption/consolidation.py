@@ -1,7 +1,8 @@
-"""Moving: gangs leave so that their room is in one place, and all of them find another at once.
+"""Consolidation: gangs are moved to other nodes so that the free room is in one place.
 
-Only whole gangs are moved. That they find a place is asked of the greedy, over the nodes without them and with whoever
-they leave for: quotas and levels hold, and rules that are no rows are the pipeline's when they come again.
+Only whole gangs are moved, and only if all of them fit elsewhere at once. The greedy answers that, over the nodes
+without the moved gangs and with the gang that they make room for. Quotas and topology levels are respected; rules
+that are not rows of the problem are checked by the pipeline once the moved gangs are pending again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,34 +13,45 @@ import msgspec
 from batchsched.api.core.pod import Pod
 from batchsched.session.joint.formulation import SessionContext, formulate
 from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate
-from batchsched.session.preemption.constraints import EvictionLimit
+from batchsched.session.preemption.constraints import EvictionOption
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
 
 CONSOLIDATED: Final = "Consolidated"
-"""Why a pod is evicted that is to find another place at once."""
+"""Eviction reason of a pod that fits on another node at once."""
 
 
-def movable(gang: PendingGang, tenants: Iterable[VictimCandidate]) -> list[EvictionLimit]:
-    """Name who may be moved for a gang: ours, of no higher priority, and disrupted as one."""
+def list_movable(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> list[EvictionOption]:
+    """Return the options to move gangs for a pending gang.
+
+    A gang may be moved if it counts against a queue, has no higher priority, and is disrupted as a whole.
+    """
     return [
-        EvictionLimit(tenant.units[0], CONSOLIDATED)
-        for tenant in tenants
-        if len(tenant.units) == 1 and tenant.priority <= gang.priority and tenant.units[0].total.any()
+        EvictionOption(candidate.units[0], CONSOLIDATED)
+        for candidate in candidates
+        if len(candidate.units) == 1
+        and candidate.priority <= gang.priority
+        and candidate.units[0].total.any()
     ]
 
 
-def all_find_a_place(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
-    """Tell whether gangs that left all fit again, as things stand without them."""
-    gangs = [context.tables.pending_gang(_waiting(unit)) for unit in units]
+def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
+    """Return True if the gangs of all units fit at once on the nodes as the tables show them now.
+
+    Args:
+      context: the session; its node table is without the units.
+      units: the gangs to move, each as a single unit.
+    """
+    gangs = [context.tables.pending_gang(_as_pending(unit)) for unit in units]
     formulation = formulate(context, gangs, min(gang.created for gang in gangs))
     solution = solve_greedy(formulation.problem)
     placed = int(solution.counts.sum())
+    # All pods, not the minimum only: a moved gang must not lose pods that it had.
     return not formulation.failures and placed == sum(gang.size for gang in gangs)
 
 
-def _waiting(unit: EvictionUnit) -> PodGroupState:
-    """The gang as if its pods had just been made anew."""
+def _as_pending(unit: EvictionUnit) -> PodGroupState:
+    """Return the gang of a unit as it is once its controller has created the evicted pods again."""
     pods = {pod.key: _unbound(pod) for pod, _ in unit.pods}
     return PodGroupState(unit.members.identity, unit.members.group, pending=pods)
 

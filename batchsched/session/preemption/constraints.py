@@ -1,4 +1,4 @@
-"""Limits: what disruption budgets and entitlements leave to be taken, as rows over units."""
+"""Constraints on the choice of victims: disruption budgets and entitlements, as rows over the units."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,58 +13,87 @@ from batchsched.solver.victims.problem import VictimProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EvictionLimit:
-    """A unit that may leave for a gang, and why."""
+class EvictionOption:
+    """A unit that may be evicted for a gang.
+
+    Args:
+      unit: the pods.
+      reason: the eviction reason that the decision states.
+    """
 
     unit: EvictionUnit
     reason: str
 
 
 class EvictionConstraints:
-    """What budgets and entitlements leave to be taken, as rows over units."""
+    """Upper limits on what the chosen units may take: from disruption budgets, and from other queues.
 
-    def __init__(self, causes: Sequence[EvictionLimit], budgets: Iterable[PodDisruptionBudget]) -> None:
-        self._causes = causes
+    Args:
+      options: the U units among which the solver chooses.
+      budgets: disruption budgets, less the evictions that this session has decided already.
+    """
+
+    def __init__(self, options: Sequence[EvictionOption], budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._options = options
         self._rows: dict[object, tuple[int, dict[int, int]]] = {}
+        """By budget number or (queue, resource): the limit, and by unit index the amount that the unit takes."""
         for number, budget in enumerate(budgets):
             counts = {
-                at: protected
-                for at, cause in enumerate(causes)
-                if (protected := sum(budget.protects(pod) for pod, _ in cause.unit.pods))
+                index: protected
+                for index, option in enumerate(options)
+                if (protected := sum(budget.protects(pod) for pod, _ in option.unit.pods))
             }
             if counts:
                 self._rows[number] = (max(0, budget.status.disruptions_allowed), counts)
 
-    def tighten(self, claims: EvictionEligibility, gang: PendingGang, units: Sequence[EvictionUnit]) -> None:
-        """Allow less of what was taken unfairly: from queues that the last victim would find not above any more."""
-        asked = np.flatnonzero(gang.needs)
+    def tighten(
+        self, eligibility: EvictionEligibility, gang: PendingGang, units: Sequence[EvictionUnit]
+    ) -> None:
+        """Add or replace limits so that the solver cannot choose the same unfair victims again.
+
+        Args:
+          eligibility: measures how far queues are above their entitlement.
+          gang: the gang that reclaims.
+          units: the victims of which `EvictionEligibility.is_fair` was False.
+        """
+        requested = np.flatnonzero(gang.needs)
         by_queue: dict[str, list[EvictionUnit]] = {}
         for unit in units:
             if unit.members.queue != gang.queue and unit.total.any():
                 by_queue.setdefault(unit.members.queue, []).append(unit)
-        some = [
-            (queue, r, claims.above(queue, gang).get(r, 0), [int(unit.total[r]) for unit in mine])
-            for queue, mine in sorted(by_queue.items())
-            for r in asked.tolist()
+        takings = [
+            (queue, r, eligibility.usage_above_entitlement(queue, gang).get(r, 0), amounts)
+            for queue, queue_units in sorted(by_queue.items())
+            for r in requested.tolist()
+            if any(amounts := [int(unit.total[r]) for unit in queue_units])
         ]
-        some = [one for one in some if any(one[3])]
-        guilty = [one for one in some if sum(one[3]) - min(one[3]) >= one[2]] or some
-        for queue, r, above, taken in guilty:
-            most = max(0, min(sum(taken) - 1, above + max(taken) - 1))
-            amounts = {
-                at: int(cause.unit.total[r])
-                for at, cause in enumerate(self._causes)
-                if cause.unit.members.queue == queue and cause.unit.total[r] > 0
+        # A queue loses too much if it is at its entitlement already before the smallest unit leaves it. If no queue
+        # is (the rule that failed looks at several queues, or at the order), all of them are tightened.
+        excessive = [
+            (queue, r, above, amounts)
+            for queue, r, above, amounts in takings
+            if sum(amounts) - min(amounts) >= above
+        ]
+        for queue, r, above, amounts in excessive or takings:
+            # Below the sum of this choice, or the solver would return it again; one unit may reach below the
+            # entitlement, since a queue is above it until that unit leaves.
+            limit = max(0, min(sum(amounts) - 1, above + max(amounts) - 1))
+            amount_by_unit = {
+                index: int(option.unit.total[r])
+                for index, option in enumerate(self._options)
+                if option.unit.members.queue == queue and option.unit.total[r] > 0
             }
-            self._rows[queue, r] = (most, amounts)
+            self._rows[queue, r] = (limit, amount_by_unit)
 
-    def on(self, problem: VictimProblem) -> VictimProblem:
-        """Return a problem with the rows."""
+    def add_to(self, problem: VictimProblem) -> VictimProblem:
+        """Return the problem with these limits."""
         rows = list(self._rows.values())
-        entries = [(at, unit, amount) for at, (_, units) in enumerate(rows) for unit, amount in units.items()]
+        entries = [
+            (row, unit, amount) for row, (_, units) in enumerate(rows) for unit, amount in units.items()
+        ]
         return replace(
             problem,
-            limit=np.array([most for most, _ in rows], np.int64),
+            limit=np.array([limit for limit, _ in rows], np.int64),
             limit_row=np.array([row for row, _, _ in entries], np.int32),
             limit_unit=np.array([unit for _, unit, _ in entries], np.int32),
             limit_amount=np.array([amount for _, _, amount in entries], np.int64),

@@ -1,7 +1,7 @@
-"""Kept room: what pods hold by nomination, against whoever comes at their tier or below.
+"""Capacity of nominated pods: the room of nominations, reserved against gangs of the same tier and of lower tiers.
 
-Source: kube-scheduler's filters count nominated pods of equal or higher priority as if they were there. The gangs of
-higher tiers are placed before anything is kept, so that room goes to whom it would go without the nomination.
+Source: kube-scheduler's filters count nominated pods of equal or higher priority as if they were bound. Here, gangs
+of higher tiers are placed before the nominated pods are added to the node table, with the same result.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -16,96 +16,115 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class NominatedCapacity:
-    """Nominated pods on their nodes, as long as one is inside; the table is then as it was.
+    """Adds nominated pods to the node table; a context manager that removes them again when the block ends.
 
     Args:
-      tables: the tables; held gangs have their places on them already.
-      resting: identities of gangs that take no part in the session: what they hold is kept from all.
+      tables: the tables; the pods of gangs that wait at Permit are on their nodes already.
+      resting: identities of gangs that take no part in the session: their room is kept from all gangs.
     """
 
     def __init__(self, tables: SessionTables, resting: Set[str]) -> None:
         self._tables = tables
         self._resting = resting
         self._nominated: dict[str, list[tuple[Pod, int]]] = {}
-        named = [
+        """By identity of the gang, its nominated pods and their node indexes; complete after the constructor."""
+        nominees = [
             (identity, key, pod)
             for identity, members in tables.nominated.items()
             for key, pod in members.pending.items()
             if pod.status.nominated_node_name
         ]
-        for identity, key, pod in sorted(named, key=lambda one: one[:2]):
+        for identity, key, pod in sorted(nominees, key=lambda nominee: nominee[:2]):
             node = tables.node_table.index.get(pod.status.nominated_node_name)
+            # A pod that waits at Permit is on a node already: to add it again would count it twice.
             if node is not None and not pod.terminating and key not in tables.node_table.pods:
                 self._nominated.setdefault(identity, []).append((pod, node))
-        self._on: dict[str, list[tuple[Pod, int]]] = {}
+        self._in_table: dict[str, list[tuple[Pod, int]]] = {}
+        """The entries of `_nominated` that are in the node table now: exactly these have to be removed."""
 
     def __enter__(self) -> Self:
-        """Keep what those hold that take no part."""
+        """Add the nominated pods of gangs that take no part in the session."""
         for identity in self._nominated.keys() & self._resting:
-            self._put(identity)
+            self._add(identity)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Keep nothing any more."""
-        for identity in list(self._on):
-            self._lift(identity)
+        """Remove all nominated pods from the node table, also after an exception: the table outlives the session."""
+        for identity in list(self._in_table):
+            self._remove(identity)
 
     @property
-    def standing(self) -> list[tuple[Pod, int]]:
-        """What is kept for gangs that take no part."""
-        return [one for identity in sorted(self._on.keys() & self._resting) for one in self._on[identity]]
-
-    @property
-    def expected(self) -> list[tuple[Pod, int]]:
-        """What is nominated, and not on its nodes."""
+    def kept_for_resting(self) -> list[tuple[Pod, int]]:
+        """Nominated pods in the table of gangs that take no part in the session, with their node indexes."""
         return [
-            one
-            for identity in sorted(self._nominated.keys() - self._on.keys())
-            for one in self._nominated[identity]
+            nominee
+            for identity in sorted(self._in_table.keys() & self._resting)
+            for nominee in self._in_table[identity]
         ]
 
-    def holds(self, gang: PendingGang) -> bool:
-        """Whether pods of a gang are nominated."""
+    @property
+    def not_in_table(self) -> list[tuple[Pod, int]]:
+        """Nominated pods that the node table does not contain, with their node indexes."""
+        return [
+            nominee
+            for identity in sorted(self._nominated.keys() - self._in_table.keys())
+            for nominee in self._nominated[identity]
+        ]
+
+    def is_nominated(self, gang: PendingGang) -> bool:
+        """Return True if the gang has nominated pods."""
         return gang.members.identity in self._nominated
 
-    def parts(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
-        """Yield gangs, sorted by tier and whoever holds something first in it, in parts.
+    def split(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
+        """Yield the gangs in parts, so that the caller can add nominated pods between two parts.
 
-        A part ends behind those of a tier that hold something: what they hold is kept from their own tier on.
+        A part ends after the nominated gangs of a tier: their room is kept from the other gangs of that tier on.
+
+        Args:
+          gangs: sorted by tier, and the nominated ones first in each tier.
         """
         part: list[PendingGang] = []
-        for at, gang in enumerate(gangs):
+        for position, gang in enumerate(gangs):
             part.append(gang)
-            following = gangs[at + 1] if at + 1 < len(gangs) else None
-            if self.holds(gang) and not (
-                following is not None and following.tier == gang.tier and self.holds(following)
+            following = gangs[position + 1] if position + 1 < len(gangs) else None
+            if self.is_nominated(gang) and not (
+                following is not None and following.tier == gang.tier and self.is_nominated(following)
             ):
                 yield part
                 part = []
         if part:
             yield part
 
-    def keep(self, gangs: Iterable[PendingGang], walked: Iterable[GangPlacement]) -> list[GangPlacement]:
-        """Keep from now on what some gangs hold, unless they were placed; returns what counts against their queues."""
-        placed = {one.gang.members.identity for one in walked}
-        counted = []
+    def keep_unplaced(
+        self, gangs: Iterable[PendingGang], placements: Iterable[GangPlacement]
+    ) -> list[GangPlacement]:
+        """Add the nominated pods of those gangs that were not placed.
+
+        Args:
+          gangs: gangs that have had their turn.
+          placements: the session's placements so far.
+
+        Returns: the added pods as placements, for the caller to count against their queues.
+        """
+        placed = {placement.gang.members.identity for placement in placements}
+        added = []
         for gang in gangs:
             identity = gang.members.identity
             if identity in self._nominated and identity not in placed:
-                self._put(identity)
-                counted.append(self._as_walked(gang))
-        return counted
+                self._add(identity)
+                added.append(self._as_placement(gang))
+        return added
 
     def release(self) -> None:
-        """Let go of what is kept for gangs that take part: they are looked at once more."""
-        for identity in list(self._on):
+        """Remove the pods of gangs that take part in the session, so that preemption may place these gangs again."""
+        for identity in list(self._in_table):
             if identity not in self._resting:
-                self._lift(identity)
+                self._remove(identity)
 
-    def _as_walked(self, gang: PendingGang) -> GangPlacement:
-        nodes = {pod.key: node for pod, node in self._on[gang.members.identity]}
+    def _as_placement(self, gang: PendingGang) -> GangPlacement:
+        nodes = {pod.key: node for pod, node in self._in_table[gang.members.identity]}
         placed = [
             PlacedPod(pod, nodes[pod.key], part.pod_class, CycleState())
             for part in gang.parts
@@ -114,11 +133,12 @@ class NominatedCapacity:
         ]
         return GangPlacement(gang, placed)
 
-    def _put(self, identity: str) -> None:
-        self._on[identity] = self._nominated[identity]
-        for pod, node in self._on[identity]:
+    def _add(self, identity: str) -> None:
+        self._in_table[identity] = self._nominated[identity]
+        for pod, node in self._in_table[identity]:
             self._tables.node_table.add([(pod, node)], *self._tables.request_vectors(pod))
 
-    def _lift(self, identity: str) -> None:
-        for pod, _ in reversed(self._on.pop(identity)):
+    def _remove(self, identity: str) -> None:
+        # The reverse of the order in `_add`, as every undo of the node table.
+        for pod, _ in reversed(self._in_table.pop(identity)):
             self._tables.node_table.remove([pod])

@@ -1,9 +1,9 @@
-"""Preemption, pod by pod: who holds a node by nomination, and who has to leave for a pod that fits nowhere.
+"""Preemption pod by pod: PostFilter plugins propose victims for a pod that fits on no node.
 
-The PostFilters say where room can be made. What follows is the session's: the pod is nominated, pods of lower priority
-that were nominated there no longer are, victims that run are evicted, and victims that wait at Permit are rejected.
-What the objects promise holds whatever a plugin would like: PodGroups that are not preemptible, or that have not run
-for their minimum, keep their pods, and a gang that is disrupted as one leaves as one.
+The session carries the proposal out. It nominates the pod, drops nominations of lower priority for the same node,
+evicts victims that run, and rejects victims that wait at Permit. PodGroups restrict what a plugin can do: pods of a
+PodGroup that is not preemptible, or has not run for minRuntime, stay, and a gang that is disrupted as a whole is
+evicted as a whole.
 """
 
 import math
@@ -25,15 +25,16 @@ from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 
 PREEMPTED = "Preempted"
-"""Why a pod is evicted, as kube-scheduler's event has it."""
-NEVER = "Never"
+"""Eviction reason of a victim with a lower priority than the pending gang, as in kube-scheduler's Event."""
+PREEMPT_NEVER = "Never"
+"""The preemptionPolicy of pods, PriorityClasses and PodGroups that never preempt."""
 
 
 class PodPreemption:
-    """The nominations and evictions of one session without the solver.
+    """The nominations and evictions of a session that places gangs without the solver.
 
     Args:
-      tables: the tables; held gangs have their places on them already.
+      tables: the tables; the pods of gangs that wait at Permit are on their nodes already.
       now: seconds since 1970.
     """
 
@@ -41,18 +42,24 @@ class PodPreemption:
         self._tables = tables
         self._now = now
         self._priorities: dict[str, int] = {}
+        """Priority of each gang, by identity; computed on demand."""
         self._budgets: tuple[PodDisruptionBudget, ...] = tables.snapshot.pod_disruption_budgets
-        self._never = {
-            one.metadata.name for one in tables.snapshot.priority_classes if one.preemption_policy == NEVER
+        """Disruption budgets, less the evictions of this session."""
+        self._never_preempting = {
+            priority_class.metadata.name
+            for priority_class in tables.snapshot.priority_classes
+            if priority_class.preemption_policy == PREEMPT_NEVER
         }
-        self._nominated = {pod.key: (pod, node) for pod, node in _nominated(tables)}
+        """Names of the PriorityClasses with preemptionPolicy Never."""
+        self._nominated = {pod.key: (pod, node) for pod, node in _nominated_pods(tables)}
+        """By pod key, the nominated pod and its node index; every change resets `_nominations`."""
         self._nominations: Nominations | None = None
         self.evictions: dict[str, Eviction] = {}
-        """By namespace/name of the pod."""
+        """Evictions by `namespace/name` of the pod."""
 
     @property
     def nominations(self) -> Nominations:
-        """The pods that wait for a node, as things stand."""
+        """The nominations as they are now, for Filter plugins."""
         if self._nominations is None:
             pods: dict[int, tuple[Pod, ...]] = {}
             for _, (pod, node) in sorted(self._nominated.items()):
@@ -60,27 +67,27 @@ class PodPreemption:
             self._nominations = Nominations(pods, self.priority_of)
         return self._nominations
 
-    def standing(self) -> list[tuple[Pod, int]]:
-        """Return the pods that hold a node by nomination now, without those that got a place."""
-        there = self._tables.node_table.pods
-        return [one for key, one in sorted(self._nominated.items()) if key not in there]
+    def list_unplaced(self) -> list[tuple[Pod, int]]:
+        """Return the nominated pods that were not placed, with their node indexes."""
+        placed = self._tables.node_table.pods
+        return [nominee for key, nominee in sorted(self._nominated.items()) if key not in placed]
 
     def priority_of(self, pod: Pod) -> int:
-        """Return a pod's priority: its gang's, of which all members share the fate."""
+        """Return the priority of the pod's gang: it decides for all its pods, since a gang is placed as a whole."""
         identity = identity_of(pod)
-        known = self._priorities.get(identity)
-        if known is None:
+        priority = self._priorities.get(identity)
+        if priority is None:
             members = self._tables.gangs.get(identity)
-            known = (
+            priority = (
                 self._tables.classes.priority_of(pod)
                 if members is None
                 else self._tables.classes.gang_priority(members, _all_pods(members))
             )
-            self._priorities[identity] = known
-        return known
+            self._priorities[identity] = priority
+        return priority
 
-    def presented(self, pod_class: PodClass, pod: Pod) -> PodClass:
-        """Return a class showing one of its pods, with the nomination that it has now."""
+    def show_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
+        """Return the class with this pod as its example, and with the pod's nomination of this session."""
         return pod_class.showing(self._with_nomination(pod))
 
     def _with_nomination(self, pod: Pod) -> Pod:
@@ -95,17 +102,17 @@ class PodPreemption:
     def make_room(
         self, gang: PendingGang, pod_class: PodClass, pod: Pod, scan: FilterResult, allowed: BoolArray | None
     ) -> PostFilterAnswer:
-        """Ask the PostFilters for a pod of a gang that needs one more, and do as they say.
+        """Ask the PostFilter plugins to make room for a pod, and carry out their answer.
 
         Args:
-          gang: the pod's.
-          pod_class: the pod's.
-          pod: fits nowhere.
-          scan: why.
-          allowed: [N] the nodes inside the gang's domains, None for all.
+          gang: the pod's gang.
+          pod_class: the pod's class.
+          pod: the pod, which fits on no node.
+          scan: the reasons of the Filter plugins.
+          allowed: [N] the nodes inside the gang's topology domain, None for all nodes.
 
         Raises:
-          PluginError: a PostFilter broke.
+          PluginError: a PostFilter plugin failed.
         """
         tables = self._tables
         shown = self._with_policy(gang, self._with_nomination(pod))
@@ -115,33 +122,37 @@ class PodPreemption:
             tables.node_table,
             scan if allowed is None else scan.only(allowed),
             self.nominations,
-            Disruption(self._spared, self._budgets),
+            Disruption(self._is_protected, self._budgets),
         )
         answer = make_room(handle)
+        # An empty name is an answer too: the plugin clears the pod's nomination. None leaves it as it is.
         if answer.node is not None:
             self._nominate(pod, answer.node, pod_class.priority)
         if answer.status.ok:
-            self._take_away(gang, answer)
+            self._remove_victims(gang, answer)
         return answer
 
-    def forget(self, gang: PendingGang) -> None:
-        """Take the nominations of a gang back: what refused it is not room."""
+    def drop_nominations(self, gang: PendingGang) -> None:
+        """Drop the nominations of a gang that was refused for other reasons than room: they would block nodes."""
         for part in gang.parts:
             for pod in part.pods:
                 self._drop(pod.key)
 
     def _with_policy(self, gang: PendingGang, pod: Pod) -> Pod:
-        """Return a pod that says of itself whether it preempts, where its gang or its class says so for it."""
+        """Return the pod with preemptionPolicy Never in its spec if its PodGroup or its PriorityClass states it."""
+        # PostFilter plugins read the policy from the pod's spec, as kube-scheduler's do.
         group = gang.members.group
-        unstated = pod.spec.preemption_policy is None and pod.spec.priority_class_name in self._never
-        if unstated or (group is not None and group.spec.preemption_policy == NEVER):
+        never_by_class = (
+            pod.spec.preemption_policy is None and pod.spec.priority_class_name in self._never_preempting
+        )
+        if never_by_class or (group is not None and group.spec.preemption_policy == PREEMPT_NEVER):
             return msgspec.structs.replace(
-                pod, spec=msgspec.structs.replace(pod.spec, preemption_policy=NEVER)
+                pod, spec=msgspec.structs.replace(pod.spec, preemption_policy=PREEMPT_NEVER)
             )
         return pod
 
     def _nominate(self, pod: Pod, name: str, priority: int) -> None:
-        """Nominate a pod for a node, "" for none; those of lower priority that waited for the node no longer do.
+        """Nominate a pod for a node, "" for none, and drop nominations of lower priority for that node.
 
         Source: `getLowerPriorityNominatedPods` of kube-scheduler's framework/preemption.
         """
@@ -149,12 +160,12 @@ class PodPreemption:
         if not name:
             return
         node = self._tables.node_table.index[name]
-        outdone = [
+        outranked = [
             key
-            for key, (other, at) in self._nominated.items()
-            if at == node and self.priority_of(other) < priority
+            for key, (nominee, nominated_node) in self._nominated.items()
+            if nominated_node == node and self.priority_of(nominee) < priority
         ]
-        for key in outdone:
+        for key in outranked:
             self._drop(key)
         self._nominated[pod.key] = (pod, node)
         self._nominations = None
@@ -163,44 +174,46 @@ class PodPreemption:
         if self._nominated.pop(key, None) is not None:
             self._nominations = None
 
-    def _spared(self, pod: Pod) -> bool:
-        """Tell whether a pod must stay: it has just got its place, or its PodGroup says so."""
+    def _is_protected(self, pod: Pod) -> bool:
+        """Return True for a pod that no plugin may evict: this session placed it, or its PodGroup protects it."""
         members = self._tables.gangs.get(identity_of(pod))
         if members is None:
             return False
+        # A pending pod on a node either waits at Permit, and may be rejected, or was placed by this session. An
+        # eviction would contradict the binding that the decision contains.
         if pod.key in members.pending:
             return self._tables.node_table.waiting.get(pod.key) is None
         group = members.group
         if group is None:
             return False
-        least = group.spec.min_runtime_seconds
-        return not group.spec.preemptible or (least > 0 and self._now - started(members) < least)
+        min_runtime = group.spec.min_runtime_seconds
+        return not group.spec.preemptible or (
+            min_runtime > 0 and self._now - run_start(members) < min_runtime
+        )
 
-    def _take_away(self, gang: PendingGang, answer: PostFilterAnswer) -> None:
-        """Evict victims that run, and reject those that wait."""
+    def _remove_victims(self, gang: PendingGang, answer: PostFilterAnswer) -> None:
+        """Evict the victims that run, and reject those that wait at Permit."""
         if not answer.node:
             return
-        there = {
-            pod.key: pod
-            for pod in self._tables.node_table.pods.on(self._tables.node_table.index[answer.node])
-        }
-        victims = [there[key] for key in answer.victims]
-        for pod in self._with_their_gangs(victims):
-            waiting = self._tables.node_table.waiting.get(pod.key)
+        table = self._tables.node_table
+        pods_on_node = {pod.key: pod for pod in table.pods.on(table.index[answer.node])}
+        for pod in self._with_gangs([pods_on_node[key] for key in answer.victims]):
+            waiting = table.waiting.get(pod.key)
             if waiting is not None:
                 waiting.reject(answer.status.plugin, "preempted")
             elif not pod.terminating and pod.key not in self.evictions:
                 self._evict(pod, gang)
 
-    def _with_their_gangs(self, victims: Iterable[Pod]) -> list[Pod]:
-        """Return victims, and with them the pods of gangs that go as one, or that fall short of their minimum."""
+    def _with_gangs(self, victims: Iterable[Pod]) -> list[Pod]:
+        """Return the victims, and all pods of gangs that are disrupted as a whole or fall below their minimum."""
         leaving = {pod.key: pod for pod in victims}
         for identity in dict.fromkeys(identity_of(pod) for pod in leaving.values()):
             members = self._tables.gangs.get(identity)
             if members is None or members.group is None:
                 continue
             bound = [pod for pod, _ in members.bound.values()]
-            if members.group.spec.disruption_mode == "Gang" or not _complete_without(members, leaving):
+            # Below its minimum a gang does no work: its other pods would hold their nodes for nothing.
+            if members.group.spec.disruption_mode == "Gang" or not _is_complete_without(members, leaving):
                 leaving |= {pod.key: pod for pod in bound}
         return list(leaving.values())
 
@@ -213,8 +226,8 @@ class PodPreemption:
         self._budgets = tuple(budget.without(pod) for budget in self._budgets)
 
 
-def _nominated(tables: SessionTables) -> Iterable[tuple[Pod, int]]:
-    """Name the pods that wait and were nominated for a node that exists; held ones have their place."""
+def _nominated_pods(tables: SessionTables) -> Iterable[tuple[Pod, int]]:
+    """Yield the pending pods that are nominated for a known node, without those on a node (waiting at Permit)."""
     for members in tables.gangs.values():
         for pod in members.pending.values():
             node = tables.node_table.index.get(pod.status.nominated_node_name)
@@ -226,14 +239,15 @@ def _all_pods(members: PodGroupState) -> list[Pod]:
     return [*members.pending.values(), *(pod for pod, _ in members.bound.values())]
 
 
-def started(members: PodGroupState) -> float:
-    """Return when the gang began to run: the latest start of its first members; never is now."""
+def run_start(members: PodGroupState) -> float:
+    """Return the start of a gang's first pod in seconds since 1970; infinity if no bound pod has started."""
     return min(
         (seconds(pod.status.start_time, math.inf) for pod, _ in members.bound.values()), default=math.inf
     )
 
 
-def _complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> bool:
+def _is_complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> bool:
+    """Return True if the gang and its subGroups reach their minimums without the leaving pods."""
     count: GangCount = members.count()
     for key, (pod, _) in members.bound.items():
         if key in leaving:

@@ -1,8 +1,9 @@
-"""Clearing: room is made for gangs that found none, at the least cost, and kept for them by nomination.
+"""Victim selection: evict the cheapest set of pods for each gang that found no room, and nominate the gang's pods.
 
-Gang after gang, in the order of their tiers: where its own nominations still hold, or what leaves already is enough,
-nobody else has to leave. Otherwise the solver chooses the victims; the gang is walked through the pipeline over the
-nodes without them, and only then they are evicted. What each is given counts for those that come after it.
+Gangs are processed in the order of their tiers. If a gang's earlier nominations still hold, or the pods that are
+being deleted free enough room, nothing more is evicted for it. Otherwise the solver chooses victims. They are evicted
+only if the pipeline then accepts the gang on the nodes without them. Each eviction and each nomination counts for the
+gangs that follow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,8 +26,8 @@ from batchsched.session.joint.proposal import JointProposer
 from batchsched.session.placement.class_feasibility import FeasibilityByClass
 from batchsched.session.placement.statement import GangPlacement, PlannedPods, Statement
 from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate, VictimCandidates
-from batchsched.session.preemption.consolidation import all_find_a_place, movable
-from batchsched.session.preemption.constraints import EvictionConstraints, EvictionLimit
+from batchsched.session.preemption.consolidation import all_fit_elsewhere, list_movable
+from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
 from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.reservation.head import ReservedHead
 from batchsched.session.tables.gang import PendingGang
@@ -35,31 +36,37 @@ from batchsched.solver.victims.choose import VictimBudget, choose_victims
 from batchsched.solver.victims.problem import VictimProblem, VictimSet
 from batchsched.solver.victims.verify import verify_victims
 
-MOST: Final = 32
-"""For so many gangs of a session room is sought; the next session looks at the others."""
-ROUNDS: Final = 8
-"""So often a set of victims is chosen anew that is not fair, or after which the pipeline refuses the gang."""
-LATE: Final = 600.0
-"""Seconds after its grace period from which a pod that leaves is no longer expected to."""
+MAX_GANGS_PER_SESSION: Final = 32
+"""Maximum number of gangs for which a session selects victims; later sessions process the others."""
+MAX_ATTEMPTS_PER_GANG: Final = 8
+"""Maximum attempts to find a victim set that is fair and after which the gang passes the pipeline."""
+OVERDUE_SECONDS: Final = 600.0
+"""Seconds after its deletion deadline from which the room of a terminating pod is no longer expected."""
 
 
 class VictimSelection:
-    """Room made for gangs: who has to leave, and what is kept. Inside, the table is without those who leave.
+    """Selects victims for gangs; a context manager, since it changes the session's live node table.
+
+    Inside the block, the node table is without the pods that are being deleted and without the victims chosen so far,
+    and it contains the gangs that get their room. When the block ends, with or without an exception, the table is as
+    it was before: the victims still run when the session ends, and the decision carries the evictions.
+
+    `_removed` records every pod that was taken off the table, so that no early exit can lose one.
 
     Args:
-      context: tables, levels, and what queues allow after everybody was placed.
-      statement: the session's; what is walked here is undone on leaving.
-      claims: who may take from whom, after everybody was placed.
+      context: tables, topology levels, and the queue limits left after the session's placements.
+      statement: places gangs on the table; it is rolled back to its present state when the block ends.
+      eligibility: decides which gang may evict which; it counts the session's placements already.
       now: seconds since 1970.
-      seed: CP-SAT's.
-      head: whose start is kept.
+      seed: seed of CP-SAT.
+      head: the gang with a reserved start, which evictions must not delay; None if there is none.
     """
 
     def __init__(
         self,
         context: SessionContext,
         statement: Statement,
-        claims: EvictionEligibility,
+        eligibility: EvictionEligibility,
         now: float,
         seed: int,
         head: ReservedHead | None = None,
@@ -68,264 +75,321 @@ class VictimSelection:
         self._context = context
         self._tables = context.tables
         self._statement = statement
-        self._claims = claims
-        self._tenants = VictimCandidates(context.tables, now, context.profile.scheduler_name)
+        self._eligibility = eligibility
+        self._candidates = VictimCandidates(context.tables, now, context.profile.scheduler_name)
         self._now = now
         self._seed = seed
         self._budgets: tuple[PodDisruptionBudget, ...] = context.tables.snapshot.pod_disruption_budgets
+        """Disruption budgets, less the evictions of this session."""
         settings = context.profile.solver
-        self._budget = VictimBudget(
+        self._solver_budget = VictimBudget(
             deterministic=settings.deterministic_budget, guard_seconds=settings.guard_seconds
         )
-        self._off: dict[str, tuple[Pod, int]] = {}
-        self._mark = 0
+        self._removed: dict[str, tuple[Pod, int]] = {}
+        """Pods that are off the node table, by key, with their node indexes, in the order of their removal."""
+        self._checkpoint = 0
         self.evictions: list[Eviction] = []
+        """Evictions for the decision."""
         self.nominated: list[tuple[Pod, int]] = []
-        self.evicted: dict[str, int] = {}
-        """By namespace/name of a gang for which room is kept, how many pods are evicted for it."""
+        """Nominated pods and their node indexes, for the decision."""
+        self.evicted_pods: dict[str, int] = {}
+        """By `namespace/name` of each gang with new nominations, the number of pods evicted for it."""
         self.guard = False
+        """True if the solver's wall-clock guard ended one of its searches."""
 
     def __enter__(self) -> Self:
-        """Take whoever leaves already off the table."""
-        self._mark = self._statement.checkpoint()
-        leaving = [unit for unit in self._tenants.leaving if self._in_time(unit)]
-        for unit in leaving:
+        """Remove the pods that are being deleted from the node table, unless they are overdue."""
+        self._checkpoint = self._statement.checkpoint()
+        terminating = [unit for unit in self._candidates.terminating if not self._is_overdue(unit)]
+        for unit in terminating:
             for pod, node in unit.pods:
-                self._take_off(pod, node)
-            self._claims.count(unit.members.queue, -unit.total)
-        self._context = replace(self._context, quotas=self._relieved(leaving))
+                self._remove(pod, node)
+            self._eligibility.add_usage(unit.members.queue, -unit.total)
+        self._context = replace(self._context, quotas=self._limits_without(terminating))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put everything back."""
-        self._statement.roll_back_to(self._mark)
-        for key in list(reversed(self._off)):
-            self._put_back(key)
+        """Restore the node table."""
+        # Placed gangs leave first: they may use room of removed pods, and a node must not hold both.
+        self._statement.roll_back_to(self._checkpoint)
+        for key in list(reversed(self._removed)):
+            self._restore(key)
 
     def make_room(self, gangs: Sequence[PendingGang]) -> None:
-        """Make room for gangs, one after the other, as far as they may make others leave."""
-        for gang in [one for one in gangs if self._claims.disturbs(one)][:MOST]:
-            kept = self._still_kept(gang)
-            if kept is not None:
-                self._keep(gang, kept, [])
-                continue
-            causes = self._causes(gang)
-            if (causes or self._off) and self._clear(gang, causes):
-                continue
-            if self._context.profile.consolidate and self._enough_in_all(gang):
-                self._clear(gang, self._staying(movable(gang, self._tenants.all)), moving=True)
+        """Select victims for each gang that may preempt.
 
-    def _in_time(self, unit: EvictionUnit) -> bool:
-        return all(
-            self._now <= seconds(pod.metadata.deletion_timestamp, self._now) + LATE for pod, _ in unit.pods
+        Args:
+          gangs: unplaced gangs, in the order of their tiers.
+        """
+        for gang in [gang for gang in gangs if self._eligibility.may_preempt(gang)][:MAX_GANGS_PER_SESSION]:
+            # Nominations of an earlier session come first: pods were evicted for them, and others would have to be.
+            placement = self._place_on_nominated_nodes(gang)
+            if placement is not None:
+                self._keep(gang, placement, [])
+                continue
+            options = self._options(gang)
+            # Without options, the room of pods that are being deleted may still be enough.
+            if (options or self._removed) and self._select(gang, options):
+                continue
+            if self._context.profile.consolidate and self._fits_in_total(gang):
+                movable = self._still_running(list_movable(gang, self._candidates.candidates))
+                self._select(gang, movable, moving=True)
+
+    def _is_overdue(self, unit: EvictionUnit) -> bool:
+        return any(
+            self._now > seconds(pod.metadata.deletion_timestamp, self._now) + OVERDUE_SECONDS
+            for pod, _ in unit.pods
         )
 
-    def _take_off(self, pod: Pod, node: int) -> None:
+    def _remove(self, pod: Pod, node: int) -> None:
         self._tables.node_table.remove([pod])
-        self._off[pod.key] = (pod, node)
+        self._removed[pod.key] = (pod, node)
 
-    def _put_back(self, key: str) -> None:
-        pod, node = self._off.pop(key)
+    def _restore(self, key: str) -> None:
+        pod, node = self._removed.pop(key)
         self._tables.node_table.add([(pod, node)], *self._tables.request_vectors(pod))
 
-    def _still_kept(self, gang: PendingGang) -> GangPlacement | None:
-        """Walk a gang over the nodes for which it is nominated; None where that no longer does."""
+    def _restore_units(self, units: Iterable[EvictionUnit]) -> None:
+        for unit in units:
+            for pod, _ in unit.pods:
+                self._restore(pod.key)
+
+    def _place_on_nominated_nodes(self, gang: PendingGang) -> GangPlacement | None:
+        """Place a gang on the nodes for which its pods are nominated; None, and no change, if that fails."""
         index = self._tables.node_table.index
-        shares = []
+        plans = []
         for part in gang.parts:
-            places = [(pod, index.get(pod.status.nominated_node_name or "", -1)) for pod in part.pods]
-            there = [one for one in places if one[1] >= 0]
-            if there:
-                pods, nodes = zip(*there, strict=True)
-                shares.append(PlannedPods(replace(part, pods=pods), nodes, (1,) * len(nodes)))
-        if sum(len(share.nodes) for share in shares) < gang.need:
+            nominees = [
+                (pod, node)
+                for pod in part.pods
+                if (node := index.get(pod.status.nominated_node_name or "", -1)) >= 0
+            ]
+            if nominees:
+                pods, nodes = zip(*nominees, strict=True)
+                plans.append(PlannedPods(replace(part, pods=pods), nodes, (1,) * len(nodes)))
+        if sum(len(plan.nodes) for plan in plans) < gang.need:
             return None
+        # The statement does not know queue limits: proposals come from the solver otherwise, which does.
         if self._context.quotas.lacking(self._tables, gang.members.owner, gang.needs, int(gang.fresh)):
             return None
-        walked = self._statement.place_gang(gang, shares)
-        return walked if walked.refusal.ok else None
+        # A refused gang leaves nothing on the table: `place_gang` rolls it back.
+        placement = self._statement.place_gang(gang, plans)
+        return placement if placement.refusal.ok else None
 
-    def _causes(self, gang: PendingGang) -> list[EvictionLimit]:
-        """Everybody who may have to leave for a gang: surplus before the minimum of the same gang."""
-        found = []
-        own = self._tenants.of(gang.queue)
-        others = self._ripe if self._claims.reclaims(gang) else []
-        for tenant in sorted({*own, *others}, key=lambda one: one.members.identity):
-            reason = self._claims.reason(gang, tenant) if tenant.members is not gang.members else ""
+    def _options(self, gang: PendingGang) -> list[EvictionOption]:
+        """Return the units that may be evicted for a gang: the surplus of each candidate before its minimum."""
+        options = []
+        own_queue = self._candidates.list_in_queue(gang.queue)
+        other_queues = self._reclaimable if self._eligibility.may_reclaim(gang) else []
+        for candidate in sorted(
+            {*own_queue, *other_queues}, key=lambda candidate: candidate.members.identity
+        ):
+            # A gang with surplus in the queue runs and is pending at once. It must not evict its own pods.
+            if candidate.members is gang.members:
+                continue
+            reason = self._eligibility.eviction_reason(gang, candidate)
             if reason:
-                found += [EvictionLimit(unit, reason) for unit in tenant.units]
-        return self._staying(found)
+                options += [EvictionOption(unit, reason) for unit in candidate.units]
+        return self._still_running(options)
 
     @cached_property
-    def _ripe(self) -> list[VictimCandidate]:
-        """From whom other queues may take."""
-        return [one for one in self._tenants.all if self._claims.ripe(one)]
+    def _reclaimable(self) -> list[VictimCandidate]:
+        """Candidates that have run long enough for other queues to reclaim from them."""
+        return [
+            candidate
+            for candidate in self._candidates.candidates
+            if self._eligibility.is_reclaimable(candidate)
+        ]
 
-    def _staying(self, causes: Iterable[EvictionLimit]) -> list[EvictionLimit]:
-        """Leave out who leaves already."""
-        return [one for one in causes if one.unit.pods and one.unit.pods[0][0].key not in self._off]
+    def _still_running(self, options: Iterable[EvictionOption]) -> list[EvictionOption]:
+        """Return the options without those that this session has evicted already."""
+        # One pod decides for its unit: units are removed and restored as a whole.
+        return [
+            option
+            for option in options
+            if option.unit.pods and option.unit.pods[0][0].key not in self._removed
+        ]
 
-    def _enough_in_all(self, gang: PendingGang) -> bool:
-        """Whether the nodes have what a gang asks for, if not in one place: otherwise moving helps nobody."""
-        there = np.maximum(0, self._tables.free_resources()).sum(axis=0)
-        return bool((there >= gang.needs).all())
+    def _fits_in_total(self, gang: PendingGang) -> bool:
+        """Return True if all nodes together have what a gang needs; consolidation cannot help otherwise."""
+        free = np.maximum(0, self._tables.free_resources()).sum(axis=0)
+        return bool((free >= gang.needs).all())
 
-    def _clear(self, gang: PendingGang, causes: list[EvictionLimit], *, moving: bool = False) -> bool:
-        """Choose who leaves for a gang, and keep its places; False, and nothing changes, where no set is found."""
+    def _select(self, gang: PendingGang, options: list[EvictionOption], *, moving: bool = False) -> bool:
+        """Choose victims for a gang, and keep the room that they free for it.
+
+        Args:
+          gang: the pending gang.
+          options: the units that may be evicted.
+          moving: True if every victim has to fit elsewhere at once (consolidation).
+
+        Returns: True if the gang got its room. If False, the table and the statement are as before the call: a
+        failed attempt rolls back the gang first, and then restores the victims that were removed for it.
+        """
         formulation = formulate(self._context, [gang], gang.created, lasting=True)
         if formulation.failures:
             return False
-        limits = EvictionConstraints(causes, self._budgets)
+        constraints = EvictionConstraints(options, self._budgets)
+        # Victim sets that failed. A superset may still succeed, so that a cut excludes a set and its subsets only.
         cuts: tuple[IndexArray, ...] = ()
-        for _ in range(ROUNDS):
-            problem = limits.on(replace(self._problem(formulation, causes), cuts=cuts))
-            answer = choose_victims(problem, self._budget, self._seed)
+        for _ in range(MAX_ATTEMPTS_PER_GANG):
+            problem = constraints.add_to(replace(self._problem(formulation, options), cuts=cuts))
+            answer = choose_victims(problem, self._solver_budget, self._seed)
+            # `verify_victims` shares no code with the solver; an answer that it rejects evicts nothing.
             if answer is None or verify_victims(problem, answer):
                 return False
             self.guard |= answer.guard
-            chosen = [causes[unit] for unit in answer.units.tolist()]
-            units = [one.unit for one in chosen]
-            if not moving and not self._claims.fair(gang, units):
-                limits.tighten(self._claims, gang, units)
+            chosen = [options[unit] for unit in answer.units.tolist()]
+            units = [option.unit for option in chosen]
+            # Nothing is removed yet. Moved gangs need no right of reclaim, since they keep their room.
+            if not moving and not self._eligibility.is_fair(gang, units):
+                constraints.tighten(self._eligibility, gang, units)
                 continue
-            mark = self._statement.checkpoint()
-            walked = self._without(gang, formulation, answer, chosen)
-            if walked is not None and moving and units and not self._all_move(walked, units):
-                self._statement.roll_back_to(mark)
-                self._return(units)
-                walked = None
-            if walked is not None and not self._in_time_for_head(walked, units):
-                self._statement.roll_back_to(mark)
-                self._return(units)
+            checkpoint = self._statement.checkpoint()
+            placement = self._place_without(gang, formulation, answer, chosen)
+            # From here on the units are off the table: every failure has to roll back and restore.
+            if placement is not None and moving and units and not self._all_fit_elsewhere(placement, units):
+                self._statement.roll_back_to(checkpoint)
+                self._restore_units(units)
+                placement = None
+            if placement is not None and not self._head_still_starts(placement, units):
+                self._statement.roll_back_to(checkpoint)
+                self._restore_units(units)
                 if not units:
-                    return False  # there is room, and it is the head's
-                walked = None
-            if walked is not None:
-                self._keep(gang, walked, chosen)
+                    return False  # the free room is reserved for the head: no choice of victims changes that
+                placement = None
+            if placement is not None:
+                self._keep(gang, placement, chosen)
                 return True
             cuts += (answer.units,)
         return False
 
-    def _in_time_for_head(self, walked: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
-        """Tell whether the head still starts when it was told to once a gang is there instead of some units."""
-        head = self._head
-        if head is None or walked.gang.members is head.gang.members:
-            return True
-        lasting = (unit for unit in units if head.outlasts(unit.members.identity))
-        return head.spares(walked, [one for unit in lasting for one in unit.pods])
+    def _head_still_starts(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
+        """Return True if the head can start at its reserved time with the gang in place of the units.
 
-    def _all_move(self, walked: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
-        quotas = spend(self._relieved(units), self._tables, walked)
-        return all_find_a_place(
+        If so, the reservation counts the gang from now on.
+        """
+        head = self._head
+        if head is None or placement.gang.members is head.gang.members:
+            return True
+        # Units that end before the reserved start are free for the head anyway.
+        outlasting = (unit for unit in units if head.outlasts(unit.members.identity))
+        return head.spares(placement, [place for unit in outlasting for place in unit.pods])
+
+    def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
+        quotas = spend(self._limits_without(units), self._tables, placement)
+        # Fresh feasibility: the context's was computed with the units on their nodes and without the gang.
+        return all_fit_elsewhere(
             replace(self._context, quotas=quotas, feasibility=FeasibilityByClass(self._tables, scores=False)),
             units,
         )
 
-    def _return(self, units: Iterable[EvictionUnit]) -> None:
-        """Put units back where they were."""
-        for unit in units:
-            for pod, _ in unit.pods:
-                self._put_back(pod.key)
-
-    def _problem(self, formulation: Formulation, causes: Sequence[EvictionLimit]) -> VictimProblem:
+    def _problem(self, formulation: Formulation, options: Sequence[EvictionOption]) -> VictimProblem:
+        """Return the solver's problem: the units to choose from, what each frees where, and what queues allow."""
         tables, quotas = self._tables, self._context.quotas
         resources = len(tables.node_table.resources)
-        held: dict[tuple[int, int], np.ndarray] = {}
+        freed: dict[tuple[int, int], np.ndarray] = {}
         bonds = []
-        surplus: dict[str, list[int]] = {}
-        for at, cause in enumerate(causes):
-            for pod, node in cause.unit.pods:
-                vector = tables.request_vectors(pod)[0]
-                held[at, node] = held[at, node] + vector if (at, node) in held else vector
-            of_gang = surplus.setdefault(cause.unit.members.identity, [])
-            if cause.unit.ends:
-                bonds += [(at, other) for other in of_gang]
-            of_gang.append(at)
-        counted = np.array([cause.unit.total.any() for cause in causes], np.bool_)
-        pairs = np.array(list(held), np.int32).reshape(-1, 2)
-        with_it = np.array(bonds, np.int32).reshape(-1, 2)
+        units_of_gang: dict[str, list[int]] = {}
+        for unit, option in enumerate(options):
+            for pod, node in option.unit.pods:
+                requests = tables.request_vectors(pod)[0]
+                freed[unit, node] = freed[unit, node] + requests if (unit, node) in freed else requests
+            earlier_units = units_of_gang.setdefault(option.unit.members.identity, [])
+            # The minimum follows the surplus of its gang in `options`, and is evicted only with all of it.
+            if option.unit.ends:
+                bonds += [(unit, surplus) for surplus in earlier_units]
+            earlier_units.append(unit)
+        counted = np.array([option.unit.total.any() for option in options], np.bool_)
+        places = np.array(list(freed), np.int32).reshape(-1, 2)
+        bonded = np.array(bonds, np.int32).reshape(-1, 2)
         return VictimProblem(
             wanted=formulation.problem,
             free=tables.free_resources(),
-            cost=np.array([cause.unit.cost for cause in causes], np.int64),
-            unit=pairs[:, 0],
-            node=pairs[:, 1],
-            freed=np.array(list(held.values()), np.int64).reshape(len(held), resources),
-            bond_unit=with_it[:, 0],
-            bond_with=with_it[:, 1],
+            cost=np.array([option.unit.cost for option in options], np.int64),
+            unit=places[:, 0],
+            node=places[:, 1],
+            freed=np.array(list(freed.values()), np.int64).reshape(len(freed), resources),
+            bond_unit=bonded[:, 0],
+            bond_with=bonded[:, 1],
+            # Negative where a limit was lowered below the usage: an eviction has to make up for that first.
             quota_left=np.where(quotas.free < UNLIMITED, quotas.free - quotas.over, UNLIMITED),
             gangs_left=np.where(quotas.gangs < UNLIMITED, quotas.gangs - quotas.over_gangs, UNLIMITED),
-            quota_unit=quotas.members(tables, [cause.unit.members.owner for cause in causes]) & counted,
-            ends=np.array([cause.unit.ends for cause in causes], np.bool_),
+            quota_unit=quotas.members(tables, [option.unit.members.owner for option in options]) & counted,
+            ends=np.array([option.unit.ends for option in options], np.bool_),
         )
 
-    def _without(
-        self, gang: PendingGang, formulation: Formulation, answer: VictimSet, chosen: Sequence[EvictionLimit]
+    def _place_without(
+        self, gang: PendingGang, formulation: Formulation, answer: VictimSet, chosen: Sequence[EvictionOption]
     ) -> GangPlacement | None:
-        """Walk a gang over the nodes without some units; None, and they are back, where the pipeline finds no way."""
-        pods = [one for cause in chosen for one in cause.unit.pods]
-        for pod, node in pods:
-            self._take_off(pod, node)
-        walked = self._statement.place_gang(gang, _shares(formulation, answer))
-        if walked.refusal.ok and walked.placed:
-            return walked
-        relieved = replace(
+        """Remove the chosen units and place a gang; None, and the units are back, if the pipeline accepts no way."""
+        for option in chosen:
+            for pod, node in option.unit.pods:
+                self._remove(pod, node)
+        placement = self._statement.place_gang(gang, _planned(formulation, answer))
+        if placement.refusal.ok and placement.placed:
+            return placement
+        # The masks of `formulation` were computed with the victims on their nodes. Without them, rules between pods
+        # (anti-affinity, spreading, ports) may allow another placement, so the gang is formulated again.
+        context = replace(
             self._context,
-            quotas=self._relieved(cause.unit for cause in chosen),
+            quotas=self._limits_without(option.unit for option in chosen),
             feasibility=FeasibilityByClass(self._tables, scores=False),
         )
-        again = formulate(relieved, [gang], gang.created)
-        outcome = JointProposer(again, self._context.profile.solver, self._seed, Silence()).select(
-            self._statement
-        )
+        outcome = JointProposer(
+            formulate(context, [gang], gang.created), self._context.profile.solver, self._seed, Silence()
+        ).select(self._statement)
         if outcome.placements:
             return outcome.placements[0]
-        self._return(cause.unit for cause in chosen)
+        # Neither attempt left pods of the gang on the table: a refused gang is rolled back by the statement.
+        self._restore_units(option.unit for option in chosen)
         return None
 
-    def _relieved(self, units: Iterable[EvictionUnit]) -> QueueLimits:
-        """What queues allow once units have left."""
+    def _limits_without(self, units: Iterable[EvictionUnit]) -> QueueLimits:
+        """Return what the queues allow once these units are evicted."""
         quotas = self._context.quotas
         for unit in units if quotas.limits else ():
             if unit.total.any():
-                mine = quotas.members(self._tables, [unit.members.owner])[:, 0]
-                bounded = (quotas.free < UNLIMITED) & mine[:, np.newaxis]
-                left = np.where(bounded, quotas.free - quotas.over + unit.total, quotas.free)
-                over = np.where(bounded, np.maximum(0, -left), quotas.over)
-                ended = (quotas.gangs < UNLIMITED) & mine & unit.ends
-                gangs = np.where(ended, quotas.gangs - quotas.over_gangs + 1, quotas.gangs)
-                over_gangs = np.where(ended, np.maximum(0, -gangs), quotas.over_gangs)
+                # `free` and `over` are the positive and the negative part of one balance: join, add, and split.
+                affected = quotas.members(self._tables, [unit.members.owner])[:, 0]
+                limited = (quotas.free < UNLIMITED) & affected[:, np.newaxis]
+                balance = np.where(limited, quotas.free - quotas.over + unit.total, quotas.free)
+                over = np.where(limited, np.maximum(0, -balance), quotas.over)
+                gang_ends = (quotas.gangs < UNLIMITED) & affected & unit.ends
+                gangs = np.where(gang_ends, quotas.gangs - quotas.over_gangs + 1, quotas.gangs)
+                over_gangs = np.where(gang_ends, np.maximum(0, -gangs), quotas.over_gangs)
                 quotas = replace(
                     quotas,
-                    free=np.maximum(0, left),
+                    free=np.maximum(0, balance),
                     over=over,
                     gangs=np.maximum(0, gangs),
                     over_gangs=over_gangs,
                 )
         return quotas
 
-    def told(self, refusal: Refusal) -> Refusal:
-        """Return a refusal that also says what is kept for the gang, and how many leave for it."""
-        pods = self.evicted.get(refusal.pod_group)
+    def annotate(self, refusal: Refusal) -> Refusal:
+        """Return the refusal of a gang with the number of pods evicted for it, unchanged if it got no room."""
+        pods = self.evicted_pods.get(refusal.pod_group)
         if pods is None:
             return refusal
-        what = f"{pods} pods are evicted for it" if pods else "what leaves already is enough for it"
+        source = f"{pods} pods are evicted for it" if pods else "what leaves already is enough for it"
         return msgspec.structs.replace(
-            refusal, message=f"{refusal.message}; {what}, and its places are kept by nomination"
+            refusal, message=f"{refusal.message}; {source}, and its places are kept by nomination"
         )
 
-    def _keep(self, gang: PendingGang, walked: GangPlacement, chosen: Sequence[EvictionLimit]) -> None:
-        """Evict the chosen, and nominate the gang's pods for their nodes."""
+    def _keep(self, gang: PendingGang, placement: GangPlacement, chosen: Sequence[EvictionOption]) -> None:
+        """Record the evictions and the gang's nominations; the table stays without the one and with the other."""
+        # First the limits and the feasibility, which the gangs that follow see from here on.
         self._context = replace(
             self._context,
-            quotas=spend(self._relieved(cause.unit for cause in chosen), self._tables, walked),
+            quotas=spend(self._limits_without(option.unit for option in chosen), self._tables, placement),
             feasibility=FeasibilityByClass(self._tables, scores=False),
         )
-        for cause in chosen:
-            unit = cause.unit
-            self._claims.count(unit.members.queue, -unit.total)
+        for option in chosen:
+            unit = option.unit
+            self._eligibility.add_usage(unit.members.queue, -unit.total)
             for pod, _ in unit.pods:
                 self.evictions.append(
                     Eviction(
@@ -333,23 +397,24 @@ class VictimSelection:
                         pod=pod.name,
                         pod_group=unit.members.key.partition("/")[2],
                         for_=gang.key,
-                        reason=cause.reason,
+                        reason=option.reason,
                     )
                 )
+                # The snapshot's budgets do not know this eviction; without this, two gangs could use one allowance.
                 self._budgets = tuple(budget.without(pod) for budget in self._budgets)
-        requests = [self._tables.request_vectors(one.pod)[0] for one in walked.placed]
-        self._claims.count(gang.queue, np.sum(requests, axis=0))
-        self.nominated += [(one.pod, one.node) for one in walked.placed]
-        self.evicted[gang.key] = sum(len(cause.unit.pods) for cause in chosen)
+        requests = [self._tables.request_vectors(placed.pod)[0] for placed in placement.placed]
+        self._eligibility.add_usage(gang.queue, np.sum(requests, axis=0))
+        self.nominated += [(placed.pod, placed.node) for placed in placement.placed]
+        self.evicted_pods[gang.key] = sum(len(option.unit.pods) for option in chosen)
 
 
-def _shares(formulation: Formulation, answer: VictimSet) -> list[PlannedPods]:
-    """What the solver's placement gives to each part of the gang."""
+def _planned(formulation: Formulation, answer: VictimSet) -> list[PlannedPods]:
+    """Return the solver's placement, part by part of the gang."""
     return [
         PlannedPods(
-            formulation.parts[klass][1],
-            tuple(answer.nodes[answer.classes == klass].tolist()),
-            tuple(answer.counts[answer.classes == klass].tolist()),
+            formulation.parts[class_number][1],
+            tuple(answer.nodes[answer.classes == class_number].tolist()),
+            tuple(answer.counts[answer.classes == class_number].tolist()),
         )
-        for klass in np.unique(answer.classes).tolist()
+        for class_number in np.unique(answer.classes).tolist()
     ]

@@ -37,21 +37,21 @@ class JointWindowProposer:
             gangs = run.order.of(self._admitted(pending.members), run.now)
             # The sort is stable: inside a tier, gangs with nominated pods go first, since evictions were paid for them.
             # A gang that a strict queue holds behind another one keeps its place.
-            gangs.sort(key=lambda gang: (gang.tier, gang.behind != "" or not nominated.holds(gang)))
+            gangs.sort(key=lambda gang: (gang.tier, gang.behind != "" or not nominated.is_nominated(gang)))
         self._keys = {gang.members.identity: gang.key for gang in gangs}
         # Nominated pods count on their nodes from here on; leaving the block takes them off the table again.
         with nominated:
             context = run.context()
-            unnominated = [gang for gang in gangs if not nominated.holds(gang)]
+            unnominated = [gang for gang in gangs if not nominated.is_nominated(gang)]
             builder.head = ReservedHead.among(
-                context, unnominated, builder.placements, run.sticky_reservations(), nominated.expected
+                context, unnominated, builder.placements, run.sticky_reservations(), nominated.not_in_table
             )
             for window in self._windows(gangs):
-                for part in nominated.parts(window):
+                for part in nominated.split(window):
                     context = self._select_window(context, self._startable(part))
                     # From the next tier on, room is kept for nominated pods of this part that got no place.
-                    context = spend_quotas(context, nominated.keep(part, builder.placements))
-            builder.nominated += nominated.standing
+                    context = spend_quotas(context, nominated.keep_unplaced(part, builder.placements))
+            builder.nominated += nominated.kept_for_resting
             nominated.release()
             self._make_room(gangs)
             builder.reserve_head()

@@ -119,7 +119,7 @@ class PodByPodPlacer:
             return _refusal(gang, trial, "")
         if trial.failure is not None or trial.placement.final:
             # It was not for lack of room that the gang was refused: nominated nodes do not help it.
-            preemption.forget(gang)
+            preemption.drop_nominations(gang)
         elif stuck is not None and gang.need == 1 and not trial.queue:
             try:
                 return _refusal(gang, trial, self._make_room(preemption, gang, stuck))
@@ -204,7 +204,7 @@ class PodByPodPlacer:
         """Narrow the filters' answers by nominated pods, by sampling, and by the extenders, in this order."""
         tables = self._tables
         if self._preemption is not None and self._preemption.nominations.pods:
-            shown = self._preemption.presented(pod_class, pod)
+            shown = self._preemption.show_nomination(pod_class, pod)
             handle = Handle(tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations)
             extend = partial(tables.pipeline.extended, pod_class, table=tables.node_table)
             return filter_with_nominations(handle, extend, allowed, self._sampling)
@@ -237,7 +237,7 @@ class PodByPodProposer:
                     builder.refusals.append(refusal)
         builder.placements += placer.placements
         builder.evictions += preemption.evictions.values()
-        builder.nominated += preemption.standing()
+        builder.nominated += preemption.list_unplaced()
 
     def _sampling(self) -> Sampling | None:
         """Return how many nodes are searched for a pod; None for all of them."""

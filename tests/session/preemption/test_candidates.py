@@ -18,7 +18,7 @@ def tenants(*parts: Snapshot, **more: Any) -> dict[str, list[tuple[int, int, boo
     tables.refresh()
     return {
         one.members.key: [(len(unit.pods), unit.cost, unit.ends) for unit in one.units]
-        for one in VictimCandidates(tables, NOW, "batchsched").all
+        for one in VictimCandidates(tables, NOW, "batchsched").candidates
     }
 
 

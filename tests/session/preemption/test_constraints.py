@@ -6,7 +6,7 @@ import numpy as np
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.framework.runtime.registry import standard
 from batchsched.session.preemption.candidates import VictimCandidates
-from batchsched.session.preemption.constraints import EvictionConstraints, EvictionLimit
+from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.preemption.running import running
 from tests.session.scenario import NOW, cluster, nodes, profile
@@ -18,8 +18,8 @@ def test_budget_counts_the_pods_of_each_unit_that_it_protects():
     tables = SessionTables(cluster(nodes(2, gpu=8), made), standard().pipeline(profile()))
     tables.refresh()
     causes = [
-        EvictionLimit(unit, "Preempted")
-        for one in VictimCandidates(tables, NOW, "batchsched").all
+        EvictionOption(unit, "Preempted")
+        for one in VictimCandidates(tables, NOW, "batchsched").candidates
         for unit in one.units
     ]
     selector = {"matchLabels": dict(made.pods[0].labels)}
@@ -31,10 +31,10 @@ def test_budget_counts_the_pods_of_each_unit_that_it_protects():
         },
         PodDisruptionBudget,
     )
-    problem = EvictionConstraints(causes, [budget]).on(
+    problem = EvictionConstraints(causes, [budget]).add_to(
         victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [8]})])
     )
     assert problem.limit.tolist() == [1]
     assert problem.limit_amount.tolist() == [2]
-    assert EvictionConstraints(causes, []).on(problem).limit.tolist() == []
+    assert EvictionConstraints(causes, []).add_to(problem).limit.tolist() == []
     assert problem.limit_unit.dtype == np.int32

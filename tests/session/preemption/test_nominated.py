@@ -40,7 +40,7 @@ def test_who_takes_no_part_keeps_its_room_from_the_start_and_the_table_is_as_it_
     tables = frame_of(nominated("g", "n1"))
     with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
         assert used(tables) == [0, 1]
-        assert [(pod.name, node) for pod, node in kept.standing] == [("g-0", 1)]
+        assert [(pod.name, node) for pod, node in kept.kept_for_resting] == [("g-0", 1)]
     assert used(tables) == [0, 0]
 
 
@@ -49,12 +49,12 @@ def test_who_takes_part_keeps_it_from_its_own_tier_on_until_it_is_looked_at_agai
         nominated("g", "n1"), wanting("low", 1, priority=1, **ONE), wanting("top", 1, priority=99, **ONE)
     )
     kept = NominatedCapacity(tables, frozenset())
-    parts = [[gang.key for gang in part] for part in kept.parts(gangs(tables))]
+    parts = [[gang.key for gang in part] for part in kept.split(gangs(tables))]
     assert parts == [["team/top", "team/g"], ["team/low"]]
-    mine = [gang for gang in gangs(tables) if kept.holds(gang)]
+    mine = [gang for gang in gangs(tables) if kept.is_nominated(gang)]
     with kept:
         assert used(tables) == [0, 0]
-        counted = kept.keep(mine, [])
+        counted = kept.keep_unplaced(mine, [])
         assert [len(one.placed) for one in counted] == [1]
         assert used(tables) == [0, 1]
         kept.release()
@@ -65,11 +65,11 @@ def test_gangs_of_one_tier_that_keep_room_are_one_part():
     kept_room = [nominated(name, f"n{at}") for at, name in enumerate("gh")]
     tables = frame_of(*kept_room, wanting("low", 1, priority=1, **ONE))
     kept = NominatedCapacity(tables, frozenset())
-    parts = [[gang.key for gang in part] for part in kept.parts(gangs(tables))]
+    parts = [[gang.key for gang in part] for part in kept.split(gangs(tables))]
     assert parts == [["team/g", "team/h"], ["team/low"]]
 
 
 def test_nomination_for_a_node_that_is_gone_keeps_nothing():
     tables = frame_of(nominated("g", "n9"))
     with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
-        assert kept.standing == []
+        assert kept.kept_for_resting == []
