@@ -14,7 +14,7 @@ from batchsched.session.refusals.feasibility import (
     GangFeasibility,
     LevelFeasibility,
     PartFeasibility,
-    outlook,
+    report_feasibility,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 def explained(session: "DecidedSession", key: str) -> Explanation:
     """Explain one PodGroup of a session, or a pod alone."""
     decision = session.decision
-    view = outlook(session.snapshot, decision, session.profile, key)
+    view = report_feasibility(session.snapshot, decision, session.profile, key)
     refusal = next((one for one in decision.refusals if one.pod_group == key), None)
     waiting = next((one for one in decision.waiting if one.pod_group == key), None)
     mine = {

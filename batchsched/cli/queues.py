@@ -70,14 +70,14 @@ def queues(
     from batchsched.cli.printing import print_data
     from batchsched.cli.queue_tables import explained, print_explained, print_queues
     from batchsched.cli.session import run_session
-    from batchsched.session.queue_report import queues_view
+    from batchsched.session.queue_report import report_queues
 
     name, files = _named(subject or [])
     if files:
         session = run_session(existing([Path(one) for one in files]), config, profile, seed, now)
     else:
         session = live_session(ClusterAccess(kubeconfig, context, config, profile), seed)
-    view = queues_view(session.snapshot, session.profile, session.now)
+    view = report_queues(session.snapshot, session.profile, session.now)
     if resource is not None and resource not in view.capacity:
         raise typer.BadParameter(f"no node has {resource!r}; there are {', '.join(sorted(view.capacity))}")
     if name is not None:

@@ -21,7 +21,7 @@ from batchsched.api.decision import (
 )
 from batchsched.framework.runtime.deadline import left_out
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.session.gangs.admission import without_pods
+from batchsched.session.gangs.admission import refuse_incomplete
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.joint.proposal import JointOutcome
 from batchsched.session.placement.statement import GangPlacement
@@ -125,7 +125,7 @@ class DecisionBuilder:
         """
         refusals = list(self.refusals)
         if not self.brief:
-            refusals += [without_pods(members) for members in tables.incomplete.values()]
+            refusals += [refuse_incomplete(members) for members in tables.incomplete.values()]
         names = tables.node_table.names
         bound = [placement for placement in self.placements if not placement.held_by]
         held = [placement for placement in self.placements if placement.held_by]

@@ -19,8 +19,8 @@ from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, by_queue
-from batchsched.session.gangs.fair_share_order import FairShareOrder, Orders, total_of
-from batchsched.session.gangs.order import QueuePolicies, standing_of
+from batchsched.session.gangs.fair_share_order import FairShareOrder, PolicyOrders, total_requests
+from batchsched.session.gangs.order import QueuePolicies, measure_queues
 from batchsched.session.tables.gang import PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.state.queue_usage import counts_against_queue
@@ -101,7 +101,7 @@ class QueuesReport(QueueReportItem, frozen=True):
     waiting: tuple[PendingGangReport, ...]
 
 
-def queues_view(snapshot: Snapshot, profile: Profile, now: float) -> QueuesReport:
+def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueuesReport:
     """Return the queues as the next session finds them.
 
     Args:
@@ -125,9 +125,9 @@ class _Tree:
         self._gangs = [gang for gang in map(tables.pending_gang, self._waiting()) if gang.parts]
         chosen = QueuePolicies(tables.queues, profile.queue_policy)
         past = UsageHistory(by_queue(snapshot.usage), profile.usage_half_life_seconds)
-        self._standing = standing_of(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
+        self._standing = measure_queues(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
         order = policies.make_policy(profile.policy.name, profile.policy.args, POLICIES)
-        turns = list(FairShareOrder(self._standing, self._gangs, Orders.of(self._gangs, order, now)))
+        turns = list(FairShareOrder(self._standing, self._gangs, PolicyOrders.of(self._gangs, order, now)))
         self._turns = [gang for gang in turns if not gang.follows]
         self._entitles = tables.queues.entitles or profile.queue_policy is not None
         self._running = Counter(
@@ -156,7 +156,7 @@ class _Tree:
                     queue=gang.queue,
                     share=gang.entitled.share if self._entitles else "all",
                     waited=self._since(gang.created),
-                    wanted=self._amounts(total_of(self._tables.pending_gang(gang.members))),
+                    wanted=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
                 )
                 for gang in self._turns
             ),
@@ -172,7 +172,7 @@ class _Tree:
         chain = shares.chain(row)
         guarantee = entitled.guarantee[row]
         waiting = [gang for gang in self._gangs if name in self._tables.queues.ancestry(gang.queue)]
-        pending = sum((total_of(gang) for gang in waiting), np.zeros_like(usage))
+        pending = sum((total_requests(gang) for gang in waiting), np.zeros_like(usage))
         return QueueReport(
             name=name,
             parent=shares.names[int(shares.parent[row])],

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, USER_LABEL, Pod
 from batchsched.api.decision import to_json
-from batchsched.session.gangs.queue_limits import quotas
-from batchsched.session.queue_report import queues_view
+from batchsched.session.gangs.queue_limits import measure_limits
+from batchsched.session.queue_report import report_queues
 from batchsched.session.session import Session
 from tests.guards.cases import PROFILES, busy
 from tests.session.scenario import NOW, profile
@@ -67,7 +67,7 @@ def tables(session: Session) -> dict[str, Any]:
     """Return what a session knows: what nodes hold, each gang's pods, and what the limits of queues leave."""
     known = session.tables
     known.refresh()
-    limits = quotas(known, SCHEDULER)
+    limits = measure_limits(known, SCHEDULER)
     # A session may know resources that no object names any more.
     columns = [
         at for at, name in enumerate(known.node_table.resources) if known.node_table.allocatable[:, at].any()
@@ -136,7 +136,7 @@ def test_usage_of_queues_is_that_of_a_fresh_snapshot_whatever_the_order_of_event
         pass
     snapshot = history.cache.snapshot()
     backwards = replace(snapshot, pods=snapshot.pods[::-1], pod_groups=snapshot.pod_groups[::-1])
-    reports = [queues_view(each, history.settings, NOW) for each in (snapshot, backwards)]
+    reports = [report_queues(each, history.settings, NOW) for each in (snapshot, backwards)]
     first, second = (
         [(queue.name, queue.allocated, queue.running) for queue in one.queues] for one in reports
     )

@@ -17,7 +17,7 @@ from batchsched.observability.http import view
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduler.standby_usage import StandbyUsage
 from batchsched.session.gangs.order import usage_by_queue
-from batchsched.session.gangs.queue_limits import quotas
+from batchsched.session.gangs.queue_limits import measure_limits
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED
 from batchsched.state.cluster_state import ClusterState
@@ -119,7 +119,7 @@ def by_rule(drawn: Any) -> Usage:
 
 
 def in_limits(tables: SessionTables) -> Usage:
-    limits = quotas(tables, "batchsched")
+    limits = measure_limits(tables, "batchsched")
     column = tables.node_table.column
     assert not limits.over.any()
     free = {limit.name: limits.free[row] for row, limit in enumerate(limits.limits)}

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from batchsched.session.queue_report import QueueReport, QueuesReport, queues_view
+from batchsched.session.queue_report import QueueReport, QueuesReport, report_queues
 from tests.session.scenario import GPU, NOW, alone, cluster, gang, nodes, pod, profile, queue
 
 IN = "scheduling.batchsched.dev/queue"
@@ -15,7 +15,7 @@ def running(name: str, count: int, gpu: int = 4, node: str = "n0") -> tuple[Any,
 
 
 def view(*parts: Any, **more: Any) -> QueuesReport:
-    return queues_view(cluster(nodes(4, gpu=8), *parts, **more), profile(), NOW)
+    return report_queues(cluster(nodes(4, gpu=8), *parts, **more), profile(), NOW)
 
 
 def by_name(found: QueuesReport) -> dict[str, QueueReport]:

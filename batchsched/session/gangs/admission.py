@@ -146,7 +146,7 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
     )
 
 
-def without_pods(members: PodGroupState) -> Refusal:
+def refuse_incomplete(members: PodGroupState) -> Refusal:
     """Refuse a PodGroup of which too few pods exist and none waits."""
     return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
 

@@ -16,17 +16,17 @@ from batchsched.queues.sharing.policy import FairnessPolicy
 from batchsched.queues.sharing.sibling_queues import repeated
 from batchsched.session.tables.gang import EntitlementClass, PendingGang
 
-NONE: Final = -1
-_AT_ONCE: Final = 64
+NO_CHILD: Final = -1
+_MAX_TURNS_AHEAD: Final = 64
 """Turns of a row that are worked out together: few enough that little is in vain when a gang is cut."""
-_AT_FIRST: Final = 4
+_FIRST_TURNS_AHEAD: Final = 4
 """As many are at first: most sessions in strict order ask for no more."""
-_GROWTH: Final = 4
+_TURNS_AHEAD_GROWTH: Final = 4
 """So many times as many are the next time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueueStanding:
+class MeasuredQueues:
     """What queues have, what they are entitled to, and by whose rules.
 
     Args:
@@ -40,7 +40,7 @@ class QueueStanding:
     policies: tuple[FairnessPolicy, ...]
 
 
-class Orders:
+class PolicyOrders:
     """The places of gangs by one policy or another: inside a queue its own order holds, where it states one.
 
     Args:
@@ -119,7 +119,7 @@ class FairShareOrder:
     to the root.
     """
 
-    def __init__(self, standing: QueueStanding, gangs: Sequence[PendingGang], orders: Orders) -> None:
+    def __init__(self, standing: MeasuredQueues, gangs: Sequence[PendingGang], orders: PolicyOrders) -> None:
         shares = standing.shares
         self._entitled = standing.entitled
         self._policies = standing.policies
@@ -133,7 +133,7 @@ class FairShareOrder:
         """[Q, R] what rows use after all of these."""
         self._passed = [0] * len(self._lines)
         """How many of these the parent foresees as turns of its own."""
-        self._at_once = [min(_AT_FIRST, _AT_ONCE)] * len(self._lines)
+        self._at_once = [min(_FIRST_TURNS_AHEAD, _MAX_TURNS_AHEAD)] * len(self._lines)
         live = shares.with_usage(self._usage)
         self._siblings = {
             row: siblings_of(live, standing.entitled, row)
@@ -155,7 +155,7 @@ class FairShareOrder:
         if not self._heaps[0]:
             raise StopIteration
         path = [self._heaps[0][0][1]]
-        while (below := self._turns[path[-1]][0].below) != NONE:
+        while (below := self._turns[path[-1]][0].below) != NO_CHILD:
             self._passed[below] -= 1
             path.append(below)
         path.reverse()
@@ -165,7 +165,7 @@ class FairShareOrder:
         if self._strict[row] >= 0:
             gang = self._in_line(self._strict[row], gang)
         gang, rest = self._cut(path, gang)
-        self._usage[path] += turns[0].total if rest is None else total_of(gang)
+        self._usage[path] += turns[0].total if rest is None else total_requests(gang)
         if rest is not None:
             self._lines[row].append((head, rest))
             self._look_anew(path)
@@ -174,12 +174,12 @@ class FairShareOrder:
 
     def _look_anew(self, path: Sequence[int]) -> None:
         """Forget what was foreseen of rows: of a gang that was to have their turn surplus was cut."""
-        before = NONE
+        before = NO_CHILD
         for row in path:
-            void = {before, *(turn.below for turn in self._turns[row])} - {NONE}
+            void = {before, *(turn.below for turn in self._turns[row])} - {NO_CHILD}
             self._turns[row].clear()
             self._passed[row], self._reached[row] = 0, self._usage[row]
-            self._at_once[row] = min(_AT_FIRST, _AT_ONCE)
+            self._at_once[row] = min(_FIRST_TURNS_AHEAD, _MAX_TURNS_AHEAD)
             self._heaps[row] = [one for one in self._heaps[row] if one[1] not in void]
             heapify(self._heaps[row])
             for child in void:
@@ -214,7 +214,7 @@ class FairShareOrder:
         found = self._turns_below(row) if inner else self._turns_of_line(row)
         if not found:
             return
-        self._at_once[row] = min(_AT_ONCE, _GROWTH * self._at_once[row])
+        self._at_once[row] = min(_MAX_TURNS_AHEAD, _TURNS_AHEAD_GROWTH * self._at_once[row])
         asked = np.array([turn.asked for turn in found])
         total = np.array([turn.total for turn in found])
         usage = self._reached[row] + total.cumsum(axis=0)
@@ -227,7 +227,10 @@ class FairShareOrder:
         line = self._lines[row]
         end = len(line) - len(self._turns[row])
         some = line[max(0, end - self._at_once[row]) : end]
-        return [_Turn(head, asked_by(gang), total_of(gang), NONE) for head, gang in reversed(some)]
+        return [
+            _Turn(head, minimum_requests(gang), total_requests(gang), NO_CHILD)
+            for head, gang in reversed(some)
+        ]
 
     def _turns_below(self, row: int) -> list[_Turn]:
         """Return the next turns of a row's children, as turns of its own without a rank."""
@@ -355,7 +358,7 @@ def _strict(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> list[int]
 
 
 def _lines(
-    shares: QueueTable, policies: Sequence[FairnessPolicy], gangs: Sequence[PendingGang], orders: Orders
+    shares: QueueTable, policies: Sequence[FairnessPolicy], gangs: Sequence[PendingGang], orders: PolicyOrders
 ) -> list[list[tuple[float, PendingGang]]]:
     """By row, its own gangs with their places, the next one last."""
     lines: list[list[tuple[float, PendingGang]]] = [[] for _ in range(len(shares))]
@@ -371,12 +374,12 @@ def _lines(
     return lines
 
 
-def asked_by(gang: PendingGang) -> IntArray:
+def minimum_requests(gang: PendingGang) -> IntArray:
     """[R] what a gang needs at least: its minimum, or one pod more where it has that."""
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 
-def total_of(gang: PendingGang) -> IntArray:
+def total_requests(gang: PendingGang) -> IntArray:
     """[R] what all the pods of a gang that wait ask for."""
     if len(gang.parts) == 1:
         (part,) = gang.parts

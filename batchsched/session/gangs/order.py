@@ -25,8 +25,13 @@ from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out,
 from batchsched.queues.tree import QueueTree
 from batchsched.queues.usage_history import Usage, UsageHistory, by_queue
 from batchsched.session.gangs.admission import Admission
-from batchsched.session.gangs.fair_share_order import FairShareOrder, Orders, QueueStanding, total_of
-from batchsched.session.gangs.queue_limits import held_by
+from batchsched.session.gangs.fair_share_order import (
+    FairShareOrder,
+    MeasuredQueues,
+    PolicyOrders,
+    total_requests,
+)
+from batchsched.session.gangs.queue_limits import sum_requests
 from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.pending import OrderedGangs
@@ -89,13 +94,13 @@ class QueuePolicies:
         return policies_of(shares, self._default, self._chosen)
 
 
-def standing_of(
+def measure_queues(
     tables: SessionTables,
     policies: QueuePolicies,
     gangs: Sequence[PendingGang],
     scheduler_name: str,
     past: Usage,
-) -> QueueStanding:
+) -> MeasuredQueues:
     """Measure what queues have and want, and what that entitles them to.
 
     Args:
@@ -108,14 +113,14 @@ def standing_of(
     usage = usage_by_queue(tables, scheduler_name)
     asked: dict[str, list[IntArray]] = {name: [amount] for name, amount in usage.items()}
     for gang in gangs:
-        asked.setdefault(gang.queue, []).append(total_of(gang))
+        asked.setdefault(gang.queue, []).append(total_requests(gang))
     request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in asked.items()}
     capacity = TotalCapacity(
         tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
     )
     shares = lay_out(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
     chosen = policies.of(shares)
-    return QueueStanding(shares, entitlements(shares, chosen), chosen)
+    return MeasuredQueues(shares, entitlements(shares, chosen), chosen)
 
 
 def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
@@ -125,7 +130,7 @@ def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntA
         for pod, _ in members.bound.values():
             if counts_against_queue(pod, (scheduler_name,)):
                 there.setdefault(queue_of(pod, members.group), []).append(pod)
-    return {queue: held_by(tables, pods) for queue, pods in there.items()}
+    return {queue: sum_requests(tables, pods) for queue, pods in there.items()}
 
 
 def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
@@ -160,7 +165,7 @@ class GangOrder:
         self.look_at_nodes()
         self._past = past or UsageHistory(by_queue(tables.snapshot.usage), profile.usage_half_life_seconds)
         self._remembers = self.policies is not None and self.policies.remember
-        self.latest: QueueStanding | None = None
+        self.latest: MeasuredQueues | None = None
         """What queues were entitled to as `of` was asked last: whoever waited then, with what ran then."""
 
     def look_at_nodes(self) -> None:
@@ -194,18 +199,18 @@ class GangOrder:
             for queue, amounts in held.items()
         }
 
-    def standing(self, gangs: Sequence[PendingGang]) -> QueueStanding | None:
+    def standing(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
         """Return what queues are entitled to while these gangs wait, None when to nothing in particular."""
         if self.policies is None:
             return None
-        return standing_of(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)
+        return measure_queues(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)
 
     def of(self, gangs: Sequence[PendingGang], now: float) -> list[PendingGang]:
         """Return gangs in the order of their queues' turns, each with what it is entitled to; half bound ones first."""
         standing = self.latest = self.standing(gangs)
         if standing is None:
             return list(gangs)
-        turns = FairShareOrder(standing, gangs, Orders.of(gangs, self._policy, now))
+        turns = FairShareOrder(standing, gangs, PolicyOrders.of(gangs, self._policy, now))
         return sorted(turns, key=lambda gang: not gang.members.partially_bound)
 
     def through(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
@@ -219,8 +224,8 @@ class GangOrder:
         admitted = (admission.gang(members) for members in line.members)
         gangs = {at: one for at, one in enumerate(admitted) if isinstance(one, PendingGang) and one.parts}
         some, places = list(gangs.values()), list(gangs)
-        standing = standing_of(self._tables, self.policies, some, self._scheduler_name, self._past.usage)
-        orders = Orders(line.columns.at(places), line.stranded[places], self._policy, now)
+        standing = measure_queues(self._tables, self.policies, some, self._scheduler_name, self._past.usage)
+        orders = PolicyOrders(line.columns.at(places), line.stranded[places], self._policy, now)
         turns: Iterable[PendingGang] = FairShareOrder(standing, some, orders)
         if line.stranded.any():
             turns = sorted(turns, key=lambda gang: not gang.members.partially_bound)

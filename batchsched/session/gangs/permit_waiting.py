@@ -9,7 +9,7 @@ from batchsched.session.placement.statement import GangPlacement, PlannedPods, S
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 
-TIMED_OUT = "the gang waited at Permit longer than scheduleTimeoutSeconds"
+PERMIT_TIMEOUT_MESSAGE = "the gang waited at Permit longer than scheduleTimeoutSeconds"
 
 
 def revisit(
@@ -34,7 +34,7 @@ def _revisit(tables: SessionTables, statement: Statement, held: HeldGang, now: f
         return None
     if now >= held.until and walked.held_by:
         statement.roll_back_to(mark)
-        walked.refusal = Status(Code.UNSCHEDULABLE, (TIMED_OUT,), held.plugin)
+        walked.refusal = Status(Code.UNSCHEDULABLE, (PERMIT_TIMEOUT_MESSAGE,), held.plugin)
         walked.held_by = ""
     elif walked.held_by:
         walked.until = min(walked.until, held.until)

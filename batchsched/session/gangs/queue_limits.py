@@ -36,7 +36,7 @@ class QueueLimits:
     gangs: IntArray
     over: IntArray
     over_gangs: IntArray
-    finder: "Finder"
+    finder: "LimitIndex"
 
     def members(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
         """[Q, G] which gangs each limit is about, by the (queue, user) of the gangs."""
@@ -55,12 +55,12 @@ class QueueLimits:
         return next((self.limits[about[at]].name for at in np.flatnonzero(over)), "")
 
 
-def quotas(tables: SessionTables, scheduler_name: str) -> QueueLimits:
+def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
     """Measure what every limit still allows; only pods that are ours count against queues."""
     limits = tables.queues.limits(members.owner for members in tables.gangs.values())
     free = np.full((len(limits), len(tables.node_table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
-    finder = Finder(limits)
+    finder = LimitIndex(limits)
     if not limits:
         return QueueLimits(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs), finder)
     for at, limit in enumerate(limits):
@@ -85,7 +85,7 @@ def quotas(tables: SessionTables, scheduler_name: str) -> QueueLimits:
     )
 
 
-def _used(tables: SessionTables, finder: "Finder", scheduler_name: str) -> tuple[IntArray, IntArray]:
+def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> tuple[IntArray, IntArray]:
     """[Q, R] what pods in the subtrees hold, and [Q] how many gangs they are."""
     used = np.zeros((len(finder.limits), len(tables.node_table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
@@ -102,7 +102,7 @@ def _used(tables: SessionTables, finder: "Finder", scheduler_name: str) -> tuple
     for owner, pods in there.items():
         above = finder.inside(tables, owner)
         running[above] += gangs[owner]
-        used[above] += held_by(tables, pods)
+        used[above] += sum_requests(tables, pods)
     return used, running
 
 
@@ -129,7 +129,7 @@ def _owner_without_group(pod: Pod) -> Owner:
     return queue_of(pod, None), pod.labels.get(USER_LABEL, "")
 
 
-class Finder:
+class LimitIndex:
     """Finds the limits that are about a gang.
 
     Args:
@@ -166,22 +166,22 @@ class Finder:
         ]
 
 
-def spend(quotas: QueueLimits, tables: SessionTables, *walked: GangPlacement) -> QueueLimits:
+def spend(limits: QueueLimits, tables: SessionTables, *walked: GangPlacement) -> QueueLimits:
     """Return what queues still allow after gangs were placed, one after the other."""
-    if not quotas.limits or not walked:
-        return quotas
-    about = [quotas.finder.rows(tables, one.gang.members.owner) for one in walked]
+    if not limits.limits or not walked:
+        return limits
+    about = [limits.finder.rows(tables, one.gang.members.owner) for one in walked]
     times = [len(rows) for rows in about]
     rows = [at for found in about for at in found]
-    used, started = np.zeros_like(quotas.free), np.zeros_like(quotas.gangs)
+    used, started = np.zeros_like(limits.free), np.zeros_like(limits.gangs)
     np.add.at(used, rows, np.repeat([one.total(used.shape[1]) for one in walked], times, axis=0))
     np.add.at(started, rows, np.repeat([one.gang.fresh for one in walked], times))
-    free = np.where(quotas.free < UNLIMITED, np.maximum(0, quotas.free - used), quotas.free)
-    gangs = np.where(quotas.gangs < UNLIMITED, np.maximum(0, quotas.gangs - started), quotas.gangs)
-    return replace(quotas, free=free, gangs=gangs)
+    free = np.where(limits.free < UNLIMITED, np.maximum(0, limits.free - used), limits.free)
+    gangs = np.where(limits.gangs < UNLIMITED, np.maximum(0, limits.gangs - started), limits.gangs)
+    return replace(limits, free=free, gangs=gangs)
 
 
-def held_by(tables: SessionTables, pods: Iterable[Pod]) -> IntArray:
+def sum_requests(tables: SessionTables, pods: Iterable[Pod]) -> IntArray:
     """[R] what pods ask for together."""
     found = [tables.request_vectors(pod)[0] for pod in pods]
     vectors = {id(vector): vector for vector in found}

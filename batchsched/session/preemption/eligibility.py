@@ -7,7 +7,7 @@ import numpy as np
 
 from batchsched.framework.status import IntArray
 from batchsched.queues.reclaim_rules import QueueReclaim, all_permitted, may_reclaim
-from batchsched.session.gangs.fair_share_order import QueueStanding
+from batchsched.session.gangs.fair_share_order import MeasuredQueues
 from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate
 from batchsched.session.preemption.pod_preemption import PREEMPT_NEVER, PREEMPTED
@@ -33,7 +33,7 @@ class EvictionEligibility:
     def __init__(
         self,
         tables: SessionTables,
-        standing: QueueStanding | None,
+        standing: MeasuredQueues | None,
         now: float,
         placements: Iterable[GangPlacement] = (),
     ) -> None:
@@ -129,7 +129,7 @@ class EvictionEligibility:
         above = self._usage[row] - (guarantee if guaranteed else fair)[row]
         return {r: int(above[r]) for r in np.flatnonzero(gains).tolist()}
 
-    def _gains(self, standing: QueueStanding, gang: PendingGang) -> IntArray:
+    def _gains(self, standing: MeasuredQueues, gang: PendingGang) -> IntArray:
         """Return [R] the requests of the gang that are compared with its entitlement.
 
         For a gang inside a guarantee these are the resources that are guaranteed to a queue on its way to the root.

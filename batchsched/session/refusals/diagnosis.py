@@ -21,21 +21,21 @@ from batchsched.solver.relaxation.explain import RefusalExplainer
 from batchsched.solver.relaxation.search import RefusalCause
 from batchsched.solver.stage import solve
 
-THOROUGH_GANGS: Final = 8
+MAX_GANGS_TO_RESOLVE: Final = 8
 """With more refused gangs than this nobody solves the session again for each of them."""
-THOROUGH_PAIRS: Final = 400
+MAX_PAIRS_TO_RESOLVE: Final = 400
 """Nor with more pairs of a class and a node."""
 
-ROOM: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, RefusalCause.TOPOLOGY})
+ROOM_CAUSES: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, RefusalCause.TOPOLOGY})
 """Causes that speak of the room in a domain, which may be a rule's that keeps a gang there."""
 
 
-def failed(gang: PendingGang, error: PluginError) -> Refusal:
+def refuse_for_failure(gang: PendingGang, error: PluginError) -> Refusal:
     """A plugin broke over one of the gang's pods."""
     return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
 
 
-def permit_refusal(walked: GangPlacement, *, timed_out: bool) -> Refusal:
+def refuse_at_permit(walked: GangPlacement, *, timed_out: bool) -> Refusal:
     """Reserve, Permit or a plugin's breakage rolled the gang back."""
     status = walked.refusal
     message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
@@ -45,20 +45,20 @@ def permit_refusal(walked: GangPlacement, *, timed_out: bool) -> Refusal:
     return Refusal(pod_group=walked.gang.key, reason=reason, message=message)
 
 
-def unschedulable(gang: PendingGang, scan: FilterResult, said: str = "") -> Refusal:
+def refuse_unschedulable(gang: PendingGang, scan: FilterResult, said: str = "") -> Refusal:
     """The pipeline alone finds no node for a member, in kube-scheduler's words; `said` is what PostFilters add."""
     sentence = scan.fit_error()
     message = f"{sentence} {said}" if said else sentence
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
 
 
-def over_limit(gang: PendingGang, queue: str) -> Refusal:
+def refuse_over_limit(gang: PendingGang, queue: str) -> Refusal:
     """A queue does not allow the gang, pod by pod."""
     message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
     return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
 
 
-def no_domain(gang: PendingGang) -> Refusal:
+def refuse_without_domain(gang: PendingGang) -> Refusal:
     """No domain of a required level takes the gang, pod by pod."""
     message = (
         "no domain of the required level takes all the pods it needs, each on the best node that is left"
@@ -66,7 +66,7 @@ def no_domain(gang: PendingGang) -> Refusal:
     return Refusal(pod_group=gang.key, reason="InsufficientTopologyCapacity", message=message)
 
 
-def out_of_turn(members: PodGroupState, head: str) -> Refusal:
+def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
     """A gang ahead, by `namespace/name`, blocks; for "" the policy holds this one back."""
     message = (
         f"{head} is ahead and cannot start yet; it may not be delayed"
@@ -76,13 +76,13 @@ def out_of_turn(members: PodGroupState, head: str) -> Refusal:
     return Refusal(pod_group=members.key, reason="OutOfTurn", message=message)
 
 
-def lone(context: SessionContext, gang: PendingGang) -> Refusal:
+def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
     """Say why one gang is refused, the others where they are."""
     formulation = formulate(context, [gang], gang.created)
-    return by_itself(context, formulation, solve_greedy(formulation.problem))
+    return explain_single_gang(context, formulation, solve_greedy(formulation.problem))
 
 
-def by_itself(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
+def explain_single_gang(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
     """Say why the only gang of a formulation is refused; changes are tried by the placing that refused it."""
     explainer = RefusalExplainer(
         formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
@@ -130,14 +130,14 @@ class Diagnosis:
     def _refusal(self, explainer: RefusalExplainer, number: int) -> Refusal:
         rejected = self._outcome.rejected.get(number)
         if rejected is not None:
-            return permit_refusal(rejected, timed_out=False)
+            return refuse_at_permit(rejected, timed_out=False)
         return _refusal(self._context, self._formulation, explainer, number)
 
     def _small(self, refused: int) -> bool:
         problem = self._formulation.problem
         return (
-            refused <= THOROUGH_GANGS
-            and problem.kinds.mask.shape[1] * len(problem.classes.kind) <= THOROUGH_PAIRS
+            refused <= MAX_GANGS_TO_RESOLVE
+            and problem.kinds.mask.shape[1] * len(problem.classes.kind) <= MAX_PAIRS_TO_RESOLVE
         )
 
     def _resolve(self, problem: Problem) -> Solution:
@@ -176,9 +176,13 @@ def _refusal(
     evidence = explainer.explain_gang(number)
     row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
     if row is not None and row.plugin == RESERVATION:
-        return out_of_turn(gang.members, row.reason)
+        return refuse_out_of_turn(gang.members, row.reason)
     wording = RefusalMessages(context, formulation)
-    if number in formulation.gathered and evidence.cause in ROOM and explainer.fits_unconstrained(number):
+    if (
+        number in formulation.gathered
+        and evidence.cause in ROOM_CAUSES
+        and explainer.fits_unconstrained(number)
+    ):
         return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathered(evidence))
     return Refusal(
         pod_group=gang.key,
@@ -189,7 +193,7 @@ def _refusal(
     )
 
 
-def no_nodes(members: PodGroupState) -> Refusal:
+def refuse_without_nodes(members: PodGroupState) -> Refusal:
     """Refuse a gang where there is no node at all."""
     return Refusal(
         pod_group=members.key,
@@ -198,7 +202,7 @@ def no_nodes(members: PodGroupState) -> Refusal:
     )
 
 
-def outside_window(members: PodGroupState, window: int) -> Refusal:
+def refuse_outside_window(members: PodGroupState, window: int) -> Refusal:
     """Refuse a gang at which the session does not look any more."""
     return Refusal(
         pod_group=members.key,

@@ -90,7 +90,9 @@ class GangFeasibility(FeasibilityItem, frozen=True):
     parts: tuple[PartFeasibility, ...] = ()
 
 
-def outlook(snapshot: Snapshot, decision: Decision, profile: Profile, key: str) -> GangFeasibility | None:
+def report_feasibility(
+    snapshot: Snapshot, decision: Decision, profile: Profile, key: str
+) -> GangFeasibility | None:
     """Return the outlook of a gang after the others' assignments and evictions; None for an unknown one.
 
     Args:

@@ -20,17 +20,17 @@ from batchsched.session.joint.formulation import Formulation, SessionContext, la
 from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.reservation.reservation import (
     HeadReservation,
+    announce,
     fits,
-    free_beside,
-    hopeful,
-    reservation,
-    shadow_of,
+    fits_empty_cluster,
+    free_without_nominated,
+    reserve,
 )
 from batchsched.session.reservation.sticky import StickyReservations
 from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.problem import EVERY_NODE, UNLIMITED, Row
 
-ASKED: Final = 8
+MAX_HEAD_CANDIDATES: Final = 8
 """So many gangs that do not fit are asked, in order, when they could start."""
 RESERVATION: Final = "reservation"
 """Stands for a plugin in the rows that keep the head's room."""
@@ -78,7 +78,7 @@ class ReservedHead:
         ends = (tables.running_gang(members).end for members in tables.running.values())
         if context.profile.backfill == "none" or not (promises.before or any(map(math.isfinite, ends))):
             return None
-        left = free_beside(tables, held)
+        left = free_without_nominated(tables, held)
         free = np.maximum(0, left)
         there, asked = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows and promises.due(gang)]
@@ -87,10 +87,10 @@ class ReservedHead:
                 if gang.key in promises.before:  # its time has come: nobody is to weigh more than its promise
                     return cls(gang, context, HeadReservation(now, left, problem, gang.needs), now, held)
                 continue
-            if asked == ASKED:
+            if asked == MAX_HEAD_CANDIDATES:
                 break
             asked += 1
-            shadow = shadow_of(context, gang, started, now, held) if hopeful(context, gang) else None
+            shadow = reserve(context, gang, started, now, held) if fits_empty_cluster(context, gang) else None
             if shadow is not None:
                 return cls(gang, context, shadow, now, held)
         return None
@@ -155,8 +155,8 @@ class ReservedHead:
 
     def reservation(self, started: Iterable[GangPlacement]) -> Reservation | None:
         """Return the start as it is after a session's gangs were started."""
-        shadow = shadow_of(self.context, self.gang, started, self.now, self.held)
-        return None if shadow is None else reservation(self.gang, shadow)
+        shadow = reserve(self.context, self.gang, started, self.now, self.held)
+        return None if shadow is None else announce(self.gang, shadow)
 
     def _end(self, gang: PendingGang) -> float:
         """When a gang ends that starts now, or runs and gets more pods; NaN where nobody knows."""

@@ -74,12 +74,12 @@ def fits(problem: Problem, free: IntArray) -> bool:
     return bool(solve_greedy(replace(problem, nodes=replace(problem.nodes, free=available))).taken[0])
 
 
-def reservation(gang: PendingGang, shadow: HeadReservation) -> Reservation:
+def announce(gang: PendingGang, shadow: HeadReservation) -> Reservation:
     """Return a reservation as decisions tell it: in whole seconds, and not too early."""
     return Reservation(pod_group=gang.key, start=timestamp(math.ceil(shadow.start)))
 
 
-def hopeful(context: SessionContext, gang: PendingGang) -> bool:
+def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
     """Tell whether an empty cluster would take a gang: only then does it wait for running gangs to end."""
     known = gang.members.cache.fits_empty_cluster
     if known is None or known[0] is not gang.members.cache.pending:
@@ -96,7 +96,7 @@ def hopeful(context: SessionContext, gang: PendingGang) -> bool:
     return known[1]
 
 
-def free_beside(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
+def free_without_nominated(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
     """[N, R] what is free, less what is kept on nodes for pods that are not there yet."""
     free = tables.free_resources()
     for pod, node in held:
@@ -104,7 +104,7 @@ def free_beside(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntAr
     return free
 
 
-def shadow_of(
+def reserve(
     context: SessionContext,
     gang: PendingGang,
     started: Iterable[GangPlacement],
@@ -125,7 +125,7 @@ def shadow_of(
     runs += [_run_of(tables, walked, now) for walked in started]
     runs.sort(key=lambda run: run.end)
     runs = [run for run in runs if math.isfinite(run.end)]
-    free = free_beside(tables, held)
+    free = free_without_nominated(tables, held)
     problem = lasting_problem(context, gang)
     first = _first_fit(problem, free, runs, gang)
     if first is None:

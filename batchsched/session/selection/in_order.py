@@ -20,8 +20,14 @@ from batchsched.queues.gang_order.policy import HorizonPolicy
 from batchsched.session.joint.formulation import Formulation, formulate
 from batchsched.session.joint.proposal import shares_of
 from batchsched.session.placement.statement import GangPlacement
-from batchsched.session.refusals.diagnosis import by_itself, lone, out_of_turn, outside_window, permit_refusal
-from batchsched.session.reservation.reservation import HeadReservation, hopeful, reservation, shadow_of
+from batchsched.session.refusals.diagnosis import (
+    explain_gang,
+    explain_single_gang,
+    refuse_at_permit,
+    refuse_out_of_turn,
+    refuse_outside_window,
+)
+from batchsched.session.reservation.reservation import HeadReservation, announce, fits_empty_cluster, reserve
 from batchsched.session.selection.selection_run import SelectionRun, refresh_feasibility, spend_quotas
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
@@ -92,7 +98,9 @@ class InOrderProposer:
         self._start_in_order(pending, islice(turns, window), horizon)
         if not self._brief:
             # `turns` is a shared iterator: what is left of it lies outside the window.
-            builder.refusals += [outside_window(pending.members[position], window) for position in turns]
+            builder.refusals += [
+                refuse_outside_window(pending.members[position], window) for position in turns
+            ]
         builder.placements += self._placements
         builder.refusals += self._refusals
         builder.reservations += self._reservations
@@ -136,11 +144,11 @@ class InOrderProposer:
 
     def _reserve_head(self, head: PendingGang, pending: OrderedGangs) -> _Backfill | None:
         """Reserve the earliest start of the head; None if no expected end of running gangs lets it in."""
-        head_reservation = shadow_of(self._context, head, self._placements, self._now)
+        head_reservation = reserve(self._context, head, self._placements, self._now)
         if head_reservation is None:
             return None
         if self._sticky.due(head):
-            self._reservations.append(reservation(head, head_reservation))
+            self._reservations.append(announce(head, head_reservation))
         runtime = np.nan_to_num(pending.columns.estimate, nan=np.inf)
         return _Backfill(head, head_reservation, runtime + self._now <= head_reservation.start)
 
@@ -237,7 +245,7 @@ class InOrderProposer:
         self._delays_head.clear()
         placement = self._statement.place_gang(gang, shares_of(formulation, solution)[0])
         if not placement.placed:
-            self._refusals.append(permit_refusal(placement, timed_out=False))
+            self._refusals.append(refuse_at_permit(placement, timed_out=False))
             return PlacementAttempt.STUCK
         self._placements.append(placement)
         # From here on the plugins answer with this gang in place.
@@ -293,22 +301,22 @@ class InOrderProposer:
         if gang.need == 0:
             return PlacementAttempt.STUCK
         if not self._brief:
-            self._refusals.append(by_itself(self._context, formulation, solution))
+            self._refusals.append(explain_single_gang(self._context, formulation, solution))
         return self._full_or_stuck(gang)
 
     def _refuse_too_large(self, gang: PendingGang) -> PlacementAttempt:
         if not self._brief:
-            self._refusals.append(lone(self._context, gang))
+            self._refusals.append(explain_gang(self._context, gang))
         return self._full_or_stuck(gang)
 
     def _full_or_stuck(self, gang: PendingGang) -> PlacementAttempt:
         """Return FULL if the gang fits on an empty cluster; only then it waits for running gangs to end."""
-        return PlacementAttempt.FULL if hopeful(self._context, gang) else PlacementAttempt.STUCK
+        return PlacementAttempt.FULL if fits_empty_cluster(self._context, gang) else PlacementAttempt.STUCK
 
     def _refuse_waiting(self, waiting: Iterable[PodGroupState], head: PendingGang | None) -> None:
         """Refuse gangs that wait behind the head, or because of the policy if there is no head."""
         if not self._brief:
-            self._refusals += [out_of_turn(members, head.key if head else "") for members in waiting]
+            self._refusals += [refuse_out_of_turn(members, head.key if head else "") for members in waiting]
 
 
 def _shape_of(gang: PendingGang) -> GangShape:

@@ -13,7 +13,7 @@ from batchsched.session.joint.proposal import JointOutcome, JointProposer, with_
 from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.preemption.victim_selection import VictimSelection
-from batchsched.session.refusals.diagnosis import Diagnosis, out_of_turn
+from batchsched.session.refusals.diagnosis import Diagnosis, refuse_out_of_turn
 from batchsched.session.reservation.head import ReservedHead
 from batchsched.session.selection.pod_by_pod import PodByPodPlacer
 from batchsched.session.selection.selection_run import SelectionRun, refresh_feasibility, spend_quotas
@@ -89,7 +89,7 @@ class JointWindowProposer:
         startable_ids, startable = set(placed), list[PendingGang]()
         for gang in gangs:
             if gang.behind and gang.behind not in startable_ids:
-                builder.refusals.append(out_of_turn(gang.members, self._keys[gang.behind]))
+                builder.refusals.append(refuse_out_of_turn(gang.members, self._keys[gang.behind]))
             elif not gang.follows or gang.members.identity in placed:
                 startable.append(gang)
                 startable_ids.add(gang.members.identity)

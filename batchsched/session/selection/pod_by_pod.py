@@ -26,7 +26,13 @@ from batchsched.session.gangs.queue_limits import QueueLimits, spend
 from batchsched.session.joint.formulation import SessionContext
 from batchsched.session.placement.statement import GangPlacement, PlacedPod, PlannedPods, Statement
 from batchsched.session.preemption.pod_preemption import PodPreemption
-from batchsched.session.refusals.diagnosis import failed, no_domain, over_limit, permit_refusal, unschedulable
+from batchsched.session.refusals.diagnosis import (
+    refuse_at_permit,
+    refuse_for_failure,
+    refuse_over_limit,
+    refuse_unschedulable,
+    refuse_without_domain,
+)
 from batchsched.session.selection.domain_fence import DomainFence
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.tables.gang import GangPart, PendingGang
@@ -110,7 +116,7 @@ class PodByPodPlacer:
                 # These do not depend on the domain: another one does not help.
                 reported_trial = trial
                 break
-        return no_domain(gang) if reported_trial is None else self._refuse(gang, reported_trial)
+        return refuse_without_domain(gang) if reported_trial is None else self._refuse(gang, reported_trial)
 
     def _refuse(self, gang: PendingGang, trial: PodTrial) -> Refusal:
         """Return the refusal of a gang; first try to make room for the one pod that it lacks."""
@@ -124,7 +130,7 @@ class PodByPodPlacer:
             try:
                 return _refusal(gang, trial, self._make_room(preemption, gang, stuck))
             except PluginError as error:
-                return failed(gang, error)
+                return refuse_for_failure(gang, error)
         return _refusal(gang, trial, "")
 
     def _make_room(self, preemption: PodPreemption, gang: PendingGang, stuck: StuckPod) -> str:
@@ -251,11 +257,11 @@ class PodByPodProposer:
 
 def _refusal(gang: PendingGang, trial: PodTrial, postfilter_message: str) -> Refusal:
     if trial.failure is not None:
-        return failed(gang, trial.failure)
+        return refuse_for_failure(gang, trial.failure)
     if trial.placement.final:
-        return permit_refusal(trial.placement, timed_out=False)
+        return refuse_at_permit(trial.placement, timed_out=False)
     if trial.queue:
-        return over_limit(gang, trial.queue)
+        return refuse_over_limit(gang, trial.queue)
     if trial.scan is not None and not trial.fenced:
-        return unschedulable(gang, trial.scan, postfilter_message)
-    return no_domain(gang)
+        return refuse_unschedulable(gang, trial.scan, postfilter_message)
+    return refuse_without_domain(gang)

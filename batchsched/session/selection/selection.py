@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from batchsched.api.snapshot import HeldGang
 from batchsched.session.gangs.permit_waiting import revisit
-from batchsched.session.refusals.diagnosis import no_nodes, permit_refusal
+from batchsched.session.refusals.diagnosis import refuse_at_permit, refuse_without_nodes
 from batchsched.session.selection.in_order import InOrderProposer
 from batchsched.session.selection.joint import JointWindowProposer
 from batchsched.session.selection.pod_by_pod import PodByPodProposer
@@ -25,7 +25,7 @@ def revisit_held_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset
             run.builder.placements.append(placement)
         else:
             timed_out = run.now >= deadlines.get(placement.gang.key, float("inf"))
-            run.builder.refusals.append(permit_refusal(placement, timed_out=timed_out))
+            run.builder.refusals.append(refuse_at_permit(placement, timed_out=timed_out))
     return frozenset(placement.gang.members.identity for placement in placements)
 
 
@@ -37,7 +37,7 @@ def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
       pending: the gangs that take part, in the policy's order.
     """
     if not run.tables.node_table.nodes:
-        run.builder.refusals += [no_nodes(members) for members in pending.members]
+        run.builder.refusals += [refuse_without_nodes(members) for members in pending.members]
         return
     _proposer(run).select(pending)
 

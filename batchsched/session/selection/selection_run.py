@@ -11,11 +11,11 @@ from batchsched.queues.gang_order.policy import Policy
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder
-from batchsched.session.gangs.queue_limits import quotas, spend
+from batchsched.session.gangs.queue_limits import measure_limits, spend
 from batchsched.session.joint.formulation import SessionContext
 from batchsched.session.placement.class_feasibility import FeasibilityByClass
 from batchsched.session.placement.statement import GangPlacement, Statement
-from batchsched.session.refusals.diagnosis import permit_refusal
+from batchsched.session.refusals.diagnosis import refuse_at_permit
 from batchsched.session.reservation.sticky import StickyReservations
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
@@ -71,7 +71,7 @@ class SelectionRun:
 
     def context(self) -> SessionContext:
         """Return the context for a formulation now: gangs that are placed already count against their queues."""
-        free_quotas = quotas(self.tables, self.profile.scheduler_name)
+        free_quotas = measure_limits(self.tables, self.profile.scheduler_name)
         context = SessionContext(
             self.tables, self.profile, self.levels, free_quotas, FeasibilityByClass(self.tables)
         )
@@ -97,7 +97,7 @@ class SelectionRun:
         builder.placements = [
             placement for placement in builder.placements if id(placement) not in rejected_ids
         ]
-        builder.refusals += [permit_refusal(placement, timed_out=False) for placement in rejected]
+        builder.refusals += [refuse_at_permit(placement, timed_out=False) for placement in rejected]
 
 
 def spend_quotas(context: SessionContext, placements: Iterable[GangPlacement]) -> SessionContext:

@@ -14,10 +14,10 @@ from batchsched.session.gangs import fair_share_order as turns
 from batchsched.session.gangs import order as entitled
 from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
-    Orders,
-    QueueStanding,
-    asked_by,
-    total_of,
+    MeasuredQueues,
+    PolicyOrders,
+    minimum_requests,
+    total_requests,
 )
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.session_tables import SessionTables
@@ -33,8 +33,8 @@ def test_a_gang_of_several_classes_asks_for_all_its_pods_and_needs_its_smallest(
     tables.refresh()
     (waiting,) = [tables.pending_gang(members) for members in tables.gangs.values()]
     gpus = tables.node_table.column["nvidia.com/gpu"]
-    assert int(total_of(waiting)[gpus]) == 9
-    assert int(asked_by(waiting)[gpus]) == 5
+    assert int(total_requests(waiting)[gpus]) == 9
+    assert int(minimum_requests(waiting)[gpus]) == 5
 
 
 @st.composite
@@ -58,7 +58,7 @@ def crowds(draw: st.DrawFn) -> Any:
     return cluster(nodes(2, gpu=5), *gangs, queues=tuple(queues))
 
 
-def asked_anew(standing: QueueStanding, gangs: list[PendingGang], orders: Orders) -> list[str]:
+def asked_anew(standing: MeasuredQueues, gangs: list[PendingGang], orders: PolicyOrders) -> list[str]:
     """The definition: at every turn, from the root down, the first child by share, priority, key and gang."""
     shares, usage = standing.shares, standing.shares.usage.copy()
     lines: dict[int, list[tuple[float, PendingGang]]] = {}
@@ -77,7 +77,7 @@ def asked_anew(standing: QueueStanding, gangs: list[PendingGang], orders: Orders
         if not waiting:
             return None
         nothing = np.zeros(usage.shape[1], np.int64)
-        asked = np.array([nothing if one is None else asked_by(one[1]) for one in below])
+        asked = np.array([nothing if one is None else minimum_requests(one[1]) for one in below])
         head = np.array([np.inf if one is None else one[0] for one in below])
         policy = standing.policies[row]
         siblings = siblings_of(shares.with_usage(usage), standing.entitled, row, head)
@@ -99,7 +99,7 @@ def asked_anew(standing: QueueStanding, gangs: list[PendingGang], orders: Orders
     while (turn := following(0)) is not None:
         _, one, leaf = turn
         lines[leaf].pop(0)
-        usage[[*shares.chain(leaf), 0]] += total_of(one)
+        usage[[*shares.chain(leaf), 0]] += total_requests(one)
         found.append(one.key)
     return found
 
@@ -109,13 +109,13 @@ def asked_anew(standing: QueueStanding, gangs: list[PendingGang], orders: Orders
 def test_turns_are_those_of_asking_all_siblings_at_every_turn(at_once, snapshot):
     seen: list[tuple[list[str], list[str]]] = []
 
-    def both(standing: QueueStanding, gangs: list[PendingGang], orders: Orders) -> FairShareOrder:
+    def both(standing: MeasuredQueues, gangs: list[PendingGang], orders: PolicyOrders) -> FairShareOrder:
         order = [one.key for one in FairShareOrder(standing, gangs, orders)]
         seen.append((order, asked_anew(standing, list(gangs), orders)))
         return FairShareOrder(standing, gangs, orders)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(turns, "_AT_ONCE", at_once)
+        patch.setattr(turns, "_MAX_TURNS_AHEAD", at_once)
         patch.setattr(entitled, "FairShareOrder", both)
         schedule(snapshot, profile(selection="ordered"))
     assert seen

@@ -8,7 +8,7 @@ import pytest
 
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.gangs.queue_limits import QueueLimits, quotas, spend
+from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits, spend
 from batchsched.session.placement.statement import GangPlacement, PlacedPod
 from batchsched.solver.problem import UNLIMITED
 from tests.session.clusters import on
@@ -89,7 +89,7 @@ def test_lacking_names_a_queue_that_is_in_the_way():
 
 def test_without_limits_nothing_is_measured():
     there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
-    found = quotas(there.context.tables, "batchsched")
+    found = measure_limits(there.context.tables, "batchsched")
     assert found.limits == ()
     assert found.lacking(there.context.tables, ("default", ""), found.free.sum(axis=0), 1) == ""
 

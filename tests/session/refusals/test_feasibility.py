@@ -1,7 +1,7 @@
 from batchsched.api.decision import Assignment, Decision, Eviction
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.refusals.feasibility import outlook
+from batchsched.session.refusals.feasibility import report_feasibility
 from tests.session.scenario import GPU, group, node, pod, topology
 
 RACKS = topology("example.com/rack")
@@ -32,7 +32,7 @@ NOTHING = Decision()
 
 
 def seen(decision: Decision = NOTHING, key: str = "team/wide"):
-    view = outlook(CLUSTER, decision, Profile(), key)
+    view = report_feasibility(CLUSTER, decision, Profile(), key)
     assert view is not None
     return view
 
@@ -69,4 +69,4 @@ def test_what_is_evicted_leaves_room():
 def test_pod_alone_is_found_by_its_own_name_and_an_unknown_one_is_not():
     view = seen(key="team/busy")
     assert (view.bound, view.pending, view.parts) == (1, 0, ())
-    assert outlook(CLUSTER, Decision(), Profile(), "team/nobody") is None
+    assert report_feasibility(CLUSTER, Decision(), Profile(), "team/nobody") is None

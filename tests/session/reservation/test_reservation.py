@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.reservation.reservation import shadow_of
+from batchsched.session.reservation.reservation import reserve
 from tests.session.clusters import on
 from tests.session.scenario import (
     GPU,
@@ -41,7 +41,7 @@ def running(name: str, seconds: int | None, *places: str) -> Snapshot:
 
 def shadow(snapshot: Snapshot, key: str):
     there = inside(snapshot, EASY)
-    return there, shadow_of(there.context, there.gang(key), (), NOW)
+    return there, reserve(there.context, there.gang(key), (), NOW)
 
 
 def test_head_starts_at_the_first_end_that_lets_it_in():
