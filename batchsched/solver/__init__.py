@@ -1,9 +1,9 @@
-"""Floor 3: the optimisation, on arrays only.
+"""The solver: gang selection and placement as an optimisation problem on arrays.
 
-A problem is capacities, demands, masks, scores, gang sizes, domains and limits; a solution is counts.
-There are no pods here and no Kubernetes, so a problem can be generated, stored and solved on its own.
-The greedy always answers; CP-SAT improves on it inside a deterministic budget; a checker that shares no
-code with either has the last word.
+A `Problem` holds capacities, demands, masks, scores, gang sizes, domains and limits; a `Solution` holds counts.
+Pods and Kubernetes objects do not occur here, so a problem can be generated, stored and solved on its own.
+The greedy always gives a solution; CP-SAT improves it inside a deterministic budget. A verifier that shares no code
+with either checks the result.
 
 May import: ``errors``; not ``model``. Only ``cpsat.py`` imports OR-Tools.
 """

@@ -1,6 +1,7 @@
-"""The greedy: gang after gang in the policy's order, all or nothing. The floor, the hint, the fallback.
+"""The greedy solver: gang after gang in the policy's order, all or nothing.
 
-`solve_greedy` also places a session whose profile selects in strict order: then it is the whole answer.
+It gives the solution that every other stage must improve on, the hint for CP-SAT, and the fallback. If the profile
+selects in strict order, `solve_greedy` is the whole solver.
 """
 
 from itertools import groupby
@@ -13,23 +14,23 @@ from batchsched.solver.problem import NONE, Problem, Solution
 
 
 def solve_greedy(problem: Problem) -> Solution:
-    """Place gangs tier by tier in the order of their rank, then each tier's surplus."""
+    """Place gangs tier by tier in the order of their rank, then the surplus pods of each tier."""
     return pack_greedily(problem).to_solution("greedy")
 
 
 def pack_greedily(problem: Problem) -> Packing:
-    """The greedy's packing itself, for whoever goes on from there."""
+    """Return the greedy's packing, for stages that continue from it."""
     packing = Packing(problem)
     fill_packing(packing)
     return packing
 
 
 def solve_job_by_job(problem: Problem) -> Solution:
-    """What the peers do: gang after gang in the same order, its pods as given, the fullest node first.
+    """Place gangs as other batch schedulers do: in the same order, pods as given, on the fullest node first.
 
-    A gang with a required level is tried in one domain after the other, the tightest first, as kube-scheduler's
-    topology placement looks at all of them. It is given up when its minimum fits in none, and nothing placed is
-    ever moved or taken back.
+    A gang with a required level is tried in one domain after the other, the tightest first, since kube-scheduler's
+    topology placement examines all of them. A gang whose minimum fits in no domain is skipped. A placed pod never
+    moves.
     """
     packing = Packing(problem, plain=True)
     fill_packing(packing)
@@ -37,9 +38,9 @@ def solve_job_by_job(problem: Problem) -> Solution:
 
 
 def fill_packing(packing: Packing) -> None:
-    """Add whatever gang or surplus pod still fits, tier by tier, in the policy's order.
+    """Add every gang and surplus pod that still fits, tier by tier, in the policy's order.
 
-    Equal lone pods that follow each other are placed as one gang would be.
+    Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
     problem = packing.problem
     kinds = number_equal_gangs(packing.room)
@@ -63,9 +64,10 @@ def fill_packing(packing: Packing) -> None:
 
 
 def number_equal_gangs(room: FreeCapacity) -> list[int]:
-    """[G] Equal numbers for lone pods that ask for the same of any node, and of nothing else; -1 for all others.
+    """Return a number for each gang [G]: equal for gangs that can be placed in one operation, -1 for all others.
 
-    To place them one by one, or all of them as one, comes to the same number.
+    These are gangs of one pod with equal demand and kind, which no level, row, cut or quota concerns. Placing them
+    one by one or together gives the same result.
     """
     problem = room.problem
     found = [-1] * len(problem.gangs.need)

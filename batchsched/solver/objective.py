@@ -1,8 +1,8 @@
-"""What a placement is worth: values by tier, gangs taken, the cost of preferred levels.
+"""The value of a placement: values by tier, gangs taken, the cost of preferred levels.
 
-Whoever compares two placements compares them here, so that all stages mean the same thing.
+Every comparison of two placements uses this module, so that all stages have the same objective.
 
-Shapes: C classes, G gangs, N nodes, P placements, S subgroups, T tiers.
+Shapes: C classes, G gangs, N nodes, P placements, R resources, S subgroups, T tiers.
 """
 
 from typing import Final
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IndexArray, IntArray, Problem, Solution
 
 TIER_TOLERANCE: Final = 1e-9
-"""Two tier values this close, relatively, are equal: the sum of floats in another order."""
+"""Relative difference up to which two tier values are equal: floats that are summed in another order differ by less."""
 
 
 def count_tiers(problem: Problem) -> int:
-    """T, one more than the lowest tier's number."""
+    """Return T, one more than the number of the lowest tier."""
     return int(problem.gangs.tier.max(initial=-1)) + 1
 
 
 def required_pods(problem: Problem) -> IntArray:
-    """How many pods each gang [G] still needs, its subgroups' needs included; 0: it is taken already."""
+    """Return the pods that each gang [G] still needs, those of its subgroups included. At 0 it is taken already."""
     by_subgroup = np.bincount(
         problem.subgroups.gang, problem.subgroups.need, minlength=len(problem.gangs.need)
     )
@@ -30,7 +30,7 @@ def required_pods(problem: Problem) -> IntArray:
 
 
 def least_requests(problem: Problem) -> IntArray:
-    """What the minimum of each gang asks for at least, resource by resource, [G, R]: its smallest pods."""
+    """Return the least amounts [G, R] that the minimum of each gang requests: by resource, its smallest pods."""
     gangs, need = len(problem.gangs.need), required_pods(problem)
     asked = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
     np.add.at(
@@ -45,7 +45,7 @@ def least_requests(problem: Problem) -> IntArray:
 
 
 def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
-    """Which gangs [G] their quotas do not admit even with nobody else there: no choice of gangs holds them."""
+    """Return which gangs [G] exceed their quotas even if no other gang is placed. No solution takes them."""
     found = np.zeros(len(problem.gangs.need), np.bool_)
     if not len(problem.quotas.gangs):
         return found
@@ -59,7 +59,7 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
 
 
 def tier_values(problem: Problem, classes: NDArray[np.integer], counts: NDArray[np.integer]) -> FloatArray:
-    """Σ weight over the placed pods of each tier [T]; classes and counts are a placement's [P]."""
+    """Return Σ weight over the placed pods of each tier [T]; classes and counts are a placement's [P]."""
     tier = problem.gangs.tier[problem.classes.gang[classes]]
     return np.bincount(tier, problem.classes.weight[classes] * counts, minlength=count_tiers(problem)).astype(
         np.float64
@@ -67,7 +67,7 @@ def tier_values(problem: Problem, classes: NDArray[np.integer], counts: NDArray[
 
 
 def compare_tiers(first: FloatArray, second: FloatArray) -> int:
-    """Compare two rows of tier values [T] lexicographically: 1, 0 or -1 as the first is more, equal or less."""
+    """Compare two rows of tier values [T] lexicographically: 1, 0 or -1 as the first is larger, equal or smaller."""
     for one, other in zip(first.tolist(), second.tolist(), strict=True):
         if abs(one - other) > TIER_TOLERANCE * max(abs(one), abs(other)):
             return 1 if one > other else -1
@@ -75,15 +75,15 @@ def compare_tiers(first: FloatArray, second: FloatArray) -> int:
 
 
 def gang_worth(problem: Problem) -> FloatArray:
-    """Σ weight·count over all waiting pods of each gang [G], placed or not."""
+    """Return Σ weight·count over all pending pods of each gang [G], placed or not."""
     worth = problem.classes.weight * problem.classes.count
     return np.bincount(problem.classes.gang, worth, minlength=len(problem.gangs.need)).astype(np.float64)
 
 
 def list_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
-    """All that prefer a level: (gang, subgroup or -1, level, weight, domains already used).
+    """Return the gangs and subgroups that prefer a level: (gang, subgroup or -1, level, weight, domains already used).
 
-    The weight is Σ weight·count over all the waiting pods, placed or not: a constant, so the cost is linear.
+    The weight is Σ weight·count over all pending pods, placed or not: a constant, so that the cost is linear.
     """
     by_gang = gang_worth(problem)
     inside = problem.classes.subgroup != NONE
@@ -111,10 +111,10 @@ def list_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple
 
 
 def preferred_cost(problem: Problem, solution: Solution) -> float:
-    """Σ weight × (domains used - 1) at the preferred levels, of gangs and of subgroups.
+    """Return Σ weight × (domains used - 1) at the preferred levels of gangs and of subgroups.
 
-    A domain counts when a member already runs there or a pod is placed there; nodes without the label count
-    together as one more domain. Nothing used costs nothing. Source: api.md, the order of objectives.
+    A domain counts if a member already runs there or a pod is placed there. Nodes without the label count
+    together as one more domain. Without any used domain the cost is 0. Source: api.md, the order of objectives.
     """
     cost = 0.0
     for gang, sub, level, weight, used in list_preferences(problem):

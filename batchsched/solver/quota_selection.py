@@ -1,8 +1,8 @@
-"""Sessions that only quotas contend for: who is taken is chosen as if all nodes were one, and then placed.
+"""Sessions in which only quotas are scarce: gangs are selected as if all nodes were one, and then placed.
 
-Where the greedy had room for whoever the quotas admitted, nodes are not what is scarce. The nodes as one large node,
-and the quotas as they are, make a relaxation of the session with a handful of rows; when the greedy places what is best
-in it to the last pod, that is the optimum of the session, and no model of the nodes is needed.
+If the greedy found room for every gang that the quotas admitted, nodes are not scarce. A single large node with the
+same quotas is a relaxation of the session that has few rows. If the greedy places its best selection to the last pod,
+the result is the optimum of the session, and no model of the nodes is needed.
 
 Shapes: C classes, G gangs, N nodes, R resources.
 """
@@ -30,11 +30,11 @@ from batchsched.solver.problem import (
 from batchsched.solver.subset import take_subset
 
 BUDGET_SHARE: Final = 0.1
-"""What part of the budget the choice may spend: it is proved in less, or not worth more."""
+"""Share of the budget that the selection may use. A selection that is not proved with it is rarely proved with more."""
 
 
 def is_limited_by_quotas_only(packing: Packing) -> bool:
-    """Whether whatever the greedy left out is more than some quota leaves: no node had too little room for it."""
+    """Tell whether every pod that the greedy did not place exceeds a quota: no pod lacked room on the nodes."""
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
     left_out = np.flatnonzero((waiting > 0) & problem.gangs.allowed[problem.classes.gang])
@@ -49,16 +49,16 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
 
 
 def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solution | None:
-    """Choose by quotas alone, and place what was chosen.
+    """Select gangs by quotas alone and place the selection.
 
     Args:
-      packing: the greedy's, of the session; what stays is taken out of it.
-      budget: how much may be spent, of which a part is.
-      seed: CP-SAT's.
-      floor: the same as a solution: what the answer may not fall behind.
+      packing: the greedy's packing of the session. Gangs that are kept are withdrawn from it.
+      budget: the budget, of which `BUDGET_SHARE` is used.
+      seed: CP-SAT's seed.
+      floor: the greedy's solution; the result is no worse.
 
     Returns:
-      a proved optimum; None when the choice was not proved to be best, or does not all find a place.
+      a proved optimum; None if the selection is not proved to be the best, or does not fit on the nodes.
     """
     problem = packing.problem
     most = replace(budget, deterministic=budget.deterministic * BUDGET_SHARE)
@@ -70,7 +70,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
     choice = some.restored(solve_exact(some.problem, most, seed))
     if compare_tiers(choice.bound, choice.objective):
         return None
-    # Gangs that no quota stops are all chosen.
+    # Gangs that no limiting quota covers are all selected.
     free = problem.gangs.allowed & ~contended
     allotted = count_placed(problem, choice.classes, choice.counts)
     pods = np.where(free[problem.classes.gang], problem.classes.count, allotted).astype(np.int32)
@@ -89,7 +89,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
 
 
 def _beside(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
-    """Place what was chosen; gangs of which the greedy placed just that stay where they are."""
+    """Place the selection. Gangs of which the greedy placed exactly the selected pods keep their nodes."""
     placed = count_placed(packing.problem, floor.classes, floor.counts)
     other = (
         np.bincount(chosen.classes.gang, placed != chosen.classes.count, minlength=len(chosen.gangs.need)) > 0
@@ -102,7 +102,7 @@ def _beside(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
 
 
 def merge_nodes(problem: Problem) -> Problem:
-    """The session with all nodes as one, without levels, filters, rows and scores: who fits here need not fit there."""
+    """Return the problem with all nodes merged into one, without levels, filters, rows and scores: a relaxation."""
     kinds = len(problem.kinds.mask)
     gangs, subgroups = problem.gangs, problem.subgroups
     return replace(

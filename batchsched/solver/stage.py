@@ -1,4 +1,4 @@
-"""The solver stage: greedy, exact or aggregated solve, realise, verify. One function is its door."""
+"""The solver's entry point: greedy, exact or tiered solve, and verification."""
 
 import logging
 from dataclasses import replace
@@ -29,15 +29,15 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
 
     Args:
       problem: the session as arrays.
-      budget: how much may be spent.
+      budget: limits of time and rounds.
       seed: CP-SAT's seed; equal problem, budget and seed give the same solution, byte for byte.
-      telemetry: hears how long each step takes.
+      telemetry: receives the duration of each step.
 
     Returns:
-      a solution that the verifier has passed, lexicographically no worse than the greedy's or the peers'.
+      a solution that passes the verifier, lexicographically no worse than the greedy's and the job-by-job solution.
 
     Raises:
-      SolverFault: OR-Tools calls a model invalid.
+      SolverFault: OR-Tools rejects a model as invalid.
     """
     telemetry = telemetry or Silence()
     beyond = find_gangs_beyond_quotas(problem) & problem.gangs.allowed
@@ -60,7 +60,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
 
 
 def _solved(given: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
-    """The stage over gangs that their quotas may admit."""
+    """Solve for the gangs that do not exceed their quotas by themselves."""
     problem = without_cut_gangs(given)
     with telemetry.stage("greedy"):
         packing = pack_greedily(problem)
@@ -82,7 +82,7 @@ def _solved(given: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> 
 
 
 def is_settled(problem: Problem, floor: Solution, small: bool) -> bool:
-    """Whether the greedy placed everything that may be placed and a solve could gain nothing more."""
+    """Tell whether the greedy placed every pod that may be placed and a solve could gain nothing more."""
     placed = count_placed(problem, floor.classes, floor.counts)
     wanted = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
     if bool((placed < wanted).any()):
@@ -92,7 +92,7 @@ def is_settled(problem: Problem, floor: Solution, small: bool) -> bool:
 
 
 def without_cut_gangs(problem: Problem) -> Problem:
-    """The problem without the gangs that the pipeline refused more than once, beyond what the exact model takes."""
+    """Return the problem without gangs that the pipeline refused more than once. Only the exact model handles these."""
     refused = np.bincount(
         np.array([cut.gang for cut in problem.cuts], np.int64), minlength=len(problem.gangs.need)
     )
@@ -102,12 +102,12 @@ def without_cut_gangs(problem: Problem) -> Problem:
 
 
 def _pairs(problem: Problem) -> int:
-    """Pairs of a class and a node that its mask lets it use."""
+    """Number of pairs of a class and a node that its mask allows."""
     return int(problem.kinds.mask.sum(axis=1)[problem.classes.kind].sum()) if len(problem.classes.kind) else 0
 
 
 def _aggregated(given: Problem, spending: TierBudget, floor: Solution, telemetry: Telemetry) -> Solution:
-    """The aggregated stage over a session, its cuts included."""
+    """Solve a session with the tiered model, its cuts included."""
     problem = without_cut_gangs(given)
     uncut = replace(given, cuts=()) if given.cuts else problem
     with telemetry.stage("greedy"):

@@ -1,4 +1,4 @@
-"""Some gangs of a session by themselves, and their solution in the numbers of the whole session.
+"""The problem of some gangs of a session, and its solution in the numbers of the whole session.
 
 Shapes: C classes, G gangs, N nodes, Q quotas, S subgroups, T tiers.
 """
@@ -16,10 +16,10 @@ class GangSubset:
     """Some gangs of a problem.
 
     Args:
-      problem: theirs; quotas keep their numbers, gangs and classes have new ones.
-      gangs: [G'] their old numbers.
-      classes: [C'] those of their classes.
-      whole: the problem that they come from.
+      problem: the problem of these gangs: quotas keep their numbers, gangs and classes have new ones.
+      gangs: [G'] the gangs' numbers in the whole problem.
+      classes: [C'] the numbers of their classes in the whole problem.
+      whole: the problem from which they were taken.
     """
 
     problem: Problem
@@ -28,13 +28,13 @@ class GangSubset:
     whole: Problem
 
     def widen_tiers(self, values: FloatArray) -> FloatArray:
-        """Values by tier [T'] as values by tier of the whole problem [T]."""
+        """Return values by tier [T'] as values by tier of the whole problem [T]."""
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
         return result
 
     def restored(self, solution: Solution) -> Solution:
-        """A solution of these gangs as one of the whole problem in which no other gang has a new pod."""
+        """Return a solution of these gangs as a solution of the whole problem. No other gang gets a pod."""
         taken = required_pods(self.whole) == 0
         taken[self.gangs] = solution.taken
         return replace(
@@ -47,10 +47,10 @@ class GangSubset:
 
 
 def take_subset(problem: Problem, kept: BoolArray) -> GangSubset:
-    """The gangs `kept` [G] of a problem without rows and cuts, all nodes and quotas as they are.
+    """Return the gangs `kept` [G] of a problem without rows and cuts. All nodes and quotas stay as they are.
 
     Raises:
-      ValueError: rows or cuts may tie gangs to each other.
+      ValueError: the problem has rows or cuts, which may link gangs to each other.
     """
     if problem.rows or problem.cuts:
         raise ValueError("rows and cuts tie gangs to each other")

@@ -1,6 +1,7 @@
-"""The last word: is this solution legal, and is what it says of itself true.
+"""Independent check of a solution: whether it is legal, and whether its own figures are true.
 
-Shares no code with the rest of the solver, only the dataclasses: a mistake made twice would be found nowhere.
+The check shares no code with the rest of the solver, only the dataclasses: a mistake made in both places would not be
+found.
 
 Shapes: C classes, D domains, G gangs, N nodes, P placements, Q quotas, R resources, T tiers.
 """
@@ -25,15 +26,15 @@ from batchsched.solver.problem import (
 
 _TOLERANCE: Final = 1e-9
 _MAX_FAULTS_PER_CHECK: Final = 20
-"""No check names more faults than this: they are for people."""
+"""Maximum faults that one check reports."""
 
 
 def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
-    """All faults of a solution, one sentence each; empty when it is sound.
+    """Return all faults of a solution, one sentence each; empty if it is legal.
 
     Checked are: the triples themselves, masks, capacity, class counts, all or nothing (gangs and subgroups),
-    domains, allowed, quotas, rows, cuts, and the stated objective, bound and taken gangs. A row that placing
-    nothing would break already may not be broken further.
+    domains, allowed, quotas, rows, cuts, and the reported objective, bound and taken gangs. A row that is violated
+    before anything is placed must not become more violated.
     """
     malformed = tuple(_form(problem, solution))
     if malformed:
@@ -110,7 +111,7 @@ def _placed(problem: Problem, solution: Solution) -> IntArray:
 
 
 def _minimum(problem: Problem) -> list[int]:
-    """What each gang still needs; never less than its subgroups need together."""
+    """Pods that each gang still needs, never less than its subgroups need together."""
     inside = [0] * len(problem.gangs.need)
     for gang, need in zip(problem.subgroups.gang.tolist(), problem.subgroups.need.tolist(), strict=True):
         inside[gang] += need

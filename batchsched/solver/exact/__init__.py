@@ -1,1 +1,1 @@
-"""The node-level model for small sessions: every tier proved, preferred levels and packing settled."""
+"""The node-level model for small sessions: every tier proved, then preferred levels, scores and packing."""

@@ -1,8 +1,8 @@
-"""The exact stage: the node-level model solved tier by tier, for small problems and as the tests' yardstick.
+"""The exact stage: the node-level model solved tier by tier, for small problems and as the reference of the tests.
 
-Each tier is maximised while the tiers above keep their values; then most gangs, preferred levels, node scores
-and packing decide among equals. The incumbent always satisfies everything fixed so far, so running out of
-budget costs quality and never validity.
+Each tier is maximised while the tiers above keep their values. Among equal values the number of gangs, preferred
+levels, node scores and packing decide, in this order. The incumbent always satisfies everything fixed so far: if
+the budget ends, quality suffers but never validity.
 
 Shapes: C classes, G gangs, N nodes, T tiers, V variables.
 """
@@ -20,15 +20,15 @@ from batchsched.solver.objective import count_tiers, tier_values
 from batchsched.solver.problem import Budget, FloatArray, IntArray, Problem, Solution
 
 _MAIN: Final = 0.8
-"""The share of the deterministic budget for the tiers; the rest decides among equals."""
+"""Share of the deterministic budget for the tiers; the rest decides among equal values."""
 _SETTLE: Final = 0.02
-"""The most that node scores and packing may spend, in deterministic units: a tie-break, rarely proved."""
+"""Maximum deterministic units for node scores and packing: a tie-break that is rarely proved."""
 _NOTHING: Final = 1e-6
-"""A budget this small is spent."""
+"""A budget of this size or less is treated as spent."""
 
 
 class _Incumbent:
-    """The incumbent and what is left of the budget."""
+    """The best assignment so far, and the remaining budget."""
 
     def __init__(self, model: NodeModel, budget: Budget, seed: int, values: IntArray) -> None:
         self.model = model
@@ -38,11 +38,11 @@ class _Incumbent:
         self._effort = (budget.guard_seconds, seed)
 
     def left(self, share: float, most: float = float("inf")) -> float:
-        """So much may be spent now: a share of what is left, at most so much."""
+        """Return what may be spent now: a share of the remaining budget, at most `most`."""
         return 0.0 if self.guard else min(most, self._left * share)
 
     def up(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
-        """Raise the incumbent's Σ objective·x and return a proved upper bound, None when none was found."""
+        """Improve the incumbent's Σ objective·x; return a proved upper bound, None if none was found."""
         now = int(objective @ self.values)
         if now >= ceiling:
             return now
@@ -59,7 +59,7 @@ class _Incumbent:
         return max(now, answer.bound)
 
     def fix(self, objective: IntArray, slack: int) -> None:
-        """From here on Σ objective·x is worth no less than the incumbent's, less the slack."""
+        """Require Σ objective·x to be at least the incumbent's value, less the slack, from now on."""
         used = np.flatnonzero(objective)
         if len(used):
             now = int(objective @ self.values)
@@ -67,9 +67,9 @@ class _Incumbent:
 
 
 def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | None = None) -> Solution:
-    """Solve the problem node by node: optimal when the budget lasts, and with a valid bound when it does not.
+    """Solve the problem node by node: optimal if the budget suffices, otherwise with a valid bound.
 
-    A hint that breaks no rule is the first incumbent: the answer is lexicographically never below it.
+    A hint that violates no constraint is the first incumbent: the solution is lexicographically no worse.
 
     Raises:
       SolverFault: the numbers are too large for an integer model.
@@ -96,7 +96,7 @@ def _first(model: NodeModel, hint: Solution | None) -> IntArray:
 
 
 def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
-    """Maximise one tier and fix it; returns its bound."""
+    """Maximise one tier and fix it; return its bound."""
     problem, model = climb.model.problem, climb.model
     of = problem.gangs.tier[problem.classes.gang] == tier
     weights, scale, slack = scale_weights(np.where(of, problem.classes.weight, 0.0), problem.classes.count)
@@ -114,7 +114,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
 
 
 def _in_order(climb: _Incumbent, tier: int, allowance: float) -> float:
-    """Take a tier's gangs in rank order, one before the other, and then their pods in the same order.
+    """Take a tier's gangs one after the other in rank order, then place their pods in the same order.
 
     The bound is that of the whole tier, without the order, unless every step was proved.
     """
@@ -140,14 +140,14 @@ def _in_order(climb: _Incumbent, tier: int, allowance: float) -> float:
 
 
 def _step(climb: _Incumbent, objective: IntArray, ceiling: int, slack: int, allowance: float) -> bool:
-    """Raise one objective, fix it, and say whether it is proved."""
+    """Maximise one objective, fix it, and return whether the value is proved."""
     bound = climb.up(objective, ceiling, min(allowance, climb.left(_MAIN / 2)))
     climb.fix(objective, slack)
     return bound is not None and bound <= int(objective @ climb.values)
 
 
 def polish(climb: _Incumbent) -> None:
-    """Among equals: most gangs, preferred levels, then scores and packing."""
+    """Decide among equal values: most gangs, preferred levels, then scores and packing."""
     climb.values, objective, slack = add_preferences(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
     climb.up(objective, ceiling, climb.left(0.75))
@@ -158,7 +158,7 @@ def polish(climb: _Incumbent) -> None:
 
 
 def _objective(model: NodeModel, weights: IntArray) -> tuple[IntArray, int]:
-    """Integer class weights [C] over all variables [V], and the most they can sum to by counts alone."""
+    """Integer class weights [C] over all variables [V], and an upper bound of their sum by counts alone."""
     objective = np.zeros(model.model.variables, np.int64)
     objective[: len(model.classes)] = weights[model.classes]
     fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)

@@ -1,6 +1,6 @@
 """The node-level model: a count for each class on each node, whole gangs, domains, quotas, rows and cuts.
 
-Exact, and small problems only: above some thousands of counts it no longer ends in time (solver.md).
+It is exact, and for small problems only: with more than a few thousand counts it does not end in time (solver.md).
 
 Shapes: C classes, G gangs, N nodes, R resources, S subgroups, X counts (the pairs of class and node that fit).
 """
@@ -27,10 +27,10 @@ from batchsched.solver.problem import (
 
 
 def count_fitting(problem: Problem) -> IntArray:
-    """How many pods of each class fit on each node [C, N] by themselves, at most the class's count.
+    """Return how many pods of each class fit on each node by themselves [C, N], at most the class's count.
 
-    Masks, free capacity (of the resources that the class asks for), required levels and pinned domains count;
-    gangs that are not allowed fit nowhere.
+    Masks, free capacity (of the resources that the class requests), required levels and pinned domains count.
+    Gangs that are not allowed fit nowhere.
     """
     fits = np.where(problem.kinds.mask[problem.classes.kind], problem.classes.count[:, None], 0).astype(
         np.int64
@@ -54,7 +54,7 @@ def count_fitting(problem: Problem) -> IntArray:
 
 
 def find_domains(problem: Problem, row: Row) -> IndexArray:
-    """The domain of each node [N] for a row, -1 where it belongs to none."""
+    """Return the domain of each node [N] for a row, -1 for nodes outside every domain."""
     nodes = problem.nodes.free.shape[0]
     if row.partition == EVERY_NODE:
         return np.arange(nodes, dtype=np.int32)
@@ -65,7 +65,7 @@ def find_domains(problem: Problem, row: Row) -> IndexArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainChoice:
-    """One domain for all the pods of some classes: exactly one variable per candidate domain is 1, or none."""
+    """One domain for all pods of some classes: at most one variable of the candidate domains is 1."""
 
     classes: NDArray[np.bool_]  # [C]
     level: int
@@ -75,7 +75,7 @@ class DomainChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoGoodCut:
-    """A cut's literals: the count of `column` is below, or above, what was refused (-1: no such literal)."""
+    """A cut's literals: the count of `column` is below, or above, the refused count (-1: no such literal)."""
 
     columns: IntArray
     counts: IntArray
@@ -86,8 +86,8 @@ class NoGoodCut:
 class NodeModel:
     """The node-level model of one problem. The first X variables are the counts.
 
-    classes, nodes [X]  what each count counts.
-    taken [G]           the variable that says the gang is taken, -1 when it always is.
+    classes, nodes [X]  class and node of each count.
+    taken [G]           the variable that is 1 if the gang is taken, -1 if it always is.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -132,7 +132,7 @@ class NodeModel:
         return taken
 
     def at_most(self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False) -> None:
-        """Σ of the counts `which` [X] is at most (or exactly) limit · switch; switch -1: limit, and only at most."""
+        """Add Σ of the counts `which` [X] <= (or exactly =) limit · switch; with switch -1 only <= limit."""
         columns = np.flatnonzero(which)
         ones = np.ones(len(columns), np.int64)
         if switch < 0:
@@ -184,7 +184,7 @@ class NodeModel:
         return DomainChoice(of, level, domains, variables)
 
     def _share(self) -> None:
-        """Nobody takes more of a node than is free."""
+        """On every node the pods request at most what is free."""
         problem = self.problem
         order = np.argsort(self.nodes, kind="stable")
         nodes, first = np.unique(self.nodes[order], return_index=True)
@@ -195,7 +195,7 @@ class NodeModel:
                 self._weigh(here, asks[:, resource], int(problem.nodes.free[node, resource]))
 
     def _limit(self) -> None:
-        """Quotas: resources of all members together, and how many fresh gangs may be taken."""
+        """Quotas: the resources of all covered gangs together, and the number of fresh gangs."""
         problem = self.problem
         if not len(problem.quotas.gangs):
             return
@@ -217,7 +217,7 @@ class NodeModel:
                 self._weigh(counted, np.ones_like(counted), max(0, int(problem.quotas.gangs[quota])))
 
     def _weigh(self, columns: IntArray, asks: IntArray, limit: int) -> None:
-        """Σ asks·columns <= limit, divided by the greatest common divisor: exact, and far from overflow."""
+        """Add Σ asks·columns <= limit, divided by the greatest common divisor: exact, and far from overflow."""
         used = asks > 0
         divisor = max(1, int(np.gcd.reduce(asks[used], initial=0)))
         self.model.add_row(columns[used], asks[used] // divisor, upper=limit // divisor)
@@ -262,9 +262,9 @@ class NodeModel:
         return NoGoodCut(columns, counts, below, above)
 
     def assignment(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
-        """All variables' values for the placement (class, node, count); None when it names an impossible pair.
+        """Return the values of all variables for placements (class, node, count); None if a pair is impossible.
 
-        Whether the values satisfy the rows is not looked at.
+        The caller checks whether the values satisfy the rows.
         """
         values = np.zeros(self.model.variables, np.int64)
         for index, node, count in triples:

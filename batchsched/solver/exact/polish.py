@@ -1,6 +1,6 @@
-"""What decides among placements of equal worth: gangs taken, preferred levels, node scores, packing or spreading.
+"""Decisions among placements of equal value: gangs taken, preferred levels, node scores, packing or spreading.
 
-Each step adds its own variables to a node-level model, extends the values at hand to them, and answers an
+Each step adds its own variables to a node-level model, extends the current values to them, and returns an
 integer objective to maximise.
 
 Shapes: G gangs, N nodes, V variables, X counts.
@@ -16,13 +16,13 @@ from batchsched.solver.objective import list_preferences
 from batchsched.solver.problem import NONE, IntArray
 
 _LARGEST: Final = 2**52
-"""What the objective of gangs and preferred levels may sum to."""
+"""Maximum sum of the objective of gangs and preferred levels."""
 _FULLNESS: Final = 100
-"""How much of a node's packing cost, beside the node itself, depends on how empty it was."""
+"""Maximum part of a node's packing cost that depends on how empty it was; using the node costs as much again."""
 
 
 def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
-    """Most gangs taken, then the least cost of preferred levels.
+    """Prefer most gangs taken, then the least cost of preferred levels.
 
     Returns the values and the objective over all V variables, old and new, and the slack below which two
     objectives count as equal (`scale_weights`).
@@ -60,7 +60,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
 
 
 def place_by_score(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Pack onto few and full nodes, or spread over many and empty ones; among equals the highest Σ node score.
+    """Pack onto few and full nodes, or spread over many and empty ones; among equals prefer the highest Σ node score.
 
     Returns the values and the objective over all V variables, old and new.
     """

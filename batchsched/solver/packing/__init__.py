@@ -1,1 +1,1 @@
-"""Laying gangs on nodes: what is free, in which order nodes are taken, one gang at a time or a whole solution."""
+"""Placing pods on nodes: free capacity, the order in which nodes are filled, and the placement of single gangs."""

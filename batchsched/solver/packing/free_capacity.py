@@ -1,4 +1,4 @@
-"""What is free on the nodes while pods are placed, with undo."""
+"""Free capacity of the nodes while pods are placed, with undo."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -14,7 +14,7 @@ _ONE = np.ones(1, np.int64)
 
 
 class TrailEntry(NamedTuple):
-    """Pods of a class on nodes; or, with class -1, the gang `gang` taken."""
+    """Pods of a class that were placed on nodes; with class -1, the gang `gang` that was taken."""
 
     class_index: int
     gang: int
@@ -24,7 +24,7 @@ class TrailEntry(NamedTuple):
 
 
 class TrailFollower(Protocol):
-    """A table that is kept in step with the trail of a `FreeCapacity`."""
+    """A table that follows the trail of a `FreeCapacity`."""
 
     def cut_back(self, length: int) -> None:
         """Note that entries of the trail were removed; the first `length` entries are unchanged."""
@@ -32,9 +32,9 @@ class TrailFollower(Protocol):
 
 
 class FreeCapacity:
-    """Free capacity, quotas and rows, and the trail of what was placed.
+    """Free capacity, quotas and rows, and the trail of placements.
 
-    `mark` and `rollback` bracket an attempt. Nothing here knows of minimums or domains.
+    `mark` and `rollback` bracket an attempt. Minimums and domains are the subject of `Packing`.
     """
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
@@ -52,12 +52,12 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def usable(self, class_index: int) -> BoolArray:
-        """The nodes that a class may use by mask and cuts, [N]."""
+        """Return the nodes that a class may use by mask and cuts, [N]."""
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
     def fit(self, class_index: int, nodes: IntArray | None = None) -> IntArray:
-        """Pods of a class that fit on each node by capacity and mask alone, [N] or [M] for given nodes."""
+        """Return the pods of a class that fit on each node by capacity and mask alone, [N], or [M] for given nodes."""
         mask = self.usable(class_index)
         if nodes is not None:
             mask = mask[nodes]
@@ -72,16 +72,16 @@ class FreeCapacity:
         return fit
 
     def place(self, class_index: int, want: int, nodes: IntArray | None = None, whole: bool = False) -> int:
-        """Place up to `want` pods of a class, on the given nodes (ascending) or on any.
+        """Place up to `want` pods of a class, on the given nodes or on any.
 
         Args:
           class_index: the class.
-          want: how many pods at most.
-          nodes: the nodes to use, ascending; all when None.
-          whole: place nothing when not all of them go.
+          want: maximum number of pods.
+          nodes: the nodes to use, ascending; None for all.
+          whole: place nothing unless all `want` pods fit.
 
         Returns:
-          how many were placed.
+          how many pods were placed.
         """
         room = self.quotas.room(self._gang[class_index], self.slots.needs[class_index], want)
         if room <= 0 or (whole and room < want):
@@ -96,7 +96,7 @@ class FreeCapacity:
         return placed
 
     def _place_minima(self, class_index: int, want: int, nodes: IntArray | None) -> int:
-        """First what lower rows (a spread's other domains) insist on, domain by domain."""
+        """Fill AT_LEAST rows first (the other domains of a topology spread constraint), domain by domain."""
         placed = 0
         for domain, lack in self.rows.minima(class_index):
             for d in np.flatnonzero(lack).tolist():
@@ -106,15 +106,15 @@ class FreeCapacity:
         return placed
 
     def place_equal_gangs(self, classes: Sequence[int]) -> int:
-        """Place the gangs of classes of one pod each that ask for the same, in this order, while there is room.
+        """Place gangs of one pod each with equal requests, in this order, while there is room.
 
-        Neither quotas nor rows are asked. They are placed as so many pods of one class would be.
+        Quotas and rows are not checked: `number_equal_gangs` returns only gangs that they do not concern.
 
         Args:
-          classes: of one kind and demand, each all of its gang.
+          classes: classes of one kind and demand, each the only class of its gang.
 
         Returns:
-          how many were placed.
+          how many gangs were placed.
         """
         nodes, counts = self._choose(classes[0], len(classes), None, False)
         each = np.repeat(nodes, counts)[:, None]
@@ -124,7 +124,7 @@ class FreeCapacity:
         return len(each)
 
     def _fill(self, class_index: int, want: int, nodes: IntArray | None, whole: bool) -> int:
-        """Fill nodes phase by phase; `whole` gives up early when capacity falls short."""
+        """Fill nodes phase by phase; with `whole`, place nothing if the capacity is too small."""
         where, counts = self._choose(class_index, want, nodes, whole)
         if where.size:
             self.put(class_index, where, counts)
@@ -133,10 +133,10 @@ class FreeCapacity:
     def _choose(
         self, class_index: int, want: int, nodes: IntArray | None, whole: bool
     ) -> tuple[IntArray, IntArray]:
-        """Return where up to `want` pods would go, and how many to each node."""
+        """Return the nodes on which up to `want` pods would be placed, and how many pods on each."""
         where = self.open_nodes(class_index, nodes)
         if len(where) >= want and not self._held_back(class_index) and not self.slots.phased(class_index):
-            # Each of them takes a pod at least: no more of them are looked at than there are pods.
+            # Every node takes at least one pod, so `want` nodes are enough.
             where = where[self.slots.order(class_index, self.free, where, want)]
             counts = _up_to(self.fit(class_index, where), want)
             ascending = where[: len(counts)].argsort()
@@ -161,7 +161,7 @@ class FreeCapacity:
         return where, counts
 
     def open_nodes(self, class_index: int, nodes: IntArray | None) -> IntArray:
-        """Those of the given nodes, or of all, that take a pod of the class at least; most often few do."""
+        """Return those of the given nodes, or of all, that take a pod of the class. Usually these are few."""
         usable = self.usable(class_index)
         takes = usable if nodes is None else usable[nodes]
         for r, amount in self.slots.needs[class_index]:
@@ -171,7 +171,7 @@ class FreeCapacity:
         return at if nodes is None else nodes[at]
 
     def _take(self, class_index: int, nodes: IntArray, cap: IntArray, want: int) -> tuple[IntArray, IntArray]:
-        """The positions that one phase takes and how many pods on each, at most `want` together."""
+        """The positions of the nodes that one phase fills and the pods on each, at most `want` together."""
         at = (cap > 0).nonzero()[0]
         caps = cap[at]
         held_back = self._held_back(class_index)
@@ -187,16 +187,16 @@ class FreeCapacity:
         return at[: len(caps)], caps
 
     def _held_back(self, class_index: int) -> bool:
-        """Whether a node may get fewer pods of the class than fit, though more are wanted."""
+        """Whether a node may get fewer pods of the class than fit, although more pods are to be placed."""
         return self.problem.spread or class_index in self.rows.of_class
 
     def put(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
-        """Place these pods, unasked: the caller has seen that they fit. Nodes are distinct."""
+        """Place these pods without checks: the caller has checked that they fit. Nodes are distinct."""
         pods = int(counts.sum())
         self._apply(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods), 1)
 
     def take(self, gang: int) -> None:
-        """Let the gang count against gang limits and rows."""
+        """Count the gang against gang limits and rows."""
         entry = TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0)
         self._apply(entry, 1)
 
@@ -215,7 +215,7 @@ class FreeCapacity:
             self.trail.append(entry)
 
     def mark(self) -> int:
-        """Where the trail stands now."""
+        """Return the length of the trail, for `rollback`."""
         return len(self.trail)
 
     def rollback(self, mark: int) -> None:
@@ -226,7 +226,7 @@ class FreeCapacity:
             follower.cut_back(mark)
 
     def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
-        """Take everything of some gangs back, wherever it stands in the trail; returns it."""
+        """Undo all placements of some gangs, wherever they are in the trail; return them."""
         kept: list[TrailEntry] = []
         gone: list[TrailEntry] = []
         unchanged = len(self.trail)
@@ -243,11 +243,11 @@ class FreeCapacity:
         return gone
 
     def repeat(self, entry: TrailEntry) -> None:
-        """Do again what was withdrawn."""
+        """Apply a withdrawn entry again."""
         self._apply(entry, 1)
 
     def triples(self) -> tuple[IndexArray, IndexArray, IndexArray]:
-        """Everything placed, [P] each: classes, nodes, counts, sorted, one triple per class and node."""
+        """Return all placements, [P] each: classes, nodes, counts, sorted, one triple per class and node."""
         entries = [entry for entry in self.trail if entry.class_index >= 0]
         if not entries:
             empty = np.zeros(0, np.int32)
@@ -263,7 +263,7 @@ class FreeCapacity:
 
 
 def _banned(problem: Problem) -> dict[int, BoolArray]:
-    """For the classes of cuts, the nodes they may still use, [N]: not those where the pipeline refused them."""
+    """For each class of a cut, the nodes that it may still use, [N]: all but those where the pipeline refused it."""
     result: dict[int, BoolArray] = {}
     for cut in problem.cuts:
         for class_index, node in zip(cut.classes.tolist(), cut.nodes.tolist(), strict=True):
@@ -272,7 +272,7 @@ def _banned(problem: Problem) -> dict[int, BoolArray]:
 
 
 def _up_to(caps: IntArray, want: int) -> IntArray:
-    """The first of these caps that hold `want` pods together, the last of them lowered to that; or all."""
+    """The first of these caps that sum to `want`, the last of them reduced; all caps if their sum is smaller."""
     running = caps.cumsum()
     last = int(running.searchsorted(want))
     if last == len(caps):
@@ -283,7 +283,7 @@ def _up_to(caps: IntArray, want: int) -> IntArray:
 
 
 def _level(caps: IntArray, want: int) -> IntArray:
-    """Caps lowered to the least even level that still holds `want` pods: spreading, node by node."""
+    """Caps reduced to the lowest common level at which they still sum to `want`: the pods are spread evenly."""
     low, high = 1, int(caps.max())
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""What a gang consists of: its classes and its parts, in the order in which they are placed."""
+"""The classes and subgroups of a gang, in the order in which they are placed."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +32,7 @@ class GangMembers:
 def find_members(
     problem: Problem, slots: NodeOrder, gang: int, owned: list[int], subgroups: list[int]
 ) -> GangMembers:
-    """A gang's members from its classes and subgroups."""
+    """Return a gang's members from its classes and subgroups."""
     classes = sorted(owned, key=partial(_size, slots))
     parts = []
     for s in subgroups:
@@ -57,7 +57,7 @@ def find_members(
 
 
 def _size(slots: NodeOrder, class_index: int) -> tuple[int, float, int]:
-    """Sorts the largest pods first, by devices, then by dominant share; the peers keep the order given."""
+    """Sort key: the largest pods first, by devices, then by dominant share; in plain packings the given order."""
     if slots.plain:
         return (0, 0.0, class_index)
     device = slots.device_of[class_index]
@@ -69,7 +69,7 @@ def _size(slots: NodeOrder, class_index: int) -> tuple[int, float, int]:
 
 
 def group_by(owner: IndexArray, size: int) -> list[list[int]]:
-    """For each owner 0..size-1, the indices that belong to it."""
+    """Return, for each owner 0..size-1, the indices that belong to it."""
     result: list[list[int]] = [[] for _ in range(size)]
     for index, g in enumerate(owner.tolist()):
         result[g].append(index)

@@ -1,4 +1,4 @@
-"""What quotas and the rows of plugins still allow while gangs are placed one by one."""
+"""What quotas and plugins' rows still allow while gangs are placed one by one."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from batchsched.solver.problem import (
 
 
 def is_resource(row: Row) -> bool:
-    """Whether a row is a plain limit on every node, so that it can count as one more resource of the nodes."""
+    """Tell whether a row is a plain limit on every node: then it is counted like one more resource of the nodes."""
     return (
         row.partition == EVERY_NODE
         and row.sense is Sense.AT_MOST
@@ -27,7 +27,7 @@ def is_resource(row: Row) -> bool:
 
 
 class QuotaLedger:
-    """What is left of every quota. Undo is by adding the negative."""
+    """The remaining amounts of every quota. A negative charge undoes a charge."""
 
     def __init__(self, problem: Problem) -> None:
         quota, gang = np.nonzero(problem.quotas.covers)
@@ -44,11 +44,11 @@ class QuotaLedger:
             self._of_gang[g].append(q)
 
     def is_limited(self, gang: int) -> bool:
-        """Whether any quota may refuse the gang."""
+        """Tell whether any quota may refuse the gang."""
         return bool(self._of_gang[gang])
 
     def room(self, gang: int, required_pods: tuple[tuple[int, int], ...], want: int) -> int:
-        """How many of `want` pods with these needs the gang's quotas still admit."""
+        """Return how many of `want` pods with these needs the gang's quotas admit."""
         for q in self._of_gang[gang]:
             left = self.left[q]
             for r, amount in required_pods:
@@ -57,7 +57,7 @@ class QuotaLedger:
         return want
 
     def charge(self, gang: int, required_pods: tuple[tuple[int, int], ...], pods: int) -> None:
-        """Count pods against the gang's quotas; a negative number gives them back."""
+        """Count pods against the gang's quotas; a negative number returns them."""
         for q in self._of_gang[gang]:
             left = self.left[q]
             for r, amount in required_pods:
@@ -65,11 +65,11 @@ class QuotaLedger:
                     left[r] -= amount * pods
 
     def admits(self, gang: int) -> bool:
-        """Whether one more fresh gang may be taken."""
+        """Tell whether one more fresh gang may be taken."""
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
     def suffices(self, gang: int) -> bool:
-        """Whether the quotas leave what a gang of which nothing is placed needs at least."""
+        """Tell whether the quotas leave the least amounts that the gang needs, if none of its pods is placed yet."""
         return all(
             amount <= 0 or amount <= available
             for q in self._of_gang[gang]
@@ -77,7 +77,7 @@ class QuotaLedger:
         )
 
     def take(self, gang: int, sign: int) -> None:
-        """Count the gang itself (sign 1) or give it back (sign -1)."""
+        """Count the gang itself (sign 1) or return it (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:
                 if self.gangs_left[q] < UNLIMITED:
@@ -85,12 +85,12 @@ class QuotaLedger:
 
 
 def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
-    """Which quotas [Q] all the gangs that may still be placed exceed together; the others never refuse anybody.
+    """Which quotas [Q] are exceeded if all gangs are placed that may be. The other quotas never refuse a gang.
 
     Args:
       problem: the session.
-      quota: [M] of each pair of a quota and a gang that counts against it.
-      gang: [M] of the same pairs.
+      quota: [M] the quota of each pair of a quota and a gang that it covers.
+      gang: [M] the gang of the same pair.
     """
     pods = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0).astype(np.int64)
     asked = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]), np.int64)
@@ -104,7 +104,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
 
 
 class RowLedger:
-    """The left side of every row that is not a plain per-node limit."""
+    """The left side of every row that is not a plain limit on every node."""
 
     def __init__(self, problem: Problem) -> None:
         self.rows = [row for row in problem.rows if not is_resource(row)]
@@ -130,26 +130,26 @@ class RowLedger:
                 self.touching.setdefault(g, []).append(i)
         for g in np.flatnonzero(required_pods(problem) == 0).tolist():
             self.take(g, 1)
-        # A row that nothing placed breaks already must only not be broken further.
+        # A row that is violated before anything is placed must only not become more violated.
         self.right = [
             np.maximum(row.right, left) if row.sense is Sense.AT_MOST else np.minimum(row.right, left)
             for row, left in zip(self.rows, self.left_side, strict=True)
         ]
 
     def take(self, gang: int, sign: int) -> None:
-        """Let the gang's y be 1 (sign 1), or 0 again (sign -1)."""
+        """Set the gang's y to 1 (sign 1), or back to 0 (sign -1)."""
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]
 
     def charge(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
-        """Count pods of a class on nodes; negative counts take them back."""
+        """Count pods of a class on nodes; negative counts undo it."""
         for i, coefficient in self.of_class.get(class_index, ()):
             domain = self.domains[i][nodes]
             inside = domain >= 0
             np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
 
     def clip(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
-        """Lower the caps of `nodes`, in their order, to what the rows at most admit for the class."""
+        """Return the caps of `nodes`, in their order, reduced to what the AT_MOST rows admit for the class."""
         for i, coefficient in self.of_class.get(class_index, ()):
             row = self.rows[i]
             if coefficient <= 0 or row.sense is not Sense.AT_MOST:
@@ -159,7 +159,7 @@ class RowLedger:
         return caps
 
     def minima(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
-        """For each lower row of the class: the nodes' domains, and how many pods each domain still lacks."""
+        """Return for each AT_LEAST row of the class the nodes' domains, and how many pods each domain still lacks."""
         result = []
         for i, coefficient in self.of_class.get(class_index, ()):
             row = self.rows[i]
@@ -170,7 +170,7 @@ class RowLedger:
         return result
 
     def holds(self, gang: int) -> bool:
-        """Whether every row that the gang touches holds."""
+        """Tell whether every row that concerns the gang is satisfied."""
         for i in self.touching.get(gang, ()):
             over = self.left_side[i] - self.right[i]
             if (over > 0).any() if self.rows[i].sense is Sense.AT_MOST else (over < 0).any():
@@ -179,7 +179,7 @@ class RowLedger:
 
 
 def _clip_to_domains(caps: IntArray, domain: IndexArray, room: IntArray) -> IntArray:
-    """Caps lowered so that their running sum inside each domain stays within the domain's room."""
+    """Caps reduced so that their sum in each domain is at most the domain's room; earlier nodes keep theirs."""
     order = np.argsort(domain, kind="stable")
     inside, sorted_caps = domain[order], caps[order]
     running = np.cumsum(sorted_caps)

@@ -1,14 +1,11 @@
-"""Which nodes a class of equal pods takes first: slot preservation, then packing or spreading, score, index.
+"""The order in which nodes are filled with pods of one class.
 
-The order, stated once:
-
-1. *Slots.* Devices come in few sizes (1, 2, 4, 8 GPUs). A pod takes the slot that destroys the fewest larger
-   slots: a one-GPU pod prefers the odd GPU of a node to breaking a pair, a pair to breaking a quad. Before that,
-   a pod takes CPU and memory that a node's free devices will not need, so that no device is left without.
-2. *Packing* (fewest free devices, then the fullest node; for pods without devices the node whose free
-   resources look most like the request), or with `Problem.spread` the emptiest node. Coarse, on purpose.
-3. *Score* of the pipeline, higher first.
-4. The lowest node index.
+1. *Slots.* Devices are requested in few sizes (1, 2, 4, 8 GPUs). A pod takes the slot that destroys the fewest larger
+slots: a pod with one GPU prefers the odd GPU of a node to breaking a pair, a pod with two GPUs prefers a pair to
+breaking a quad. Before that, a pod takes CPU and memory that the node's free devices will not need, so that no device
+remains without CPU and memory. 2. *Packing*: fewest free devices, then the fullest node; for pods without devices the
+node whose free resources have the proportions of the request. With `Problem.spread`: the emptiest node. The steps are
+coarse, so that scores matter. 3. *Score* of the pipeline, higher first. 4. The lowest node index.
 """
 
 from collections.abc import Iterator
@@ -20,17 +17,17 @@ from batchsched.solver.packing.limits import is_resource
 from batchsched.solver.problem import IntArray, Problem
 
 DEVICE_LIMIT: Final = 64
-"""A resource of which a node has at most so many is a device: it is handed out in slots."""
+"""A resource of which every node has at most this many units is a device: it is allocated in slots."""
 INDEX_BITS: Final = 20
 SCORE_BITS: Final = 16
 PACK_LEVELS: Final = 64
 
 
 class NodeOrder:
-    """The order in which nodes are taken, for one problem; it holds no state of the packing."""
+    """The order in which nodes are filled, for one problem; it holds no state of the packing."""
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
-        """Look at the sizes that are asked for; `plain` leaves slot preservation out (the peers' bin-packing)."""
+        """Collect the device sizes that are requested; `plain` omits slot preservation, as in other schedulers."""
         self.demand = augmented_demand(problem)
         self.needs = [
             tuple((r, amount) for r, amount in enumerate(row) if amount) for row in self.demand.tolist()
@@ -57,15 +54,15 @@ class NodeOrder:
         self._score: dict[int, IntArray | None] = {}
 
     def dominant(self, class_index: int) -> float:
-        """The largest share that one pod of a class takes of an average node: how hard it is to place."""
+        """Return the largest share of an average node that one pod of a class takes: how hard it is to place."""
         return self._dominant[class_index]
 
     def dominant_resource(self, class_index: int) -> int:
-        """The resource of which a class takes the largest share."""
+        """Return the resource of which a class takes the largest share."""
         return int(np.argmax(self._ratio[class_index]))
 
     def _device_company(self, problem: Problem) -> list[tuple[int, IntArray]]:
-        """For each device, what else one device of the waiting pods takes along, per resource."""
+        """For each device, the amounts of other resources that pending pods request with one unit of it."""
         result = []
         for r in self.devices:
             pods = problem.classes.count * (problem.classes.demand[:, r] > 0)
@@ -78,17 +75,17 @@ class NodeOrder:
         return result
 
     def phased(self, class_index: int) -> bool:
-        """Whether a node may be filled in more than one phase; otherwise it takes what fits at once."""
+        """Tell whether a node may be filled in more than one phase; otherwise all pods that fit are placed at once."""
         return not self.plain and (bool(self._beside) or self.device_of[class_index] >= 0)
 
     def phases(self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray) -> Iterator[IntArray]:
-        """Upper limits per node, growing: what may be taken before the next larger slot is broken.
+        """Yield growing upper limits per node: the pods that may be placed before the next larger slot is broken.
 
         Args:
           class_index: the class.
-          free: what is free of each resource on each node, [R, N].
-          nodes: the nodes looked at, [M].
-          fit: pods of the class that fit on each of these nodes, [M].
+          free: [R, N] free amount of each resource on each node.
+          nodes: [M] the nodes.
+          fit: [M] pods of the class that fit on each of these nodes.
 
         Yields:
           arrays [M], each at least the one before, the last equal to `fit`.
@@ -110,7 +107,7 @@ class NodeOrder:
     def _steps(
         self, class_index: int, device: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
-        """For each larger slot what goes without breaking it, and in the end all that fits."""
+        """For each larger slot the pods that fit without breaking it, and finally all that fit."""
         if device >= 0:
             size = int(self.demand[class_index, device])
             for larger in self._larger[class_index]:
@@ -118,7 +115,7 @@ class NodeOrder:
         yield fit
 
     def _spare(self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray) -> IntArray:
-        """Pods that go before a node's free devices lack the CPU and memory that usually come with them."""
+        """Pods that fit before a node's free devices lack the CPU and memory that are usually requested with them."""
         spare = fit
         for r, amount in self.needs[class_index]:
             if r >= len(self._total) or r in self.devices:
@@ -134,13 +131,13 @@ class NodeOrder:
         return spare
 
     def order(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
-        """Positions into `nodes` in the order in which they are taken, the first `most` of them.
+        """Return positions into `nodes` in the order in which they are filled, the first `most` of them.
 
         Args:
           class_index: the class.
-          free: as for `phases`, [R, N].
-          nodes: the nodes to order, ascending, [M].
-          most: how many are wanted.
+          free: [R, N] free amount of each resource on each node.
+          nodes: [M] the nodes to order, ascending.
+          most: how many positions are needed.
         """
         key = self._packing(class_index, free, nodes)
         score = self._score_rank(int(self._problem.classes.kind[class_index]))
@@ -174,7 +171,7 @@ class NodeOrder:
             return level
         if len(shares) < 2:
             return level
-        # Alignment: of two resources, the pod goes where the node has relatively more of what it wants more of.
+        # Alignment: of two resources, the pod prefers nodes that have relatively more of the one it requests more of.
         first, second = ratio[used[0]], ratio[used[1]]
         norm = np.sqrt(shares[0] ** 2 + shares[1] ** 2) + 1e-9
         along = (shares[0] * first + shares[1] * second) / (norm * float(np.hypot(first, second)))
@@ -182,7 +179,7 @@ class NodeOrder:
         return away * PACK_LEVELS + level
 
     def _most_allocated(self, class_index: int, free: IntArray, nodes: IntArray) -> IntArray:
-        """The peers' bin-packing: 100 less the mean allocated percentage of what is asked for.
+        """Bin packing of other schedulers: 100 less the mean allocated percentage of the requested resources.
 
         Source: kube-scheduler, NodeResourcesFit with the scoring strategy MostAllocated, equal weights.
         """
@@ -198,7 +195,7 @@ class NodeOrder:
         return 100 - percent
 
     def _score_rank(self, kind: int) -> IntArray | None:
-        """For a kind, by how much each node's score is below the highest; in ranks where that is too much."""
+        """For a kind, how much each node's score is below the highest. Ranks replace differences above 16 bits."""
         if kind not in self._score:
             row = self._problem.kinds.score[kind]
             below = row.max(initial=0) - row
@@ -211,7 +208,7 @@ class NodeOrder:
 
 
 def augmented_demand(problem: Problem) -> IntArray:
-    """Demand [C, R + E], a column for each row that limits every node by itself."""
+    """Return the demand [C, R + E] with a column for each row that limits every node by itself."""
     rows = [row for row in problem.rows if is_resource(row)]
     extra = np.zeros((len(problem.classes.demand), len(rows)), np.int64)
     for e, row in enumerate(rows):
@@ -220,6 +217,6 @@ def augmented_demand(problem: Problem) -> IntArray:
 
 
 def augmented_free(problem: Problem) -> IntArray:
-    """Free amounts [R + E, N] to match `augmented_demand`, one resource after the other."""
+    """Return free amounts [R + E, N] to match `augmented_demand`, one resource after the other."""
     rows = [np.maximum(0, row.right) for row in problem.rows if is_resource(row)]
     return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

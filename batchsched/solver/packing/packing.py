@@ -1,4 +1,4 @@
-"""Placing single gangs, all or nothing, on what is free now: the greedy's hand and the ordered session's."""
+"""The placement of single gangs, all or nothing, on what is free now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from batchsched.solver.problem import NONE, IntArray, Problem, Solution
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnGangs:
-    """What was taken back, and the domains it stood in."""
+    """The placements that were withdrawn, and the domains that had been chosen for them."""
 
     entries: list[TrailEntry]
     domains: dict[int, int]
@@ -22,17 +22,17 @@ class WithdrawnGangs:
 
 
 class Packing:
-    """One packing that grows gang by gang.
+    """A packing that grows gang by gang.
 
-    A gang is placed where, in this order: its required (or pinned) domain is the one that holds it with the least
-    to spare; it uses the fewest domains of its preferred level; and nodes are taken in the order of `slots`.
+    A gang is placed by these rules, in this order: its required (or pinned) domain is the one that holds it with the
+    least to spare; it uses the fewest domains of its preferred level; nodes are filled in the order of `NodeOrder`.
 
-    Use: `entries = packing.try_gang(g)`; `None` means that nothing of it was placed. `mark` and `rollback`
+    Use: `entries = packing.try_gang(g)`; `None` means that none of its pods was placed. `mark` and `rollback`
     bracket attempts; `withdraw` and `reinstate` take whole gangs out and put them back.
     """
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
-        """Start from the problem's free capacity; `plain` packs as the peers do, without slot preservation."""
+        """Start from the problem's free capacity; `plain` packs as other schedulers do, without slot preservation."""
         self.problem = problem
         self.room = FreeCapacity(problem, plain)
         self.needs: list[int] = required_pods(problem).tolist()
@@ -47,7 +47,7 @@ class Packing:
         )
 
     def mark(self) -> int:
-        """Where the packing stands now."""
+        """Return the length of the trail, for `rollback`."""
         return self.room.mark()
 
     def rollback(self, mark: int) -> None:
@@ -58,7 +58,7 @@ class Packing:
         self.room.rollback(mark)
 
     def withdraw(self, gangs: set[int]) -> "WithdrawnGangs":
-        """Take everything of some gangs back; `reinstate` undoes it as long as their room is free."""
+        """Remove all pods of some gangs; `reinstate` undoes it as long as their room is free."""
         domains = {g: d for g, d in self.domain_of.items() if g in gangs}
         parts = {part.index for g in gangs for part in self.members(g).parts}
         inner = {s: d for s, d in self.domain_of_part.items() if s in parts}
@@ -67,7 +67,7 @@ class Packing:
         return WithdrawnGangs(self.room.withdraw(gangs), domains, inner)
 
     def reinstate(self, withdrawn: "WithdrawnGangs") -> None:
-        """Put withdrawn gangs back where they were."""
+        """Put withdrawn gangs back on their nodes."""
         for entry in withdrawn.entries:
             self.room.repeat(entry)
             if entry.class_index < 0:
@@ -86,7 +86,7 @@ class Packing:
         """Place a gang's minimum, all or nothing.
 
         Returns:
-          what was placed, or None when the gang cannot be taken now; then nothing has changed.
+          the trail entries of its pods; None if the gang cannot be placed now. Then nothing has changed.
         """
         problem, room = self.problem, self.room
         if self.taken[gang] or not problem.gangs.allowed[gang]:
@@ -109,12 +109,12 @@ class Packing:
         return None
 
     def try_equal_gangs(self, gangs: Sequence[int]) -> None:
-        """Place gangs that are `alike`, the first ones of them where not all fit."""
+        """Place gangs that `number_equal_gangs` found equal; if not all fit, the first of them."""
         placed = self.room.place_equal_gangs([self._classes_of[gang][0] for gang in gangs])
         self.taken[gangs[:placed]] = True
 
     def add_surplus(self, gang: int) -> int:
-        """Place what is left of a taken gang, as many pods as go; returns how many."""
+        """Place as many of the pending pods of a taken gang as fit; return how many."""
         if not self.taken[gang] or not self.problem.gangs.allowed[gang]:
             return 0
         if not any(self.room.waiting[class_index] for class_index in self._classes_of[gang]):
@@ -142,7 +142,7 @@ class Packing:
         return got
 
     def _cell(self, gang: int, part: SubgroupMembers) -> tuple[IntArray | None, bool]:
-        """The nodes that a part's pods may use by the domains chosen so far; False where one is still open."""
+        """The nodes that a part's pods may use by the domains chosen so far; False if a domain is not chosen yet."""
         problem = self.problem
         level = int(problem.gangs.required[gang])
         nodes: IntArray | None = None
@@ -160,7 +160,7 @@ class Packing:
         return nodes, True
 
     def cell_of(self, class_index: int) -> IntArray | None:
-        """The nodes that a class may use by the domains its gang and part have taken; None: all."""
+        """Return the nodes that a class may use by the domains chosen for its gang and part; None for all nodes."""
         gang = int(self.problem.classes.gang[class_index])
         part = next(part for part in self.members(gang).parts if class_index in part.classes)
         return self._cell(gang, part)[0]
@@ -168,7 +168,7 @@ class Packing:
     def _surplus_where_most_fit(
         self, gang: int, part: SubgroupMembers, class_index: int, want: int, check: bool
     ) -> int:
-        """Settle open domains for surplus pods: the domain that takes the most of them."""
+        """Choose the open domains for surplus pods: the domain in which the most of them fit."""
         level = int(self.problem.gangs.required[gang])
         cell, _ = self._cell(gang, part)
         if (
@@ -247,7 +247,7 @@ class Packing:
         return placed >= need or self._beyond(gang, members, need - placed)
 
     def _beyond(self, gang: int, members: GangMembers, want: int) -> bool:
-        """The members that the minimum asks for beyond the parts' own needs: any that go."""
+        """Place pods that the minimum needs in addition to the needs of the parts: any that fit."""
         for part in members.parts:
             for class_index in part.classes:
                 if want > 0 and self.room.waiting[class_index]:
@@ -281,7 +281,7 @@ class Packing:
     def _preferring(
         self, level: int, gang: int, part: int, members: GangMembers, need: int, cell: IntArray | None
     ) -> bool:
-        """Place on as few domains of a level as possible: one if one will do, else the roomiest ones."""
+        """Place on as few domains of a level as possible: on one if it suffices, else on those with the most room."""
         if level == NONE:
             return self._minimum(members, need, cell)
         used = self._used(gang, part, level)
@@ -308,7 +308,7 @@ class Packing:
     # ------------------------------------------------------------------------------------ domains
 
     def domain_nodes(self, level: int, domain: int) -> IntArray:
-        """The nodes of a domain, ascending."""
+        """Return the nodes of a domain, ascending."""
         if level not in self._nodes_of:
             ids = self.problem.nodes.levels[level]
             order = np.argsort(ids, kind="stable")
@@ -333,7 +333,7 @@ class Packing:
     def fitting_domains(
         self, members: GangMembers, need: int, level: int, cell: IntArray | None
     ) -> list[int]:
-        """Domains of a level that may hold a minimum by themselves, the tightest fit first."""
+        """Return the domains of a level that may hold a minimum by themselves, the tightest fit first."""
         spare: IntArray | None = None
         total: IntArray | None = None
         rigid = need == members.pods
@@ -364,9 +364,10 @@ class Packing:
         return [int(d) for d in order if share[d] > 0]
 
     def gather(self, class_index: int, want: int, level: int, cell: IntArray | None) -> int:
-        """Place up to `want` pods of a class on few domains of a level; returns how many.
+        """Place up to `want` pods of a class on few domains of a level; return how many were placed.
 
-        Domains where its gang has pods come first, then the tightest that holds the rest, else the roomiest.
+        Domains that already have pods of the gang come first, then the tightest that holds the rest, else the
+        largest.
         """
         gang, sub = (
             int(self.problem.classes.gang[class_index]),
@@ -406,7 +407,7 @@ class Packing:
     # ------------------------------------------------------------------------------------ members
 
     def members(self, gang: int) -> GangMembers:
-        """A gang's classes and parts, in the order in which they are placed."""
+        """Return a gang's classes and parts, in the order in which they are placed."""
         if gang not in self._members:
             mine = self._parts_of[gang] if self._parts_of is not None else []
             self._members[gang] = find_members(

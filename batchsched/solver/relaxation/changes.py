@@ -1,4 +1,4 @@
-"""Changes that admit more, as values: apply one to a problem, or take half of it.
+"""Changes of a problem that admit more gangs, as values: apply one to a problem, or halve it.
 
 Shapes: C classes, G gangs, K kinds, L levels, N nodes, Q quotas, R resources.
 """
@@ -20,7 +20,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True)
 class LevelChange:
-    """Bind a gang, or one subgroup of it, at another level instead of its required one; NONE: at none."""
+    """A gang, or one subgroup of it, requires another level instead of its own; NONE: no level."""
 
     gang: int
     level: int
@@ -32,12 +32,13 @@ class NodeChange:
     """More empty nodes.
 
     Args:
-      count: so many of them.
-      like: each is as large as this node, bears its labels and passes the same filters.
-      level, domain: they lie in this domain of this level instead; NONE: where `like` lies.
-      passing: they pass the filters of this gang besides, and since a filter seldom tells gangs apart, those of
-        all the others, too; NONE: only what `like` passes.
-      extra: [R] so much larger is each than `like`; () when none needs to be.
+      count: how many nodes.
+      like: the node whose capacity, labels and filter results the new nodes have.
+      level: the level at which the new nodes are in `domain`; NONE: they are in the domains of `like`.
+      domain: the domain at that level.
+      passing: the gang whose filters the new nodes pass too; NONE: only what `like` passes. Filters seldom tell gangs
+        apart, so the nodes then pass the filters of all gangs.
+      extra: [R] how much larger each node is than `like`; () if it need not be larger.
     """
 
     count: int
@@ -50,7 +51,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """A quota leaves more: amounts [R] of resources, and so many gangs."""
+    """A quota is raised by amounts [R] of resources and by a number of gangs."""
 
     quota: int
     amounts: tuple[int, ...]
@@ -59,7 +60,7 @@ class QuotaChange:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row of a plugin's rule is looser by so much in each of its domains."""
+    """A plugin's row is loosened by an amount in each of its domains."""
 
     row: int
     by: int
@@ -67,7 +68,7 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """So many more pods of a class."""
+    """A class has more pods."""
 
     pod_class: int
     count: int
@@ -75,7 +76,7 @@ class PodChange:
 
 @dataclass(frozen=True, slots=True)
 class CombinedChange:
-    """Several changes at once; each by itself is not enough."""
+    """Several changes at once, of which none suffices by itself."""
 
     parts: "tuple[Relaxation, ...]"
 
@@ -84,7 +85,7 @@ Relaxation = LevelChange | NodeChange | QuotaChange | RowChange | PodChange | Co
 
 
 def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
-    """The problem with the change made. Added nodes come last, so that all numbers keep their meaning."""
+    """Return the problem with the change made. Added nodes come last, so that all numbers keep their meaning."""
     match relaxation:
         case LevelChange():
             return _level(problem, relaxation)
@@ -103,7 +104,7 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
 
 
 def halve(relaxation: Relaxation) -> Relaxation | None:
-    """Half of the change, rounded down; None when nothing is left of it."""
+    """Return half of the change, rounded down; None if nothing is left of it."""
     match relaxation:
         case LevelChange():
             return None
@@ -126,7 +127,7 @@ def _some(count: int, nodes: NodeChange) -> NodeChange | None:
 
 
 def wider_levels(problem: Problem, level: int) -> tuple[int, ...]:
-    """The levels whose domains are unions of this level's, the finest first."""
+    """Return the levels whose domains are unions of this level's domains, the finest first."""
     labelled = problem.nodes.levels[level] >= 0
     own = problem.nodes.levels[level][labelled].astype(np.int64)
     count = len(np.unique(own))
@@ -159,7 +160,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
 
 
 def added_nodes(problem: Problem, change: NodeChange) -> Problem:
-    """The new nodes by themselves, with everything of the problem that asks something of them but its rows."""
+    """Return the problem with the new nodes as its only nodes, and without rows."""
     like, count = change.like, change.count
     size = problem.nodes.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
     mask = problem.kinds.mask[:, like : like + 1].repeat(count, axis=1)
@@ -169,7 +170,7 @@ def added_nodes(problem: Problem, change: NodeChange) -> Problem:
     if levels != NONE and problem.nodes.levels[levels, like] != change.domain:
         inside = np.flatnonzero(problem.nodes.levels[levels] == change.domain)
         if len(inside):
-            # the best labelled of them, so that finer levels are labelled too
+            # Of these nodes the one with the most labels, so that finer levels are labelled too.
             model = int(inside[np.argmax((problem.nodes.levels[:, inside] >= 0).sum(axis=0))])
     nodes = problem.nodes.take([model] * count)
     if levels != NONE:

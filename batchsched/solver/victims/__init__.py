@@ -1,1 +1,1 @@
-"""Victims: the least costly set of running gangs that makes room for one that waits."""
+"""Victims: the least costly set of running gangs whose eviction makes room for a pending one."""

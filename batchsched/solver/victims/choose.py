@@ -1,4 +1,4 @@
-"""The door: who has to leave for a gang. The greedies, the model in every domain, and the last word on the final set.
+"""Entry point: the victims for one gang, by greedies and by the CP-SAT model in every domain.
 
 Shapes: D domains, N nodes, U units.
 """
@@ -20,14 +20,14 @@ from batchsched.solver.victims.victim_state import VictimState, VictimTerms, pla
 
 @dataclass(frozen=True, slots=True)
 class VictimBudget:
-    """How much may be spent on the victims of one gang.
+    """Limits for the search of the victims of one gang.
 
     Args:
       deterministic: CP-SAT's deterministic time over all its calls.
-      rounds: how often the model's answer may turn out to be impossible to place, in each domain.
-      gap: stop when the set is proved to cost no more than so much too much, relatively.
+      rounds: how often, in each domain, the model's set may turn out not to make room.
+      gap: stop when the set is proved to cost at most this much more than the optimum, relatively.
       guard_seconds: a loose wall-clock guard.
-      exact: False: the greedies alone.
+      exact: False: use the greedies only.
     """
 
     deterministic: float = 4.0
@@ -38,13 +38,13 @@ class VictimBudget:
 
 
 def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> VictimSet | None:
-    """Find the least costly set of units that makes room for the gang's minimum.
+    """Find the least costly set of units whose eviction makes room for the gang's minimum.
 
-    The set costs no more than that of the best greedy, and nobody is in it who could stay. Where no set is found after
-    which the gang has a place the answer is None: then nobody is to leave.
+    The set costs no more than the best greedy's set, and every unit in it is needed. If no set is found after whose
+    eviction the gang can be placed, the result is None: then no unit is evicted.
 
     Raises:
-      SolverFault: OR-Tools calls a model invalid.
+      SolverFault: OR-Tools rejects a model as invalid.
     """
     if not problem.wanted.gangs.allowed[0] or not required_pods(problem.wanted)[0]:
         return None
@@ -77,7 +77,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
 
 
 def split_by_domain(problem: VictimProblem) -> Iterator[VictimTerms]:
-    """One problem for each domain of the gang's required level, or the only one; none where nothing can help."""
+    """Yield one problem for each domain of the gang's required level, or a single one; none if no eviction helps."""
     for case in _domains(problem):
         terms = VictimTerms.of(case)
         if terms.suffices(terms.most):
@@ -101,7 +101,7 @@ def _domains(problem: VictimProblem) -> Iterator[VictimProblem]:
 
 
 class _Search:
-    """The best set so far, and what is left of the budget."""
+    """The best set so far, and the remaining budget."""
 
     def __init__(self, budget: VictimBudget, seed: int) -> None:
         self._budget = budget
@@ -128,7 +128,7 @@ class _Search:
             self.best = ground
 
     def exact(self, terms: VictimTerms, least: float) -> int:
-        """Ask the model for something cheaper; returns what no set costs less than, the best so far at most."""
+        """Search for a cheaper set with the model; return a lower bound of the cost, at most that of the best set."""
         most = int(terms.problem.cost.sum()) + 1
         bound = int(least)
         if self.best is not None and least >= self.best.cost:
@@ -167,7 +167,7 @@ class _Search:
 
 
 def _settled(ground: VictimState) -> Packing:
-    """Place the gang, and let whoever is in nobody's way there stay; the ground follows."""
+    """Place the gang and restore the units that its placement does not need; `ground` is updated."""
     problem = ground.problem
     packing = place_without(problem, ground.gone)
     assert packing is not None  # a ground is the best only when it is enough
@@ -195,7 +195,7 @@ def _settled(ground: VictimState) -> Packing:
 
 
 def _idle(ground: VictimState, unit: int, free: IntArray, asked: IntArray) -> bool:
-    """Whether a unit that has left could still be where it was: what is placed asks for no more than is left."""
+    """Whether an evicted unit could stay on its nodes: the placement requests no more than remains."""
     if ground.needed(unit):
         return False
     problem = ground.problem

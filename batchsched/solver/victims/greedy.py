@@ -1,4 +1,4 @@
-"""Three greedies for victims, each as somebody does it, and what all of them need: bringing back whom nobody needs.
+"""Three greedies for victims and what they share: restoring the units that are not needed.
 
 Shapes: C classes, F shares of units on sites, S sites, U units.
 """
@@ -15,7 +15,7 @@ Greedy = Callable[[VictimTerms], VictimState | None]
 
 
 def choose_by_unit(terms: VictimTerms) -> VictimState | None:
-    """Unit after unit, whoever frees most of what is asked for its cost first."""
+    """Evict unit after unit, in the order of what they free of the requested resources for their cost."""
     worth = np.zeros(terms.problem.units)
     for c, demand in enumerate(terms.problem.wanted.classes.demand):
         asked = demand > 0
@@ -29,7 +29,7 @@ def choose_by_unit(terms: VictimTerms) -> VictimState | None:
 
 
 def choose_by_price(terms: VictimTerms) -> VictimState | None:
-    """Node after node, the cheapest first, when each unit's cost is shared among the nodes that it holds back."""
+    """Clear node after node, the cheapest first; each unit's cost is divided among the nodes on which it blocks pods."""
     gain, price = _gain(terms), np.zeros(len(terms.sites))
     for c in range(len(terms.count)):
         price = np.maximum(price, shared_price(terms, c))
@@ -40,7 +40,7 @@ def choose_by_price(terms: VictimTerms) -> VictimState | None:
 
 
 def choose_by_node(terms: VictimTerms) -> VictimState | None:
-    """Node after node, the one that is cheapest to clear now: units that have left already cost nothing more."""
+    """Clear node after node, the one that is cheapest to clear now: units that are evicted already cost no more."""
     ground = VictimState(terms)
     gain, cost = _gain(terms), closure_cost(terms).astype(np.float64)
     open_sites = gain > 0
@@ -61,7 +61,7 @@ GREEDIES: tuple[Greedy, ...] = (choose_by_node, choose_by_price, choose_by_unit)
 
 
 def restore_unneeded(ground: VictimState) -> None:
-    """Let everybody stay without whom the gang still fits, the most costly first; nobody is left to bring back."""
+    """Restore units without which the gang still fits, the most costly first, until every evicted unit is needed."""
     cost = ground.problem.cost
     changed = True
     while changed:
@@ -78,7 +78,7 @@ def restore_unneeded(ground: VictimState) -> None:
 
 
 def group_units_by_node(terms: VictimTerms) -> list[list[int]]:
-    """The units on each site."""
+    """Return the units on each site."""
     order = np.argsort(terms.site, kind="stable")
     edges = np.searchsorted(terms.site[order], np.arange(len(terms.sites) + 1)).tolist()
     units = terms.unit[order].tolist()
@@ -86,10 +86,10 @@ def group_units_by_node(terms: VictimTerms) -> list[list[int]]:
 
 
 def shared_price(terms: VictimTerms, class_index: int) -> FloatArray:
-    """What a pod more of a class costs at least on each site [S].
+    """Return the least cost of one more pod of a class on each site [S].
 
-    Of the units without which nothing is gained on a site, each gives its cost in equal parts to all pods that it
-    holds back anywhere: what k pods cost in parts is then never more than what the units cost that leave for them.
+    Of the units without whose eviction a site gains nothing, each divides its cost equally among all pods that it
+    blocks anywhere. The sum of these parts for k pods never exceeds the cost of the units evicted for them.
     """
     gain = terms.most[class_index] - terms.now[class_index]
     barring = (terms.without[class_index] <= terms.now[class_index, terms.site]) & (gain[terms.site] > 0)
@@ -100,7 +100,7 @@ def shared_price(terms: VictimTerms, class_index: int) -> FloatArray:
 
 
 def bound_cost(terms: VictimTerms) -> float:
-    """No set of units that makes room costs less; 0 where nothing better is known."""
+    """Return a lower bound of the cost of any set of units that makes room; 0 if no better bound is known."""
     if not terms.rigid:
         return 0.0
     return max((_bound_class_cost(terms, c) for c in range(len(terms.count))), default=0.0)
@@ -119,7 +119,7 @@ def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
 
 
 def closure_cost(terms: VictimTerms) -> IntArray:
-    """[U] what a unit costs with those that must leave with it."""
+    """Return what each unit costs together with the units that must be evicted with it, [U]."""
     problem = terms.problem
     total = problem.cost.copy()
     np.add.at(total, problem.bond_unit, problem.cost[problem.bond_with])
@@ -127,13 +127,13 @@ def closure_cost(terms: VictimTerms) -> IntArray:
 
 
 def _gain(terms: VictimTerms) -> FloatArray:
-    """[S] the part of what the gang asks for that a site offers once everybody has left it."""
+    """[S] the fraction of the gang's request that a site offers once all its units are evicted."""
     more = (terms.most - terms.now) / np.maximum(1, terms.count)[:, np.newaxis]
     return np.asarray(more.max(axis=0, initial=0.0), np.float64)
 
 
 def _helps(terms: VictimTerms) -> BoolArray:
-    """[U] whether a unit stands where something could be gained, or against a quota of the gang."""
+    """[U] whether a unit is on a site where the gang can gain room, or counts against a quota of the gang."""
     more = np.asarray((terms.most > terms.now).any(axis=0))
     helps = np.bincount(terms.unit, more[terms.site], terms.problem.units) > 0
     wanted = terms.problem.wanted
@@ -143,7 +143,7 @@ def _helps(terms: VictimTerms) -> BoolArray:
 
 
 def _in_order(terms: VictimTerms, groups: Iterable[list[int]]) -> VictimState | None:
-    """Let groups leave one after the other until there is room."""
+    """Evict groups of units one after the other until there is room."""
     ground = VictimState(terms)
     if ground.enough():
         return ground

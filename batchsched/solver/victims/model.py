@@ -1,13 +1,15 @@
-"""The CP-SAT model of victims: a boolean for each unit that may leave, counts of pods for nodes or sets of them.
+"""The CP-SAT model of victims: a boolean for each unit that may be evicted, counts of pods for nodes or sets of them.
 
-For a pod class on a node with room for `now` pods as it is, for `most` when everybody leaves it, and for m when all
-but a unit leave it:  x ≤ m + (most - m)·v  for each unit there. Where every m is `now` these rows say all there is to
-say, and nodes with equal numbers and the same units become one variable; elsewhere the resources are counted too.
-It may allow too much (several classes, rules of plugins); who asks places the gang for certain, and cuts.
+Take a pod class on a node that has room for `now` pods, for `most` if all units are evicted, and for m if all but one
+unit are evicted. Then x ≤ m + (most - m)·v holds for each unit there. If every m equals `now`, these rows describe
+the node completely, and nodes with equal numbers and the same units share one variable. Otherwise rows for the
+resources are added. The model may allow too much (several classes, rows of plugins): the caller places the gang and
+adds a cut.
 
 Source: measured in the design's notes on the session solver (pairwise rows, linearization 2, hinted by a greedy).
 
-Shapes: B bonds, C classes, F shares of units on sites, K entries of limits, R resources, S sites, U units, V variables.
+Shapes: B bonds, C classes, F shares of units on sites, K entries of limits, R resources, S sites, U units, V
+variables.
 """
 
 import numpy as np
@@ -38,7 +40,7 @@ class VictimModel:
         self._cutoff: int | None = None
 
     def solve(self, hint: VictimState | None, below: int, effort: SolveEffort) -> CpSatAnswer:
-        """Find the least costly set of units that costs less than `below`; its first U values say who leaves."""
+        """Find the least costly set of units that costs less than `below`; its first U values say which are evicted."""
         cost = self._terms.problem.cost
         if self._cutoff is None:
             self._cutoff = self._model.add_row(self._leave, cost, upper=below - 1)
@@ -48,7 +50,7 @@ class VictimModel:
         return maximise(self._model, objective, effort, hint=None if hint is None else self._values(hint))
 
     def cut(self, gone: BoolArray) -> None:
-        """Forbid a set of units [U], and less than it: somebody else has to leave."""
+        """Forbid a set of units [U] and all its subsets: another unit has to be evicted."""
         staying = np.flatnonzero(~gone)
         self._model.add_row(self._leave[staying], np.ones(len(staying), np.int64), lower=1)
 
@@ -56,7 +58,7 @@ class VictimModel:
         return _Cells(self._terms, class_index, self._model)
 
     def _pairwise(self) -> None:
-        """Rows x - (most - m)·v <= m, for each cell and each unit that holds pods back there."""
+        """Rows x - (most - m)·v <= m, for each cell and each unit that blocks pods there."""
         for cells in self._cells:
             step = cells.most - cells.without
             some = np.flatnonzero(step > 0)
@@ -72,7 +74,7 @@ class VictimModel:
             )
 
     def _capacity(self) -> None:
-        """Σ demand·x <= free + Σ freed·v, resource by resource, on the sites where rows by pairs do not suffice."""
+        """Σ demand·x <= free + Σ freed·v, resource by resource, on the sites that the pairwise rows do not describe."""
         terms, several = self._terms, len(self._terms.count) > 1
         wanted = terms.problem.wanted
         loose = np.ones(len(terms.sites), np.bool_)
@@ -107,7 +109,7 @@ class VictimModel:
         self._model.add_row(np.array(columns), np.array(factors, np.int64) // divisor, upper=free // divisor)
 
     def _wants(self, site: int) -> int:
-        """The boolean without which no pod goes to a site."""
+        """The boolean that must be 1 before a pod may be placed on a site."""
         known = self._wanting.get(site)
         if known is None:
             known = int(self._model.add_variables(np.zeros(1, np.int64), np.ones(1, np.int64))[0])
@@ -119,7 +121,7 @@ class VictimModel:
         return known
 
     def _demand(self) -> None:
-        """As many pods as the gang, and each of its subgroups, needs; no more of a class than there are."""
+        """As many pods as the gang and each of its subgroups needs, and no more of a class than exist."""
         terms = self._terms
         wanted = terms.problem.wanted
         xs = [cells.x for cells in self._cells]
@@ -150,7 +152,7 @@ class VictimModel:
                 )
 
     def _quotas(self) -> None:
-        """What a gang that needs all its pods lacks in its quotas has to be freed there."""
+        """For a gang that needs all its pods: the amounts that its quotas lack must be freed there."""
         problem = self._terms.problem
         wanted = problem.wanted
         if not len(wanted.quotas.gangs) or not self._terms.rigid:
@@ -188,14 +190,15 @@ class VictimModel:
 
 
 class _Cells:
-    """The counts of one class: a variable for each site, or for sites that are alike.
+    """The counts of one class: a variable for each site, or for a set of equal sites.
 
     Attributes:
-      x: [X] the variables; size: [X] how many sites each stands for.
+      x: [X] the variables.
+      size: [X] how many sites each variable represents.
       of_site: [S] the cell of a site, -1 for none.
-      cell, unit, without, most: [E] for each cell and unit there, what one of its sites takes at most while the unit
-        stays, and when nobody does.
-      merged: [S] sites about which rows by pairs say everything.
+      cell, unit: [E] the pairs of a cell and a unit there.
+      without, most: [E] pods that one site of the cell takes if only this unit stays, and if none stays.
+      merged: [S] sites that the pairwise rows describe completely.
     """
 
     def __init__(self, terms: VictimTerms, class_index: int, model: LinearModel) -> None:

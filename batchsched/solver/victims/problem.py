@@ -1,7 +1,8 @@
-"""The problem of victims, and its answer, as arrays: who may leave, what each frees and costs, and for whom.
+"""The problem of victims and its solution as arrays.
 
-Who may leave comes in units: a whole running gang, or a single surplus pod of an elastic one. Who wants in is the
-only gang of an ordinary `Problem`, so that masks, minimums, domains, rows and quotas mean what they mean everywhere.
+Units may be evicted: a unit is a whole running gang, or a single surplus pod of an elastic gang. The gang that needs
+room is the only gang of an ordinary `Problem`, so that masks, minimums, domains, rows and quotas have their usual
+meaning.
 
 Shapes: B bonds, C classes, F shares of units on nodes, K entries of limits, M limits, N nodes, P placements,
 Q quotas, R resources, U units, V victims.
@@ -24,23 +25,23 @@ def _nobody() -> IndexArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimProblem:
-    """Who wants in, and who may leave for it.
+    """The gang that needs room, and the units that may be evicted for it.
 
     Args:
-      wanted: exactly one gang that wants in; only its minimum makes anybody leave. Its `free` and its quotas'
-        `quota_free` and `quota_gangs` are not read: what follows is.
-      free: [N, R] what is free now; less than nothing where a node is overcommitted.
-      cost: [U] what it costs that a unit leaves, > 0; all together below 2^50.
-      unit, node: [F] a unit holds something on a node; a pair comes once.
-      freed: [F, R] what it frees there.
-      bond_unit, bond_with: [B] a unit may leave only when another leaves too: a gang's minimum after its surplus.
-      limit: [M] how much may be taken away: what budgets and entitlements leave, each at most so much.
-      limit_row, limit_unit, limit_amount: [K] a unit takes so much, > 0, from a limit when it leaves.
-      quota_left: [Q, R] what the quotas of `wanted` leave; less than nothing where a limit was lowered below use.
-      gangs_left: [Q] likewise the gangs.
-      quota_unit: [Q, U] a unit's pods count against a quota.
-      ends: [U] the unit's gang runs no more once it has left.
-      cuts: sets of units that were found wanting: neither one of them nor less than it makes room.
+      wanted: the problem of exactly one pending gang. Units are evicted only for its minimum. The free amounts of its
+        nodes and quotas are not read; the fields below replace them.
+      free: [N, R] free amount now; negative on an overcommitted node.
+      cost: [U] cost of evicting a unit, > 0; their sum is below 2^50.
+      unit, node: [F] a unit holds resources on a node; each pair occurs once.
+      freed: [F, R] the amounts that the eviction of the unit frees there.
+      bond_unit, bond_with: [B] the unit may be evicted only with the other one: a gang's minimum after its surplus.
+      limit: [M] how much may be evicted: what disruption budgets and entitlements leave.
+      limit_row, limit_unit, limit_amount: [K] the eviction of a unit uses this amount, > 0, of a limit.
+      quota_left: [Q, R] remaining amounts of the quotas of `wanted`; negative if a limit was lowered below the usage.
+      gangs_left: [Q] remaining gangs of the quotas.
+      quota_unit: [Q, U] whether a unit's pods count against a quota.
+      ends: [U] whether the unit's gang stops running with its eviction.
+      cuts: sets of units that do not make room; neither do their subsets.
     """
 
     wanted: Problem
@@ -63,11 +64,11 @@ class VictimProblem:
 
     @property
     def units(self) -> int:
-        """U, how many units may leave."""
+        """U, the number of units that may be evicted."""
         return len(self.cost)
 
     def total(self) -> IntArray:
-        """[U, R] what each unit holds in all."""
+        """Return what each unit holds on all nodes, [U, R]."""
         held = np.zeros((self.units, self.free.shape[1]), np.int64)
         np.add.at(held, self.unit, self.freed)
         return held
@@ -75,16 +76,16 @@ class VictimProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSet:
-    """Who is to leave, and where the gang goes once they have.
+    """The units to evict, and the placement of the gang after that.
 
     Args:
-      units: [V] ascending; nobody when there is room already.
+      units: [V] ascending; empty if there is room already.
       cost: Σ of their costs.
-      bound: no set costs less; what was proved in the time there was.
+      bound: proved lower bound of the cost of any set.
       classes, nodes, counts: [P] a placement of the gang's minimum, sorted by class and node.
-      stage: whose answer it is: "room", "greedy" or "exact".
-      greedy: the cost of the best greedy's set; -1 when no greedy found one.
-      guard: the wall-clock guard fired somewhere.
+      stage: the step that found it: "room", "greedy" or "exact".
+      greedy: cost of the best greedy's set; -1 if no greedy found one.
+      guard: whether the wall-clock guard ended a search.
     """
 
     units: IndexArray

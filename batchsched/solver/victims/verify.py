@@ -1,6 +1,6 @@
-"""The last word on victims: may these units leave, does the gang fit then, and is nobody sent away for nothing.
+"""Independent check of victims: the units may be evicted, the gang fits then, and every eviction is needed.
 
-Shares no code with the rest, only the dataclasses: a mistake made twice would be found nowhere.
+The check shares no code with the rest, only the dataclasses: a mistake made in both places would not be found.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from batchsched.solver.victims.problem import VictimProblem, VictimSet
 
 
 def verify_victims(problem: VictimProblem, answer: VictimSet) -> tuple[str, ...]:
-    """All faults of an answer, one sentence each; empty when it is sound.
+    """Return all faults of an answer, one sentence each; empty if it is correct.
 
-    Checked are: the units and what they cost, bonds and limits, the placement (masks, counts, the gang's and its
-    subgroups' minimums, one domain, quotas, room), and that the placement needs each of them gone. Rows of plugins
-    are not looked at: the session walks the placement through the pipeline.
+    Checked are: the units and their cost, bonds and limits, the placement (masks, counts, the minimums of the gang
+    and its subgroups, one domain, quotas, room), and that the placement needs each eviction. Rows of plugins are not
+    checked: the session sends the placement through the pipeline.
     """
     units = answer.units.tolist()
     if units != sorted(set(units)) or any(not 0 <= unit < len(problem.cost) for unit in units):
@@ -103,7 +103,7 @@ def _domains(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
 
 
 def _requests(problem: VictimProblem, answer: VictimSet) -> IntArray:
-    """[N, R] what the placement takes."""
+    """[N, R] what the placement requests."""
     asked = np.zeros(problem.free.shape, np.int64)
     for class_index, node, count in zip(
         answer.classes.tolist(), answer.nodes.tolist(), answer.counts.tolist(), strict=True
@@ -131,7 +131,7 @@ def _quotas(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
 
 
 def _room(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
-    """Nobody takes what is not there; and each unit's place is needed, or that of one that leaves only with it."""
+    """The placement uses only free room, and needs each unit's eviction, or that of a unit that requires it."""
     asked = _requests(problem, answer)
     free = problem.free.copy()
     leaving = set(answer.units.tolist())

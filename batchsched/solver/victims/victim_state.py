@@ -1,6 +1,6 @@
-"""The ground: what is free while units leave and come back, and whether the gang fits on it.
+"""Free capacity while units are evicted and restored, and whether the gang fits.
 
-One class without rules of its own is counted; anything else is placed for certain, by the greedy's hand.
+For one class without rows or levels of its own, pods are counted; otherwise the packing places the gang.
 
 Shapes: C classes, F shares of units on sites, N nodes, Q quotas, R resources, S sites, U units.
 """
@@ -17,24 +17,24 @@ from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray
 from batchsched.solver.victims.problem import VictimProblem
 
 UNBOUNDED_FIT = 2**40
-"""Pods of a class that fit where it asks for nothing."""
+"""Pods of a class that fit on a node if the class requests nothing: larger than any count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimTerms:
-    """What stays the same about a problem while units come and go.
+    """What does not change about a problem while units are evicted and restored.
 
     Args:
-      problem: all of it.
+      problem: the problem.
       sites: [S] the nodes where some class may ever fit, ascending.
-      now, most: [C, S] pods of a class that fit there with everybody staying, and with nobody.
-      unit, site: [F] the shares that lie on sites.
+      now, most: [C, S] pods of a class that fit there if all units stay, and if none stays.
+      unit, site: [F] the shares of units on sites.
       freed: [F, R] what they free.
-      without: [C, F] pods of a class that fit on the share's site when everybody but its unit has left.
+      without: [C, F] pods of a class that fit on the share's site if only its unit stays.
       minimum: pods that the gang needs.
-      count: [C] pods of each class that it has.
-      rigid: it needs them all.
-      plain: counting decides; otherwise a placement has to be found.
+      count: [C] pods of each class of the gang.
+      rigid: whether it needs all of them.
+      plain: whether counting decides; otherwise a placement has to be found.
     """
 
     problem: VictimProblem
@@ -52,7 +52,7 @@ class VictimTerms:
 
     @classmethod
     def of(cls, problem: VictimProblem) -> "VictimTerms":
-        """Work the terms out."""
+        """Compute the terms of a problem."""
         wanted = problem.wanted
         gone = np.zeros_like(problem.free)
         np.add.at(gone, problem.node, problem.freed)
@@ -91,13 +91,13 @@ class VictimTerms:
         )
 
     def suffices(self, fit: IntArray) -> bool:
-        """Whether as many pods as fit [C, S] can be enough, each class by itself."""
+        """Tell whether the pods that fit [C, S] may be enough, each class counted by itself."""
         each = np.minimum(fit.sum(axis=1), self.count)
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
 
 
 def _fits(wanted: Problem, free: IntArray) -> IntArray:
-    """[C, n] pods of each class that go into each row of free [n, R]."""
+    """[C, n] pods of each class that fit into each row of free [n, R]."""
     fits = np.full((len(wanted.classes.kind), len(free)), UNBOUNDED_FIT, np.int64)
     for c, r in np.argwhere(wanted.classes.demand > 0).tolist():
         np.minimum(fits[c], np.maximum(free[:, r], 0) // wanted.classes.demand[c, r], out=fits[c])
@@ -105,13 +105,13 @@ def _fits(wanted: Problem, free: IntArray) -> IntArray:
 
 
 def _one_domain(wanted: Problem, sites: IntArray) -> bool:
-    """Whether a required level leaves no choice on these nodes."""
+    """Whether these nodes are in a single domain of the required level, or no level is required."""
     level = int(wanted.gangs.required[0])
     return level < 0 or len(np.unique(wanted.nodes.levels[level][sites])) <= 1
 
 
 class VictimState:
-    """Units that have left, and what is free without them."""
+    """The evicted units, and what is free without them."""
 
     def __init__(self, terms: VictimTerms) -> None:
         self.terms = terms
@@ -132,11 +132,11 @@ class VictimState:
 
     @property
     def cost(self) -> int:
-        """What those that have left cost together."""
+        """Cost of all evicted units."""
         return int(self.problem.cost[self.gone].sum())
 
     def along(self, units: Iterable[int]) -> list[int]:
-        """Units, and those that must leave with them, without those that have left: in no order of their own."""
+        """Return units and those that must be evicted with them, less those evicted already, in no particular order."""
         found: dict[int, None] = {}
         stack = list(units)
         while stack:
@@ -147,7 +147,7 @@ class VictimState:
         return list(found)
 
     def leave(self, units: Iterable[int]) -> bool:
-        """Let units leave, and whoever must leave with them; False, and nothing changes, where a limit forbids it."""
+        """Evict units and those that must be evicted with them; False, without any change, if a limit forbids it."""
         leaving = self.along(units)
         for number, unit in enumerate(leaving):
             self._move(unit, 1)
@@ -158,11 +158,11 @@ class VictimState:
         return True
 
     def restore(self, unit: int) -> None:
-        """Bring a unit back; nobody who left because of it may be gone."""
+        """Restore a unit. No evicted unit may require its eviction."""
         self._move(unit, -1)
 
     def needed(self, unit: int) -> bool:
-        """Whether somebody who has left may leave only with this unit."""
+        """Tell whether an evicted unit may be evicted only with this unit."""
         return any(self.gone[other] for other in self._upon[unit])
 
     def _rows(self, unit: int) -> list[int]:
@@ -181,17 +181,17 @@ class VictimState:
 
     @property
     def wanting(self) -> bool:
-        """Whether these units, or more than them, were found wanting."""
+        """Tell whether a cut says that the evicted units do not make room."""
         return any(not np.delete(self.gone, cut).any() for cut in self.problem.cuts)
 
     def enough(self) -> bool:
-        """Whether the gang fits now."""
+        """Tell whether the gang fits now."""
         if not self.terms.suffices(self.fit) or (self.terms.rigid and not self._in_quota()) or self.wanting:
             return False
         return self.terms.plain or place_without(self.problem, self.gone) is not None
 
     def _in_quota(self) -> bool:
-        """Whether the quotas allow the whole gang."""
+        """Whether the quotas admit the whole gang."""
         wanted = self.problem.wanted
         if not len(wanted.quotas.gangs):
             return True
@@ -203,7 +203,7 @@ class VictimState:
 
 
 def place_without(problem: VictimProblem, gone: BoolArray) -> Packing | None:
-    """Place the gang's minimum once some units [U] have left; None where the greedy's hand finds no way."""
+    """Place the gang's minimum without some units [U]; None if the packing finds no placement."""
     free = problem.free.copy()
     leaving = gone[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
@@ -216,7 +216,7 @@ def place_without(problem: VictimProblem, gone: BoolArray) -> Packing | None:
 
 
 def subtract_units(problem: VictimProblem, gone: BoolArray) -> tuple[IntArray, IntArray]:
-    """[Q, R] and [Q]: what the quotas leave once some units [U] have left."""
+    """Return what the quotas leave without some units [U]: amounts [Q, R] and gangs [Q]."""
     back = problem.quota_unit[:, gone].astype(np.int64)
     left = problem.quota_left + back @ problem.total()[gone]
     gangs = problem.gangs_left + back @ problem.ends[gone].astype(np.int64)
