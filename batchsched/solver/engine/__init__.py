@@ -1,1 +1,1 @@
-"""The door to OR-Tools: sparse linear models, integer answers and relaxations. Nobody else imports it."""
+"""The interface to OR-Tools: sparse linear models, integer solutions and relaxations. No other package imports it."""

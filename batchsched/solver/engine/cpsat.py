@@ -1,11 +1,11 @@
-"""The one door to OR-Tools: CP-SAT's answers and GLOP's bounds for a `LinearModel`.
+"""The interface to OR-Tools: CP-SAT's solutions and GLOP's bounds for a `LinearModel`.
 
-A model is built as arrays and becomes a proto once; solving again after more rows or moved bounds writes only
-what is new. One worker, a fixed seed and a deterministic limit make the answers repeat across processes;
-the wall clock is only a loose guard, and an answer says when it fired.
+A model is built as arrays and becomes a proto once. Solving again after more rows or moved bounds writes only
+what is new. One worker, a fixed seed and a deterministic limit make the answers repeat across processes.
+The wall clock is only a loose guard, and an answer states whether it fired.
 
-`cp_model`, the layer that people write models with, is passed by: it brings pandas along, 75 MiB and a quarter of a
-second in every process, for models that are never written by hand here.
+`cp_model`, the layer for models written by hand, is not used: it imports pandas, which costs 75 MiB and a quarter of
+a second in every process.
 
 Shapes: V variables, M rows, Z non-zeros, C classes.
 """
@@ -26,12 +26,12 @@ from batchsched.solver.problem import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CpSatAnswer:
-    """What CP-SAT said.
+    """The result of a CP-SAT call.
 
     Args:
-      values: [V] the best assignment, or None when none was found.
-      objective: its value (0 when there is none).
-      bound: no assignment is worth more; valid whenever the search ended.
+      values: [V] the best assignment, or None if none was found.
+      objective: its value (0 without an assignment).
+      bound: upper bound of the value of every assignment; valid however the search ended.
       proved: objective equals bound, or there is provably no assignment.
       infeasible: there is provably no assignment.
       deterministic_used: deterministic units spent.
@@ -49,7 +49,7 @@ class CpSatAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelaxedBound:
-    """A linear relaxation's answer: bound >= every integer solution's value; values [V] or None."""
+    """Result of a linear relaxation: bound >= every integer solution's value; values [V] or None."""
 
     bound: float
     values: FloatArray | None
@@ -57,14 +57,14 @@ class RelaxedBound:
 
 @dataclass(frozen=True, slots=True)
 class SolveEffort:
-    """How hard CP-SAT may try.
+    """Limits of one CP-SAT call.
 
     Args:
       deterministic: units of deterministic time; repeats across machines.
       guard_seconds: the loose wall-clock guard.
       gap: stop when the relative gap to the bound is no larger.
       seed: CP-SAT's random seed.
-      light: the light presolve, best on aggregated models; False leaves CP-SAT's own presolve on.
+      light: use the light presolve, which is best for tiered models; False keeps CP-SAT's own presolve.
     """
 
     deterministic: float
@@ -84,7 +84,7 @@ def maximise(
     """Maximise Σ objective·x [V] over the model; hint [V] is a first guess and need not be feasible.
 
     Raises:
-      SolverFault: CP-SAT calls the model invalid, or the objective could reach 2^62.
+      SolverFault: CP-SAT rejects the model as invalid, or the objective could reach 2^62.
     """
     proto = _proto(model)
     weights = np.asarray(objective, np.int64)
@@ -105,7 +105,7 @@ def maximise(
         raise SolverFault("CP-SAT calls the model invalid: " + cp_sat.CpSatHelper.validate_model(proto))
     ended = status in (cp_sat.OPTIMAL, cp_sat.INFEASIBLE)
     spent = float(response.deterministic_time)
-    # CP-SAT looks at the clock now and then, and ends early where it expects to be too late the next time.
+    # CP-SAT checks the clock only now and then, and ends early if it expects the next check to be too late.
     late = float(response.wall_time) >= 0.5 * effort.guard_seconds
     guard = not ended and late and spent < effort.deterministic
     if status in (cp_sat.OPTIMAL, cp_sat.FEASIBLE):
@@ -118,7 +118,7 @@ def maximise(
 
 
 def _ceiling(model: LinearModel, weights: IntArray) -> int:
-    """What the objective could reach by the variables' bounds alone."""
+    """Upper bound of the objective by the variables' bounds alone."""
     lower, upper = model.bounds()
     reach = np.maximum(np.abs(lower), np.abs(upper)).astype(np.float64)
     if float(np.abs(weights).astype(np.float64) @ reach) >= HIGHEST:
@@ -129,7 +129,7 @@ def _ceiling(model: LinearModel, weights: IntArray) -> int:
 def _parameters(effort: SolveEffort) -> cp_sat.SatParameters:
     parameters = cp_sat.SatParameters()
     parameters.num_workers = 1
-    # Otherwise CP-SAT takes Python's handler away, and the next Ctrl-C kills the process where it stands.
+    # Otherwise CP-SAT replaces Python's signal handler, and the next Ctrl-C kills the process at once.
     parameters.catch_sigint_signal = False
     parameters.random_seed = effort.seed % 2**31
     parameters.max_deterministic_time = effort.deterministic
@@ -154,10 +154,10 @@ def relax(
     The bound is computed from the dual values and holds whatever their quality: for any duals y,
     Σ_j max over x_j's range of (c - Aᵀy)_j·x_j + Σ_i max over row i's range of y_i·a_i.
     Source: Neumaier and Shcherbina, Safe bounds in linear and mixed-integer linear programming (2004).
-    Rows with a `when` are left out, which keeps it a bound.
+    Rows with a `when` are omitted, which keeps it a bound.
 
     Raises:
-      SolverFault: GLOP calls the model invalid.
+      SolverFault: GLOP rejects the model as invalid.
     """
     starts, columns, coefficients = model.matrix()
     lower, upper = (side.astype(np.float64) for side in model.bounds())
@@ -207,7 +207,7 @@ def _request(model: LinearModel, costs: FloatArray, low: FloatArray, high: Float
 
 @dataclass(slots=True)
 class _Written:
-    """How much of a model its proto holds already."""
+    """How much of a model its proto contains already."""
 
     proto: cp_sat.CpModelProto = field(default_factory=cp_sat.CpModelProto)
     variables: int = 0
@@ -215,7 +215,7 @@ class _Written:
 
 
 def _proto(model: LinearModel) -> cp_sat.CpModelProto:
-    """The model as CP-SAT reads it, brought up to date; the same object every time."""
+    """Return the model as CP-SAT's proto, brought up to date; the same object every time."""
     model.check()
     written = model.written
     if not isinstance(written, _Written):
@@ -272,16 +272,16 @@ class LpVertex:
 
 
 class LinearProgram:
-    """A linear program kept in GLOP, so that it can be solved again and again with other sides.
+    """A linear program kept in GLOP, so that it can be solved repeatedly with other bounds.
 
-    Each solve starts from the basis of the one before: equal sequences of solves give equal answers.
+    Each solve starts from the basis of the previous one: equal sequences of solves give equal answers.
     """
 
     def __init__(self, model: LinearModel, objective: FloatArray) -> None:
         """Maximise Σ objective·x [V] over the linear relaxation of `model`.
 
         Raises:
-          SolverFault: GLOP refuses the model.
+          SolverFault: GLOP rejects the model.
         """
         row_lower, row_upper, always = model.sides()
         low = np.where((row_lower <= -HIGHEST) | ~always, -np.inf, row_lower)
@@ -294,19 +294,19 @@ class LinearProgram:
         self._rows, self._variables = self._solver.constraints(), self._solver.variables()
 
     def set_rows(self, rows: NDArray[np.integer], lower: FloatArray, upper: FloatArray) -> None:
-        """Give rows [n] new sides [n]; infinities mean none."""
+        """Set the lower and upper sides [n] of rows [n]; infinities mean no limit."""
         known = self._rows
         for row, bottom, top in zip(rows.tolist(), lower.tolist(), upper.tolist(), strict=True):
             known[row].SetBounds(bottom, top)
 
     def set_variables(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
-        """Give variables [n] new upper bounds [n]; the lower ones are 0."""
+        """Set the upper bounds [n] of variables [n]; the lower ones are 0."""
         known = self._variables
         for index, top in zip(indices.tolist(), upper.tolist(), strict=True):
             known[index].SetBounds(0.0, top)
 
     def solve(self) -> LpVertex | None:
-        """The optimum, or None when there is none to be had."""
+        """Return the optimum, or None if there is none."""
         if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
             return None
         duals = np.array([row.dual_value() for row in self._rows], np.float64)

@@ -12,18 +12,18 @@ from batchsched.errors import SolverFault
 from batchsched.solver.problem import FloatArray, IntArray
 
 HIGHEST: Final = 2**62
-"""As a row's side: no limit. CP-SAT refuses models whose sums could reach it."""
+"""As a row's side: no limit. CP-SAT rejects models in which a sum could reach it."""
 SCALED_TOTAL: Final = 2**50
-"""What all weights of one objective may sum to after scaling: below 2^53, so floats report it exactly."""
+"""Sum of all weights of one objective after scaling: below 2^53, so that floats represent it exactly."""
 _RATIOS: Final = 256
 """Weights that are all multiples of the smallest one ÷ k are scaled exactly for k up to this."""
 
 
 class LinearModel:
-    """An integer linear model; rows and variables are only ever added, their bounds may move.
+    """An integer linear model. Rows and variables are only added; their bounds may change.
 
     `when` maps a row to the 0/1 variable that must be 1 for it to hold (~v: variable v must be 0).
-    `written`, `moved_variables` and `moved_rows` are the solver's: what it has made of the model so far.
+    `written`, `moved_variables` and `moved_rows` belong to the engine: what its proto contains so far.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class LinearModel:
         return self._terms
 
     def add_variables(self, lower: NDArray[np.integer], upper: NDArray[np.integer]) -> IntArray:
-        """Add one integer variable per entry of lower and upper [n]; returns their indices [n]."""
+        """Add one integer variable per entry of lower and upper [n]; return their indices [n]."""
         first = self._variables
         self._lower.append(np.asarray(lower, np.int64))
         self._upper.append(np.asarray(upper, np.int64))
@@ -108,7 +108,7 @@ class LinearModel:
     def set_bounds(
         self, indices: NDArray[np.integer], lower: NDArray[np.integer], upper: NDArray[np.integer]
     ) -> None:
-        """Give the variables at indices [n] new bounds [n]."""
+        """Set the bounds [n] of the variables at indices [n]."""
         low, high = self.bounds()
         low, high = low.copy(), high.copy()
         low[indices], high[indices] = lower, upper
@@ -116,13 +116,13 @@ class LinearModel:
         self.moved_variables.update(np.asarray(indices).tolist())
 
     def set_row(self, row: int, lower: int, upper: int) -> None:
-        """Give one row new sides."""
+        """Set the lower and upper side of one row."""
         self.row_lower[row] = max(int(lower), -HIGHEST)
         self.row_upper[row] = min(int(upper), HIGHEST)
         self.moved_rows.add(row)
 
     def bounds(self) -> tuple[IntArray, IntArray]:
-        """The variables' lower and upper bounds, [V] each."""
+        """Return the variables' lower and upper bounds, [V] each."""
         if len(self._lower) != 1:
             empty = np.zeros(0, np.int64)
             self._lower = [np.concatenate([empty, *self._lower])]
@@ -130,7 +130,7 @@ class LinearModel:
         return self._lower[0], self._upper[0]
 
     def matrix(self) -> tuple[IntArray, IntArray, IntArray]:
-        """All rows as starts [M + 1], columns [Z] and coefficients [Z]."""
+        """Return all rows as starts [M + 1], columns [Z] and coefficients [Z]."""
         empty = np.zeros(0, np.int64)
         if len(self._columns) > 1:
             self._starts = [np.concatenate(self._starts)]
@@ -142,13 +142,13 @@ class LinearModel:
         return starts, self._columns[0], self._coefficients[0]
 
     def sides(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """The rows' lower and upper sides [M], and which of them hold always [M]."""
+        """Return the rows' lower and upper sides [M], and which rows hold unconditionally [M]."""
         always = np.ones(self.rows, np.bool_)
         always[list(self.when)] = False
         return np.array(self.row_lower, np.int64), np.array(self.row_upper, np.int64), always
 
     def admits(self, values: NDArray[np.integer]) -> bool:
-        """Whether the values [V] keep all bounds and all rows."""
+        """Tell whether the values [V] satisfy all bounds and rows."""
         lower, upper = self.bounds()
         if np.any(values < lower) or np.any(values > upper):
             return False
@@ -160,10 +160,10 @@ class LinearModel:
         return not np.any(always & ((sums < row_lower) | (sums > row_upper)))
 
     def check(self) -> None:
-        """See that the model can be handed to an integer solver.
+        """Check that an integer solver accepts the model.
 
         Raises:
-          SolverFault: a row's sum could reach 2^62, or a variable has crossed bounds.
+          SolverFault: a row's sum could reach 2^62, or a variable's lower bound exceeds its upper bound.
         """
         lower, upper = self.bounds()
         if np.any(lower > upper):
@@ -181,13 +181,13 @@ class LinearModel:
 def scale_weights(
     weights: FloatArray, counts: NDArray[np.integer], largest: int = SCALED_TOTAL
 ) -> tuple[IntArray, float, int]:
-    """Turn the float weights [C] of classes with so many pods [C] into integers for CP-SAT.
+    """Scale the float weights [C] of classes with these pod counts [C] to integers for CP-SAT.
 
     Returns the integers W [C], the scale (W ≈ scale · weights) and the slack. Equal weights stay equal.
     When all weights are multiples of the smallest ÷ k for a small k, the integers are exact and the slack
-    is 0. Otherwise Σ W·counts is `largest` and each pod is off by at most half a unit, so two placements of equal
-    worth differ by at most Σ counts = slack. A tier is fixed by the row Σ W·x >= best - slack, which gives
-    away less than 1e-9 of Σ weights·counts for up to a million pods and the default of 2^50.
+    is 0. Otherwise Σ W·counts is `largest` and the error of each pod is at most half a unit, so two placements of
+    equal value differ by at most Σ counts = slack. A tier is fixed by the row Σ W·x >= best - slack, which loses
+    less than 1e-9 of Σ weights·counts for up to a million pods and the default of 2^50.
     """
     heavy = weights > 0
     if not heavy.any():

@@ -19,11 +19,11 @@ from batchsched.solver.exact.polish import add_preferences, place_by_score
 from batchsched.solver.objective import count_tiers, tier_values
 from batchsched.solver.problem import Budget, FloatArray, IntArray, Problem, Solution
 
-_MAIN: Final = 0.8
+_TIER_SHARE: Final = 0.8
 """Share of the deterministic budget for the tiers; the rest decides among equal values."""
-_SETTLE: Final = 0.02
+_MAX_SCORE_EFFORT: Final = 0.02
 """Maximum deterministic units for node scores and packing: a tie-break that is rarely proved."""
-_NOTHING: Final = 1e-6
+_MIN_EFFORT: Final = 1e-6
 """A budget of this size or less is treated as spent."""
 
 
@@ -46,7 +46,7 @@ class _Incumbent:
         now = int(objective @ self.values)
         if now >= ceiling:
             return now
-        if allowance < _NOTHING:
+        if allowance < _MIN_EFFORT:
             return None
         guard_seconds, seed = self._effort
         effort = SolveEffort(allowance, guard_seconds, seed=seed, light=True)
@@ -101,7 +101,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
     of = problem.gangs.tier[problem.classes.gang] == tier
     weights, scale, slack = scale_weights(np.where(of, problem.classes.weight, 0.0), problem.classes.count)
     objective, ceiling = _objective(model, weights)
-    allowance = climb.left(_MAIN if remaining == 1 else _MAIN / 2)
+    allowance = climb.left(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
     if problem.ordered:
         return _in_order(climb, tier, allowance)
     bound = climb.up(objective, ceiling, allowance)
@@ -141,7 +141,7 @@ def _in_order(climb: _Incumbent, tier: int, allowance: float) -> float:
 
 def _step(climb: _Incumbent, objective: IntArray, ceiling: int, slack: int, allowance: float) -> bool:
     """Maximise one objective, fix it, and return whether the value is proved."""
-    bound = climb.up(objective, ceiling, min(allowance, climb.left(_MAIN / 2)))
+    bound = climb.up(objective, ceiling, min(allowance, climb.left(_TIER_SHARE / 2)))
     climb.fix(objective, slack)
     return bound is not None and bound <= int(objective @ climb.values)
 
@@ -154,7 +154,7 @@ def polish(climb: _Incumbent) -> None:
     climb.fix(objective, slack)
     climb.values, objective = place_by_score(climb.model, climb.values)
     _, upper = climb.model.model.bounds()
-    climb.up(objective, int(np.maximum(objective, 0) @ upper), climb.left(1.0, _SETTLE))
+    climb.up(objective, int(np.maximum(objective, 0) @ upper), climb.left(1.0, _MAX_SCORE_EFFORT))
 
 
 def _objective(model: NodeModel, weights: IntArray) -> tuple[IntArray, int]:

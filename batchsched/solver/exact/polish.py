@@ -15,9 +15,9 @@ from batchsched.solver.exact.nodewise import NodeModel
 from batchsched.solver.objective import list_preferences
 from batchsched.solver.problem import NONE, IntArray
 
-_LARGEST: Final = 2**52
+_MAX_OBJECTIVE: Final = 2**52
 """Maximum sum of the objective of gangs and preferred levels."""
-_FULLNESS: Final = 100
+_EMPTINESS_PRICE: Final = 100
 """Maximum part of a node's packing cost that depends on how empty it was; using the node costs as much again."""
 
 
@@ -34,7 +34,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
     )
     weights = np.array([weight for _, _, _, weight, _ in wishes], np.float64)
     gangs = len(problem.gangs.need)
-    costs, _, slack = scale_weights(weights, domains, _LARGEST // (gangs + 1))
+    costs, _, slack = scale_weights(weights, domains, _MAX_OBJECTIVE // (gangs + 1))
     objective = np.zeros(linear.variables, np.int64)
     objective[model.taken[model.taken >= 0]] = int(costs @ domains) + 1
     parts, extended = [objective], [values]
@@ -75,7 +75,7 @@ def place_by_score(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArr
         out=np.zeros(problem.nodes.free.shape),
         where=problem.nodes.capacity > 0,
     ).mean(axis=1)
-    price = _FULLNESS + np.rint(_FULLNESS * np.clip(emptiness[nodes], 0, 1)).astype(np.int64)
+    price = _EMPTINESS_PRICE + np.rint(_EMPTINESS_PRICE * np.clip(emptiness[nodes], 0, 1)).astype(np.int64)
     for position, variable in enumerate(touched.tolist()):
         columns = np.flatnonzero(where == position)
         if problem.spread:

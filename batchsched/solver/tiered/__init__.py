@@ -1,1 +1,1 @@
-"""The aggregated model for large sessions: gangs are chosen over pools and domains, then realised on nodes."""
+"""The tiered model for large sessions: select gangs over pools of nodes and domains, then round to nodes."""

@@ -1,4 +1,4 @@
-"""Where a gang that is bound to a topology level may go: candidate domains, and cells of nodes with a switch."""
+"""Where a gang with a required topology level may be placed: candidate domains, and cells of nodes with a switch."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,17 +10,17 @@ from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, IndexArray, IntArray, Solution
 
 MAX_BEST_FIT_DOMAINS: Final = 6
-"""So many candidates are the tightest that hold the gang."""
+"""Maximum candidates that are the tightest domains that hold the gang."""
 MAX_SCATTERED_DOMAINS: Final = 6
-"""So many are chosen by a fixed hash, so that gangs do not crowd into the same domains."""
+"""Maximum candidates that are chosen by a fixed hash, so that gangs do not crowd into the same domains."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainCell:
-    """Nodes that a gang's part may use when it chooses a domain.
+    """Nodes that a gang's part may use if it chooses a domain.
 
     Args:
-      areas: (level, domain) pairs whose rows the cell's pods enter.
+      areas: (level, domain) pairs whose rows count the cell's pods.
       nodes: the nodes, ascending.
       domain: the gang's domain, or -1; `inner` the part's domain, or -1.
     """
@@ -32,10 +32,10 @@ class DomainCell:
 
 
 class CandidateDomains:
-    """Candidate domains of bound gangs."""
+    """Candidate domains of gangs with a required level."""
 
     def __init__(self, packing: Packing, incumbent: Solution | None, complete: bool = False) -> None:
-        """Know the containments of the levels and where the incumbent has put whom; `complete`: leave none out."""
+        """Compute containments of levels and the incumbent's domains; `complete`: all domains are candidates."""
         self._best = len(packing.problem.nodes.free) if complete else MAX_BEST_FIT_DOMAINS
         self._packing = packing
         self._problem = packing.problem
@@ -49,7 +49,7 @@ class CandidateDomains:
         }
 
     def areas(self, level: int, domain: int) -> tuple[tuple[int, int], ...]:
-        """The domain itself and every domain of another level that contains it whole."""
+        """Return the domain itself and every domain of another level that contains all of it."""
         result = [(level, domain)]
         for other in range(len(self._problem.nodes.levels)):
             if other != level:
@@ -59,7 +59,7 @@ class CandidateDomains:
         return tuple(result)
 
     def of_gang(self, gang: int, members: GangMembers, every: bool = False) -> list[DomainCell]:
-        """The cells of a gang with a required level: candidates, or all that may hold it."""
+        """Return the cells of a gang with a required level: the candidates, or with `every` all that may hold it."""
         problem, packing = self._problem, self._packing
         level, pinned = int(problem.gangs.required[gang]), int(problem.gangs.pinned[gang])
         need = packing.needs[gang]
@@ -77,7 +77,7 @@ class CandidateDomains:
     def of_part(
         self, gang: int, part: SubgroupMembers, outer: DomainCell | None, every: bool = False
     ) -> list[DomainCell]:
-        """The cells of a part with a required level, inside a cell of its gang: candidates, or all."""
+        """Return the cells of a part with a required level, inside a cell of its gang: the candidates, or all."""
         packing = self._packing
         within = None if outer is None else outer.nodes
         domain = NONE if outer is None else outer.domain
@@ -106,7 +106,7 @@ class CandidateDomains:
 
 
 def _anywhere(ids: IndexArray, domains: list[int], within: IntArray | None) -> list[DomainCell]:
-    """One cell of all the nodes in any of these domains, for bounds; none when there are no domains."""
+    """One cell of all nodes in any of these domains, for bounds; none if there are no domains."""
     if not domains:
         return []
     nodes = np.flatnonzero(np.isin(ids, domains)) if within is None else within[np.isin(ids[within], domains)]
@@ -114,7 +114,7 @@ def _anywhere(ids: IndexArray, domains: list[int], within: IntArray | None) -> l
 
 
 def _choose(fitting: list[int], best: int, salt: int, kept: int | None) -> list[int]:
-    """The tightest, some by a fixed hash, and the incumbent's."""
+    """The tightest domains, some chosen by a fixed hash, and the incumbent's."""
     if len(fitting) <= best + MAX_SCATTERED_DOMAINS:
         chosen = list(fitting)
     else:
@@ -126,7 +126,7 @@ def _choose(fitting: list[int], best: int, salt: int, kept: int | None) -> list[
 
 
 def _domains_of(packing: Packing, incumbent: Solution) -> dict[tuple[int, int], int]:
-    """Where a solution has put bound gangs and parts: (gang, part or -1) to domain."""
+    """The domains of gangs and parts with a required level in a solution: (gang, part or -1) to domain."""
     problem = packing.problem
     result: dict[tuple[int, int], int] = {}
     for class_index, node in zip(incumbent.classes.tolist(), incumbent.nodes.tolist(), strict=True):

@@ -1,11 +1,11 @@
-"""AGG, the aggregated model: which gangs, how many pods of each class, and in which domains.
+"""The tiered model: which gangs are taken, how many pods of each class, and in which domains.
 
-The decision variables are integer and live in one CP-SAT model: y[gang]; d[gang, domain] and e[part, domain] where a
-required level binds (the *switches*); t[class] for elastic classes. Rows over them are exact: choices, minimums,
-quotas, and level rows of every candidate domain. Where the pods of a class go, x[class, pool], is not in the model: a
-linear program (`transport`) says whether a choice fits the pools, and if not, a Benders cut that excludes it.
+The decision variables are integers of one CP-SAT model: y[gang]; the *switches* d[gang, domain] and e[part, domain]
+for required levels; t[class] for elastic classes. The rows over them are exact: choices, minimums, quotas, and slot
+rows of every candidate domain. The placement of the pods, x[class, pool], is not in the model: a linear program
+(`transport`) decides whether a choice fits the pools, and if not, gives a Benders cut that excludes it.
 
-A *load* is the pods of one class under one switch; they number factor · value of the load's variable.
+A *load* is the pods of one class under one switch. Their number is factor · value of the load's variable.
 """
 
 from dataclasses import dataclass, field
@@ -29,12 +29,12 @@ from batchsched.solver.tiered.cells import CandidateDomains, DomainCell
 from batchsched.solver.tiered.node_pools import NodePools, PoolSupply
 
 OPEN = NONE
-"""A switch that is always on: the pods of a gang that is taken already."""
+"""A switch that is always on: for the pods of a gang that is taken already."""
 
 
 @dataclass(slots=True)
 class _Loads:
-    """Loads as they are found, one entry each."""
+    """Columns of the loads while they are collected."""
 
     class_index: list[int] = field(default_factory=list)
     switch: list[int] = field(default_factory=list)
@@ -44,10 +44,10 @@ class _Loads:
 
 
 class TieredModel:
-    """The model of one problem; cuts only ever tighten it.
+    """The model of one problem; cuts only tighten it.
 
-    Args of the instance: `class_index`, `switch`, `cell`, `variable`, `factor` [J] describe the loads, `cells` the
-    cells that `cell` points into, `y` [G] the gangs' variables.
+    Attributes `class_index`, `switch`, `cell`, `variable`, `factor` [J] describe the loads; `cell` points into
+    `cells`; `y` [G] are the gangs' variables.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class TieredModel:
         """Build the model.
 
         Args:
-          packing: a packing with nothing placed.
+          packing: a packing without placed pods.
           pools: its pools.
-          incumbent: its domains are among the candidates.
-          relaxed: leave the choice of domains out: a model for bounds only.
-          complete: every domain that holds a gang is a candidate: bounds hold for this model, too.
+          incumbent: a solution whose domains are among the candidates.
+          relaxed: omit the choice of domains: a model for bounds only.
+          complete: make every domain that holds a gang a candidate: then bounds of this model hold, too.
         """
         self.problem: Problem = packing.problem
         self.packing, self.pools = packing, pools
@@ -101,7 +101,7 @@ class TieredModel:
     # ------------------------------------------------------------------------------------ variables
 
     def _gang(self, gang: int) -> None:
-        """Switches and loads of one gang."""
+        """Add the switches and loads of one gang."""
         problem = self.problem
         members = self.packing.members(gang)
         need = int(self.needs[gang])
@@ -132,7 +132,7 @@ class TieredModel:
     def _switches(
         self, root: int, cells: list[DomainCell], optional: bool = False
     ) -> list[tuple[int, DomainCell | None]]:
-        """A 0/1 variable for each cell; at most one is on, exactly one when `root` is and they are not optional."""
+        """Add a 0/1 variable for each cell. At most one is 1; exactly one if `root` is 1, unless optional."""
         if not cells:
             if root != OPEN and not optional:
                 self._close(root)
@@ -153,7 +153,7 @@ class TieredModel:
         self.model.set_bounds(np.array([switch]), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def _load(self, class_index: int, switch: int, cell: int) -> None:
-        """The pods of a class under a switch: the switch itself when rigid, otherwise a variable of its own."""
+        """Add the pods of a class under a switch: a rigid gang uses the switch itself, others a new variable."""
         fit = self.pools.fit[self.pools.kinds[class_index]]
         room = int((fit if cell == NONE else fit[self.cells[cell].nodes]).sum())
         count = int(self.problem.classes.count[class_index])
@@ -214,7 +214,7 @@ class TieredModel:
                 self.model.add_row(self.y[fresh], np.ones(len(fresh), np.int64), -HIGHEST, most)
 
     def _whole_rows(self) -> None:
-        """Rows of plugins over all nodes together are rows over the loads."""
+        """Add the rows of plugins that cover all nodes together, as rows over the loads."""
         ledger = self.packing.room.rows
         for row, rights in zip(ledger.rows, ledger.right, strict=True):
             right = int(rights[0]) if row.partition == ALL_NODES else 0
@@ -230,7 +230,7 @@ class TieredModel:
             self.row(loads, factor[self.class_index], lower, upper, gangs)
 
     def _domain_rows(self) -> None:
-        """Level rows of every domain that some load is bound inside."""
+        """Add the slot rows of every domain to which a load is restricted."""
         inside: dict[tuple[int, int], list[int]] = {}
         for load, cell in enumerate(self.cell.tolist()):
             if cell != NONE:
@@ -241,7 +241,7 @@ class TieredModel:
             self._levels(loads, self.packing.domain_nodes(*area))
 
     def _levels(self, loads: IntArray, nodes: IntArray) -> None:
-        """The level rows of one domain that can bind at all."""
+        """Add the slot rows of one domain that can be violated at all."""
         pods = self.problem.classes.count[self.class_index[loads]].astype(np.int64)
         for level in self.supply.rows(self.class_index[loads], pods, nodes):
             self.row(loads, level.factors, -HIGHEST, level.right)
@@ -249,19 +249,19 @@ class TieredModel:
     # ------------------------------------------------------------------------------------ values
 
     def pods(self, values: IntArray) -> IntArray:
-        """Pods of every class, [C], from the values of the model's variables."""
+        """Return the pods of every class, [C], from the values of the model's variables."""
         result = np.zeros(len(self.problem.classes.count), np.int64)
         np.add.at(result, self.class_index, self.factor * values[self.variable])
         return result
 
     def objective(self, weights: IntArray) -> IntArray:
-        """Σ weights [C] over placed pods, as coefficients of the model's variables [V]."""
+        """Return Σ weights [C] over placed pods, as coefficients of the model's variables [V]."""
         total = np.zeros(self.model.variables, np.int64)
         np.add.at(total, self.variable, weights[self.class_index] * self.factor)
         return total
 
     def values_of(self, solution: Solution) -> IntArray:
-        """The model's variables for a solution that it knows all domains of: a hint."""
+        """Return the model's variables for a solution whose domains are all candidates: a hint."""
         problem = self.problem
         values = np.zeros(self.model.variables, np.int64)
         values[self.y] = solution.taken

@@ -1,9 +1,9 @@
-"""Pools of like nodes, what fits in them, and the Chvátal-Gomory level rows that stand for their capacity.
+"""Pools of similar nodes, and the Chvátal-Gomory rows (slot rows) that represent their capacity.
 
-A pool is the set of nodes with the same mask column, the same type and as many free devices. Inside it the model
-counts pods, it does not place them; for every request size s the row Σ floor(request / s)·x <= Σ_n floor(free_n / s)
-holds for whatever lies on the pool's nodes. For sizes that divide one another it is exact, for others a valid
-relaxation.
+A pool is the set of nodes with the same mask column, the same type and equally many free devices. The model counts
+the pods of a pool and does not place them. For every request size s the row Σ floor(request / s)·x <= Σ_n
+floor(free_n / s) holds for every placement on the pool's nodes. The rows are exact for sizes that divide one another,
+and a valid relaxation for others.
 """
 
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import IndexArray, IntArray, Problem
 
 MAX_SPLIT_POOLS: Final = 64
-"""Pools are split along a row's partition while no more than so many come of it."""
+"""Pools are split along a row's partition as long as there are at most this many."""
 MAX_FREE_POOLS: Final = 128
-"""Pools are split by the devices free on their nodes while no more than so many come of it."""
-COMPOSITES: Final = 5
-"""At most so many amounts of CPU or memory make composite rows with one size of a device."""
-SHAPES: Final = 3
-"""At most so many shares of memory beside CPU make composite rows with one amount of CPU."""
-SHAPED: Final = 2
-"""So many amounts of CPU make them, the smallest."""
-SIZES: Final = 24
-"""At most so many sizes of one resource make level rows of an area; the commonest quantiles are kept."""
+"""Pools are split by the number of free devices on their nodes as long as there are at most this many."""
+MAX_COMPOSITE_AMOUNTS: Final = 5
+"""Maximum amounts of CPU or memory that form composite rows with one size of a device."""
+MAX_MEMORY_RATIOS: Final = 3
+"""Maximum ratios of memory to CPU that form composite rows with one amount of CPU."""
+PAIRED_CPU_AMOUNTS: Final = 2
+"""How many amounts of CPU form such rows, the smallest ones."""
+MAX_SLOT_SIZES: Final = 24
+"""Maximum sizes of one resource that form slot rows of an area; of more sizes, the quantiles are kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ class NodePools:
     Args:
       of_node: [N] pool of each node.
       nodes: the nodes of each pool, ascending.
-      along: partitions that no pool straddles, by index into RowLedger.domains: [P] domain of each pool, or -1.
+      along: by index into RowLedger.domains, the partitions whose domains are unions of pools: [P] domain or -1.
       kinds: distinct (demand, kind) among classes: [C] index of each class's row in `fit`.
       fit: [U, N] pods that fit on a node, for each distinct (demand, kind).
     """
@@ -51,12 +51,12 @@ class NodePools:
 
     @property
     def size(self) -> int:
-        """How many pools there are."""
+        """Number of pools."""
         return len(self.nodes)
 
 
 def build_pools(packing: Packing) -> NodePools:
-    """Divide the nodes of a problem into pools, along the rows' partitions where that makes few enough."""
+    """Divide the nodes of a problem into pools, along the rows' partitions as long as that makes few enough pools."""
     problem, ledger = packing.problem, packing.room.rows
     labels = _labels(problem)
     split: list[int] = []
@@ -86,7 +86,7 @@ def _labels(problem: Problem) -> IntArray:
 
 
 def _number(rows: IntArray) -> IntArray:
-    """Number distinct rows 0.. in sorted order."""
+    """Numbers of distinct rows, 0.. in sorted order."""
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
@@ -108,7 +108,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotRow:
-    """Σ factors·x <= right; `size` is the resource and the size of a simple row."""
+    """A row Σ factors·x <= right; `size` is the resource and the request size of a simple row."""
 
     factors: IntArray
     right: int
@@ -116,10 +116,10 @@ class SlotRow:
 
 
 class PoolSupply:
-    """How many requests of a size an area of nodes holds, with devices that lack company left out."""
+    """How many requests of a size an area of nodes holds. Devices without enough CPU and memory do not count."""
 
     def __init__(self, packing: Packing) -> None:
-        """Tighten the devices once: a device without the CPU or memory that any pod takes with it is no supply."""
+        """Compute the usable devices: those with the CPU and memory that every pod requests with a device."""
         slots, room = packing.room.slots, packing.room
         self.demand = slots.demand
         self._free = [row.copy() for row in room.free]
@@ -137,7 +137,9 @@ class PoolSupply:
         self._devices = slots.devices
         self.units = [self._unit(column) for column in self.demand.T]
         every = np.arange(len(self.demand))
-        self._smallest = [self.sizes(r, every)[:SHAPED].tolist() for r in range(self.demand.shape[1])]
+        self._smallest = [
+            self.sizes(r, every)[:PAIRED_CPU_AMOUNTS].tolist() for r in range(self.demand.shape[1])
+        ]
 
     @staticmethod
     def _unit(column: IntArray) -> int:
@@ -148,31 +150,31 @@ class PoolSupply:
         return max(common, int(sizes.mean()) // 4096, 1)
 
     def sizes(self, resource: int, classes: IntArray) -> IntArray:
-        """The sizes that make level rows for these classes: their distinct requests, and the common unit."""
+        """Return the sizes that form slot rows for these classes: their distinct requests, and the common unit."""
         found = np.unique(self.demand[classes, resource])
         found = found[found > 0]
-        if len(found) > SIZES:
-            found = found[np.unique(np.linspace(0, len(found) - 1, SIZES).astype(np.int64))]
+        if len(found) > MAX_SLOT_SIZES:
+            found = found[np.unique(np.linspace(0, len(found) - 1, MAX_SLOT_SIZES).astype(np.int64))]
         unit = self.units[resource]
         return np.unique(np.append(found, unit)) if found.size else found
 
     def of(self, resource: int, sizes: IntArray, nodes: IntArray) -> IntArray:
-        """Σ_n floor(free_n / s) over the nodes, for each size."""
+        """Return Σ_n floor(free_n / s) over the nodes, for each size."""
         found: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
         return found
 
     def rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
-        """Every level row of an area that can bind at all.
+        """Yield every slot row of an area that can be violated at all.
 
         Args:
           classes: [J] the classes of the counts in the row, repeats allowed.
-          most: [J] what these counts can reach.
+          most: [J] the largest value of each count.
           nodes: the area's nodes.
 
         Yields:
-          simple rows Σ floor(request / s)·x <= Σ_n floor(free_n / s), and composite ones over a device and what
-          it takes along: Σ min(floor(d / s), floor(r / q))·x <= Σ_n min(floor(d_n / s), floor(r_n / q)), valid because
-          a node's sum is bounded by both; the same over CPU and memory.
+          simple rows Σ floor(request / s)·x <= Σ_n floor(free_n / s), and composite ones over a device and a resource
+          requested with it: Σ min(floor(d / s), floor(r / q))·x <= Σ_n min(floor(d_n / s), floor(r_n / q)), valid
+          because a node's sum is bounded by both; the same over CPU and memory.
         """
         demand = self.demand[classes]
         for r in range(demand.shape[1]):
@@ -188,7 +190,10 @@ class PoolSupply:
         yield from self._paired(demand, most, nodes)
 
     def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
-        """Composite rows over the two scarcest resources that are no devices: what the one leaves, the other lacks."""
+        """Composite rows over the two scarcest resources other than devices.
+
+        A node may have one of the two left without the other; the simple rows do not see that.
+        """
         plain = [
             r
             for r in range(demand.shape[1])
@@ -203,7 +208,9 @@ class PoolSupply:
         both = alone if len(alone) else both
         ratio, at = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
         shapes = (
-            both[at[np.unique(np.linspace(0, len(ratio) - 1, SHAPES).astype(np.int64))]] if len(at) else both
+            both[at[np.unique(np.linspace(0, len(ratio) - 1, MAX_MEMORY_RATIOS).astype(np.int64))]]
+            if len(at)
+            else both
         )
         for size in self._smallest[first]:
             for shape in shapes:
@@ -225,7 +232,9 @@ class PoolSupply:
                 along = np.unique(with_size[:, r])
                 if r in self._devices or len(along) < 2:
                     continue
-                along = along[np.unique(np.linspace(1, len(along) - 1, COMPOSITES).astype(np.int64))]
+                along = along[
+                    np.unique(np.linspace(1, len(along) - 1, MAX_COMPOSITE_AMOUNTS).astype(np.int64))
+                ]
                 factors = np.minimum(demand[:, device] // size, demand[:, r] // along[:, None])
                 right = np.minimum(held, self._free[r][nodes] // along[:, None]).sum(axis=1)
                 for i in np.flatnonzero(factors @ most > right).tolist():
@@ -233,7 +242,7 @@ class PoolSupply:
 
 
 def split_row(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
-    """For a row that pools do not straddle: its domains and the pools of each; otherwise None."""
+    """Return a row's domains and the pools of each; None if a pool extends over several domains."""
     if index not in pools.along:
         return None
     of_pool = pools.along[index]

@@ -1,7 +1,7 @@
-"""From counts to nodes: place what the aggregated model chose, bound gangs first, then the largest pods.
+"""Rounding: place what the tiered model selected on nodes, gangs with domains first, then the largest pods.
 
-A gang that falls short of its minimum is withdrawn whole and reported; the rest of the session goes on, and in the end
-whatever still fits is added in the policy's order.
+A gang below its minimum is withdrawn as a whole and reported, and the rest of the session continues. In the end every
+gang and surplus pod that still fits is added in the policy's order.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from batchsched.solver.problem import NONE, FloatArray, IntArray
 from batchsched.solver.tiered.model import OPEN, TieredModel
 
 MAX_RESETTLED_GANGS: Final = 48
-"""At most so many gangs that fell are looked after in one realisation."""
+"""Maximum gangs below their minimum that are placed again in one rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodShortage:
-    """Pods of a class that a plan wanted and the nodes did not hold."""
+    """Pods of a class that the plan has and the nodes did not hold."""
 
     gang: int
     class_index: int
@@ -32,7 +32,7 @@ class PodShortage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundedSolution:
-    """A packing, and what fell short at first, whether or not room was found for it later."""
+    """A packing, and the pods that did not fit at first, whether or not room was found for them later."""
 
     packing: Packing
     shortages: tuple[PodShortage, ...]
@@ -40,7 +40,7 @@ class RoundedSolution:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Pods of one class to place, where the plan puts them."""
+    """Pods of one class to place, and the cell where the plan has them."""
 
     gang: int
     class_index: int
@@ -51,13 +51,13 @@ class _Order:
 def round_to_nodes(
     aggregate: TieredModel, values: IntArray, split: FloatArray, prefer: bool
 ) -> RoundedSolution:
-    """Place a choice on nodes, and in the end whatever else fits.
+    """Place a plan on nodes, and finally everything else that fits.
 
     Args:
       aggregate: the model.
-      values: [V] the choice.
+      values: [V] the plan: values of the model's variables.
       split: [C, P] its spread over pools.
-      prefer: keep to few domains of preferred levels, before the plan's pools.
+      prefer: use few domains of preferred levels, before the plan's pools.
     """
     problem = aggregate.problem
     packing = Packing(problem)
@@ -74,7 +74,7 @@ def round_to_nodes(
             placed += search.make_room(order.class_index, order.pods - placed, order.cell)
         if placed < order.pods and aggregate.rigid[order.gang]:
             packing.withdraw({order.gang})
-            # Those bound to a domain come first: while others are not there yet, another domain may hold it.
+            # Gangs with domains are placed first: other domains may still hold the gang, since few pods are placed yet.
             if order.cell is not None and packing.try_gang(order.gang) is not None:
                 elsewhere.add(order.gang)
                 continue
@@ -90,7 +90,7 @@ def round_to_nodes(
 
 
 def _resettle(aggregate: TieredModel, values: IntArray, ejection: GangEjection, fallen: set[int]) -> None:
-    """Find room for gangs that fell, tier by tier; whoever gives way is looked after in the same way."""
+    """Place withdrawn gangs again, tier by tier, and in the same way the gangs that are ejected for them."""
     problem = aggregate.problem
     worth = gang_worth(problem)
     for _ in range(MAX_RESETTLED_GANGS):
@@ -104,7 +104,7 @@ def _resettle(aggregate: TieredModel, values: IntArray, ejection: GangEjection, 
 
 
 def _withdraw_broken(packing: Packing, gangs: list[int]) -> set[int]:
-    """Take back gangs whose minimum or rows do not hold, until all others' do: one may have leant on another."""
+    """Withdraw gangs whose minimum or rows are violated, until none is: a withdrawal may violate another gang's row."""
     failed: set[int] = set()
     while broken := {g for g in gangs if g not in failed and not _holds(packing, g)}:
         packing.withdraw(broken)
@@ -113,7 +113,7 @@ def _withdraw_broken(packing: Packing, gangs: list[int]) -> set[int]:
 
 
 def _meant(aggregate: TieredModel, values: IntArray, gang: int) -> IntArray | None:
-    """The nodes where the choice wanted a gang, or None for anywhere."""
+    """The nodes where the plan has a gang, or None for anywhere."""
     mine = np.flatnonzero((aggregate.owner == gang) & (aggregate.cell != NONE) & (aggregate.switch >= 0))
     mine = mine[values[aggregate.switch[mine]] > 0]
     return (
@@ -124,7 +124,7 @@ def _meant(aggregate: TieredModel, values: IntArray, gang: int) -> IntArray | No
 
 
 def _begin(packing: Packing, gang: int) -> bool:
-    """Let a chosen gang count against gang limits and rows before its pods come."""
+    """Count a selected gang against gang limits and rows before its pods are placed."""
     if packing.taken[gang]:
         return True
     if not packing.room.quotas.admits(gang):
@@ -135,7 +135,7 @@ def _begin(packing: Packing, gang: int) -> bool:
 
 
 def _orders(aggregate: TieredModel, values: IntArray) -> list[_Order]:
-    """What to place, in the order of placing: narrow cells first, then large devices, then large pods."""
+    """What to place, in this order: small cells first, then large devices, then large pods."""
     problem, slots = aggregate.problem, aggregate.packing.room.slots
     on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
     pods = aggregate.factor * values[aggregate.variable] * (on > 0)
@@ -158,7 +158,7 @@ def _orders(aggregate: TieredModel, values: IntArray) -> list[_Order]:
 
 
 def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: FloatArray, prefer: bool) -> int:
-    """Place one order along the plan's pools, then wherever its cell still has room; returns how many went."""
+    """Place one order along the plan's pools, then wherever its cell has room; return the number of placed pods."""
     problem, room = aggregate.problem, packing.room
     placed = 0
     gang, part = order.gang, int(problem.classes.subgroup[order.class_index])
@@ -180,7 +180,7 @@ def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: Float
 
 
 def _settle(packing: Packing, order: _Order) -> bool:
-    """Write down which domains an order's cell stands for, so that surplus pods follow."""
+    """Record the domains of an order's cell, so that surplus pods are placed in the same domains."""
     problem = packing.problem
     gang, part = order.gang, int(problem.classes.subgroup[order.class_index])
     if order.cell is None or not order.cell.size:
@@ -194,7 +194,7 @@ def _settle(packing: Packing, order: _Order) -> bool:
 
 
 def _whole(share: FloatArray, pods: int) -> list[tuple[int, int]]:
-    """Round a fractional split over pools to whole pods, largest remainders first; the largest shares first."""
+    """Round a fractional split over pools to whole pods, largest remainders first; the largest shares come first."""
     down = np.floor(share + 1e-6).astype(np.int64)
     left = pods - int(down.sum())
     if left > 0:
@@ -205,7 +205,7 @@ def _whole(share: FloatArray, pods: int) -> list[tuple[int, int]]:
 
 
 def _holds(packing: Packing, gang: int) -> bool:
-    """Whether a gang has its minimum, each part its own, and every row that it touches holds."""
+    """Whether a gang and its parts have their minimums, and all rows that concern the gang are satisfied."""
     placed = {
         c: int(packing.problem.classes.count[c]) - packing.room.waiting[c]
         for c in packing.members(gang).classes

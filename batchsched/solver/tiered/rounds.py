@@ -1,7 +1,8 @@
-"""Rounds of choosing, spreading and realising, until the gap is small enough or nothing more is gained.
+"""Rounds of selecting, splitting and rounding, until the gap is small enough or nothing more is gained.
 
-The looser model (no choice of domains) climbs first: it takes milliseconds, its peak bounds everything, and mostly the
-full model only has to find domains for the gangs that it chose. What realise could not place tightens both.
+The loose model (without the choice of domains) is solved first: it takes milliseconds, and its optimum bounds every
+solution. Mostly the full model then only has to find domains for the gangs of that optimum. Pods that rounding could
+not place tighten both models.
 """
 
 from dataclasses import dataclass, replace
@@ -20,21 +21,21 @@ from batchsched.solver.tiered.tier_solve import TierBudget, TierOptimum, TierSol
 from batchsched.solver.tiered.transport import PoolSplit
 
 MAX_COMPLETE_VARIABLES: Final = 1500
-"""So many variables the model with every domain may have to be asked for bounds."""
+"""Maximum variables of a model with every domain that is solved for bounds."""
 MAX_FREE_VARIABLES: Final = 1500
-"""A model with more variables than this looks for domains for the loose model's gangs alone, not for any others."""
+"""A model with more variables than this finds domains only for the gangs of the loose model's optimum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementFloors:
-    """Placements that the answer may not fall behind, and the best of them."""
+    """Solutions that the result must not be worse than, and the best of them."""
 
     best: Solution
     placed: tuple[IntArray, ...]
 
 
 class TieredRounds:
-    """The aggregated stage for one problem."""
+    """The tiered stage for one problem."""
 
     def __init__(
         self,
@@ -47,11 +48,11 @@ class TieredRounds:
         """Build both models.
 
         Args:
-          problem: what to solve.
-          uncut: the same without cuts and with every gang that they cost; `problem` itself when there are none.
+          problem: the problem to solve.
+          uncut: the problem without cuts and with every gang that cuts exclude; `problem` itself if there are none.
           spending: the budget.
-          floors: what the answer may not fall behind.
-          telemetry: hears how long each step takes.
+          floors: solutions that the result must not be worse than.
+          telemetry: receives the duration of each step.
         """
         self._problem, self._spending, self._telemetry = problem, spending, telemetry
         self._floors, self.best = floors, floors.best
@@ -74,7 +75,7 @@ class TieredRounds:
         )
 
     def run(self) -> Solution:
-        """Rounds until the gap is met, nothing falls short, one after the first gains nothing, or the budget ends."""
+        """Run rounds until the gap is met, all pods fit, a round after the first gains nothing, or the budget ends."""
         done, bounded, gained = 0, False, False
         for number in range(self._spending.budget.rounds):
             done = number + 1
@@ -107,7 +108,7 @@ class TieredRounds:
     # ------------------------------------------------------------------------------------ choosing
 
     def _choose(self) -> TierOptimum | None:
-        """The gangs that the loose model takes, with domains from the full one."""
+        """The gangs of the loose model's optimum, with domains from the full model."""
         floors = list(self._floors.placed)
         loose = self._loose.aggregate
         top = _above(self._loose, loose.values_of(self.best), floors, None)
@@ -124,7 +125,7 @@ class TieredRounds:
         return peak or _above(self._full, full.values_of(self.best), floors, top)
 
     def _among(self, top: TierOptimum, hint: IntArray, whole: bool) -> TierOptimum | None:
-        """Find domains for the gangs that the loose model takes: for all of them, or for as many as there are."""
+        """Find domains for the gangs of the loose optimum: for all of them (`whole`), or for as many as possible."""
         full, y = self._full.aggregate, self._full.aggregate.y
         lower, upper = (side.copy() for side in full.model.bounds())
         chosen = top.values[self._loose.aggregate.y]
@@ -137,7 +138,7 @@ class TieredRounds:
     # ------------------------------------------------------------------------------------ realising
 
     def _realise(self, plan: TierOptimum, prefer: bool) -> tuple[RoundedSolution, bool]:
-        """Place a plan; returns what came of it, and whether the best answer so far was beaten."""
+        """Place a plan; return the result, and whether it beats the best solution so far."""
         realised = round_to_nodes(self._full.aggregate, plan.values, plan.split.pods, prefer)
         solution = realised.packing.to_solution("aggregated")
         better = self._beats(solution)
@@ -146,19 +147,19 @@ class TieredRounds:
         return realised, better
 
     def _beats(self, solution: Solution) -> bool:
-        """Whether a solution is better than the best so far; among equals the one with fewer preferred domains."""
+        """Whether a solution is better than the best so far; among equals fewer preferred domains decide."""
         order = compare_solutions(solution, self.best)
         if order or not self._preferring:
             return order > 0
         return preferred_cost(self._problem, solution) < preferred_cost(self._problem, self.best)
 
     def _open(self) -> bool:
-        """Whether the gap is larger than asked for, whatever the bound: it is no less than the loose model's peak."""
+        """Whether the gap exceeds the budget's gap: the bound is never below the loose model's optimum."""
         peak = 0.0 if self._peak is None else float(self._peak.bound.sum())
         return float(self.best.objective.sum()) < peak * (1 - self._spending.budget.gap)
 
     def _learn(self, plan: TierOptimum, realised: RoundedSolution) -> None:
-        """Take what fell short off the pools where the plan had it, and forbid the domains that were too full."""
+        """Reduce the pools by the pods that did not fit there, and forbid the domains that were too full."""
         for shortage in realised.shortages:
             share = plan.split.pods[shortage.class_index]
             total = float(share.sum())
@@ -169,7 +170,7 @@ class TieredRounds:
                 self._forbid(plan, shortage.gang)
 
     def _forbid(self, plan: TierOptimum, gang: int) -> None:
-        """Not these gangs together in this domain again."""
+        """Forbid this combination of gangs in this domain."""
         full = self._full.aggregate
         on = (full.cell != NONE) & (plan.values[np.maximum(full.switch, 0)] > 0) & (full.switch >= 0)
         mine = np.flatnonzero(on & (full.owner == gang))
@@ -186,7 +187,7 @@ class TieredRounds:
     # ------------------------------------------------------------------------------------ bounds
 
     def _tighten_bound(self) -> None:
-        """What the looser model leaves open may be closed by one with every domain."""
+        """Compute bounds with a model of every domain: they may be lower than those of the loose model."""
         packing = self._loose.aggregate.packing
         model = TieredModel(packing, self._loose.aggregate.pools, None, complete=True)
         if model.model.variables > MAX_COMPLETE_VARIABLES:
@@ -211,5 +212,5 @@ class TieredRounds:
 def _above(
     climber: TierSolver, hint: IntArray, floors: list[IntArray], ceiling: TierOptimum | None
 ) -> TierOptimum | None:
-    """Climb above the floors, or, where cuts have made that impossible, from anywhere."""
+    """Solve above the floors; if cuts have made that impossible, without floors."""
     return climber.climb(hint, floors, ceiling) or climber.climb(hint, [], ceiling)

@@ -1,4 +1,4 @@
-"""Tier after tier: maximise one tier of the aggregated model, fix its value, go on with the next."""
+"""Maximise one tier of the tiered model after the other: each value is fixed before the next tier is maximised."""
 
 from dataclasses import dataclass
 
@@ -12,20 +12,20 @@ from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.transport import PoolSplit, PoolTransport
 
 MAX_CUTS_PER_TIER: int = 16
-"""So many Benders cuts a tier at most: a plan that still does not fit is placed as far as it goes."""
+"""Maximum Benders cuts a tier: a plan that still does not fit is placed as far as possible."""
 TIER_GAP: float = 2e-4
-"""Each tier is solved to this relative gap."""
+"""Relative gap to which each tier is solved."""
 MAX_STEP_EFFORT: float = 0.15
-"""Deterministic units for one call at most."""
+"""Maximum deterministic units of one call."""
 MIN_BOUND_EFFORT: float = 0.05
-"""Deterministic units that a bound may always spend: without one there is no gap to report."""
+"""Deterministic units that a bound may always spend: without a bound there is no gap to report."""
 MAX_TIE_EFFORT: float = 0.02
-"""Deterministic units for the number of gangs among equal tiers."""
+"""Deterministic units for maximising the number of gangs among equal tier values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TierOptimum:
-    """The end of a climb: the model's values, their spread over pools, and each tier's proved bound [T]."""
+    """Result of a lexicographic solve: the model's values, their split over pools, proved bounds [T]."""
 
     values: IntArray
     split: PoolSplit
@@ -33,25 +33,25 @@ class TierOptimum:
 
 
 class TierBudget:
-    """What is left of a session's budget, and whether a guard has fired."""
+    """The remaining budget of a session, and whether a wall-clock guard ended a call."""
 
     def __init__(self, budget: Budget, seed: int) -> None:
-        """Start with all of it."""
+        """Start with the whole budget."""
         self.budget = budget
         self.left = budget.deterministic
         self.guard = False
         self._guard_seconds, self._seed = budget.guard_seconds, seed
 
     def effort(self, most: float, least: float = 0.0) -> SolveEffort:
-        """The effort for one call: at most `most` deterministic units, and `least` even when none are left."""
+        """Return the effort for one call: at most `most` deterministic units, and `least` even if none remain."""
         return SolveEffort(max(1e-4, least, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
 
 
 class TierSolver:
-    """Climbs one aggregated model; its cuts stay for the next climb, the fixed tiers do not."""
+    """Solves one tiered model lexicographically. Its cuts remain for the next solve, the fixed tiers do not."""
 
     def __init__(self, aggregate: TieredModel, spending: TierBudget) -> None:
-        """Scale every tier's weights to integers of their own."""
+        """Scale every tier's weights to integers, each tier by its own factor."""
         self.aggregate = aggregate
         self.transport = PoolTransport(aggregate)
         self._spending = spending
@@ -74,19 +74,19 @@ class TierSolver:
         """Maximise tier after tier.
 
         Args:
-          hint: [V] a first guess; feasible when it comes from a placement.
-          floors: pods per class [C] of placements that the climb may not fall behind, lexicographically.
-          ceiling: the peak of a looser model of the same problem: there is nothing above it.
+          hint: [V] a first guess; it is feasible if it comes from a placement.
+          floors: pods per class [C] of placements; the result is lexicographically no worse.
+          ceiling: the optimum of a looser model of the same problem, which is an upper bound.
 
         Returns:
-          the peak, or None when the budget ended before anything was found.
+          the optimum, or None if the budget ended before any solution was found.
         """
         return self._ascend(hint, floors, ceiling, None)
 
     def bounds(self, placed: IntArray, ceiling: TierOptimum | None = None) -> FloatArray:
-        """Each tier's upper bound [T] given what `placed` [C] is worth in the tiers above.
+        """Return each tier's upper bound [T], given the value of `placed` [C] in the tiers above.
 
-        With a ceiling, the bounds of a looser model, tiers that reach it are not looked at again.
+        With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
         """
         model, local = self.aggregate.model, self.transport.local
         kept = self.transport.loosen()
@@ -101,7 +101,7 @@ class TierSolver:
     def _ascend(
         self, hint: IntArray, floors: list[IntArray], ceiling: TierOptimum | None, given: IntArray | None
     ) -> TierOptimum | None:
-        """Climb freely, or, for bounds, with every tier above held at what `given` [C] is worth."""
+        """Maximise tier after tier; for bounds, hold every tier above at the value of `given` [C]."""
         aggregate = self.aggregate
         problem = aggregate.problem
         bound = np.zeros(len(self._scale))
@@ -140,7 +140,7 @@ class TierSolver:
     def _tier(
         self, weights: IntArray, hint: IntArray, floor: int, least: float = 0.0
     ) -> tuple[IntArray | None, PoolSplit, int]:
-        """Solve, ask whether it fits, cut, and again; returns the last answer, its split, and an upper bound."""
+        """Solve, check whether the pods fit, cut, repeat; return the last values, their split, an upper bound."""
         aggregate, spending = self.aggregate, self._spending
         objective = aggregate.objective(weights)
         row = self._at_least(objective, floor) if floor > 0 else None
@@ -163,7 +163,7 @@ class TierSolver:
         return values, split, bound
 
     def _ties(self, values: IntArray, split: PoolSplit) -> tuple[IntArray, PoolSplit]:
-        """Among equal tier values, more gangs."""
+        """Maximise the number of gangs among equal tier values."""
         aggregate = self.aggregate
         objective = np.zeros(aggregate.model.variables, np.int64)
         objective[aggregate.y] = 1
@@ -182,7 +182,7 @@ class TierSolver:
         return self.aggregate.model.add_row(used, objective[used], floor, HIGHEST) if used.size else None
 
     def _hold(self, weights: IntArray, floor: int) -> None:
-        """Let a tier keep its value for the rest of the climb."""
+        """Require the tier's value for the rest of this solve."""
         row = self._at_least(self.aggregate.objective(weights), floor)
         if row is not None:
             self._rows.append(row)

@@ -1,13 +1,13 @@
-"""Where the pods of a choice go: a linear program over x[class, pool], and the cut when they do not fit.
+"""The split of a choice over pools: a linear program over x[class, pool], and the cut if the pods do not fit.
 
-For fixed pod counts n and switches the program is: Σ_p x[c, p] + s[c] = n[c]; level rows of every pool; rows of plugins
-over pools; x[c, p] no more than fits in the cells switched on. It minimises the weighted shortage s. With the duals μ
-of the rows, π_c of the classes and ν_cp of the limits on x,
+For fixed pod counts n and switches the program is: Σ_p x[c, p] + s[c] = n[c]; slot rows of every pool; rows of
+plugins over pools; x[c, p] no more than fits in the cells that are switched on. It minimises the weighted shortage s.
+With the duals μ of the rows, π_c of the classes and ν_cp of the limits on x,
 
     Σ_c π_c n[c] <= Σ_r μ_r (b_r + B_r y) + Σ_cp ν_cp limit_cp(switches)
 
-holds for every choice that fits, and is violated by this one: a Benders feasibility cut. For classes that are not
-chosen now, π_c is lifted to what its cheapest pool would cost, which keeps the cut valid and makes it stronger.
+holds for every choice that fits, and this one violates it: a Benders feasibility cut. For classes that are not chosen
+now, π_c is lifted to the price of its cheapest pool, which keeps the cut valid and makes it stronger.
 
 Source: Benders, Partitioning procedures for solving mixed-variables programming problems (1962).
 """
@@ -22,22 +22,22 @@ from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, BoolArray, Flo
 from batchsched.solver.tiered.model import OPEN, TieredModel
 from batchsched.solver.tiered.node_pools import split_row
 
-_SHORT = 1e-6
-"""A shortage below this is rounding."""
+_MIN_SHORTAGE = 1e-6
+"""A shortage below this is a rounding error."""
 _CUT_SCALE = 2.0**34
-"""What a cut's coefficients sum to as integers."""
+"""Sum to which a cut's coefficients are scaled as integers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSplit:
-    """How a choice spreads over the pools: pods [C, P], fractional; `short` is the weighted shortage."""
+    """A choice split over the pools: fractional pods [C, P]; `short` is the weighted shortage."""
 
     pods: FloatArray
     short: float
 
 
 class _Rows:
-    """Rows over x as they are found: at most form, Σ coefficient·x <= right + Σ gangs·y."""
+    """Rows over x while they are collected, in the form Σ coefficient·x <= right + Σ gangs·y."""
 
     def __init__(self) -> None:
         self.row: list[IntArray] = []
@@ -48,7 +48,7 @@ class _Rows:
         self.gangs: dict[int, tuple[IntArray, IntArray]] = {}
 
     def add(self, columns: IntArray, factors: IntArray, right: int) -> int:
-        """Add one row; returns its index."""
+        """Add one row; return its index."""
         index = len(self.right)
         self.row.append(np.full(len(columns), index, np.int64))
         self.column.append(columns)
@@ -58,10 +58,10 @@ class _Rows:
 
 
 class PoolTransport:
-    """The linear program of one model, kept in the solver between choices."""
+    """The linear program of one model, kept in the LP solver between choices."""
 
     def __init__(self, aggregate: TieredModel) -> None:
-        """Build the program with no choice made."""
+        """Build the program without a choice."""
         self._aggregate = aggregate
         problem, pools = aggregate.problem, aggregate.pools
         bound = np.zeros(len(problem.classes.count), np.bool_)
@@ -90,9 +90,9 @@ class PoolTransport:
     # ------------------------------------------------------------------------------------ building
 
     def _lots(self, bound: BoolArray) -> tuple[IntArray, IntArray]:
-        """Classes that ask for the same, go anywhere and stand in no row count as one: the lot of each class [C].
+        """Merge classes with equal requests, no required level and no row into lots: the lot of each class [C].
 
-        Also the first class of each lot, [U].
+        Also returns the first class of each lot, [U].
         """
         aggregate = self._aggregate
         room = aggregate.packing.room
@@ -132,7 +132,7 @@ class PoolTransport:
         return limits
 
     def _row_caps(self, class_index: int, cell: int) -> IntArray:
-        """What upper rows over fine partitions let a class put into each pool, [P]."""
+        """Maximum pods of a class in each pool by AT_MOST rows over fine partitions, [P]."""
         aggregate = self._aggregate
         pools, ledger = aggregate.pools, aggregate.packing.room.rows
         caps = np.full(pools.size, UNLIMITED, np.int64)
@@ -154,7 +154,7 @@ class PoolTransport:
         return caps
 
     def _level_rows(self, rows: _Rows) -> None:
-        """Chvátal-Gomory level rows of every pool that can bind at all."""
+        """Add the slot rows of every pool that can be violated at all."""
         aggregate = self._aggregate
         supply = aggregate.supply
         for p, nodes in enumerate(aggregate.pools.nodes):
@@ -168,7 +168,7 @@ class PoolTransport:
                     rows.levels[p, level.size[0], level.size[1]] = index
 
     def _plugin_rows(self, rows: _Rows) -> None:
-        """Rows of plugins whose domains are unions of pools, as they stand; a lower row is turned round."""
+        """Add the rows of plugins whose domains are unions of pools; AT_LEAST rows are negated."""
         aggregate = self._aggregate
         ledger = aggregate.packing.room.rows
         for i, row in enumerate(ledger.rows):
@@ -192,7 +192,7 @@ class PoolTransport:
         aggregate, model = self._aggregate, LinearModel()
         lots = len(self._first)
         model.add_variables(np.zeros(len(self.lot), np.int64), self._upper)
-        # No upper limit that could bind: the price of a shortage belongs to its lot's row alone.
+        # Without an upper limit that could be reached, the dual of a shortage belongs to its lot's row alone.
         most = 2 * self._per_lot(aggregate.problem.classes.count.astype(np.int64)) + 1
         short = model.add_variables(np.zeros(lots, np.int64), most)
         for columns, factors, right in zip(rows.column, rows.factor, rows.right, strict=True):
@@ -211,11 +211,11 @@ class PoolTransport:
 
     @property
     def tightened(self) -> bool:
-        """Whether rows are tighter than the problem's: cuts found now are not valid for bounds."""
+        """Whether rows are tighter than the problem's: then new cuts are not valid for bounds."""
         return bool((self._right < self._given).any())
 
     def tighten(self, class_index: int, pods: FloatArray) -> None:
-        """Take pods of a class that the nodes did not hold, [P], off the level rows of its size and of smaller ones."""
+        """Subtract pods [P] of a class that did not fit from the slot rows of its size and of smaller sizes."""
         needs = dict(self._aggregate.packing.room.slots.needs[class_index])
         for (p, r, size), row in self._levels.items():
             amount = needs.get(r, 0)
@@ -223,13 +223,13 @@ class PoolTransport:
                 self._side(row, max(0.0, float(self._right[row]) - float(pods[p]) * (amount // size)))
 
     def loosen(self) -> FloatArray:
-        """Give every row its own right side back; returns the tightened ones for `restore`."""
+        """Give every row its original right side; return the tightened ones for `restore`."""
         kept = self._right.copy()
         self.restore(self._given)
         return kept
 
     def restore(self, right: FloatArray) -> None:
-        """Give the rows these right sides."""
+        """Set the right sides that `loosen` returned."""
         for row in np.flatnonzero(self._right != right).tolist():
             self._side(row, float(right[row]))
 
@@ -240,7 +240,7 @@ class PoolTransport:
     # ------------------------------------------------------------------------------------ asking
 
     def split(self, values: IntArray) -> tuple[PoolSplit, bool]:
-        """Spread the choice `values` [V] over the pools; False when it did not fit and a cut was added."""
+        """Split the choice `values` [V] over the pools; False if it does not fit and a cut was added."""
         aggregate = self._aggregate
         pods = aggregate.pods(values)
         on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
@@ -258,13 +258,13 @@ class PoolTransport:
             return PoolSplit(np.zeros((len(pods), aggregate.pools.size)), 0.0), True
         spread = self._deal(vertex.values[: len(self.lot)], pods)
         short = -vertex.worth
-        if short <= _SHORT:
+        if short <= _MIN_SHORTAGE:
             return PoolSplit(spread, 0.0), True
         cut = self._cut(vertex.duals, pods, values)
         return PoolSplit(spread, short), not cut
 
     def _deal(self, values: FloatArray, pods: IntArray) -> FloatArray:
-        """Deal the pods of every lot and pool to its classes, one class after the other, [C, P]."""
+        """Distribute the pods of every lot and pool to its classes, one class after the other, [C, P]."""
         of_lot = np.zeros((len(self._first), self._aggregate.pools.size))
         of_lot[self.lot, self.pool] = values
         ends = np.cumsum(of_lot, axis=1)[self._lot]
@@ -291,7 +291,7 @@ class PoolTransport:
         return upper
 
     def _cut(self, duals: FloatArray, pods: IntArray, values: IntArray) -> bool:
-        """Add the Benders cut of these duals to the model; False when it would cut nothing."""
+        """Add the Benders cut of these duals to the model; False if it would exclude nothing."""
         aggregate, lots = self._aggregate, len(self._first)
         price_of_row = np.maximum(duals[: len(self._right)], 0.0)
         price = np.bincount(self._column, self._factor * price_of_row[self._row], minlength=len(self.lot))
@@ -309,7 +309,7 @@ class PoolTransport:
         right += self._charge_limits(over, coefficient)
         for index, (gangs, factors) in self._gangs.items():
             np.add.at(coefficient, aggregate.y[gangs], -price_of_row[index] * factors)
-        # Scaled by what went into the cut, not by what is left of it: what cancels leaves only rounding.
+        # Scale by the terms of the cut and not by their difference: what cancels leaves only rounding errors.
         gross = float(
             (np.abs(worth[self._lot[aggregate.class_index]]) * aggregate.factor).sum()
             + price_of_row @ np.abs(self._right)
@@ -327,7 +327,7 @@ class PoolTransport:
         return True
 
     def _charge_limits(self, over: FloatArray, coefficient: FloatArray) -> float:
-        """Move what limits of switched loads are worth to the left side; returns what is constant."""
+        """Move the duals of the limits of switched loads to the left side; return the constant part."""
         aggregate = self._aggregate
         moving = self._moving[over[self._moving] > 0]
         if not moving.size:

@@ -29,7 +29,7 @@ def choose_by_unit(terms: VictimTerms) -> VictimState | None:
 
 
 def choose_by_price(terms: VictimTerms) -> VictimState | None:
-    """Clear node after node, the cheapest first; each unit's cost is divided among the nodes on which it blocks pods."""
+    """Clear node after node, the cheapest first; each unit's cost is divided among the nodes it blocks."""
     gain, price = _gain(terms), np.zeros(len(terms.sites))
     for c in range(len(terms.count)):
         price = np.maximum(price, shared_price(terms, c))
