@@ -29,7 +29,7 @@ def solve_job_by_job(problem: Problem) -> Solution:
     """Place gangs as other batch schedulers do: in the same order, pods as given, on the fullest node first.
 
     A gang with a required level is tried in one domain after the other, the tightest first, since kube-scheduler's
-    topology placement examines all of them. A gang whose minimum fits in no domain is skipped. A placed pod never
+    topology placement examines all of them. A gang is skipped if its minimum fits in no domain. A placed pod never
     moves.
     """
     packing = Packing(problem, plain=True)

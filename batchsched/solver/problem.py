@@ -199,7 +199,7 @@ class ProblemGangs(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemSubgroups(ProblemTable):
-    """The subgroups: as for gangs, for the pods of the classes whose `subgroup` is s.
+    """The subgroups: as for gangs, for the pods of classes with `subgroup` s.
 
     The gang's own level applies to them too. A gang needs no less than its subgroups need together, whatever its
     own `need` is.
@@ -291,7 +291,7 @@ class Problem:
     def take_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
         """Return the problem of some gangs: all nodes and quotas, no rows and no cuts.
 
-        Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep theirs.
+        Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep their numbers.
 
         Args:
           gangs: [G'] the gangs.
@@ -332,14 +332,14 @@ def _renumbered(kept: IntArray, size: int) -> IndexArray:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much the solver may spend on one session.
+    """Limits of the solver for one session.
 
     Args:
-      deterministic: CP-SAT's deterministic time over all its calls; repeats across machines and processes.
-      rounds: at most so many rounds of solve, realise and cut.
+      deterministic: CP-SAT's deterministic time over all calls; it repeats across machines and processes.
+      rounds: maximum rounds of solving, rounding and cutting.
       gap: stop when the relative gap to the bound is no larger.
-      guard_seconds: a loose wall-clock guard; when it fires the decision may not repeat, and says so.
-      exact_variables: up to so many (class, node) variables the exact node-level model runs instead.
+      guard_seconds: a loose wall-clock guard. If it fires, the decision may not repeat, and `Solution.guard` is set.
+      exact_variables: up to this many (class, node) variables the exact node-level model is used.
     """
 
     deterministic: float = 2.0
@@ -351,16 +351,16 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """An assignment of counts, and the solver's account of it.
+    """Placed pods by class and node, with their value and bound.
 
     Args:
       classes, nodes, counts: [P] triples, counts > 0, sorted by class then node; one triple per (class, node).
-      taken: [G] the gang has reached its minimum (gangs with need 0 are always taken).
+      taken: [G] whether the gang has reached its minimum (gangs with need 0 are always taken).
       objective: [T] Σ weight over the placed pods of the tier.
       bound: [T] upper bound of the tier's objective given what this solution placed in the tiers above.
-      stage: which step's answer this is: "greedy", "quotas", "aggregated" or "exact".
-      rounds: rounds of solve, realise and cut.
-      guard: the wall-clock guard fired somewhere.
+      stage: the step that found it: "greedy", "quotas", "aggregated" or "exact".
+      rounds: rounds of solving, rounding and cutting.
+      guard: whether the wall-clock guard ended a search.
     """
 
     classes: IndexArray
@@ -375,6 +375,6 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """1 - Σ objective ÷ Σ bound, and 0 when nothing could be placed at all."""
+        """Relative gap: 1 - Σ objective ÷ Σ bound; 0 if nothing could be placed at all."""
         total = float(self.bound.sum())
         return max(0.0, 1.0 - float(self.objective.sum()) / total) if total > 0 else 0.0

@@ -54,7 +54,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
     with telemetry.stage("verify"):
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
-        _LOG.error("a %s answer is discarded, the greedy's stands: %s", answer.stage, "; ".join(faults))
+        _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
         return replace(solve_greedy(without_cut_gangs(given)), guard=answer.guard)
     return answer
 

@@ -126,12 +126,12 @@ def _all_or_nothing(problem: Problem, solution: Solution) -> Iterator[str]:
             yield f"gang {g} is not allowed and {placed[g]} of its pods are placed"
         if need == 0:
             if not taken:
-                yield f"gang {g} needs nothing more and is not called taken"
+                yield f"gang {g} needs nothing more and is not reported as taken"
             continue
         if taken and not problem.gangs.allowed[g]:
-            yield f"gang {g} is not allowed and is called taken"
+            yield f"gang {g} is not allowed and is reported as taken"
         if taken and placed[g] < need:
-            yield f"gang {g} is called taken with {placed[g]} of the {need} pods it needs"
+            yield f"gang {g} is reported as taken with {placed[g]} of the {need} pods it needs"
         if not taken and placed[g]:
             yield f"gang {g} is not taken and {placed[g]} of its pods are placed"
 
@@ -161,15 +161,15 @@ def _domains(problem: Problem, solution: Solution) -> Iterator[str]:
 
 
 def _required_domain(
-    problem: Problem, who: str, nodes: NDArray[np.int32], level: int, pinned: int
+    problem: Problem, name: str, nodes: NDArray[np.int32], level: int, pinned: int
 ) -> Iterator[str]:
-    found = sorted(set(problem.nodes.levels[level][nodes].tolist()))
-    if -1 in found:
-        yield f"{who} has pods on nodes without a domain of its required level {level}"
-    if len(found) > 1:
-        yield f"{who} lies in domains {found} of its required level {level}"
-    if pinned != NONE and any(domain not in (-1, pinned) for domain in found):
-        yield f"{who} is pinned to domain {pinned} of level {level} and lies in {found}"
+    domains = sorted(set(problem.nodes.levels[level][nodes].tolist()))
+    if -1 in domains:
+        yield f"{name} has pods on nodes without a domain of its required level {level}"
+    if len(domains) > 1:
+        yield f"{name} is in domains {domains} of its required level {level}"
+    if pinned != NONE and any(domain not in (-1, pinned) for domain in domains):
+        yield f"{name} is pinned to domain {pinned} of level {level} and is in {domains}"
 
 
 def _quotas(problem: Problem, solution: Solution) -> Iterator[str]:
@@ -233,7 +233,7 @@ def _cuts(problem: Problem, solution: Solution) -> Iterator[str]:
     for number, cut in enumerate(problem.cuts):
         refused = zip(cut.classes.tolist(), cut.nodes.tolist(), cut.counts.tolist(), strict=True)
         if len(cut.classes) and all(have.get((c, n), 0) == k for c, n, k in refused):
-            yield f"cut {number}: the placement of gang {cut.gang} that was refused comes again"
+            yield f"cut {number}: the placement of gang {cut.gang} that was refused is repeated"
 
 
 def _account(problem: Problem, solution: Solution) -> Iterator[str]:
@@ -242,7 +242,7 @@ def _account(problem: Problem, solution: Solution) -> Iterator[str]:
         worth[int(problem.gangs.tier[problem.classes.gang[c]])] += float(problem.classes.weight[c]) * k
     for t, (value, said, bound) in enumerate(zip(worth, solution.objective, solution.bound, strict=True)):
         if abs(value - said) > _TOLERANCE * max(abs(value), abs(said)):
-            yield f"tier {t} is worth {value} and the solution says {said}"
+            yield f"tier {t} has the value {value} and the solution reports {said}"
         if not bound >= said - _TOLERANCE * abs(said):
             yield f"tier {t} has the bound {bound} below its objective {said}"
 

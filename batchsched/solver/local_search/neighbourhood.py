@@ -53,8 +53,8 @@ class PlacedPods:
     `refresh` reads the new entries of the trail. If entries that were read already have been rolled back or
     withdrawn, it rebuilds the table: the packing reports both through `cut_back`, so that no caller has to.
 
-    Groups are sets of classes with equal demand and kind whose pods may be exchanged: neither a row, a required level
-    nor a cut concerns them.
+    A group is a set of classes with equal demand and kind. Their pods may be exchanged: neither a row, a required
+    level nor a cut concerns them.
     """
 
     def __init__(self, packing: Packing) -> None:

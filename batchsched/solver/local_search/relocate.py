@@ -17,13 +17,13 @@ from batchsched.solver.problem import NONE, IndexArray, IntArray
 MAX_PODS_PER_MOVE: Final = 3
 """Maximum pods of one class that leave a node to make room for one pod."""
 MAX_CLASSES: Final = 64
-"""Maximum classes whose pods are tried, the smallest pods first."""
+"""Maximum classes that are tried, the smallest pods first."""
 MAX_CLEARED_NODES: Final = 32
 """Maximum nodes that are cleared, or tried, to make room for pods with devices."""
 
 
 class Relocation(NamedTuple):
-    """Pods of one class leave each of many nodes, so many from each."""
+    """Pods of one class leave many nodes, equally many from each node."""
 
     class_index: int
     pods_per_node: int

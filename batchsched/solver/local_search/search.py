@@ -54,6 +54,6 @@ class LocalSearch:
                 room.rollback(mark)
                 continue
             request.left -= placed
-            # Before the next move is drawn: a generator may compute it at once, and nobody would use it.
+            # Return before the next move is drawn: a generator computes it at once, and it would not be used.
             if request.left <= 0:
                 return

@@ -156,7 +156,7 @@ class FreeCapacity:
                 break
         at = taken.nonzero()[0]
         where, counts = where[at], taken[at]
-        if limited:  # charged phase by phase; whoever puts them there charges them for good
+        if limited:  # undo the charges of the phases: `put` charges the rows again
             self.rows.charge(class_index, where, -counts)
         return where, counts
 

@@ -179,7 +179,7 @@ class RowLedger:
 
 
 def _clip_to_domains(caps: IntArray, domain: IndexArray, room: IntArray) -> IntArray:
-    """Caps reduced so that their sum in each domain is at most the domain's room; earlier nodes keep theirs."""
+    """Caps reduced so that their sum in each domain is at most the domain's room; earlier nodes have priority."""
     order = np.argsort(domain, kind="stable")
     inside, sorted_caps = domain[order], caps[order]
     running = np.cumsum(sorted_caps)

@@ -1,11 +1,13 @@
 """The order in which nodes are filled with pods of one class.
 
 1. *Slots.* Devices are requested in few sizes (1, 2, 4, 8 GPUs). A pod takes the slot that destroys the fewest larger
-slots: a pod with one GPU prefers the odd GPU of a node to breaking a pair, a pod with two GPUs prefers a pair to
-breaking a quad. Before that, a pod takes CPU and memory that the node's free devices will not need, so that no device
-remains without CPU and memory. 2. *Packing*: fewest free devices, then the fullest node; for pods without devices the
-node whose free resources have the proportions of the request. With `Problem.spread`: the emptiest node. The steps are
-coarse, so that scores matter. 3. *Score* of the pipeline, higher first. 4. The lowest node index.
+   slots: a pod with one GPU prefers the odd GPU of a node to breaking a pair, a pod with two GPUs prefers a pair to
+   breaking a quad. Before that, a pod takes CPU and memory that the node's free devices will not need, so that no
+   device remains without CPU and memory.
+2. *Packing*: fewest free devices, then the fullest node; for pods without devices the node with free resources in the
+   proportions of the request. With `Problem.spread`: the emptiest node. The steps are coarse, so that scores matter.
+3. *Score* of the pipeline, higher first.
+4. The lowest node index.
 """
 
 from collections.abc import Iterator

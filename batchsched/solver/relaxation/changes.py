@@ -33,10 +33,10 @@ class NodeChange:
 
     Args:
       count: how many nodes.
-      like: the node whose capacity, labels and filter results the new nodes have.
+      like: a node with the capacity, labels and filter results of the new nodes.
       level: the level at which the new nodes are in `domain`; NONE: they are in the domains of `like`.
       domain: the domain at that level.
-      passing: the gang whose filters the new nodes pass too; NONE: only what `like` passes. Filters seldom tell gangs
+      passing: a gang; the new nodes pass its filters too. NONE: only what `like` passes. Filters seldom tell gangs
         apart, so the nodes then pass the filters of all gangs.
       extra: [R] how much larger each node is than `like`; () if it need not be larger.
     """
@@ -127,7 +127,7 @@ def _some(count: int, nodes: NodeChange) -> NodeChange | None:
 
 
 def wider_levels(problem: Problem, level: int) -> tuple[int, ...]:
-    """Return the levels whose domains are unions of this level's domains, the finest first."""
+    """Return the levels in which every domain is a union of this level's domains, the finest first."""
     labelled = problem.nodes.levels[level] >= 0
     own = problem.nodes.levels[level][labelled].astype(np.int64)
     count = len(np.unique(own))

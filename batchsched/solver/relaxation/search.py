@@ -200,7 +200,7 @@ def combine(*parts: Relaxation) -> Relaxation:
 
 
 def _scale_quota(quota: QuotaChange, eighths: int) -> QuotaChange:
-    """So many eighths of a change, rounded up."""
+    """A number of eighths of a change, rounded up."""
     amounts = tuple(-(-amount * eighths // QUOTA_STEPS) for amount in quota.amounts)
     return QuotaChange(quota.quota, amounts, -(-quota.gangs * eighths // QUOTA_STEPS))
 

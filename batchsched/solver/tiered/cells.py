@@ -20,7 +20,7 @@ class DomainCell:
     """Nodes that a gang's part may use if it chooses a domain.
 
     Args:
-      areas: (level, domain) pairs whose rows count the cell's pods.
+      areas: (level, domain) pairs; their rows count the cell's pods.
       nodes: the nodes, ascending.
       domain: the gang's domain, or -1; `inner` the part's domain, or -1.
     """

@@ -63,7 +63,7 @@ class TieredModel:
         Args:
           packing: a packing without placed pods.
           pools: its pools.
-          incumbent: a solution whose domains are among the candidates.
+          incumbent: a solution; its domains are among the candidates.
           relaxed: omit the choice of domains: a model for bounds only.
           complete: make every domain that holds a gang a candidate: then bounds of this model hold, too.
         """
@@ -261,7 +261,7 @@ class TieredModel:
         return total
 
     def values_of(self, solution: Solution) -> IntArray:
-        """Return the model's variables for a solution whose domains are all candidates: a hint."""
+        """Return the model's variables for a solution that uses candidate domains only: a hint."""
         problem = self.problem
         values = np.zeros(self.model.variables, np.int64)
         values[self.y] = solution.taken

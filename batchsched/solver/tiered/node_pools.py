@@ -38,7 +38,7 @@ class NodePools:
     Args:
       of_node: [N] pool of each node.
       nodes: the nodes of each pool, ascending.
-      along: by index into RowLedger.domains, the partitions whose domains are unions of pools: [P] domain or -1.
+      along: by index into RowLedger.domains, the partitions into unions of pools: [P] domain or -1.
       kinds: distinct (demand, kind) among classes: [C] index of each class's row in `fit`.
       fit: [U, N] pods that fit on a node, for each distinct (demand, kind).
     """

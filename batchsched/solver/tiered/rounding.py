@@ -104,7 +104,7 @@ def _resettle(aggregate: TieredModel, values: IntArray, ejection: GangEjection, 
 
 
 def _withdraw_broken(packing: Packing, gangs: list[int]) -> set[int]:
-    """Withdraw gangs whose minimum or rows are violated, until none is: a withdrawal may violate another gang's row."""
+    """Withdraw gangs with a violated minimum or row, until none is left: a withdrawal may violate another row."""
     failed: set[int] = set()
     while broken := {g for g in gangs if g not in failed and not _holds(packing, g)}:
         packing.withdraw(broken)

@@ -168,7 +168,7 @@ class PoolTransport:
                     rows.levels[p, level.size[0], level.size[1]] = index
 
     def _plugin_rows(self, rows: _Rows) -> None:
-        """Add the rows of plugins whose domains are unions of pools; AT_LEAST rows are negated."""
+        """Add the rows of plugins over domains that are unions of pools; AT_LEAST rows are negated."""
         aggregate = self._aggregate
         ledger = aggregate.packing.room.rows
         for i, row in enumerate(ledger.rows):

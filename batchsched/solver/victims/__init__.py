@@ -1,1 +1,1 @@
-"""Victims: the least costly set of running gangs whose eviction makes room for a pending one."""
+"""Victims: the least costly set of running gangs to evict for a pending one."""

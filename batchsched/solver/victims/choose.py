@@ -38,10 +38,10 @@ class VictimBudget:
 
 
 def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> VictimSet | None:
-    """Find the least costly set of units whose eviction makes room for the gang's minimum.
+    """Find the least costly set of units to evict so that the gang's minimum fits.
 
-    The set costs no more than the best greedy's set, and every unit in it is needed. If no set is found after whose
-    eviction the gang can be placed, the result is None: then no unit is evicted.
+    The set costs no more than the best greedy's set, and every unit in it is needed. If no set makes room for
+    the gang, the result is None: then no unit is evicted.
 
     Raises:
       SolverFault: OR-Tools rejects a model as invalid.
@@ -171,7 +171,9 @@ def _settled(ground: VictimState) -> Packing:
     problem = ground.problem
     packing = place_without(problem, ground.gone)
     assert packing is not None  # a ground is the best only when it is enough
-    if len(problem.wanted.quotas.gangs):  # whom only a quota drives out is not seen on the nodes
+    if len(
+        problem.wanted.quotas.gangs
+    ):  # units that are evicted for a quota only cannot be recognised on the nodes
         return packing
     classes, nodes, counts = packing.room.triples()
     asked = np.zeros_like(problem.free)

@@ -88,8 +88,9 @@ def group_units_by_node(terms: VictimTerms) -> list[list[int]]:
 def shared_price(terms: VictimTerms, class_index: int) -> FloatArray:
     """Return the least cost of one more pod of a class on each site [S].
 
-    Of the units without whose eviction a site gains nothing, each divides its cost equally among all pods that it
-    blocks anywhere. The sum of these parts for k pods never exceeds the cost of the units evicted for them.
+    A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
+    among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
+    evicted for them.
     """
     gain = terms.most[class_index] - terms.now[class_index]
     barring = (terms.without[class_index] <= terms.now[class_index, terms.site]) & (gain[terms.site] > 0)

@@ -101,7 +101,7 @@ class VictimModel:
         freed = terms.freed[shares, r]
         columns += self._leave[terms.unit[shares[freed > 0]]].tolist()
         factors += (-freed[freed > 0]).tolist()
-        if free < 0:  # only who wants the node has to pay what it is overcommitted by
+        if free < 0:  # an overcommitted node must be relieved only if the gang uses it
             columns.append(self._wants(site))
             factors.append(-free)
             free = 0

@@ -99,7 +99,7 @@ def _domains(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
     for name, mine, level, pinned in parts:
         domains = set() if level == NONE else set(wanted.nodes.levels[level][answer.nodes[mine]].tolist())
         if len(domains) > 1 or NONE in domains or (pinned != NONE and domains - {int(pinned)}):
-            yield f"{name} lies in domains {sorted(domains)} of its required level {level}"
+            yield f"{name} is in domains {sorted(domains)} of its required level {level}"
 
 
 def _requests(problem: VictimProblem, answer: VictimSet) -> IntArray:
@@ -140,9 +140,7 @@ def _room(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
             free[problem.node[share]] += problem.freed[share]
     for node, r in np.argwhere((asked > free) & (asked > 0)).tolist():
         yield f"node {node} has {free[node, r]} of resource {r} free and {asked[node, r]} is placed"
-    if (
-        len(problem.wanted.quotas.gangs) or problem.cuts
-    ):  # somebody may be needed for another reason than room
+    if len(problem.wanted.quotas.gangs) or problem.cuts:  # a unit may be needed for another reason than room
         return
     behind = {
         other

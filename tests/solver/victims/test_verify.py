@@ -60,7 +60,7 @@ def changed(answer: VictimSet, **fields) -> VictimSet:
         ({"counts": [1, 0]}, "not positive"),
         ({"counts": [1, 2]}, "2 pods and 3 are placed"),
         ({"classes": [0], "nodes": [0], "counts": [1]}, "needs 2 pods and 1 are placed"),
-        ({"nodes": [0, 2]}, "lies in domains [0, 1]"),
+        ({"nodes": [0, 2]}, "is in domains [0, 1]"),
         ({"nodes": [2, 3]}, "node 2 has 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
