@@ -56,7 +56,7 @@ class RelaxedBound:
 
 
 @dataclass(frozen=True, slots=True)
-class SolveEffort:
+class SolveLimits:
     """Limits of one CP-SAT call.
 
     Args:
@@ -77,7 +77,7 @@ class SolveEffort:
 def maximise(
     model: LinearModel,
     objective: NDArray[np.integer],
-    effort: SolveEffort,
+    effort: SolveLimits,
     *,
     hint: NDArray[np.integer] | None = None,
 ) -> CpSatAnswer:
@@ -126,7 +126,7 @@ def _ceiling(model: LinearModel, weights: IntArray) -> int:
     return int(np.where(weights > 0, weights * upper, weights * lower).sum())
 
 
-def _parameters(effort: SolveEffort) -> cp_sat.SatParameters:
+def _parameters(effort: SolveLimits) -> cp_sat.SatParameters:
     parameters = cp_sat.SatParameters()
     parameters.num_workers = 1
     # Otherwise CP-SAT replaces Python's signal handler, and the next Ctrl-C kills the process at once.

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.errors import SolverFault
-from batchsched.solver.engine.cpsat import SolveEffort, maximise, relax
+from batchsched.solver.engine.cpsat import SolveLimits, maximise, relax
 from batchsched.solver.engine.linear import scale_weights
 from batchsched.solver.exact.nodewise import NodeModel
 from batchsched.solver.exact.polish import add_preferences, place_by_score
@@ -49,7 +49,7 @@ class _Incumbent:
         if allowance < _MIN_EFFORT:
             return None
         guard_seconds, seed = self._effort
-        effort = SolveEffort(allowance, guard_seconds, seed=seed, light=True)
+        effort = SolveLimits(allowance, guard_seconds, seed=seed, light=True)
         answer = maximise(self.model.model, objective, effort, hint=self.values)
         self._left -= answer.deterministic_used
         self.guard |= answer.guard

@@ -22,27 +22,27 @@ MAX_CLEARED_NODES: Final = 32
 """Maximum nodes that are cleared, or tried, to make room for pods with devices."""
 
 
-class Relocation(NamedTuple):
+class RelocationMove(NamedTuple):
     """Pods of one class leave many nodes, equally many from each node."""
 
     class_index: int
     pods_per_node: int
 
 
-class PodRelocation:
+class RelocationNeighbourhood:
     """The neighbourhood in which pods of one class move to other nodes, a batch at once."""
 
     def __init__(self, packing: Packing, placed: PlacedPods) -> None:
         self._packing, self._placed = packing, placed
         self._small_first = _small_first(packing)
 
-    def propose(self, request: RoomRequest) -> Iterator[Relocation]:
+    def propose(self, request: RoomRequest) -> Iterator[RelocationMove]:
         """Yield every other movable class with 1, 2 and 3 pods a node."""
         for pods_per_node in range(1, MAX_PODS_PER_MOVE + 1):
             for other in self._movable(request.class_index)[:MAX_CLASSES]:
-                yield Relocation(other, pods_per_node)
+                yield RelocationMove(other, pods_per_node)
 
-    def apply(self, request: RoomRequest, move: Relocation) -> int | None:
+    def apply(self, request: RoomRequest, move: RelocationMove) -> int | None:
         """Move the pods away from as many nodes as the request still needs."""
         packing, room = self._packing, self._packing.room
         other, each = move
@@ -86,7 +86,7 @@ class PodRelocation:
             if other != class_index and other not in room.rows.of_class
         ]
 
-    def _sources(self, request: RoomRequest, move: Relocation) -> IntArray:
+    def _sources(self, request: RoomRequest, move: RelocationMove) -> IntArray:
         """Nodes where the class fits once the pods of the move have left."""
         room, class_index = self._packing.room, request.class_index
         self._placed.refresh()
@@ -112,7 +112,7 @@ class ClearingMove(NamedTuple):
     pods: IndexArray  # [C]
 
 
-class NodeClearing:
+class ClearingNeighbourhood:
     """The neighbourhood in which all pods of this session leave a node for a pod with devices."""
 
     def __init__(self, packing: Packing, placed: PlacedPods) -> None:

@@ -7,8 +7,8 @@ cheapest to the dearest: relocation, clearing of nodes, exchange.
 from typing import Any
 
 from batchsched.solver.local_search.neighbourhood import Neighbourhood, PlacedPods, RoomRequest
-from batchsched.solver.local_search.relocate import NodeClearing, PodRelocation
-from batchsched.solver.local_search.swap import PodSwap
+from batchsched.solver.local_search.relocate import ClearingNeighbourhood, RelocationNeighbourhood
+from batchsched.solver.local_search.swap import SwapNeighbourhood
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import IntArray
 
@@ -21,9 +21,9 @@ class LocalSearch:
         self._packing = packing
         placed = PlacedPods(packing)
         self._neighbourhoods: tuple[Neighbourhood[Any], ...] = (
-            PodRelocation(packing, placed),
-            NodeClearing(packing, placed),
-            PodSwap(packing, placed),
+            RelocationNeighbourhood(packing, placed),
+            ClearingNeighbourhood(packing, placed),
+            SwapNeighbourhood(packing, placed),
         )
 
     def make_room(self, class_index: int, want: int, nodes: IntArray | None) -> int:

@@ -25,7 +25,7 @@ MAX_RECENT_ENTRIES: Final = 64
 """If no node could give a pod at most this many trail entries ago, only nodes of these entries are examined again."""
 
 
-class Exchange(NamedTuple):
+class SwapMove(NamedTuple):
     """Pods of one group leave the sources, pods of another group take their places."""
 
     leaving: int
@@ -33,7 +33,7 @@ class Exchange(NamedTuple):
     sources: IntArray
 
 
-class PodSwap:
+class SwapNeighbourhood:
     """The neighbourhood of exchanges between two groups of classes."""
 
     def __init__(self, packing: Packing, placed: PlacedPods) -> None:
@@ -49,7 +49,7 @@ class PodSwap:
         self._rebuilds = 0
         self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
 
-    def propose(self, request: RoomRequest) -> Iterator[Exchange]:
+    def propose(self, request: RoomRequest) -> Iterator[SwapMove]:
         """Yield exchanges of every pair of groups, pass by pass, until a pass changes nothing."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
@@ -61,7 +61,7 @@ class PodSwap:
             if partial and room.mark() == mark:
                 return
 
-    def _propose_pass(self, request: RoomRequest, nodes: IntArray, partial: bool) -> Iterator[Exchange]:
+    def _propose_pass(self, request: RoomRequest, nodes: IntArray, partial: bool) -> Iterator[SwapMove]:
         """Yield exchanges of every pair of groups once; `partial`: also those that only reduce what a node lacks."""
         room, by_group = self._packing.room, self._placed.by_group
         demand = room.slots.demand[request.class_index]
@@ -73,14 +73,14 @@ class PodSwap:
             while promising:
                 partner = promising.pop(0)
                 mark = room.mark()
-                yield Exchange(leaving, int(self._partners[leaving][partner]), sources[helped[partner]])
+                yield SwapMove(leaving, int(self._partners[leaving][partner]), sources[helped[partner]])
                 if room.mark() != mark:
                     # The exchange changed what is free: what was computed for the next partners is outdated.
                     sources = sources[by_group[leaving, sources] > 0]
                     helped = self._helped(demand, leaving, sources, partial)
                     promising = [p for p in np.flatnonzero(helped.any(axis=1)).tolist() if p > partner]
 
-    def apply(self, request: RoomRequest, move: Exchange) -> int | None:
+    def apply(self, request: RoomRequest, move: SwapMove) -> int | None:
         """Exchange as many pairs of pods as the request needs, and place its pods where enough is free then."""
         room, placed, class_index = self._packing.room, self._placed, request.class_index
         leaving, entering, sources = move

@@ -23,7 +23,7 @@ class TrailEntry(NamedTuple):
     pods: int
 
 
-class TrailFollower(Protocol):
+class TrailTable(Protocol):
     """A table that follows the trail of a `FreeCapacity`."""
 
     def cut_back(self, length: int) -> None:
@@ -46,7 +46,7 @@ class FreeCapacity:
         self.rows = RowLedger(problem)
         self.waiting: list[int] = problem.classes.count.tolist()
         self.trail: list[TrailEntry] = []
-        self.followers: list[TrailFollower] = []
+        self.trail_tables: list[TrailTable] = []
         self._gang: list[int] = problem.classes.gang.tolist()
         self._kind: list[int] = problem.classes.kind.tolist()
         self.banned = _banned(problem)
@@ -222,8 +222,8 @@ class FreeCapacity:
         """Undo everything since the mark."""
         while len(self.trail) > mark:
             self._apply(self.trail.pop(), -1)
-        for follower in self.followers:
-            follower.cut_back(mark)
+        for table in self.trail_tables:
+            table.cut_back(mark)
 
     def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
         """Undo all placements of some gangs, wherever they are in the trail; return them."""
@@ -238,8 +238,8 @@ class FreeCapacity:
             else:
                 kept.append(entry)
         self.trail[:] = kept
-        for follower in self.followers:
-            follower.cut_back(unchanged)
+        for table in self.trail_tables:
+            table.cut_back(unchanged)
         return gone
 
     def repeat(self, entry: TrailEntry) -> None:

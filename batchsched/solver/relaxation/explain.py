@@ -23,7 +23,7 @@ from batchsched.solver.relaxation.changes import (
     halve,
     wider_levels,
 )
-from batchsched.solver.relaxation.residual import GangIsolation, IsolatedGang, subtract_placements
+from batchsched.solver.relaxation.residual import GangProblems, IsolatedGang, subtract_placements
 from batchsched.solver.relaxation.search import (
     AdmissionProbe,
     ChangeFamily,
@@ -102,12 +102,12 @@ class RefusalExplainer:
     # Most sessions refuse no gang. What all explanations share is computed for the first of them.
 
     @cached_property
-    def _after(self) -> GangIsolation:
-        return GangIsolation(subtract_placements(self._problem, self._solution))
+    def _after(self) -> GangProblems:
+        return GangProblems(subtract_placements(self._problem, self._solution))
 
     @cached_property
-    def _before(self) -> GangIsolation:
-        return GangIsolation(self._problem)
+    def _before(self) -> GangProblems:
+        return GangProblems(self._problem)
 
     @cached_property
     def _node_types(self) -> tuple[IntArray, ...]:

@@ -122,7 +122,7 @@ class IsolatedGang:
                 return CombinedChange(tuple(self.restore_numbers(part) for part in parts))
 
 
-class GangIsolation:
+class GangProblems:
     """Cuts the problems of single gangs out of one problem."""
 
     def __init__(self, problem: Problem) -> None:

@@ -17,7 +17,7 @@ from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solut
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.rounding import RoundedSolution, round_to_nodes
-from batchsched.solver.tiered.tier_solve import TierBudget, TierOptimum, TierSolver
+from batchsched.solver.tiered.tier_solve import TierBudget, TieredSolution, TierSolver
 from batchsched.solver.tiered.transport import PoolSplit
 
 MAX_COMPLETE_VARIABLES: Final = 1500
@@ -68,7 +68,7 @@ class TieredRounds:
                 pools = build_pools(packing)
             self._loose = TierSolver(TieredModel(packing, pools, None, relaxed=True), self._spending)
             self._full = TierSolver(full, self._spending) if full is not None else self._loose
-        self._peak: TierOptimum | None = None
+        self._peak: TieredSolution | None = None
         self._narrow = False  # no domains were found for what the loose model takes: its bounds are too high
         self._preferring = bool(
             (problem.gangs.preferred != NONE).any() or (problem.subgroups.preferred != NONE).any()
@@ -107,7 +107,7 @@ class TieredRounds:
 
     # ------------------------------------------------------------------------------------ choosing
 
-    def _choose(self) -> TierOptimum | None:
+    def _choose(self) -> TieredSolution | None:
         """The gangs of the loose model's optimum, with domains from the full model."""
         floors = list(self._floors.placed)
         loose = self._loose.aggregate
@@ -124,7 +124,7 @@ class TieredRounds:
                 peak = self._among(top, np.zeros(full.model.variables, np.int64), whole=False)
         return peak or _above(self._full, full.values_of(self.best), floors, top)
 
-    def _among(self, top: TierOptimum, hint: IntArray, whole: bool) -> TierOptimum | None:
+    def _among(self, top: TieredSolution, hint: IntArray, whole: bool) -> TieredSolution | None:
         """Find domains for the gangs of the loose optimum: for all of them (`whole`), or for as many as possible."""
         full, y = self._full.aggregate, self._full.aggregate.y
         lower, upper = (side.copy() for side in full.model.bounds())
@@ -137,7 +137,7 @@ class TieredRounds:
 
     # ------------------------------------------------------------------------------------ realising
 
-    def _realise(self, plan: TierOptimum, prefer: bool) -> tuple[RoundedSolution, bool]:
+    def _realise(self, plan: TieredSolution, prefer: bool) -> tuple[RoundedSolution, bool]:
         """Place a plan; return the result, and whether it beats the best solution so far."""
         realised = round_to_nodes(self._full.aggregate, plan.values, plan.split.pods, prefer)
         solution = realised.packing.to_solution("aggregated")
@@ -158,7 +158,7 @@ class TieredRounds:
         peak = 0.0 if self._peak is None else float(self._peak.bound.sum())
         return float(self.best.objective.sum()) < peak * (1 - self._spending.budget.gap)
 
-    def _learn(self, plan: TierOptimum, realised: RoundedSolution) -> None:
+    def _learn(self, plan: TieredSolution, realised: RoundedSolution) -> None:
         """Reduce the pools by the pods that did not fit there, and forbid the domains that were too full."""
         for shortage in realised.shortages:
             share = plan.split.pods[shortage.class_index]
@@ -169,7 +169,7 @@ class TieredRounds:
             if self._full is not self._loose:
                 self._forbid(plan, shortage.gang)
 
-    def _forbid(self, plan: TierOptimum, gang: int) -> None:
+    def _forbid(self, plan: TieredSolution, gang: int) -> None:
         """Forbid this combination of gangs in this domain."""
         full = self._full.aggregate
         on = (full.cell != NONE) & (plan.values[np.maximum(full.switch, 0)] > 0) & (full.switch >= 0)
@@ -194,7 +194,7 @@ class TieredRounds:
             return
         complete = TierSolver(model, self._spending)
         placed = count_placed(self._problem, self.best.classes, self.best.counts)
-        loose = TierOptimum(np.zeros(0, np.int64), PoolSplit(np.zeros((0, 0)), 0.0), self.best.bound)
+        loose = TieredSolution(np.zeros(0, np.int64), PoolSplit(np.zeros((0, 0)), 0.0), self.best.bound)
         bound = np.minimum(self.best.bound, complete.bounds(placed, loose))
         self.best = replace(self.best, bound=np.maximum(bound, self.best.objective))
 
@@ -210,7 +210,7 @@ class TieredRounds:
 
 
 def _above(
-    climber: TierSolver, hint: IntArray, floors: list[IntArray], ceiling: TierOptimum | None
-) -> TierOptimum | None:
+    climber: TierSolver, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None
+) -> TieredSolution | None:
     """Solve above the floors; if cuts have made that impossible, without floors."""
     return climber.climb(hint, floors, ceiling) or climber.climb(hint, [], ceiling)

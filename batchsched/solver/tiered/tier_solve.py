@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsched.solver.engine.cpsat import SolveEffort, maximise
+from batchsched.solver.engine.cpsat import SolveLimits, maximise
 from batchsched.solver.engine.linear import HIGHEST, scale_weights
 from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import Budget, FloatArray, IntArray
@@ -24,7 +24,7 @@ MAX_TIE_EFFORT: float = 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TierOptimum:
+class TieredSolution:
     """Result of a lexicographic solve: the model's values, their split over pools, proved bounds [T]."""
 
     values: IntArray
@@ -42,9 +42,9 @@ class TierBudget:
         self.guard = False
         self._guard_seconds, self._seed = budget.guard_seconds, seed
 
-    def effort(self, most: float, least: float = 0.0) -> SolveEffort:
+    def effort(self, most: float, least: float = 0.0) -> SolveLimits:
         """Return the effort for one call: at most `most` deterministic units, and `least` even if none remain."""
-        return SolveEffort(max(1e-4, least, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
+        return SolveLimits(max(1e-4, least, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
 
 
 class TierSolver:
@@ -69,8 +69,8 @@ class TierSolver:
         self._rows: list[int] = []
 
     def climb(
-        self, hint: IntArray, floors: list[IntArray], ceiling: TierOptimum | None = None
-    ) -> TierOptimum | None:
+        self, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None = None
+    ) -> TieredSolution | None:
         """Maximise tier after tier.
 
         Args:
@@ -83,7 +83,7 @@ class TierSolver:
         """
         return self._ascend(hint, floors, ceiling, None)
 
-    def bounds(self, placed: IntArray, ceiling: TierOptimum | None = None) -> FloatArray:
+    def bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
         """Return each tier's upper bound [T], given the value of `placed` [C] in the tiers above.
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
@@ -99,8 +99,8 @@ class TierSolver:
         return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
 
     def _ascend(
-        self, hint: IntArray, floors: list[IntArray], ceiling: TierOptimum | None, given: IntArray | None
-    ) -> TierOptimum | None:
+        self, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None, given: IntArray | None
+    ) -> TieredSolution | None:
         """Maximise tier after tier; for bounds, hold every tier above at the value of `given` [C]."""
         aggregate = self.aggregate
         problem = aggregate.problem
@@ -135,7 +135,7 @@ class TierSolver:
         if given is None:
             values, split = self._ties(values, split)
         self._release()
-        return TierOptimum(values, split, bound)
+        return TieredSolution(values, split, bound)
 
     def _tier(
         self, weights: IntArray, hint: IntArray, floor: int, least: float = 0.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsched.solver.engine.cpsat import SolveEffort
+from batchsched.solver.engine.cpsat import SolveLimits
 from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, IntArray
@@ -140,7 +140,7 @@ class _Search:
                 return bound
             model = model or VictimModel(terms)
             below = self.best.cost if self.best is not None else most
-            effort = SolveEffort(
+            effort = SolveLimits(
                 self._left, self._budget.guard_seconds, self._budget.gap, self._seed, light=True
             )
             answer = model.solve(self._known.get(id(terms)), below, effort)

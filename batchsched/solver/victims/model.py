@@ -14,7 +14,7 @@ variables.
 
 import numpy as np
 
-from batchsched.solver.engine.cpsat import CpSatAnswer, SolveEffort, maximise
+from batchsched.solver.engine.cpsat import CpSatAnswer, SolveLimits, maximise
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
 from batchsched.solver.victims.victim_state import UNBOUNDED_FIT, VictimState, VictimTerms
@@ -39,7 +39,7 @@ class VictimModel:
             self.cut(np.isin(np.arange(units), cut))
         self._cutoff: int | None = None
 
-    def solve(self, hint: VictimState | None, below: int, effort: SolveEffort) -> CpSatAnswer:
+    def solve(self, hint: VictimState | None, below: int, effort: SolveLimits) -> CpSatAnswer:
         """Find the least costly set of units that costs less than `below`; its first U values say which are evicted."""
         cost = self._terms.problem.cost
         if self._cutoff is None:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.errors import SolverFault
-from batchsched.solver.engine.cpsat import LinearProgram, SolveEffort, maximise, relax
+from batchsched.solver.engine.cpsat import LinearProgram, SolveLimits, maximise, relax
 from batchsched.solver.engine.linear import HIGHEST, LinearModel
 
-EFFORT = SolveEffort(deterministic=5.0, guard_seconds=60.0)
+EFFORT = SolveLimits(deterministic=5.0, guard_seconds=60.0)
 
 
 def knapsack() -> tuple[LinearModel, np.ndarray]:
@@ -84,7 +84,7 @@ def test_an_impossible_model_is_called_so():
 
 def test_without_time_the_bound_is_still_a_bound():
     model, worth = knapsack()
-    answer = maximise(model, worth, SolveEffort(deterministic=0.0, guard_seconds=60.0))
+    answer = maximise(model, worth, SolveLimits(deterministic=0.0, guard_seconds=60.0))
     assert answer.bound >= 10
 
 
@@ -94,7 +94,7 @@ def test_a_guard_that_fires_says_so():
     columns = model.add_variables(np.zeros(60, np.int64), np.ones(60, np.int64))
     for _ in range(40):
         model.add_row(columns, rng.integers(100, 1000, 60), upper=13000)
-    answer = maximise(model, rng.integers(100, 1000, 60), SolveEffort(deterministic=1e6, guard_seconds=0.2))
+    answer = maximise(model, rng.integers(100, 1000, 60), SolveLimits(deterministic=1e6, guard_seconds=0.2))
     assert answer.guard
     assert not answer.proved
 

@@ -11,7 +11,7 @@ from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Problem, Row
 from batchsched.solver.relaxation.admission import Residual
 from batchsched.solver.relaxation.changes import CombinedChange, NodeChange, QuotaChange, apply_change
-from batchsched.solver.relaxation.residual import GangIsolation
+from batchsched.solver.relaxation.residual import GangProblems
 from tests.solver.instances import problem_of, problems
 
 
@@ -19,7 +19,7 @@ from tests.solver.instances import problem_of, problems
 @given(problems())
 def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
-        single = GangIsolation(problem).isolate(gang).problem
+        single = GangProblems(problem).isolate(gang).problem
         assert Residual(single).fits() == bool(
             solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0]
         )
@@ -29,7 +29,7 @@ def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
 @given(problems())
 def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
-        single = GangIsolation(problem).isolate(gang).problem
+        single = GangProblems(problem).isolate(gang).problem
         for quota in Residual(single).quota_gaps:
             half = QuotaChange(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
             for change in (quota, half, CombinedChange((quota, quota)), CombinedChange((half, half, half))):
@@ -40,7 +40,7 @@ def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
 @given(problems())
 def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
-        single = GangIsolation(problem).isolate(gang).problem
+        single = GangProblems(problem).isolate(gang).problem
         for change in (
             NodeChange(1, 0),
             NodeChange(2, 0, passing=0),
@@ -53,7 +53,7 @@ def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(probl
 @given(problems())
 def test_who_fits_on_what_is_left_fitted_when_more_was(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
-        before = GangIsolation(problem).isolate(gang).problem
+        before = GangProblems(problem).isolate(gang).problem
         if before.rows:
             continue
         now = replace(before, nodes=replace(before.nodes, free=before.nodes.free // 2))

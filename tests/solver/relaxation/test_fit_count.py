@@ -10,7 +10,7 @@ from batchsched.solver.exact.exact import solve_exact
 from batchsched.solver.problem import Budget, Problem
 from batchsched.solver.relaxation.changes import NodeChange, added_nodes, apply_change
 from batchsched.solver.relaxation.fit_count import FitCounter
-from batchsched.solver.relaxation.residual import GangIsolation
+from batchsched.solver.relaxation.residual import GangProblems
 from tests.solver.instances import problem_of, problems
 
 
@@ -67,7 +67,7 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
 @given(problems(extras=False))
 def test_new_nodes_are_asked_by_themselves_as_they_are_beside_the_others(problem: Problem):
     for gang in range(len(problem.gangs.need)):
-        single = GangIsolation(problem).isolate(gang).problem
+        single = GangProblems(problem).isolate(gang).problem
         if len(single.classes.count) == 1:
             for change in (
                 NodeChange(count, like) for count in (1, 3) for like in range(len(single.nodes.free))
@@ -80,7 +80,7 @@ def test_new_nodes_are_asked_by_themselves_as_they_are_beside_the_others(problem
 @given(problems(extras=False))
 def test_what_is_counted_to_fit_fits_and_what_is_not_hopeful_does_not(problem: Problem):
     for gang in range(len(problem.gangs.need)):
-        single = GangIsolation(problem).isolate(gang).problem
+        single = GangProblems(problem).isolate(gang).problem
         if np.any(single.subgroups.required >= 0) or single.gangs.need[0] == 0:
             continue
         taken = bool(solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0])

@@ -16,7 +16,7 @@ from batchsched.solver.relaxation.changes import (
     QuotaChange,
     RowChange,
 )
-from batchsched.solver.relaxation.residual import GangIsolation, subtract_placements
+from batchsched.solver.relaxation.residual import GangProblems, subtract_placements
 from tests.solver.instances import problem_of, problems
 
 BUDGET = Budget(deterministic=5.0)
@@ -72,12 +72,12 @@ def test_after_the_optimum_nothing_left_can_be_placed(problem: Problem):
 
 
 def test_one_gangs_problem_has_its_classes_quotas_and_rows_only():
-    own = GangIsolation(session()).isolate(1)
+    own = GangProblems(session()).isolate(1)
     assert own.problem.classes.demand.tolist() == [[9]]
     assert own.quotas.tolist() == [0, 1]
     assert own.problem.rows[0].classes.tolist() == [0]
     assert own.problem.rows[0].gang_coefficients.tolist() == [[4]]
-    assert GangIsolation(session()).isolate(2).rows.tolist() == []
+    assert GangProblems(session()).isolate(2).rows.tolist() == []
 
 
 def test_changes_get_their_old_numbers_back():
@@ -87,7 +87,7 @@ def test_changes_get_their_old_numbers_back():
             session().subgroups, gang=ints(0, 1), need=ints(0, 1), required=ints(0, 0), preferred=ints(-1, -1)
         ),
     )
-    own = GangIsolation(
+    own = GangProblems(
         replace(
             problem,
             subgroups=replace(problem.subgroups, pinned=ints(-1, -1)),
@@ -117,9 +117,9 @@ def test_changes_get_their_old_numbers_back():
             PodChange(0, 1),
         )
     )
-    other = GangIsolation(
-        replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1)))
-    ).isolate(1)
+    other = GangProblems(replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1)))).isolate(
+        1
+    )
     assert other.restore_numbers(LevelChange(0, 3, 0)) == LevelChange(1, 3, 1)
     assert other.restore_numbers(PodChange(0, 2)) == PodChange(1, 2)
     assert other.restore_numbers(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.engine.cpsat import SolveEffort
+from batchsched.solver.engine.cpsat import SolveLimits
 from batchsched.solver.victims.choose import split_by_domain
 from batchsched.solver.victims.model import VictimModel
 from batchsched.solver.victims.victim_state import VictimState
 from tests.solver.victims.instances import cheapest, victim_problems, victims_of
 
-EFFORT = SolveEffort(4.0, 30.0)
+EFFORT = SolveLimits(4.0, 30.0)
 
 
 @pytest.mark.properties
