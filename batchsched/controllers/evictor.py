@@ -34,7 +34,7 @@ class Evictor:
       clock: The clock.
       seen: Handles pods as the API server returns them, so that the next session knows the nominations.
       changed: Called when a gang should be tried again.
-      told: Receives each evicted pod.
+      on_evicted: Receives each evicted pod.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Evictor:
         clock: Clock,
         seen: Callable[[bytes], None],
         changed: Callable[[], None],
-        told: Evicted = silent,
+        on_evicted: Evicted = silent,
     ) -> None:
         self._cache = cache
         self._writer = writer
         self._clock = clock
         self._seen = seen
         self._changed = changed
-        self._told = told
+        self._on_evicted = on_evicted
         self._running: set[asyncio.Task[None]] = set()
         self._nominated: dict[str, set[str]] = {}
         """By scheduler name, the pods that its last decision nominated."""
@@ -129,5 +129,5 @@ class Evictor:
             self._leaving.discard(pod.metadata.uid)
             _LOG.warning("%s is not evicted for %s: %s", pod.key, eviction.for_, error)
             return False
-        self._told(pod, eviction.reason, f"{eviction.reason} by {eviction.for_} on node {pod.node}")
+        self._on_evicted(pod, eviction.reason, f"{eviction.reason} by {eviction.for_} on node {pod.node}")
         return True

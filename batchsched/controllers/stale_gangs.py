@@ -44,7 +44,7 @@ class StaleGangs:
       connection: Reads the pods of a gang before it is rolled back.
       writer: Evicts pods.
       busy: Returns whether pods of a gang are being bound.
-      told: Receives each evicted pod.
+      on_evicted: Receives each evicted pod.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class StaleGangs:
         connection: Connection,
         writer: Writer,
         busy: Callable[[str], bool],
-        told: Evicted = silent,
+        on_evicted: Evicted = silent,
     ) -> None:
         self.leaving: set[str] = set()
         """Identities of the gangs that are being rolled back."""
@@ -61,7 +61,7 @@ class StaleGangs:
         self._connection = connection
         self._writer = writer
         self._busy = busy
-        self._told = told
+        self._on_evicted = on_evicted
         self._changed_gangs = cache.gangs.subscribe()
         self._first_turn = True
         self._doubtful: set[str] = set()
@@ -172,4 +172,4 @@ class StaleGangs:
 
     async def _evict(self, pod: Pod, message: str) -> None:
         await self._writer.evict(pod)
-        self._told(pod, REASON, message)
+        self._on_evicted(pod, REASON, message)

@@ -229,14 +229,14 @@ def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _condition(
-    stated: tuple[bool, str, str],
+    condition_state: tuple[bool, str, str],
     before: Conditions,
     generation: int,
     now: float,
     kind: str = SCHEDULED,
 ) -> Json:
     """Return a condition. Its transition time is that of its last change between True and False."""
-    true, reason, message = stated
+    true, reason, message = condition_state
     status = "True" if true else "False"
     since = timestamp(now)
     for present in before:

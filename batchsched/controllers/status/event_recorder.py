@@ -95,7 +95,7 @@ class PendingEvent:
 
 @dataclass(slots=True)
 class _Series:
-    """An Event with its repeats; `told` is the number of occurrences that the API server has."""
+    """An Event with its repeats; `written_count` is the number of occurrences that the API server has."""
 
     name: str
     namespace: str
@@ -103,7 +103,7 @@ class _Series:
     first: float
     last: float
     count: int = 1
-    told: int = 0
+    written_count: int = 0
     written: float = 0.0
     waits: bool = field(default=True)
 
@@ -204,7 +204,7 @@ class EventRecorder:
     def _repeat(self, now: float, after: float) -> None:
         """Queue the series with repeats that are not written."""
         for series in self._series.values():
-            if series.count > series.told and not series.waits and now - series.written >= after:
+            if series.count > series.written_count and not series.waits and now - series.written >= after:
                 self._put(series)
 
     async def _write_all(self) -> None:
@@ -225,14 +225,16 @@ class EventRecorder:
             count = series.count
             series.waits = False
             try:
-                if series.told:
+                if series.written_count:
                     change = {"series": _repeats(series)}
                     await self._writer.patch(EVENTS, series.namespace, series.name, change)
                 else:
                     await self._writer.create(EVENTS, series.namespace, self._body(series))
             except ApiError as error:
-                if error.status == _GONE and series.told:  # the API server deletes Events after an hour
-                    series.told = 0
+                if (
+                    error.status == _GONE and series.written_count
+                ):  # the API server deletes Events after an hour
+                    series.written_count = 0
                     continue
                 if error.status != _THERE:
                     return self._drop(series, error)
@@ -241,14 +243,14 @@ class EventRecorder:
                 continue
             except BatchschedError as error:  # this replica does not lead any more
                 return self._drop(series, error)
-            series.told, series.written = count, self._clock.now()
+            series.written_count, series.written = count, self._clock.now()
             self.written += 1
             return None
         return self._drop(series, None)
 
     def _drop(self, series: _Series, error: BatchschedError | None) -> None:
         _LOG.debug("Event %s of %s is dropped: %s", series.fact.reason, series.fact.about.name, error)
-        series.told = series.count  # its repeats neither
+        series.written_count = series.count  # its repeats neither
         self.dropped += 1
 
     def _body(self, series: _Series) -> dict[str, Any]:

@@ -231,11 +231,11 @@ def _short(resource: str, amount: int) -> str:
 
 def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[DomainNodes]:
     machines = _machines(snapshot, resources)
-    stated = [
+    levels_by_topology = [
         (topology.name, [(level.name, level.node_label) for level in topology.spec.levels])
         for topology in snapshot.topologies
     ]
-    for name, levels in stated or [("", [])]:
+    for name, levels in levels_by_topology or [("", [])]:
         domains: dict[tuple[str, ...], list[Node]] = {}
         for node in snapshot.nodes:
             path = tuple(node.labels.get(label, NOWHERE) for _, label in levels)
