@@ -1,8 +1,7 @@
 """Translates a change of an object, given before and after, into cluster events.
 
 Source: `NodeSchedulingPropertiesChange` and `PodSchedulingPropertiesChange` of kube-scheduler's framework. In
-addition,
-a pod that begins to terminate is an event: it stops counting for topology spread before it is deleted.
+addition, a pod that begins to terminate is an event: it stops counting for topology spread before it is deleted.
 """
 
 from typing import Any

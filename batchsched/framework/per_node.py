@@ -18,8 +18,7 @@ class PerNodeFilter:
     """A Filter that judges one node at a time.
 
     Subclass it and implement `filter_node`. Without `traits`, it is called again for a node when pods have been
-    placed. A
-    Filter that reads only the Node object declares `PlacementEffect.NONE`.
+    placed. A Filter that reads only the Node object declares `PlacementEffect.NONE`.
     """
 
     name: ClassVar[str]

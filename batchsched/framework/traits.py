@@ -13,9 +13,9 @@ from typing import Final, Protocol, runtime_checkable
 class PlacementEffect(Enum):
     """How a pod that the session places can change the verdict of a Filter about a node.
 
-    NONE: not at all. The verdict depends on the pod and on Node objects only.
-    TIGHTENS: a refused node stays refused; an accepted node may become refused.
-    USES_CAPACITY: as TIGHTENS, and the capacities in the solver's problem express all of it. The solver's masks leave
+    NONE: not at all. The verdict depends on the pod and on Node objects only. TIGHTENS: a refused node stays
+    refused; an accepted node may become refused. USES_CAPACITY: as TIGHTENS, and the capacities in the solver's
+    problem express all of it. The solver's masks leave
       this Filter out.
     ANY: a node may become refused or accepted. This is the default.
     """
@@ -33,10 +33,9 @@ class ResultScope(Enum):
     something inside the scope changes. With any scope but CLUSTER, NormalizeScore may read only the raw scores, and
     PreFilter and PreScore may not read pods on nodes: they run again when a Node object changes.
 
-    NODE_OBJECT: that node's object, and objects of the snapshot that are neither nodes nor pods.
-    ALL_NODE_OBJECTS: all Node objects. When one changes, the plugin is asked about all nodes.
-    NODE_AND_ITS_PODS: what NODE_OBJECT names, and the pods on that node.
-    CLUSTER: anything. Results are never kept. This is the default.
+    NODE_OBJECT: that node's object, and objects of the snapshot that are neither nodes nor pods. ALL_NODE_OBJECTS:
+    all Node objects. When one changes, the plugin is asked about all nodes. NODE_AND_ITS_PODS: what NODE_OBJECT
+    names, and the pods on that node. CLUSTER: anything. Results are never kept. This is the default.
     """
 
     NODE_OBJECT = "nodeObject"

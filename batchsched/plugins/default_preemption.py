@@ -93,8 +93,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
     """Finds the node on which evictions of pods with lower priority do the least harm.
 
     The start of the search depends on the pod's name, where kube-scheduler draws a random one. Of equally good
-    candidates
-    the first in the order of the search wins.
+    candidates the first in the order of the search wins.
 
     Source: kube-scheduler's plugins/defaultpreemption and framework/preemption, v1.36.3.
     """
@@ -357,8 +356,7 @@ def loss(room: Room, handle: PostFilterHandle) -> tuple[int, int, int, int, floa
     """Return a sort key for the harm of a candidate; the smallest is the best.
 
     It consists of the violated budgets, the highest priority of a victim, the sum of priorities, the number of
-    victims,
-    and the longest run time among the victims of the highest priority.
+    victims, and the longest run time among the victims of the highest priority.
     """
     priorities = [handle.priority_of(victim) for victim in room.victims]
     highest = max(priorities)

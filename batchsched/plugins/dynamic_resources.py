@@ -46,10 +46,8 @@ class DynamicResources(
     """A placeholder for the allocation of ResourceClaims, which is not implemented.
 
     Source: kube-scheduler's plugins/dynamicresources for a pod without claims. PreFilter skips its Filter, every
-    node
-    scores 0, and PostFilter finds no claim to release. If an earlier PreFilter refused the pod, PostFilter returns
-    an error,
-    because kube-scheduler's PostFilter then lacks its state.
+    node scores 0, and PostFilter finds no claim to release. If an earlier PreFilter refused the pod, PostFilter
+    returns an error, because kube-scheduler's PostFilter then lacks its state.
     """
 
     name: ClassVar[str] = "DynamicResources"

@@ -81,10 +81,8 @@ class NodeVolumeLimits(
     """Counts the volumes that a node would have attached, by driver, and compares with the limits of its CSINode.
 
     A volume that several pods of the node mount counts once. A VolumeAttachment counts if no pod mounts the volume,
-    and
-    again if the pending pod mounts it, as in kube-scheduler. In that case a refusal may end when another pod mounts
-    the
-    volume, which the session sees one session later.
+    and again if the pending pod mounts it, as in kube-scheduler. In that case a refusal may end when another pod
+    mounts the volume, which the session sees one session later.
 
     Source: kube-scheduler's plugins/nodevolumelimits.
     """
@@ -200,8 +198,7 @@ class NodeVolumeLimits(
         """Return rows: for each driver, at most as many volumes on a node as it can still attach.
 
         A row counts pods, so it is valid only if each pod brings its own volumes. Only classes of one pod count,
-        with volumes
-        that no other pod mounts.
+        with volumes that no other pod mounts.
         """
         shared = self._shared(batch, nodes.table)
         brings: dict[str, dict[int, int]] = {}

@@ -74,8 +74,7 @@ class Conflicts:
     Args:
       disks: the disks that are mounted directly.
       claims: names of the ReadWriteOncePod claims. As in kube-scheduler, AddPod and RemovePod compare the bare
-        name, so that
-        in a dry run a claim with this name in another namespace counts, too.
+        name, so that in a dry run a claim with this name in another namespace counts, too.
       uses: number of uses by other pods; negative if more were removed than counted.
     """
 
@@ -105,8 +104,7 @@ class VolumeRestrictions(
     """Refuses nodes on which a disk is mounted in a way that excludes a second mount, and claims that are in use.
 
     Reserve checks the claims again. If no pod used them, PreFilter returned Skip; in kube-scheduler for each pod,
-    here once
-    for a class, and an equal pod may have been placed since.
+    here once for a class, and an equal pod may have been placed since.
 
     Source: kube-scheduler's plugins/volumerestrictions.
     """

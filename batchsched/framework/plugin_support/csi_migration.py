@@ -1,9 +1,8 @@
 """Translation of in-tree volumes into the CSI volumes that replace them.
 
 Source: k8s.io/csi-translation-lib, and `isCSIMigrationOn` of kube-scheduler's plugins/nodevolumelimits. In 1.36 the
-set
-of migrated kinds is fixed, so every node with a CSINode counts all of them. VolumeBinding still reads the node's
-annotation before it looks for a volume's zone under the driver's label.
+set of migrated kinds is fixed, so every node with a CSINode counts all of them. VolumeBinding still reads the
+node's annotation before it looks for a volume's zone under the driver's label.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Dry run of preemption on many nodes at once, if Node objects and requests alone decide.
 
 One array for all nodes replaces a dry run on each: the free resources of a node follow from the requests of the
-pods
-that are removed and added. If a Filter reads more than that, `NodeTrial` tries the nodes one after the other.
+pods that are removed and added. If a Filter reads more than that, `NodeTrial` tries the nodes one after the other.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """PostFilter for a pod without a feasible node, and the effect of nominated pods on the Filters.
 
 A nominated pod waits for capacity on a node, usually until victims have left it. Pods of lower priority must not
-use
-this capacity: for such a node the Filters are called with the nominated pods on it and without them.
+use this capacity: for such a node the Filters are called with the nominated pods on it and without them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -337,8 +336,7 @@ def make_room(handle: Handle) -> PostFilterAnswer:
     """Call the PostFilters for a pod without a feasible node.
 
     The first Success is the answer. UnschedulableAndUnresolvable and Error end the chain. Otherwise the reasons of
-    all
-    plugins are joined, and the last plugin that sets or clears the nomination decides about it.
+    all plugins are joined, and the last plugin that sets or clears the nomination decides about it.
 
     Source: `RunPostFilterPlugins` of kube-scheduler.
 

@@ -32,13 +32,11 @@ async def bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> 
     """Call PreBind, Bind and PostBind for a pod that is allowed.
 
     The caller calls `unreserve` if the pod is not bound. This function does not, because binding runs while
-    sessions
-    decide, and plugins must not change during a session.
+    sessions decide, and plugins must not change during a session.
 
     Returns:
       Success, with a message for each failed PostBind, because the pod is bound; or the refusal of a PreBind or
-      Bind; or
-      Skip if no Bind plugin bound the pod.
+      Bind; or Skip if no Bind plugin bound the pod.
 
     Raises:
       PluginError: a PreBind or a Bind plugin failed.
@@ -56,6 +54,7 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
         status = answers.status(prebind, "PreBind", answer)
         if not status.ok:
             return answers.signed(status, prebind)
+    # An extender with the bind verb replaces the Bind plugins for its pods, as in kube-scheduler.
     if await pipeline.extenders.bind(pod, node):
         return SUCCESS
     for binder in pipeline.binds:
@@ -87,6 +86,7 @@ async def _tell(pipeline: Pipeline, pod: Pod, node: str) -> tuple[str, ...]:
     broken: list[str] = []
     for postbind in pipeline.postbinds:
         try:
+            # The pod is bound: an error must not keep later PostBind plugins from their notification.
             await awaited(postbind, "PostBind", postbind.postbind, pod, node)
         except PluginError as error:
             broken.append(str(error))

@@ -96,6 +96,7 @@ class DeadlinePlugin:
         self.name = name_of(plugin)
         self.overdue: DeadlineExceeded | None = watchdog.overdue(self.name)
         self._watchdog = watchdog
+        # Only existing methods are copied: the pipeline finds extension points by their methods.
         for method, point in _POINT_OF.items():
             call = getattr(plugin, method, None)
             if call is not None:
@@ -106,6 +107,7 @@ class DeadlinePlugin:
 
     def _ask(self, method: str, point: str, call: Callable[..., Any], *args: Any) -> Any:
         if self.overdue is not None:
+            # A call that did not return may still be running; another call could corrupt the plugin's state.
             return _LEFT_OUT[method](*args)
         try:
             return self._watchdog.watch(self.name, point, partial(call, *args))
@@ -168,6 +170,7 @@ class DeadlineKeeper(PluginDeadline):
 
     @override
     def watch(self, plugin: str, point: str, call: Callable[[], T]) -> T:
+        # The number identifies the call in a repeated session, where plugins are called in the same order.
         self._calls += 1
         late = self._late.get(self._calls)
         if late is not None and late.plugin == plugin:
@@ -178,5 +181,6 @@ class DeadlineKeeper(PluginDeadline):
             return call()
         finally:
             self.current = None
+            # Another session may have started since: this thread must not change anything any more.
             if self.abandoned:
                 raise DisabledPlugin

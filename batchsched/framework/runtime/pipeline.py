@@ -104,6 +104,7 @@ class Pipeline:
         self._read_traits()
         self._names = {plugin: name_of(plugin) for plugin in (*self._scope, *self._following)}
         self._prefiltering = Prefiltering(self.prefilters, self._lasts)
+        # Filters and scores are bound to their scope once: the scope does not change after construction.
         scorers = [Scorer.of(plugin, self._scope[plugin], self.weights) for plugin in self.scores]
         self._scoring = Scoring(self.prescores, scorers, self._lasts)
 
@@ -163,8 +164,7 @@ class Pipeline:
         """Return True if Node objects and the requests on each node decide about a class alone.
 
         Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the
-        cycle state
-        skips do not count.
+        cycle state skips do not count.
         """
         return all(
             self._names[plugin] in state.skip_filter or self._foreseen[plugin]
@@ -246,6 +246,7 @@ class Pipeline:
             return FilterResult(state, status, np.zeros(count, np.bool_), unrefused(count))
         fits = allowed.copy() if allowed is not None else np.ones(count, np.bool_)
         refused_by = unrefused(count)
+        # One entry for each Filter that was called; `refused_by` holds indexes into these lists.
         names: list[str] = []
         verdicts: list[Verdict] = []
         for plugin in self.filters:
@@ -267,6 +268,7 @@ class Pipeline:
                     else Verdict.accept(count)
                 )
                 judged = CachedVerdict.of(verdict, table.changes.generation)
+            # Only nodes that earlier Filters accepted get this plugin's reason, as in kube-scheduler.
             if not judged.fits_all:
                 refused_by[fits & ~judged.fits] = len(verdicts)
                 fits &= judged.fits
@@ -399,6 +401,7 @@ class Pipeline:
     ) -> Status:
         """Call Reserve of the given plugins, or of all (None). After a refusal, call Unreserve of all plugins."""
         for plugin in self.reserves if keeping is None else keeping:
+            # A failed or refused Reserve may have kept something, so Unreserve includes the plugin itself.
             try:
                 answer = self.timings.ask(plugin, "Reserve", plugin.reserve, pod, node, table, state)
                 status = answers.status(plugin, "Reserve", answer)
@@ -413,6 +416,7 @@ class Pipeline:
     def unreserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> None:
         """Call Unreserve of all plugins in reverse order, even if one of them fails."""
         broken: PluginError | None = None
+        # Every plugin gets the call, or its reservation would leak. The first error is raised at the end.
         for plugin in reversed(self.reserves):
             try:
                 self.timings.ask(plugin, "Unreserve", plugin.unreserve, pod, node, table, state)

@@ -57,7 +57,9 @@ class Prefiltering:
         stored = results.prefilter_state(nodes.table)
         if stored is not None:
             state.take(stored)
+            # The cached state is shared by all pods of the class, so plugins may not change its values.
             return self._ask(self._fleeting, pod, nodes, (state, state), timings)
+        # Two states: one to be cached, one for this pod only. A plugin writes to one of them.
         lasting = CycleState()
         answer = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
         state.take(lasting)
@@ -85,6 +87,7 @@ class Prefiltering:
             answer = answers.prefiltered(
                 plugin, timings.ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
             )
+            # A plugin with Skip may still restrict the nodes.
             if answer.status.code is Code.SKIP:
                 state.skip_filter.add(name)
             elif answer.status.code is Code.UNRESOLVABLE:
@@ -98,5 +101,6 @@ class Prefiltering:
             return Prefiltered(states[0], refusal)
         if names is None:
             return Prefiltered(states[0], SUCCESS)
+        # Names of unknown nodes permit no node; they are no error, as in kube-scheduler.
         allowed = np.fromiter((name in names for name in nodes.table.names), np.bool_, len(nodes))
         return Prefiltered(states[0], SUCCESS, allowed, tuple(narrowing))

@@ -3,8 +3,7 @@
 As in kube-scheduler there are two steps. First the profile's multiPoint changes the defaults: disabled plugins are
 removed, plugins enabled again keep their position and get the new weight, new plugins are last. Then multiPoint is
 expanded to the points. A point omits what it disables. Plugins that it enables itself are first if multiPoint has
-them
-too, else last.
+them too, else last.
 
 Source: `mergePluginSet` of kube-scheduler's apis/config/v1/default_plugins.go; `updatePluginList`,
 `expandMultiPointPlugins` and `getScoreWeights` of framework/runtime/framework.go.
@@ -40,6 +39,7 @@ POINTS: Final[Mapping[str, Any]] = {
 def everywhere(defaults: Iterable[EnabledPlugin], changes: Plugins) -> tuple[EnabledPlugin, ...]:
     """Return the plugins of multiPoint: the defaults with the profile's changes."""
     own = {one.name: one.weight for one in defaults}
+    # The short form `plugins.enabled` changes the defaults first; multiPoint then overrides it.
     short = tuple(
         plugin if plugin.weight is not None else EnabledPlugin(name=plugin.name, weight=own.get(plugin.name))
         for plugin in changes.enabled
@@ -115,6 +115,7 @@ def _plugins_at(
             for plugin in multi
             if plugin.name not in disabled and isinstance(made.get(plugin.name), protocol)
         ]
+    # Order: plugins of the point that multiPoint has too, other plugins of multiPoint, other plugins of the point.
     names = (
         *(name for name in own if name in shared),
         *(name for name in shared if name not in own),

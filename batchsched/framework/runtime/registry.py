@@ -1,8 +1,7 @@
 """Registry of plugin classes, which creates the pipeline of a profile.
 
 Plugin classes are passed in, or found by the entry point group `batchsched.plugins`, so that another package needs
-only
-its own metadata.
+only its own metadata.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,14 +61,14 @@ class Registry:
 
         Raises:
           InvalidInput: the profile names an unregistered plugin, a plugin at a point that it does not implement, or
-            invalid
-            arguments.
+            invalid arguments.
           PluginError: a plugin cannot be constructed.
         """
         for place, name in _named(profile):
             self._known_or_passed_over(name, place)
         defaults = [EnabledPlugin(name=name, weight=self.weights.get(name)) for name in self.defaults]
         multi = everywhere(defaults, profile.plugins)
+        # Only enabled plugins are constructed, so that arguments of disabled ones cannot fail the profile.
         made = {
             name: watched(_make(self._classes[name], profile.arguments(name)), outside.watchdog)
             for name in needed(multi, profile.plugins)

@@ -1,8 +1,7 @@
 """Validation of plugin answers: an invalid answer counts as a failure of the plugin.
 
 `POINTS` defines which codes each extension point knows and what they cause. The functions below check answers
-against
-it, and the page about the life of a pod is generated from it.
+against it, and the page about the life of a pod is generated from it.
 """
 
 import math
@@ -195,6 +194,7 @@ def prefiltered(plugin: object, answer: object) -> PreFilterAnswer:
     if not isinstance(answer, PreFilterAnswer):
         raise _nonsense(plugin, "PreFilter", "a PreFilterAnswer", answer)
     status(plugin, "PreFilter", answer.status)
+    # None permits all nodes, an empty set none.
     if answer.nodes is not None and not isinstance(answer.nodes, frozenset | set):
         raise _nonsense(plugin, "PreFilter", "a frozenset of node names", answer.nodes)
     return answer
@@ -204,6 +204,7 @@ def verdict(plugin: object, answer: object, count: int) -> Verdict:
     """Return a Filter's answer about `count` nodes."""
     if isinstance(answer, Verdict):
         refused, unresolvable = answer.refused, answer.unresolvable
+        # Check shapes and types only: checking values would cost more than the Filter itself.
         if (
             getattr(refused, "shape", None) == (len(answer.reasons), count)
             and getattr(unresolvable, "shape", None) == (count,)
@@ -252,6 +253,7 @@ def permitted(plugin: object, answer: object) -> PermitAnswer:
     """Return a Permit's answer, with the name of its plugin unless it is plain Success."""
     if not isinstance(answer, PermitAnswer):
         raise _nonsense(plugin, "Permit", "a PermitAnswer", answer)
+    # The usual answer, checked first because Permit is called for each pod.
     if answer.status is SUCCESS and answer.timeout_seconds == 0:
         return answer
     checked = status(plugin, "Permit", answer.status)

@@ -2,8 +2,7 @@
 
 On large clusters kube-scheduler stops after it has found a certain share of the nodes, and continues there for the
 next pod. Here a Filter judges all nodes at once, so sampling saves no time; it reproduces kube-scheduler's choice
-for
-profiles that set a percentage. Otherwise all feasible nodes are scored.
+for profiles that set a percentage. Otherwise all feasible nodes are scored.
 """
 
 import zlib
@@ -66,10 +65,12 @@ class Sampling:
         order = self._order[looked_at[self._order]]
         if not len(order):
             return scan
+        # Excluded nodes do not count as visited, so the start is taken modulo the nodes that are left.
         order = np.roll(order, -(self.start % len(order)))
         enough = 1 if self._any_will_do else enough_of(len(order), self._percentage)
         places = np.flatnonzero(scan.fits[order])[:enough]
         seen = int(places[-1]) + 1 if len(places) == enough else len(order)
+        # The next pod continues after the last visited node, so that all nodes get pods in turn.
         self.start = (self.start + seen) % len(self._order)
         if not len(places):
             return scan

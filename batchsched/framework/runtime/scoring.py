@@ -46,6 +46,7 @@ class Scoring:
         scorers = [one for one in self._scorers if one.name not in skipped]
         near = tuple(one for one in scorers if one.scope is not ResultScope.CLUSTER)
         total = results.total_scores(near, asking, feasible, table)
+        # Results with scope CLUSTER are never cached: a pod on any node may change them.
         for scorer in scorers:
             if scorer.scope is ResultScope.CLUSTER:
                 total += scorer.weight * asking.normal(scorer, asking.raw(scorer, nodes), nodes)
@@ -60,9 +61,11 @@ class Scoring:
             state.take(stored)
             self._ask(self._fleeting, asking, nodes, state)
             return
+        # The state below lets a PreScore read what PreFilters wrote, without copying it into the cache.
         lasting = CycleState(state)
         self._ask(self._prescores, asking, nodes, lasting)
         state.take(lasting)
+        # Cache the PreScores' own values only: values from below belong to one pod.
         kept = CycleState()
         kept.take(lasting)
         results.keep_prescore_state(nodes.table, feasible, kept)

@@ -1,8 +1,7 @@
 """Timings of plugin calls in a sample: one cycle in ten is measured.
 
 A cycle is one pass of a class or a pod through the pipeline. The session's seed decides which cycles are measured.
-The
-telemetry port reads the clock, so that the core does not.
+The telemetry port reads the clock, so that the core does not.
 
 Source: `pluginMetricsSamplePercent` of kube-scheduler's schedule_one.go.
 """
@@ -66,5 +65,6 @@ class PluginTimings:
 
     def cycle(self) -> None:
         """Begin a cycle."""
+        # Without telemetry no random number is drawn, and `ask` stays the plain function.
         if self._telling is not None:
             self.ask = self._telling.ask if self._random.random() < SHARE else ask

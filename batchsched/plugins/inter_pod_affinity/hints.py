@@ -14,8 +14,7 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
     """Return the events with their hints.
 
     A hint does not know the labels of namespaces. A term with a namespace selector therefore counts as matching
-    every
-    namespace. Any changed node label counts, because it may be the key of another pod's anti-affinity.
+    every namespace. Any changed node label counts, because it may be the key of another pod's anti-affinity.
     """
     return (
         ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _came),
@@ -35,8 +34,7 @@ def _left(pod: Pod, old: Pod, _new: None) -> Hint:
     """Return QUEUE if a pod was deleted that prevented the placement.
 
     It matched the anti-affinity, or had one; or it was the last match of the affinity, so that the pod may now be
-    the
-    first.
+    the first.
     """
     return Hint.queue_if(_foe(pod, old) or _enemy(pod, old) or (_friend(pod, old) and _friend(pod, pod)))
 

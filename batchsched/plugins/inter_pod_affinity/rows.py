@@ -1,8 +1,7 @@
 """Solver rows for required affinity and anti-affinity: limits for the number of pods of classes by domain.
 
 Within a session pods are only added. A refusal that exists now therefore exists at the end, and two pods that
-exclude
-each other in both orders are never in one domain at the end.
+exclude each other in both orders are never in one domain at the end.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -121,12 +120,9 @@ def _apart(scene: AffinityRowContext) -> Iterator[Row]:
     """Yield rows for each distinct anti-affinity term of the candidates.
 
     A pod is refused if its own term matches a pod in the domain, as a term of a pending pod is read; and if the
-    term of a
-    pod in the domain matches it, as a term of an existing pod is read. Holders of a term that matches themselves
-    exclude
-    each other in both orders: a domain has at most one of them. A holder and another pod exclude each other in both
-    orders
-    if both readings match that other pod, which is then a target.
+    term of a pod in the domain matches it, as a term of an existing pod is read. Holders of a term that matches
+    themselves exclude each other in both orders: a domain has at most one of them. A holder and another pod exclude
+    each other in both orders if both readings match that other pod, which is then a target.
     """
     holders: dict[Hashable, tuple[PodAffinityTerm, Term, list[Candidate]]] = {}
     for candidate in scene.batch.candidates:
@@ -187,10 +183,9 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
     """Yield rows for each distinct set of affinity terms of the candidates.
 
     Let K be the candidates with the terms, F those that match all of them, and z a domain without a matching pod
-    now.
-    If a matching pod exists anywhere, the exception for the first pod does not apply, now or later. A pod of K is
-    placed
-    in z only after a pod of F; the first of F in z is not in K, by the same rule: Σ_K x ≤ |K|·Σ_(F without K) x.
+    now. If a matching pod exists anywhere, the exception for the first pod does not apply, now or later. A pod of K
+    is placed in z only after a pod of F; the first of F in z is not in K, by the same rule: Σ_K x ≤ |K|·Σ_(F
+    without K) x.
 
     If no matching pod exists, the exception applies only to pods that match themselves. For the others of K, those
     outside F: Σ x ≤ |K|·Σ_F x. For the first pod and those equal to it see `_gather`.
@@ -235,10 +230,8 @@ def _gather(scene: AffinityRowContext, terms: tuple[Term, ...], members: Sequenc
     """Register gangs that end in one domain. This is no linear row, but the solver's required topology level.
 
     No pod matches now, and only pods of K will. The first pod of K uses the exception, and every later one needs a
-    pod of
-    K in its domain, so all of K is in the domain of the first. This is registered for gangs if all their classes
-    are in K,
-    and for the key with the most domains.
+    pod of K in its domain, so all of K is in the domain of the first. This is registered for gangs if all their
+    classes are in K, and for the key with the most domains.
     """
     own = {one.index for one in members}
     split = {one.gang for one in scene.batch.candidates if one.index not in own}

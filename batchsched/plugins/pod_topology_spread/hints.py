@@ -28,8 +28,7 @@ class SpreadHints:
 
     Args:
       defaults: DoNotSchedule constraints of pods without their own. Only Services and workloads define what they
-        select, so
-        each pod of the namespace counts as matching.
+        select, so each pod of the namespace counts as matching.
     """
 
     def __init__(self, defaults: Sequence[TopologySpreadConstraint]) -> None:

@@ -187,10 +187,8 @@ def _change(pod: Pod, changed: Pod, node: int, state: CycleState, by: int) -> No
     """Update the counts for a pod that is added or removed.
 
     As in `updateWithPod` of kube-scheduler, a terminating pod counts here although it did not count before, and an
-    empty
-    selector counts every pod. The global minimum is exact. kube-scheduler tracks only the two lowest domains, which
-    gives
-    the same minimum while pods of one node change.
+    empty selector counts every pod. The global minimum is exact. kube-scheduler tracks only the two lowest domains,
+    which gives the same minimum while pods of one node change.
     """
     if changed.namespace != pod.namespace or not state.has(SPREADS):
         return

@@ -1,12 +1,9 @@
 """Solver rows for hard topology spread: limits for the number of pods of classes by domain.
 
 The pipeline checks a pod against the pods at its placement; a row describes the end of the session. Within a
-session
-pods are only added, so counts by domain never fall, nor does the global minimum. Below, e_z is the number of
-matching
-pods in domain z at the start, n_z at the end, M the global minimum at the end, and s is maxSkew. All counts are
-over the
-nodes that are eligible for the class; these are also the partition of the rows.
+session pods are only added, so counts by domain never fall, nor does the global minimum. Below, e_z is the number
+of matching pods in domain z at the start, n_z at the end, M the global minimum at the end, and s is maxSkew. All
+counts are over the nodes that are eligible for the class; these are also the partition of the rows.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -66,8 +63,7 @@ class Levels:
         """Return the largest global minimum that a number of additional matching pods can reach.
 
         To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
-        impossible. A
-        domain where no pod can be placed keeps its level.
+        impossible. A domain where no pod can be placed keeps its level.
         """
         closed = self.existing[self.seen & ~self.landable]
         level = water_level(self.existing[self.seen & self.landable], pods)
@@ -191,14 +187,10 @@ def _upper(family: Family, levels: Levels, domains: RowDomains) -> Iterator[Row]
     """Yield rows: no domain exceeds the highest possible minimum by more than maxSkew.
 
     Consider the last pod of the members that is placed in z. It found n pods there, and the minimum m. The Filter
-    accepted
-    it: n + 1 ≤ s + m if members match themselves. All earlier pods of the members count, so e_z + Σ x_z - 1 ≤ n,
-    and m is at
-    most the highest level with all other pods. Therefore Σ x_z ≤ s + highest - e_z; without a pod in z, Σ x_z = 0
-    satisfies
-    max(0, …). Members that do not match themselves only need n ≤ s + m: a domain with e_z > s + highest is closed
-    to them.
-    With fewer domains than minDomains, m is always 0.
+    accepted it: n + 1 ≤ s + m if members match themselves. All earlier pods of the members count, so e_z + Σ x_z -
+    1 ≤ n, and m is at most the highest level with all other pods. Therefore Σ x_z ≤ s + highest - e_z; without a
+    pod in z, Σ x_z = 0 satisfies max(0, …). Members that do not match themselves only need n ≤ s + m: a domain with
+    e_z > s + highest is closed to them. With fewer domains than minDomains, m is always 0.
 
     Pods of a gang are placed only if the gang is, so the right side may be multiplied by its y.
     """
@@ -231,17 +223,13 @@ def _lower(
     """Yield rows: a gang that is placed completely also fills the domains with the fewest pods.
 
     All T pods of `members`, of one rigid gang, are placed if the gang is. As above, e_z + x_z ≤ s + M in each
-    domain with
-    one of them, so T = Σ x_z ≤ Σ_z max(0, s + M - e_z) over the domains where they may be placed. M is at least the
-    least
-    level that satisfies this. Every domain then ends with at least M matching pods of any class:
+    domain with one of them, so T = Σ x_z ≤ Σ_z max(0, s + M - e_z) over the domains where they may be placed. M is
+    at least the least level that satisfies this. Every domain then ends with at least M matching pods of any class:
     Σ_matching x_z ≥ (least - e_z)·y.
 
     With maxSkew 1 and no other matching pods, each pod is placed in a domain with the minimum in any order, so the
-    T pods
-    end at the water level. A pod on a node that does not count would be missing in the sum T: if it can reach such
-    nodes,
-    there is no row.
+    T pods end at the water level. A pod on a node that does not count would be missing in the sum T: if it can
+    reach such nodes, there is no row.
     """
     fitting = np.zeros(len(family.codes), np.bool_)
     for candidate in members:

@@ -85,10 +85,8 @@ class VolumeBinding(
     """Finds volumes for a pod's claims: bound volumes must be accessible, others must exist or be provisioned.
 
     Claims of classes with immediate binding must be bound already. Reserve stores assumed volumes in the node table
-    until
-    Unreserve: other pods see that the volume is used, and that the claim has a node. PreBind writes the claims and
-    waits
-    until they are bound.
+    until Unreserve: other pods see that the volume is used, and that the claim has a node. PreBind writes the
+    claims and waits until they are bound.
 
     Source: kube-scheduler's plugins/volumebinding.
     """
