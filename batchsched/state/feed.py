@@ -1,10 +1,11 @@
-"""The feed: keeps a scheduler abreast of a cache, by what changed where that will do.
+"""The feed: keeps a scheduler up to date with a cluster state, by changes where that is possible.
 
-A scheduler follows pods and PodGroups one by one, and is told all nodes when one changed. For anything else that
-changed it is made anew from a Snapshot; so it is when it fell too far behind, and when a pod asks for a resource, or
-a node offers one, that nobody named before. Now and then it is made anew in any case: what it worked out of pods that
-are gone is forgotten so. Of a node, our own plugins read neither annotations nor conditions, which change all the time
-on some clusters.
+A scheduler follows changes of pods, PodGroups and nodes. It is replaced by a new one, made from a Snapshot, in these
+cases: another kind of object changed; the change log does not reach back far enough; a resource name is new; or the
+scheduler followed so many changes that a new one costs no more and frees what is cached of deleted pods.
+
+The profile's own plugins read neither annotations nor conditions of nodes, which change often on some clusters. Nodes
+that changed in nothing else are not reported.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,20 +25,20 @@ from batchsched.state.store import alike
 
 GROUPS = "pod_groups"
 FOLLOWED = frozenset({PODS, GROUPS, NODES})
-MANY: Final = 100_000
-"""Changes that a scheduler follows in any case."""
-OFTEN: Final = 4
-"""Changes for each pod that it follows; making it anew costs no more than following these did."""
+MIN_FOLLOWED_CHANGES: Final = 100_000
+"""A scheduler follows at least this number of changes before it is replaced."""
+MAX_CHANGES_PER_POD: Final = 4
+"""Changes for each pod of the cluster after which a scheduler is replaced; following them cost as much as that."""
 
 
 class Feed:
-    """A scheduler that knows what a cache knows, whenever it is asked for.
+    """Provides a scheduler that is up to date with a cluster state.
 
     Args:
-      cache: what is known of the cluster.
+      cache: the cluster state.
       make: makes a scheduler from a Snapshot.
-      whole: nodes are read as a whole, by others than our own plugins.
-      many: changes that a scheduler follows in any case, before it is made anew.
+      whole: True if plugins of other packages or extenders may read anything of a node.
+      many: the least number of changes that a scheduler follows before it is replaced.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Feed:
         make: Callable[[Snapshot], Scheduler],
         *,
         whole: bool = False,
-        many: int = MANY,
+        many: int = MIN_FOLLOWED_CHANGES,
     ) -> None:
         self._cache = cache
         self._make = make
@@ -58,14 +59,14 @@ class Feed:
         self._resources = Resources()
 
     def scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
-        """Return the scheduler, brought up to date.
+        """Return the scheduler after it took in all changes.
 
         Args:
-          held: the gangs that wait at Permit; a cache does not know them.
+          held: the gangs that wait at Permit; the cluster state does not contain them.
         """
         cache = self._cache
         changes = cache.changes(self._generation)
-        if self._scheduler is None or changes is None or not self._will_do(changes):
+        if self._scheduler is None or changes is None or not self._can_follow_all(changes):
             snapshot = cache.snapshot()
             self._resources = Resources(snapshot)
             self._scheduler = self._make(snapshot)
@@ -78,11 +79,11 @@ class Feed:
         self._scheduler.hold(held)
         return self._scheduler
 
-    def _will_do(self, changes: Iterable[Change]) -> bool:
-        """Tell whether the scheduler that is there can follow."""
-        if self._followed > max(self._many, OFTEN * self._cache.size(PODS)):
+    def _can_follow_all(self, changes: Iterable[Change]) -> bool:
+        """Return whether the present scheduler can follow these changes."""
+        if self._followed > max(self._many, MAX_CHANGES_PER_POD * self._cache.size(PODS)):
             return False
-        return all(self._can_follow(one) for one in changes)
+        return all(self._can_follow(change) for change in changes)
 
     def _can_follow(self, change: Change) -> bool:
         if change.field not in FOLLOWED:
@@ -90,32 +91,33 @@ class Feed:
         if change.after is None or change.field == GROUPS:
             return True
         if change.field == NODES:
-            return self._resources.offered(change.after)
-        return _binds(change) or self._resources.hold(change.after)  # who waited asked for what is known
+            return self._resources.include_offered(change.after)
+        # A pod that only got its node was pending before: its resource names are known.
+        return _binds(change) or self._resources.include_requests(change.after)
 
     def _is_read(self, change: Change) -> bool:
-        """Tell whether a node changed in something that a decision may depend on."""
-        return self._whole or not _unread(change.before, change.after)
+        """Return whether a node changed in something on which a decision may depend."""
+        return self._whole or not _differs_unread_only(change.before, change.after)
 
 
-def _unread(before: Node | None, after: Node | None) -> bool:
-    """Tell whether a node changed in nothing that a decision of ours depends on."""
-    return before is not None and after is not None and alike(_read(before), _read(after))
+def _differs_unread_only(before: Node | None, after: Node | None) -> bool:
+    """Return whether two versions of a node are equal in all that the profile's own plugins read."""
+    return before is not None and after is not None and alike(_read_part(before), _read_part(after))
 
 
-def _read(node: Node) -> Node:
-    """Return what is read of a node."""
+def _read_part(node: Node) -> Node:
+    """Return a node without what no plugin of the profile reads."""
     return replace(
         node, metadata=replace(node.metadata, annotations=None), status=replace(node.status, conditions=None)
     )
 
 
 class Resources:
-    """The names of resources that nodes offer or pods ask for; pods that share a spec are read once."""
+    """Names of the resources that nodes offer or pods request: the columns of the scheduler's tables."""
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         snapshot = snapshot or Snapshot()
-        # The specs alone: pods come and go.
+        # By id of the spec. The value keeps the spec alive, so that its id is not used again.
         self._specs: dict[int, PodSpec] = {}
         self._names: set[str] = set()
         for node in snapshot.nodes:
@@ -125,12 +127,12 @@ class Resources:
                 self._specs[id(pod.spec)] = pod.spec
                 self._names.update(requests(pod))
 
-    def offered(self, node: Node) -> bool:
-        """Tell whether all that a node offers has a name that is known."""
+    def include_offered(self, node: Node) -> bool:
+        """Return whether the names include all resources that a node offers."""
         return self._names.issuperset(node.offered)
 
-    def hold(self, pod: Pod) -> bool:
-        """Tell whether all that a pod asks for has a name that is known."""
+    def include_requests(self, pod: Pod) -> bool:
+        """Return whether the names include all resources that a pod requests."""
         return id(pod.spec) in self._specs or self._names.issuperset(requests(pod))
 
 
@@ -162,7 +164,7 @@ def _collected(
 
 
 def _binds(change: Change) -> bool:
-    """Tell whether a change only gives a waiting pod its node."""
+    """Return whether a change only binds a pending pod to a node."""
     before, after = change.before, change.after
     if before is None or after is None or before.node or not after.node:
         return False

@@ -225,9 +225,9 @@ class GangOrder:
         gangs = {at: one for at, one in enumerate(admitted) if isinstance(one, PendingGang) and one.parts}
         some, places = list(gangs.values()), list(gangs)
         standing = measure_queues(self._tables, self.policies, some, self._scheduler_name, self._past.usage)
-        orders = PolicyOrders(line.columns.at(places), line.stranded[places], self._policy, now)
+        orders = PolicyOrders(line.columns.at(places), line.partially_bound[places], self._policy, now)
         turns: Iterable[PendingGang] = FairShareOrder(standing, some, orders)
-        if line.stranded.any():
+        if line.partially_bound.any():
             turns = sorted(turns, key=lambda gang: not gang.members.partially_bound)
         place = {gang.members.identity: at for at, gang in gangs.items()}
         left: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""The backlog: all gangs that wait, as columns, so that a policy orders thousands in one go.
+"""Pending gangs as columns, so that a policy orders thousands of them at once.
 
-Gangs come and go one by one while columns stay arrays: a gang takes a slot, leaves it, and the holes are closed
-when half of the slots are empty.
+A gang takes a slot when it becomes pending and leaves it when it is placed or deleted. The columns are compacted when
+half of the slots are empty.
 """
 
 import math
@@ -21,63 +21,68 @@ from batchsched.queues.gang_order.policy import (
 )
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 
-_PRIORITY, _CREATED, _ESTIMATE, _SIZE, _SHARE, _STRANDED, _ARRIVAL = range(7)
-_SMALLEST = 64
-_NOBODY = (-math.inf, "", "")
+_PRIORITY, _CREATED, _ESTIMATE, _SIZE, _SHARE, _PARTIALLY_BOUND, _ARRIVAL = range(7)
+_MIN_SLOTS = 64
+_NO_SENIORITY = (-math.inf, "", "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderedGangs:
-    """Waiting gangs in order, next first.
+    """Pending gangs in order, the next one first.
 
     Args:
       members: W gangs.
-      needs: [W, R] what the gangs must still have, all pods up to the minimum together.
-      columns: what policies know of them.
-      stranded: [W] half bound gangs.
+      needs: [W, R] the least that the pods up to the minimum request together.
+      columns: the gangs' attributes that policies read.
+      partially_bound: [W] gangs with some pods bound, but fewer than the minimum.
       room: [W] share of the cluster that must stay free when the gang starts, by the policy.
     """
 
     members: list[PodGroupState]
     needs: IntArray
     columns: GangColumns
-    stranded: BoolArray
+    partially_bound: BoolArray
     room: FloatArray
 
 
 class PendingGangs:
-    """The waiting gangs. Columns are float64 [7, slots]; priorities and arrivals are exact below 2^53."""
+    """All pending gangs as float64 columns [7, slots]; priorities and arrival numbers are exact below 2^53.
+
+    Args:
+      resources: number of resources.
+    """
 
     def __init__(self, resources: int) -> None:
-        self._columns = np.zeros((7, _SMALLEST))
-        self._needs = np.zeros((_SMALLEST, resources), np.int64)
+        self._columns = np.zeros((7, _MIN_SLOTS))
+        self._needs = np.zeros((_MIN_SLOTS, resources), np.int64)
         self._members: list[PodGroupState | None] = []
+        """By slot; None for an empty slot."""
         self._seniority: list[tuple[float, str, str]] = []
-        self._last = _NOBODY
-        self._numbered = 0
-        self._in_order = True
-        """Numbers of arrival grow with seniority; else they are given anew before the next use."""
-        self._alive = np.zeros(_SMALLEST, np.bool_)
+        self._highest_seniority = _NO_SENIORITY
+        self._next_arrival = 0
+        self._arrivals_in_order = True
+        """Arrival numbers grow with seniority. If not, all are assigned again before the next use."""
+        self._used_slots = np.zeros(_MIN_SLOTS, np.bool_)
         self._count = 0
 
     def __len__(self) -> int:
-        """The number of waiting gangs."""
+        """The number of pending gangs."""
         return self._count
 
     def __iter__(self) -> Iterator[PodGroupState]:
-        """The waiting gangs, in no order that means anything."""
-        return (one for one in self._members if one is not None)
+        """The pending gangs, in arbitrary order."""
+        return (members for members in self._members if members is not None)
 
     def put(self, gang: PendingGang) -> None:
-        """Add a gang, or bring its columns up to date."""
+        """Add a gang, or update its columns."""
         members = gang.members
         if members.slot < 0:
-            members.slot = self._slot(members)
-        at = members.slot
-        if self._seniority[at] != gang.seniority:
-            self._seniority[at] = gang.seniority
-            self._number(at)
-        self._columns[:_ARRIVAL, at] = (
+            members.slot = self._take_slot(members)
+        slot = members.slot
+        if self._seniority[slot] != gang.seniority:
+            self._seniority[slot] = gang.seniority
+            self._assign_arrival(slot)
+        self._columns[:_ARRIVAL, slot] = (
             gang.priority,
             gang.created,
             gang.estimate,
@@ -85,96 +90,103 @@ class PendingGangs:
             gang.share,
             members.partially_bound,
         )
-        self._needs[at] = gang.needs
+        self._needs[slot] = gang.needs
 
-    def _number(self, at: int) -> None:
-        """Give a gang its place among equals: the next number to one that is younger than all before it."""
-        if self._seniority[at] > self._last:
-            self._last = self._seniority[at]
-            self._columns[_ARRIVAL, at] = self._numbered
-            self._numbered += 1
+    def _assign_arrival(self, slot: int) -> None:
+        """Give a gang the next arrival number if it is younger than all before it, as is usual."""
+        if self._seniority[slot] > self._highest_seniority:
+            self._highest_seniority = self._seniority[slot]
+            self._columns[_ARRIVAL, slot] = self._next_arrival
+            self._next_arrival += 1
         else:
-            self._in_order = False
+            self._arrivals_in_order = False
 
-    def _number_anew(self, slots: IntArray) -> None:
-        for number, at in enumerate(sorted(slots.tolist(), key=self._seniority.__getitem__)):
-            self._columns[_ARRIVAL, at] = number
-            self._last = self._seniority[at]
-        self._numbered = len(slots)
-        self._in_order = True
+    def _assign_all_arrivals(self, slots: IntArray) -> None:
+        for arrival, slot in enumerate(sorted(slots.tolist(), key=self._seniority.__getitem__)):
+            self._columns[_ARRIVAL, slot] = arrival
+            self._highest_seniority = self._seniority[slot]
+        self._next_arrival = len(slots)
+        self._arrivals_in_order = True
 
     def drop(self, members: PodGroupState) -> None:
-        """Take a gang out."""
+        """Remove a gang, if it is pending."""
         if members.slot < 0:
             return
         self._members[members.slot] = None
-        self._alive[members.slot] = False
+        self._used_slots[members.slot] = False
         members.slot = -1
         self._count -= 1
-        if len(self._members) > _SMALLEST and self._count * 2 < len(self._members):
-            self._close_holes()
+        if len(self._members) > _MIN_SLOTS and self._count * 2 < len(self._members):
+            self._compact()
 
     def order(self, policy: Policy, now: float, among: Iterable[PodGroupState] | None = None) -> OrderedGangs:
-        """Return the waiting gangs, next first: those that are half bound, then the others, each as the policy says.
+        """Return pending gangs in the policy's order, partially bound gangs before all others.
 
         Args:
-          policy: orders.
+          policy: the gang order.
           now: seconds since 1970.
-          among: waiting gangs, the only ones that are wanted; None for all.
+          among: the pending gangs to return; None for all.
         """
-        slots = np.flatnonzero(self._alive[: len(self._members)])
-        if not self._in_order:
-            self._number_anew(slots)
+        slots = np.flatnonzero(self._used_slots[: len(self._members)])
+        if not self._arrivals_in_order:
+            self._assign_all_arrivals(slots)
         if among is not None:
-            slots = np.array(sorted(one.slot for one in among), np.int64)
-        columns = self._view(slots)
-        places = order(policy, columns, now) if len(slots) else slots
-        stranded = self._columns[_STRANDED, slots] > 0
-        if stranded.any():
-            places = places[np.argsort(~stranded[places], kind="stable")]
+            # Sorted: the order of slots decides between gangs that the policy and the arrival number hold equal.
+            slots = np.array(sorted(members.slot for members in among), np.int64)
+        columns = self._policy_columns(slots)
+        positions = order(policy, columns, now) if len(slots) else slots
+        partially_bound = self._columns[_PARTIALLY_BOUND, slots] > 0
+        if partially_bound.any():
+            positions = positions[np.argsort(~partially_bound[positions], kind="stable")]
         room = (
-            policy.room(columns, now)[places] if isinstance(policy, HorizonPolicy) else np.zeros(len(slots))
+            policy.room(columns, now)[positions]
+            if isinstance(policy, HorizonPolicy)
+            else np.zeros(len(slots))
         )
-        slots = slots[places]
-        members = [one for at in slots.tolist() if (one := self._members[at]) is not None]
-        return OrderedGangs(members, self._needs[slots], columns.at(places), stranded[places], room)
+        slots = slots[positions]
+        members = [members for slot in slots.tolist() if (members := self._members[slot]) is not None]
+        return OrderedGangs(
+            members, self._needs[slots], columns.at(positions), partially_bound[positions], room
+        )
 
     def youngest(self) -> float:
-        """Return when the youngest waiting gang was submitted, 0 when there is none."""
-        alive = self._alive[: len(self._members)]
-        return float(self._columns[_CREATED, : len(self._members)][alive].max(initial=0.0))
+        """Return when the youngest pending gang was submitted in seconds since 1970, 0 if none is pending."""
+        used_slots = self._used_slots[: len(self._members)]
+        return float(self._columns[_CREATED, : len(self._members)][used_slots].max(initial=0.0))
 
-    def _view(self, slots: IntArray) -> GangColumns:
-        picked = self._columns[:, slots]
+    def _policy_columns(self, slots: IntArray) -> GangColumns:
+        columns = self._columns[:, slots]
         return GangColumns(
-            priority=picked[_PRIORITY].astype(np.int64),
-            created=picked[_CREATED],
-            estimate=picked[_ESTIMATE],
-            size=picked[_SIZE],
-            share=picked[_SHARE],
-            arrival=picked[_ARRIVAL].astype(np.int64),
+            priority=columns[_PRIORITY].astype(np.int64),
+            created=columns[_CREATED],
+            estimate=columns[_ESTIMATE],
+            size=columns[_SIZE],
+            share=columns[_SHARE],
+            arrival=columns[_ARRIVAL].astype(np.int64),
         )
 
-    def _slot(self, members: PodGroupState) -> int:
-        at = len(self._members)
-        if at == len(self._alive):
+    def _take_slot(self, members: PodGroupState) -> int:
+        """Return a new slot at the end of the columns, which double their length when they are full."""
+        slot = len(self._members)
+        if slot == len(self._used_slots):
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
             self._needs = np.concatenate([self._needs, np.zeros_like(self._needs)])
-            self._alive = np.concatenate([self._alive, np.zeros_like(self._alive)])
+            self._used_slots = np.concatenate([self._used_slots, np.zeros_like(self._used_slots)])
         self._members.append(members)
-        self._seniority.append(_NOBODY)
-        self._alive[at] = True
+        self._seniority.append(_NO_SENIORITY)
+        self._used_slots[slot] = True
         self._count += 1
-        return at
+        return slot
 
-    def _close_holes(self) -> None:
-        kept = np.flatnonzero(self._alive[: len(self._members)])
-        self._columns[:, : len(kept)] = self._columns[:, kept]
-        self._needs[: len(kept)] = self._needs[kept]
-        self._members = [self._members[at] for at in kept]
-        self._seniority = [self._seniority[at] for at in kept]
-        self._alive[:] = False
-        self._alive[: len(kept)] = True
-        for at, members in enumerate(self._members):
+    def _compact(self) -> None:
+        """Move used slots to the front; their order stays."""
+        used = np.flatnonzero(self._used_slots[: len(self._members)])
+        self._columns[:, : len(used)] = self._columns[:, used]
+        self._needs[: len(used)] = self._needs[used]
+        self._members = [self._members[slot] for slot in used]
+        self._seniority = [self._seniority[slot] for slot in used]
+        self._used_slots[:] = False
+        self._used_slots[: len(used)] = True
+        for slot, members in enumerate(self._members):
             if members is not None:
-                members.slot = at
+                members.slot = slot

@@ -1,7 +1,7 @@
-"""What a session needs to know of a pod's spec, worked out once for each spec.
+"""What follows from a pod's spec alone, computed once for each spec.
 
-Pods of one template share one decoded spec object, so that 32,000 pods cost a few dozen evaluations. A bound pod
-whose resources were changed in place has a status of its own, and is read by itself.
+Pods of one template share one decoded spec object: 32,000 pods cost a few dozen evaluations. A bound pod that was
+resized in place requests what its status says, so its requests are computed for itself.
 """
 
 from collections.abc import Hashable
@@ -17,15 +17,15 @@ from batchsched.framework.runtime.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class PodSpecInfo:
-    """What follows from a spec alone.
+    """What follows from one spec.
 
     Args:
-      spec: kept, so that its identity stays its own.
-      requests: by resource, in base units.
-      nonzero: milli-CPU and bytes for scoring.
-      signature: a number; equal numbers mean that no plugin sees a difference.
-      label_keys: labels, on any pod, that the pod's selectors read.
-      failure: what broke over the spec, None when nothing did; such pods are like no others, and are refused.
+      spec: the spec; the reference keeps its id from being used again.
+      requests: requests by resource, in base units.
+      nonzero: milli-CPU and bytes for scoring, with defaults for what is not requested.
+      signature: equal numbers mean that no plugin can tell the specs apart.
+      label_keys: labels of any pod that the spec's selectors read.
+      failure: the failure of a plugin over the spec, None for none. Its pods share no class and are refused.
     """
 
     spec: PodSpec
@@ -37,26 +37,26 @@ class PodSpecInfo:
 
 
 class PodSpecIndex:
-    """The facts of all specs that were seen."""
+    """Infos of all specs that were seen; they are never dropped, so the tables are rebuilt from time to time."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._facts: dict[Hashable, PodSpecInfo] = {}
+        self._infos: dict[Hashable, PodSpecInfo] = {}
         self._signatures: dict[object, int] = {}
         self.failing = False
-        """Some plugin broke over a spec."""
+        """True if a plugin failed over some spec."""
 
     def of(self, pod: Pod) -> PodSpecInfo:
-        """Return the facts of a pod's spec; requests do not count what was resized in place.
+        """Return the info of a pod's spec; its requests do not include in-place resizes.
 
         Raises:
-          InvalidQuantity: an amount that is no quantity.
+          InvalidQuantity: the spec has an amount that is no quantity.
         """
         key = spec_key(pod)
-        known = self._facts.get(key)
-        if known is None:
+        info = self._infos.get(key)
+        if info is None:
             failures: list[PluginError] = []
-            known = PodSpecInfo(
+            info = PodSpecInfo(
                 pod.spec,
                 requests(pod),
                 nonzero_requests(pod),
@@ -64,12 +64,13 @@ class PodSpecIndex:
                 self._pipeline.label_keys(pod, failures),
                 failures[0] if failures else None,
             )
-            self._facts[key] = known
-            self.failing |= known.failure is not None
-        return known
+            self._infos[key] = info
+            self.failing |= info.failure is not None
+        return info
 
     def _signature(self, pod: Pod, failures: list[PluginError]) -> int:
-        signature: object = ("broken", len(self._facts))
+        # Each failing spec gets a signature of its own, so that its pods share no class with others.
+        signature: object = ("failed", len(self._infos))
         try:
             signature = self._pipeline.signature(pod)
         except PluginError as error:
@@ -77,50 +78,52 @@ class PodSpecIndex:
         return self._signatures.setdefault(signature, len(self._signatures))
 
     def requests(self, pod: Pod) -> dict[str, int]:
-        """Return what a pod counts for on its node now, in-place changes included."""
+        """Return what a pod requests on its node now, including in-place resizes."""
         return requests(pod) if resized(pod) else self.of(pod).requests
 
     def nonzero(self, pod: Pod) -> tuple[int, int]:
-        """Return what a pod counts for in scoring, in-place changes included."""
+        """Return milli-CPU and bytes of a pod for scoring, including in-place resizes."""
         return nonzero_requests(pod) if resized(pod) else self.of(pod).nonzero
 
 
 def has_own_volume(pod: Pod) -> bool:
-    """Tell whether a volume is made for the pod alone."""
+    """Return whether the pod has an ephemeral volume, which is made for this pod alone."""
     volumes = pod.spec.volumes
     return any(volume.ephemeral for volume in volumes) if volumes else False
 
 
 def spec_key(pod: Pod) -> Hashable:
-    """What plugins read of a pod beside its labels: its spec, which many may share, and what tells those apart."""
-    owner = controller_of(pod)
-    own = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None
-    return id(pod.spec) if owner is None and own is None else (id(pod.spec), owner, own)
+    """Return a key of what plugins read of a pod besides labels: spec, controller, and the name if it matters."""
+    controller = controller_of(pod)
+    own_name = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None
+    if controller is None and own_name is None:
+        return id(pod.spec)
+    return id(pod.spec), controller, own_name
 
 
 def same_template(pod: Pod, other: Pod) -> bool:
-    """Tell whether pods share a spec, and what their metadata says of more than one pod."""
-    mine, its = pod.metadata, other.metadata
+    """Return whether two pods differ in nothing but their names, as pods of one template do."""
+    metadata, other_metadata = pod.metadata, other.metadata
     return (
         pod.spec is other.spec
-        and mine.labels == its.labels
-        and mine.annotations == its.annotations
-        and mine.owner_references == its.owner_references
+        and metadata.labels == other_metadata.labels
+        and metadata.annotations == other_metadata.annotations
+        and metadata.owner_references == other_metadata.owner_references
         and not has_own_volume(pod)
     )
 
 
-def representative_pod(pod: Pod, seen: tuple[tuple[str, str | None], ...]) -> Pod:
-    """Return what equal pods of several gangs have in common.
+def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str | None], ...]) -> Pod:
+    """Return a nameless pod with what all pods of a class have in common.
 
-    No name: the gang of the first of them may end while the class lives on. Of labels those that a selector reads, and
-    of owners the one whose selector counts.
+    It has no name because the class may outlive the gang of its first pod. It keeps the labels that selectors read, and
+    the controller, whose selector counts for default spreading.
     """
-    labels = {key: value for key, value in seen if value is not None}
-    owner = controller_of(pod)
+    labels = {key: value for key, value in visible_metadata if value is not None}
+    controller = controller_of(pod)
     metadata = ObjectMeta(
         namespace=pod.metadata.namespace,
         labels=labels or None,
-        owner_references=None if owner is None else (owner,),
+        owner_references=None if controller is None else (controller,),
     )
     return Pod(metadata=metadata, spec=pod.spec)

@@ -1,6 +1,6 @@
-"""Topology levels as the solver knows them: numbers for levels, numbers for domains.
+"""Topology levels as numbers: each level and each domain of it has a number, which the solver uses.
 
-A level is named by its name; foreign PodGroups name it by its node label, which will do as well.
+A PodGroup names a level by its name. PodGroups of other projects name it by its node label, which works as well.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from batchsched.solver.problem import NONE, IndexArray
 
 
 class UnknownLevel(Exception):
-    """A PodGroup names a Topology or a level that does not exist; the message says which."""
+    """A PodGroup names a Topology or a level that does not exist; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelChoice:
-    """The levels of a gang or a subGroup, as numbers; NONE where it states none."""
+    """The required and the preferred level of a gang or a subGroup, as numbers; NONE if it states none."""
 
     required: int = NONE
     preferred: int = NONE
@@ -30,25 +30,25 @@ ANYWHERE: Final = LevelChoice()
 
 
 class Levels:
-    """All levels of all topologies, numbered; a domain is a value of the level's node label.
+    """All levels of all topologies; a domain is a value of the level's node label.
 
-    Args:
-      domains: [L, N] domain of each node at each level, -1 where the label is missing.
-      values: by level, the labels' values, so that values[l][d] names domain d.
-      names: by level, (topology, level).
-      wider: by level, the next wider level of the same topology, or NONE.
+    Attributes:
+      domains: [L, N] domain of each node at each level, -1 if the node lacks the label.
+      values: label values by level: `values[level][domain]` names a domain.
+      names: (topology, level) by level.
+      wider: the next wider level of the same topology by level, or NONE.
     """
 
     def __init__(self, snapshot: Snapshot, table: NodeTable) -> None:
         self._index: dict[tuple[str, str], int] = {}
         self._labels: dict[tuple[str, str], int] = {}
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._level_names: dict[str, tuple[str, ...]] = {}
         self.names: list[tuple[str, str]] = []
         self.values: list[tuple[str, ...]] = []
         self.wider: list[int] = []
         rows: list[IndexArray] = []
-        for topology in sorted(snapshot.topologies, key=lambda one: one.name):
-            self._known[topology.name] = tuple(level.name for level in topology.spec.levels)
+        for topology in sorted(snapshot.topologies, key=lambda topology: topology.name):
+            self._level_names[topology.name] = tuple(level.name for level in topology.spec.levels)
             wider = NONE
             for level in topology.spec.levels:
                 domains, values = table.label(level.node_label)
@@ -62,7 +62,7 @@ class Levels:
         self.domains = np.stack(rows) if rows else np.zeros((0, len(table.nodes)), np.int32)
 
     def of(self, group: PodGroup | None) -> LevelChoice:
-        """Return a gang's own levels.
+        """Return the levels of a gang as a whole.
 
         Raises:
           UnknownLevel: the topology or a level does not exist.
@@ -73,7 +73,7 @@ class Levels:
         return self._choice(topology.name, topology.required, topology.preferred)
 
     def of_subgroups(self, group: PodGroup | None) -> tuple[LevelChoice, ...]:
-        """Return the levels of each subGroup; the topology's name is inherited from the gang.
+        """Return the levels of each subGroup; a subGroup that names no topology uses the gang's.
 
         Raises:
           UnknownLevel: the topology or a level does not exist.
@@ -107,11 +107,11 @@ class Levels:
     def _level(self, topology: str, level: str | None) -> int:
         if level is None:
             return NONE
-        if topology not in self._known:
-            have = ", ".join(sorted(self._known)) or "none"
-            raise UnknownLevel(f"no Topology is named {topology!r}; there are: {have}")
-        found = self._index.get((topology, level), self._labels.get((topology, level)))
-        if found is None:
-            have = ", ".join(self._known[topology])
-            raise UnknownLevel(f"Topology {topology!r} has no level {level!r}; its levels are: {have}")
-        return found
+        if topology not in self._level_names:
+            existing = ", ".join(sorted(self._level_names)) or "none"
+            raise UnknownLevel(f"no Topology is named {topology!r}; there are: {existing}")
+        number = self._index.get((topology, level), self._labels.get((topology, level)))
+        if number is None:
+            existing = ", ".join(self._level_names[topology])
+            raise UnknownLevel(f"Topology {topology!r} has no level {level!r}; its levels are: {existing}")
+        return number
