@@ -32,16 +32,18 @@ def required_pods(problem: Problem) -> IntArray:
 def least_requests(problem: Problem) -> IntArray:
     """Return the least amounts [G, R] that the minimum of each gang requests: by resource, its smallest pods."""
     gangs, need = len(problem.gangs.need), required_pods(problem)
-    asked = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
+    requests = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
     np.add.at(
-        asked, problem.classes.gang, problem.classes.demand * problem.classes.count[:, None].astype(np.int64)
+        requests,
+        problem.classes.gang,
+        problem.classes.demand * problem.classes.count[:, None].astype(np.int64),
     )
     pods = np.bincount(problem.classes.gang, problem.classes.count, minlength=gangs)
     for gang in np.flatnonzero(need < pods).tolist():
-        mine = np.flatnonzero(problem.classes.gang == gang)
-        rows = np.repeat(problem.classes.demand[mine], problem.classes.count[mine], axis=0)
-        asked[gang] = np.sort(rows, axis=0)[: need[gang]].sum(axis=0)
-    return asked
+        members = np.flatnonzero(problem.classes.gang == gang)
+        rows = np.repeat(problem.classes.demand[members], problem.classes.count[members], axis=0)
+        requests[gang] = np.sort(rows, axis=0)[: need[gang]].sum(axis=0)
+    return requests
 
 
 def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
@@ -50,10 +52,10 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     if not len(problem.quotas.gangs):
         return found
     quota, gang = np.nonzero(problem.quotas.covers)
-    asked = least_requests(problem)[gang]
+    requests = least_requests(problem)[gang]
     left = np.maximum(0, problem.quotas.free[quota])
     counted = problem.gangs.fresh[gang] & (required_pods(problem)[gang] > 0)
-    over = ((asked > 0) & (asked > left)).any(axis=1) | (counted & (problem.quotas.gangs[quota] < 1))
+    over = ((requests > 0) & (requests > left)).any(axis=1) | (counted & (problem.quotas.gangs[quota] < 1))
     found[gang[over]] = True
     return found
 
@@ -100,12 +102,12 @@ def list_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple
     for gang, sub, level, weight in who:
         if level == NONE:
             continue
-        mine = (
+        members = (
             (problem.used_domains.gang == gang)
             & (problem.used_domains.subgroup == sub)
             & (problem.used_domains.level == level)
         )
-        used = tuple(sorted(set(problem.used_domains.domain[mine].tolist())))
+        used = tuple(sorted(set(problem.used_domains.domain[members].tolist())))
         found.append((gang, sub, level, weight, used))
     return found
 
@@ -118,10 +120,10 @@ def preferred_cost(problem: Problem, solution: Solution) -> float:
     """
     cost = 0.0
     for gang, sub, level, weight, used in list_preferences(problem):
-        mine = problem.classes.gang[solution.classes] == gang
+        members = problem.classes.gang[solution.classes] == gang
         if sub != NONE:
-            mine &= problem.classes.subgroup[solution.classes] == sub
-        domains = set(problem.nodes.levels[level][solution.nodes[mine]].tolist()) | set(used)
+            members &= problem.classes.subgroup[solution.classes] == sub
+        domains = set(problem.nodes.levels[level][solution.nodes[members]].tolist()) | set(used)
         cost += weight * max(0, len(domains) - 1)
     return cost
 

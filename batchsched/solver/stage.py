@@ -41,44 +41,46 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
     """
     telemetry = telemetry or Silence()
     beyond = find_gangs_beyond_quotas(problem) & problem.gangs.allowed
-    given = (
+    admissible = (
         replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & ~beyond))
         if beyond.any()
         else problem
     )
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
-        subset = take_subset(given, ~beyond)
+        subset = take_subset(admissible, ~beyond)
         answer = subset.restored(_solved(subset.problem, budget, seed, telemetry))
     else:
-        answer = _solved(given, budget, seed, telemetry)
+        answer = _solved(admissible, budget, seed, telemetry)
     with telemetry.stage("verify"):
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
         _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
-        return replace(solve_greedy(without_cut_gangs(given)), guard=answer.guard)
+        return replace(solve_greedy(without_cut_gangs(admissible)), guard=answer.guard)
     return answer
 
 
-def _solved(given: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
+def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
     """Solve for the gangs that do not exceed their quotas by themselves."""
-    problem = without_cut_gangs(given)
+    problem = without_cut_gangs(admissible)
     with telemetry.stage("greedy"):
         packing = pack_greedily(problem)
         floor = packing.to_solution("greedy")
     if problem.ordered:
         return floor
+    # Above this size the exact model does not end within its budget.
     small = _pairs(problem) <= budget.exact_variables
-    if is_settled(given, floor, small):
+    if is_settled(admissible, floor, small):
         return replace(floor, bound=floor.objective.copy())
     if small:
         with telemetry.stage("exact"):
-            return solve_exact(given, budget, seed, floor)
-    if given is problem and is_limited_by_quotas_only(packing):
+            return solve_exact(admissible, budget, seed, floor)
+    # With cuts the quota relaxation would repeat refused placements.
+    if admissible is problem and is_limited_by_quotas_only(packing):
         with telemetry.stage("choose"):
             answer = select_by_quotas(packing, budget, seed, floor)
         if answer is not None:
             return answer
-    return _aggregated(given, TierBudget(budget, seed), floor, telemetry)
+    return _aggregated(admissible, TierBudget(budget, seed), floor, telemetry)
 
 
 def is_settled(problem: Problem, floor: Solution, small: bool) -> bool:
@@ -106,12 +108,13 @@ def _pairs(problem: Problem) -> int:
     return int(problem.kinds.mask.sum(axis=1)[problem.classes.kind].sum()) if len(problem.classes.kind) else 0
 
 
-def _aggregated(given: Problem, spending: TierBudget, floor: Solution, telemetry: Telemetry) -> Solution:
+def _aggregated(admissible: Problem, spending: TierBudget, floor: Solution, telemetry: Telemetry) -> Solution:
     """Solve a session with the tiered model, its cuts included."""
-    problem = without_cut_gangs(given)
-    uncut = replace(given, cuts=()) if given.cuts else problem
+    problem = without_cut_gangs(admissible)
+    uncut = replace(admissible, cuts=()) if admissible.cuts else problem
     with telemetry.stage("greedy"):
         peers = solve_job_by_job(problem)
+    # Both placements are floors: no gang order may be better in this solver's own objective.
     best = peers if compare_solutions(peers, floor) > 0 else floor
     placed = tuple(count_placed(problem, s.classes, s.counts) for s in (floor, peers))
     return TieredRounds(problem, uncut, spending, PlacementFloors(best, placed), telemetry).run()

@@ -97,9 +97,9 @@ def _counts(problem: Problem, solution: Solution) -> Iterator[str]:
 
 
 def _capacity(problem: Problem, solution: Solution) -> Iterator[str]:
-    asked = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
+    requests = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     used = np.zeros(problem.nodes.free.shape, np.int64)
-    np.add.at(used, solution.nodes, asked)
+    np.add.at(used, solution.nodes, requests)
     for n, r in np.argwhere((used > problem.nodes.free) & (used > 0)).tolist():
         yield f"node {n} has {problem.nodes.free[n, r]} of resource {r} free and {used[n, r]} is placed"
 
@@ -176,10 +176,10 @@ def _quotas(problem: Problem, solution: Solution) -> Iterator[str]:
     if not len(problem.quotas.gangs):
         return
     gangs = problem.classes.gang[solution.classes]
-    asked = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
+    requests = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     fresh = solution.taken & problem.gangs.fresh & (np.array(_minimum(problem), np.int64) > 0)
-    by_gang = np.zeros((len(problem.gangs.need), asked.shape[1]), np.int64)
-    np.add.at(by_gang, gangs, asked)
+    by_gang = np.zeros((len(problem.gangs.need), requests.shape[1]), np.int64)
+    np.add.at(by_gang, gangs, requests)
     member = problem.quotas.covers.astype(np.int64)
     used, count = member @ by_gang, member @ fresh
     left, gangs_left = np.maximum(problem.quotas.free, 0), np.maximum(problem.quotas.gangs, 0)

@@ -229,7 +229,7 @@ class FreeCapacity:
         """Undo all placements of some gangs, wherever they are in the trail; return them."""
         kept: list[TrailEntry] = []
         gone: list[TrailEntry] = []
-        unchanged = len(self.trail)
+        unchanged = len(self.trail)  # entries before the first withdrawn one keep their positions
         for position, entry in enumerate(self.trail):
             if entry.gang in gangs:
                 self._apply(entry, -1)

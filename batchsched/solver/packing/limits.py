@@ -93,14 +93,14 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
       gang: [M] the gang of the same pair.
     """
     pods = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0).astype(np.int64)
-    asked = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]), np.int64)
-    np.add.at(asked, problem.classes.gang, problem.classes.demand * pods[:, None])
+    requests = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]), np.int64)
+    np.add.at(requests, problem.classes.gang, problem.classes.demand * pods[:, None])
     together = np.zeros_like(problem.quotas.free)
-    np.add.at(together, quota, asked[gang])
+    np.add.at(together, quota, requests[gang])
     fresh = problem.gangs.allowed & problem.gangs.fresh & (required_pods(problem) > 0)
     many = np.bincount(quota, fresh[gang], minlength=len(problem.quotas.gangs))
-    found: BoolArray = (together > problem.quotas.free).any(axis=1) | (many > problem.quotas.gangs)
-    return found
+    exceeded: BoolArray = (together > problem.quotas.free).any(axis=1) | (many > problem.quotas.gangs)
+    return exceeded
 
 
 class RowLedger:

@@ -59,6 +59,7 @@ class Packing:
 
     def withdraw(self, gangs: set[int]) -> "WithdrawnGangs":
         """Remove all pods of some gangs; `reinstate` undoes it as long as their room is free."""
+        # The domains must be read before `_forget` drops them.
         domains = {g: d for g, d in self.domain_of.items() if g in gangs}
         parts = {part.index for g in gangs for part in self.members(g).parts}
         inner = {s: d for s, d in self.domain_of_part.items() if s in parts}
@@ -98,6 +99,7 @@ class Packing:
         if members.pods < need:
             return None
         mark = room.mark()
+        # The gang counts against gang limits and rows before its pods, so that rows over y see it.
         room.take(gang)
         if (self._in_domains(gang, members) if members.levelled else self._minimum(members, need, None)) and (
             not room.rows.rows or room.rows.holds(gang)
@@ -397,21 +399,21 @@ class Packing:
         problem = self.problem
         if not problem.used_domains.gang.size:
             return []
-        mine = (
+        own = (
             (problem.used_domains.gang == gang)
             & (problem.used_domains.level == level)
             & (problem.used_domains.subgroup == part)
         )
-        return [int(d) for d in np.unique(problem.used_domains.domain[mine])]
+        return [int(d) for d in np.unique(problem.used_domains.domain[own])]
 
     # ------------------------------------------------------------------------------------ members
 
     def members(self, gang: int) -> GangMembers:
         """Return a gang's classes and parts, in the order in which they are placed."""
         if gang not in self._members:
-            mine = self._parts_of[gang] if self._parts_of is not None else []
+            own = self._parts_of[gang] if self._parts_of is not None else []
             self._members[gang] = find_members(
-                self.problem, self.room.slots, gang, self._classes_of[gang], mine
+                self.problem, self.room.slots, gang, self._classes_of[gang], own
             )
         return self._members[gang]
 

@@ -81,8 +81,10 @@ def round_to_nodes(
             lost.add(order.gang)
         if placed < order.pods:
             shortages.append(PodShortage(order.gang, order.class_index, order.pods - placed))
+    # A row may have been satisfied only by a gang that was withdrawn since.
     failed = _withdraw_broken(packing, [g for g in chosen if g not in lost])
     _resettle(aggregate, values, GangEjection(packing, search), failed | lost)
+    # Ejections withdraw gangs, too: all minimums and rows are checked once more before the rest is filled.
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
     _withdraw_broken(packing, standing)
     fill_packing(packing)
@@ -139,7 +141,7 @@ def _orders(aggregate: TieredModel, values: IntArray) -> list[_Order]:
     problem, slots = aggregate.problem, aggregate.packing.room.slots
     on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
     pods = aggregate.factor * values[aggregate.variable] * (on > 0)
-    found = []
+    keyed_orders = []
     for load in np.flatnonzero(pods).tolist():
         class_index, cell = int(aggregate.class_index[load]), int(aggregate.cell[load])
         nodes = None if cell == NONE else aggregate.cells[cell].nodes
@@ -150,11 +152,11 @@ def _orders(aggregate: TieredModel, values: IntArray) -> list[_Order]:
             -slots.dominant(class_index),
             class_index,
         )
-        found.append(
+        keyed_orders.append(
             (key, _Order(int(problem.classes.gang[class_index]), class_index, int(pods[load]), nodes))
         )
-    found.sort(key=lambda pair: pair[0])
-    return [order for _, order in found]
+    keyed_orders.sort(key=lambda pair: pair[0])
+    return [order for _, order in keyed_orders]
 
 
 def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: FloatArray, prefer: bool) -> int:

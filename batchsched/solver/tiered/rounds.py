@@ -173,8 +173,8 @@ class TieredRounds:
         """Forbid this combination of gangs in this domain."""
         full = self._full.aggregate
         on = (full.cell != NONE) & (plan.values[np.maximum(full.switch, 0)] > 0) & (full.switch >= 0)
-        mine = np.flatnonzero(on & (full.owner == gang))
-        for load in mine.tolist():
+        loads = np.flatnonzero(on & (full.owner == gang))
+        for load in loads.tolist():
             nodes = full.cells[int(full.cell[load])].nodes
             here = [
                 j

@@ -151,6 +151,7 @@ class TierSolver:
             answer = maximise(aggregate.model, objective, spending.effort(MAX_STEP_EFFORT, least), hint=hint)
             spending.left -= answer.deterministic_used
             spending.guard |= answer.guard
+            # Every answer's bound stays valid: cuts only remove choices that do not fit.
             bound = min(bound, answer.bound)
             if answer.values is None:
                 break
