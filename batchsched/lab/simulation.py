@@ -19,7 +19,7 @@ from batchsched.config.schema import Profile
 from batchsched.queues.usage_history import UsageHistory
 from batchsched.session.session import Session
 from batchsched.simulator.generator import Recipe, generate
-from batchsched.simulator.outages import draw
+from batchsched.simulator.outages import draw_outages
 from batchsched.simulator.result import QueueSeries, RunResult, Series
 from batchsched.simulator.run import Progress, RunSettings, run
 from batchsched.simulator.workload import Workload
@@ -116,7 +116,7 @@ def generated(recipe: Recipe, seed: int, failures: tuple[float, float] | None = 
     if failures is None:
         return made
     last = max(one.at + one.runtime for one in made.arrivals)
-    outages = draw(made.cluster.nodes, *failures, period=(made.arrivals[0].at, last), seed=seed)
+    outages = draw_outages(made.cluster.nodes, *failures, period=(made.arrivals[0].at, last), seed=seed)
     return replace(made, outages=outages)
 
 

@@ -25,7 +25,7 @@ from batchsched.simulator import from_snapshot as given
 from batchsched.simulator import philly, swf
 from batchsched.simulator.comparison import window_starts
 from batchsched.simulator.generator import Recipe
-from batchsched.simulator.outages import draw
+from batchsched.simulator.outages import draw_outages
 from batchsched.simulator.workload import Workload
 
 HOUR: Final = 3600.0
@@ -45,7 +45,7 @@ def workload(run: Run) -> Workload:
     if failures is None or made.outages or not made.arrivals:
         return made
     last = max(one.at + one.runtime for one in made.arrivals)
-    outages = draw(
+    outages = draw_outages(
         cluster.nodes,
         failures.hours_between * HOUR,
         failures.hours_to_repair * HOUR,

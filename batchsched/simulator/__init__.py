@@ -1,7 +1,7 @@
-"""Floor 6: a cluster in virtual time.
+"""Floor 6: a simulated cluster in virtual time.
 
-The same ports as a real cluster, with arrivals, completions and failures taken from a trace or from a
-seeded generator. The simulator is handed ``decide`` as a function and has no scheduler of its own.
+It implements the ports of a real cluster, with arrivals, completions and failures from a trace or a seeded generator.
+The simulator receives the scheduler as an argument and contains no scheduling of its own.
 
-May import: ``errors``, ``model``, ``ports``; nothing else of this package.
+May import: ``errors``, ``api``, ``ports``.
 """

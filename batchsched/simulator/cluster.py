@@ -1,7 +1,7 @@
-"""The simulated cluster: gangs that come and go, nodes that fail, pods that are bound as a decision says.
+"""The simulated cluster: gangs arrive and finish, nodes fail, and pods are bound as decided.
 
-Whatever changes is told to the scheduler at once, object by object; only a change of nodes makes a new scheduler
-from the cluster as it stands then.
+Every change is passed to the scheduler immediately, object by object. Only a change of nodes creates a new scheduler
+from the present state of the cluster.
 """
 
 from collections.abc import Collection, Iterable
@@ -26,8 +26,8 @@ class SimulatedCluster:
     """A cluster in virtual time.
 
     Args:
-      workload: what it is made of, and which gangs will come.
-      scheduler: makes the scheduler from a cluster as it stands.
+      workload: the nodes and queues, and the gangs that arrive.
+      scheduler: creates a scheduler from the present state of the cluster.
     """
 
     def __init__(self, workload: Workload, scheduler: SchedulerFactory) -> None:
@@ -42,7 +42,7 @@ class SimulatedCluster:
             for number, arrival in enumerate(workload.arrivals)
         )
         self.waiting = self.running = self.finished = self.failures = 0
-        self._there: dict[int, None] = {}
+        self._present: dict[int, None] = {}
         self._gang_of: dict[str, GangRun] = {}
         self._down: set[str] = set()
         self._lasting = list(workload.cluster.pods)
@@ -52,41 +52,41 @@ class SimulatedCluster:
         self._reservations: tuple[Reservation, ...] = ()
 
     @property
-    def anybody_waits(self) -> bool:
-        """True while some pod waits."""
+    def has_pending_pods(self) -> bool:
+        """True if a pod is pending."""
         return bool(self._gang_of)
 
-    def arrive(self, life: GangRun, now: int) -> bool:
-        """Let a gang come; True when it runs already."""
-        life.arrive()
-        arrival = life.arrival
-        self._there[life.number] = None
+    def arrive(self, gang: GangRun, now: int) -> bool:
+        """Add a gang; return True if it is running already."""
+        gang.arrive()
+        arrival = gang.arrival
+        self._present[gang.number] = None
         groups = () if arrival.group is None else (arrival.group,)
         self.scheduler.apply(ClusterChanges(pod_groups=groups, added_pods=arrival.pods))
-        for key in life.pending:
-            self._gang_of[key] = life
-        self._count(life, life.bound.values())
-        self.ledger.want(life.arrival.queue, map(self.meter.requests, arrival.pods))
+        for key in gang.pending:
+            self._gang_of[key] = gang
+        self._count(gang, gang.bound.values())
+        self.ledger.want(gang.arrival.queue, map(self.meter.requests, arrival.pods))
         self.waiting += 1
-        return self._starts(life, now)
+        return self._starts(gang, now)
 
-    def end(self, life: GangRun, now: int) -> None:
-        """Let a gang finish: its pods and its PodGroup are gone."""
-        gone = life.end(now)
-        self._count(life, [pod for pod in gone if pod.node], -1)
-        self.ledger.want(life.arrival.queue, map(self.meter.requests, gone), -1)
-        for pod in gone:
+    def end(self, gang: GangRun, now: int) -> None:
+        """Finish a gang: remove its pods and its PodGroup."""
+        ended_pods = gang.end(now)
+        self._count(gang, [pod for pod in ended_pods if pod.node], -1)
+        self.ledger.want(gang.arrival.queue, map(self.meter.requests, ended_pods), -1)
+        for pod in ended_pods:
             self._gang_of.pop(pod.key, None)
-        group = life.arrival.group
+        group = gang.arrival.group
         self.scheduler.apply(
-            ClusterChanges(removed_pods=gone, removed_pod_groups=() if group is None else (group.key,))
+            ClusterChanges(removed_pods=ended_pods, removed_pod_groups=() if group is None else (group.key,))
         )
-        del self._there[life.number]
+        del self._present[gang.number]
         self.running -= 1
         self.finished += 1
 
     def bind(self, decision: Decision, now: int) -> list[GangRun]:
-        """Do what a decision says; returns the gangs that begin to run."""
+        """Carry out a decision, and return the gangs that start."""
         self._evict(decision, now)
         self._reservations = decision.reservations
         if decision.waiting or self._held:
@@ -94,16 +94,16 @@ class SimulatedCluster:
         if decision.nominations or self._nominated:
             self._nominate(decision)
         touched: dict[int, tuple[GangRun, list[Pod]]] = {}
-        for one in decision.assignments:
-            key = f"{one.namespace}/{one.pod}"
-            life = self._gang_of.pop(key)
-            pod = self._kubelet.start(life.pending[key], one.node, now)
-            life.bind(pod, key)
-            touched.setdefault(life.number, (life, []))[1].append(pod)
-        for life, pods in touched.values():
-            self._count(life, pods)
+        for assignment in decision.assignments:
+            key = f"{assignment.namespace}/{assignment.pod}"
+            gang = self._gang_of.pop(key)
+            pod = self._kubelet.start(gang.pending[key], assignment.node, now)
+            gang.bind(pod, key)
+            touched.setdefault(gang.number, (gang, []))[1].append(pod)
+        for gang, pods in touched.values():
+            self._count(gang, pods)
             self.scheduler.apply(ClusterChanges(bound_pods=pods))
-        return [life for life, _ in touched.values() if self._starts(life, now)]
+        return [gang for gang, _ in touched.values() if self._starts(gang, now)]
 
     def _starts(self, life: GangRun, now: int) -> bool:
         started = life.start(now)
@@ -115,47 +115,47 @@ class SimulatedCluster:
         return started
 
     def _count(self, life: GangRun, pods: Collection[Pod], sign: int = 1) -> None:
-        """Count pods of a gang that were bound, or, with sign -1, that are gone."""
+        """Count bound pods of a gang; with sign -1, removed pods."""
         self.meter.add(pods, sign)
         self.ledger.hold(life.arrival.queue, map(self.meter.requests, pods), sign)
 
     def _evict(self, decision: Decision, now: int) -> None:
-        """Kill the gangs that lose a pod; one that keeps its minimum loses that pod only."""
+        """Evict pods. A gang that keeps its minimum loses only these pods; any other gang is killed."""
         lost: dict[int, tuple[GangRun, list[str]]] = {}
-        keys = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
-        for number in self._there if keys else ():
-            mine = [key for key in self.lives[number].bound if key in keys]
-            if mine:
-                lost[number] = (self.lives[number], mine)
-        for life, mine in lost.values():
-            life.evicted += self._lose(life, mine, now)
+        keys = {f"{eviction.namespace}/{eviction.pod}" for eviction in decision.evictions}
+        for number in self._present if keys else ():
+            evicted_keys = [key for key in self.lives[number].bound if key in keys]
+            if evicted_keys:
+                lost[number] = (self.lives[number], evicted_keys)
+        for gang, evicted_keys in lost.values():
+            gang.evicted += self._lose(gang, evicted_keys, now)
 
-    def _lose(self, life: GangRun, keys: Iterable[str], now: int) -> int:
-        """Kill pods of a gang, all of them where too few would stay; returns how many."""
-        gone = set(keys)
-        if len(life.bound) - len(gone) < life.arrival.minimum:
-            gone = set(life.bound)
-            if life.started is not None:
+    def _lose(self, gang: GangRun, keys: Iterable[str], now: int) -> int:
+        """Kill pods of a gang, or all of its pods if too few would remain, and return their number."""
+        killed_keys = set(keys)
+        if len(gang.bound) - len(killed_keys) < gang.arrival.minimum:
+            killed_keys = set(gang.bound)
+            if gang.started is not None:
                 self.running -= 1
                 self.waiting += 1
-            life.kill(now)
-        removed = [life.bound.pop(key) for key in list(life.bound) if key in gone]
-        self._count(life, removed, -1)
-        fresh = [self._kubelet.anew(pod) for pod in removed]
+            gang.kill(now)
+        removed = [gang.bound.pop(key) for key in list(gang.bound) if key in killed_keys]
+        self._count(gang, removed, -1)
+        fresh = [self._kubelet.recreate(pod) for pod in removed]
         for pod in fresh:
-            life.pending[pod.key] = pod
-            self._gang_of[pod.key] = life
+            gang.pending[pod.key] = pod
+            self._gang_of[pod.key] = gang
         self.scheduler.apply(ClusterChanges(removed_pods=removed, added_pods=fresh))
         return len(removed)
 
     def _hold(self, decision: Decision) -> None:
-        """Remember who waits at Permit, on which nodes."""
+        """Record the gangs that wait at Permit, with their nodes."""
         places: dict[str, list[HeldPod]] = {}
         for one in decision.nominations:
             key = f"{one.namespace}/{one.pod}"
-            life = self._gang_of.get(key)
-            if life is not None:
-                places.setdefault(life.arrival.key, []).append(HeldPod(key, one.node))
+            gang = self._gang_of.get(key)
+            if gang is not None:
+                places.setdefault(gang.arrival.key, []).append(HeldPod(key, one.node))
         self._held = tuple(
             HeldGang(one.pod_group, one.plugin, seconds(one.until), tuple(places.get(one.pod_group, ())))
             for one in decision.waiting
@@ -163,7 +163,7 @@ class SimulatedCluster:
         self.scheduler.hold(self._held)
 
     def _nominate(self, decision: Decision) -> None:
-        """Write on the pods that wait which nodes are kept for them; those that are held need no more."""
+        """Write nominated nodes into the status of pending pods. Pods that wait at Permit are excluded."""
         held = {one.pod for gang in self._held for one in gang.pods}
         nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
         changed: list[tuple[Pod, Pod]] = []
@@ -182,12 +182,12 @@ class SimulatedCluster:
     # Nodes
 
     def fail(self, node: str, now: int) -> None:
-        """Take a node down: the gangs on it are killed whole and wait again, pods that stayed for good are gone."""
+        """Take a node down: kill the gangs on it, which become pending again, and remove permanent pods."""
         if node in self._down:
             return
         self._down.add(node)
         self.failures += 1
-        for number in list(self._there):
+        for number in list(self._present):
             life = self.lives[number]
             if any(pod.node == node for pod in life.bound.values()):
                 self._lose(life, tuple(life.bound), now)
@@ -200,16 +200,16 @@ class SimulatedCluster:
         self._down.discard(node)
 
     def lay_out(self) -> None:
-        """Make a new scheduler from the nodes that are up and everything on them."""
+        """Create a new scheduler from the nodes that are up and all pods."""
         nodes = tuple(node for node in self._start.nodes if node.name not in self._down)
         self.meter.offer(nodes)
         self.scheduler = self._make(self._snapshot(nodes))
         self.scheduler.hold(self._held)
 
     def _snapshot(self, nodes: tuple[Node, ...]) -> Snapshot:
-        there = [self.lives[number] for number in self._there]
-        groups = tuple(life.arrival.group for life in there if life.arrival.group is not None)
-        pods = tuple(pod for life in there for pod in (*life.bound.values(), *life.pending.values()))
+        present = [self.lives[number] for number in self._present]
+        groups = tuple(gang.arrival.group for gang in present if gang.arrival.group is not None)
+        pods = tuple(pod for gang in present for pod in (*gang.bound.values(), *gang.pending.values()))
         return replace(
             self._start,
             nodes=nodes,

@@ -1,7 +1,8 @@
-"""Comparing policies over many sequences of one trace: sequences in pairs, so that what they share cancels.
+"""Compares policies over sequences of one trace, in pairs, so that effects of the sequence cancel out.
 
-The slowdown of a sequence is decided by a few gangs, and sequences differ more than policies do; a mean over ten of
-them says little. The difference of two policies on the same sequence says more, and its interval says how much.
+The slowdown of a sequence depends on a few gangs, and sequences differ more than policies do, so a mean over ten
+sequences says little. The difference of two policies on the same sequence says more, and its confidence interval
+states how much.
 """
 
 from collections.abc import Sequence
@@ -22,14 +23,14 @@ _PRECISE: Final = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Another policy less a base policy, over sequences in pairs.
+    """The difference between another policy and a base policy over paired sequences.
 
     Args:
-      base, other: means of the two.
-      mean: of the differences.
-      half_width: of Student's 95 % interval around it; the sequences are taken as independent, so where they
-        overlap it is too narrow.
-      better: share of the sequences where the other is lower.
+      base, other: mean of each policy.
+      mean: mean of the differences.
+      half_width: half width of Student's 95 % confidence interval. Sequences are treated as independent, so it is too
+        narrow if they overlap.
+      better: share of the sequences on which the other policy has the lower value.
     """
 
     base: float
@@ -45,7 +46,7 @@ class PairedDifference:
 
 
 def paired(base: Sequence[float], other: Sequence[float]) -> PairedDifference:
-    """Compare two policies on the same sequences, in the same order.
+    """Compare two policies on the same sequences in the same order.
 
     Raises:
       InvalidInput: fewer than two pairs, or lists of different lengths.
@@ -66,7 +67,7 @@ def paired(base: Sequence[float], other: Sequence[float]) -> PairedDifference:
 
 @lru_cache(maxsize=256)
 def quantile(freedom: int) -> float:
-    """Return the two-sided 95 % quantile of Student's t with so many degrees of freedom.
+    """Return the two-sided 95 % quantile of Student's t for a number of degrees of freedom.
 
     Source: the closed form of its distribution for whole degrees, Abramowitz and Stegun, 26.7.3 and 26.7.4.
 
@@ -96,7 +97,7 @@ def _within(bound: float, freedom: int) -> float:
 
 
 def window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
-    """Draw where windows of a trace begin: rows 0 to `below` - 1, with repeats.
+    """Draw the first rows of windows of a trace: rows 0 to `below` - 1, with repetition.
 
     Raises:
       InvalidInput: the trace is shorter than one window.

@@ -1,4 +1,4 @@
-"""A cluster that somebody has: what is in a snapshot becomes a workload."""
+"""Converts a snapshot of a cluster into a workload."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,18 +18,18 @@ def workload(
     name: str,
     outages: Iterable[Outage] = (),
 ) -> Workload:
-    """Make a workload of a cluster as it stands at `start`.
+    """Create a workload from a snapshot, starting at `start`.
 
-    Gangs run for their expectedRuntimeSeconds. Those that run already are there from the start, with what is left of
-    it; those that wait are there from the start, or come when their PodGroup says that it was created, if later.
-    Bound pods that belong to no gang of ours stay for good.
+    Gangs run for their expectedRuntimeSeconds. Running gangs are present from the start with their remaining run
+    time. Pending gangs are present from the start, or arrive at the creation time of their PodGroup, if that is
+    later. Bound pods that belong to no gang of the scheduler remain forever.
 
     Args:
       snapshot: the cluster.
-      start: when the clock begins, seconds since 1970.
-      runtime: seconds that gangs run which do not say.
-      name: how reports call it.
-      outages: nodes that fail.
+      start: start of the simulation in seconds since 1970.
+      runtime: run time in seconds of gangs without an expected run time.
+      name: name of the workload in reports.
+      outages: node failures.
     """
     begin = floor(start)
     groups = {group.key: group for group in snapshot.pod_groups}
@@ -46,18 +46,18 @@ def workload(
             alone.append(pod)
     arrivals = [_gang(group, pods_of[key], begin, runtime) for key, group in groups.items() if pods_of[key]]
     arrivals += [_gang(None, [pod], begin, runtime) for pod in alone]
-    arrivals.sort(key=lambda one: one.at)
+    arrivals.sort(key=lambda arrival: arrival.at)
     cluster = replace(snapshot, pods=tuple(lasting), pod_groups=(), held=(), reservations=())
     return Workload(name, cluster, tuple(arrivals), tuple(outages))
 
 
 def _gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: int) -> Arrival:
-    stated = group.spec.expected_runtime_seconds if group is not None else None
-    whole = runtime if stated is None else stated
+    expected_runtime = group.spec.expected_runtime_seconds if group is not None else None
+    whole = runtime if expected_runtime is None else expected_runtime
     bound = [pod for pod in pods if pod.node]
     if bound:
         since = min(seconds(pod.status.start_time, float(begin)) for pod in bound)
-        left = max(0, ceil(since + whole - begin))
-        return Arrival(begin, left, group, tuple(pods))
+        remaining = max(0, ceil(since + whole - begin))
+        return Arrival(begin, remaining, group, tuple(pods))
     created = group.created if group is not None else seconds(pods[0].metadata.creation_timestamp)
     return Arrival(max(begin, ceil(created)), whole, group, tuple(pods))

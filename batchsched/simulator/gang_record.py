@@ -1,4 +1,4 @@
-"""One gang's life in a simulated cluster: it waits, runs, ends, or is killed and waits again."""
+"""The state of one gang in a simulated cluster: pending, running, finished, or killed and pending again."""
 
 from dataclasses import dataclass, field
 
@@ -12,16 +12,16 @@ class GangRun:
     """A gang since its arrival.
 
     Args:
-      number: its place in the order of arrival.
-      arrival: what arrived.
-      gpus: devices that its pods ask for together.
+      number: its rank in the order of arrival.
+      arrival: the arrival that created it.
+      gpus: devices that its pods request together.
       pending, bound: its pods by `namespace/name`.
-      started: seconds since 1970 at which its minimum was bound; None while it waits.
-      ended: when it finished.
-      restarts: how often it was killed; an end that was foreseen before the last kill does not come.
-      lost: seconds that it ran in vain, over all its kills.
-      evicted: its pods that decisions took.
-      placements: (node, units there) of its last run.
+      started: seconds since 1970 at which its minimum was bound; None while it is pending.
+      ended: seconds since 1970 at which it finished.
+      restarts: number of kills; a completion that was scheduled before the last kill is ignored.
+      lost: seconds of run time that kills discarded.
+      evicted: number of its pods that decisions evicted.
+      placements: (node, number of units) of its last run.
     """
 
     number: int
@@ -37,39 +37,39 @@ class GangRun:
     placements: tuple[tuple[str, int], ...] = ()
 
     def arrive(self) -> None:
-        """Lay its pods out as they came."""
+        """Add its pods as they arrived."""
         for pod in self.arrival.pods:
             (self.bound if pod.node else self.pending)[pod.key] = pod
 
     def bind(self, pod: Pod, key: str) -> None:
-        """Take in a pod that was bound."""
+        """Record that a pod was bound."""
         del self.pending[key]
         self.bound[key] = pod
 
     def kill(self, now: int) -> None:
-        """Lose what it has run so far; whoever kills it sees to its pods."""
+        """Discard its run time; the caller handles its pods."""
         if self.started is not None:
             self.lost += now - self.started
             self.started = None
             self.restarts += 1
 
     def start(self, now: int) -> bool:
-        """Begin to run when the minimum is bound and it does not run yet; tells whether it did."""
+        """Start if the minimum is bound and it is not running, and return whether it started."""
         if self.started is not None or len(self.bound) < self.arrival.minimum:
             return False
         self.started = now
         return True
 
     def end(self, now: int) -> tuple[Pod, ...]:
-        """Finish; returns the pods that are gone with it, the bound ones first."""
-        gone = (*self.bound.values(), *self.pending.values())
+        """Finish, and return its pods, bound pods first."""
+        ended_pods = (*self.bound.values(), *self.pending.values())
         self.ended = now
         self.bound.clear()
         self.pending.clear()
-        return gone
+        return ended_pods
 
     def record(self) -> GangRecord:
-        """Return what became of it so far."""
+        """Return the record of the gang so far."""
         arrival = self.arrival
         group = arrival.group
         return GangRecord(

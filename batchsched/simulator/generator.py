@@ -5,7 +5,8 @@ What published traces agree on, and what is drawn here:
 - Gangs are mostly one device, and powers of two beyond, up to 128; the few large ones hold most device hours.
 - Run times are heavy-tailed over five orders of magnitude: log-normal, the longer the larger the gang. The medians
   follow a fit to the public Philly trace (68,503 jobs of October and November 2017).
-- Arrivals follow the day and the week: a Poisson process whose rate swings around its mean and falls on weekends.
+- Arrivals follow the day and the week: a Poisson process with a rate that varies over the day and falls on
+  weekends.
 - A few queues submit most gangs (Zipf), and most gangs have the lowest priority.
 
 Source: Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads, ATC 2019; Hu et al.,
@@ -35,10 +36,10 @@ IntArray = NDArray[np.int64]
 HOUR: Final = 3600
 DAY: Final = 24 * HOUR
 WEEK: Final = 7 * DAY
-MONDAY: Final = 4 * DAY
-"""1970 began on a Thursday: seconds from its start to the first Monday."""
+FIRST_MONDAY_SECONDS: Final = 4 * DAY
+"""Seconds from the start of 1970, a Thursday, to the first Monday."""
 WEEKEND: Final = 0.6
-"""The rate of arrivals on Saturdays and Sundays, as a share of that of other days."""
+"""Arrival rate on Saturdays and Sundays relative to other days."""
 SIZES: Final = (
     (1, 0.62),
     (2, 0.09),
@@ -49,16 +50,16 @@ SIZES: Final = (
     (64, 0.007),
     (128, 0.003),
 )
-"""Devices of a gang, and how often. In Philly's two months 94 % are single; here gangs are what is tried out."""
+"""Devices of a gang, and their weights. In the Philly trace, 94 % of the jobs use one device."""
 MEDIAN_RUNTIME: Final[Mapping[int, float]] = MappingProxyType(
     {1: 900.0, 2: 1800.0, 4: 5400.0, 8: 10800.0, 16: 14400.0, 32: 21600.0, 64: 28800.0, 128: 36000.0}
 )
 """Seconds: Philly's e^μ (1: 960, 4: 8,000, 8: 13,400, 32: 30,600), smoothed so that they grow with the size."""
 SPREAD: Final = 1.9
 """σ of the logarithm of the run time, as fitted to Philly's single-device jobs."""
-LONGEST: Final = 7 * DAY
+MAX_RUNTIME_SECONDS: Final = 7 * DAY
 PRIORITIES: Final = (("high", 1000, 0.1), ("normal", 100, 0.3), ("low", 0, 0.6))
-"""Name, value, and how often."""
+"""Name, value and weight of each priority class."""
 GPU: Final = "nvidia.com/gpu"
 CPU_A_GPU: Final = 8
 MEMORY_A_GPU: Final = 64  # GiB
@@ -66,17 +67,17 @@ MEMORY_A_GPU: Final = 64  # GiB
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to draw.
+    """Parameters of a generated workload.
 
     Args:
-      gangs: how many arrive.
-      node_count, gpus_per_node: the cluster.
-      load: device seconds that arrive ÷ device seconds that the cluster has in the same time; above 1 the queue grows.
-      queues: how many queues submit.
-      swing: amplitude of the day, 0 for none and below 1.
+      gangs: number of gangs.
+      node_count, gpus_per_node: size of the cluster.
+      load: requested device seconds ÷ available device seconds; above 1 the queue grows.
+      queues: number of queues that submit gangs.
+      swing: amplitude of the daily cycle, 0 (none) to below 1.
       overestimate: an estimate is the run time times 1 + an exponential of this mean; 0: exact.
       sizes: devices of a gang and their weights.
-      shares: queues and their shares of the gangs, in place of `queues`; (): team-0 and so on, by Zipf's law.
+      shares: queues and their shares of the gangs, instead of `queues`; (): team-0 and so on, by Zipf's law.
     """
 
     gangs: int = 1000
@@ -91,14 +92,14 @@ class Recipe:
 
     @property
     def owners(self) -> tuple[tuple[str, float], ...]:
-        """Queues, and how often each submits."""
+        """Queues and their weights."""
         return self.shares or tuple((f"team-{at}", 1.0 / (at + 1)) for at in range(self.queues))
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn.
+        """Check the parameters.
 
         Raises:
-          InvalidInput: a number out of its range.
+          InvalidInput: a number is out of range.
         """
         for name in ("gangs", "node_count", "gpus_per_node", "queues"):
             if getattr(self, name) < 1:
@@ -116,9 +117,9 @@ class Recipe:
 
 
 def generate(recipe: Recipe, seed: int) -> Workload:
-    """Draw a workload; the same recipe and seed give the same one.
+    """Generate a workload; equal parameters and seed give the same workload.
 
-    Gangs larger than the cluster are not drawn.
+    Gangs are never larger than the cluster.
     """
     draw = np.random.default_rng(seed)
     capacity = recipe.node_count * recipe.gpus_per_node
@@ -136,8 +137,8 @@ def generate(recipe: Recipe, seed: int) -> Workload:
     names = [name for name, _ in recipe.owners]
     maker = _Maker(recipe)
     arrivals = tuple(
-        maker.arrival(at, number, (size, runtime, estimate), (names[owner], PRIORITIES[rank][0]))
-        for number, (at, size, runtime, estimate, owner, rank) in enumerate(
+        maker.arrival(time, number, (size, runtime, estimate), (names[owner], PRIORITIES[rank][0]))
+        for number, (time, size, runtime, estimate, owner, rank) in enumerate(
             zip(
                 *(column.tolist() for column in (times, gpus, runtimes, estimates, owners, classes)),
                 strict=True,
@@ -148,27 +149,27 @@ def generate(recipe: Recipe, seed: int) -> Workload:
 
 
 def _runtimes(gpus: IntArray, draw: np.random.Generator) -> IntArray:
-    known = np.array(sorted(MEDIAN_RUNTIME))
-    medians = np.array([MEDIAN_RUNTIME[size] for size in known.tolist()])
-    middle = np.interp(np.log2(gpus), np.log2(known), np.log(medians))
+    sizes = np.array(sorted(MEDIAN_RUNTIME))
+    medians = np.array([MEDIAN_RUNTIME[size] for size in sizes.tolist()])
+    middle = np.interp(np.log2(gpus), np.log2(sizes), np.log(medians))
     drawn = np.exp(middle + SPREAD * draw.standard_normal(len(gpus)))
-    return np.asarray(np.clip(np.ceil(drawn), 1, LONGEST), np.int64)
+    return np.asarray(np.clip(np.ceil(drawn), 1, MAX_RUNTIME_SECONDS), np.int64)
 
 
 def _arrivals(count: int, span: float, swing: float, draw: np.random.Generator) -> IntArray:
-    """Seconds, ascending: uniform draws through the inverse of the accumulated rate.
+    """Return arrival times in seconds, ascending: uniform draws through the inverse of the accumulated rate.
 
-    Given how many there are, the times of a Poisson process are independent draws from its rate.
+    For a given number of arrivals, the times of a Poisson process are independent draws from its rate.
     """
     hours = max(1, round(span / HOUR))
-    starts = MONDAY + np.arange(hours) * HOUR
-    weekday = (starts - MONDAY) % WEEK < 5 * DAY
+    starts = FIRST_MONDAY_SECONDS + np.arange(hours) * HOUR
+    weekday = (starts - FIRST_MONDAY_SECONDS) % WEEK < 5 * DAY
     rate = (1.0 + swing * np.sin(2 * np.pi * (starts % DAY - 8 * HOUR) / DAY)) * np.where(
         weekday, 1.0, WEEKEND
     )
     edges = np.concatenate([[0.0], np.cumsum(rate)]) / rate.sum()
     drawn = np.interp(np.sort(draw.random(count)), edges, np.arange(hours + 1) * (span / hours))
-    return np.asarray(MONDAY + np.floor(drawn), np.int64)
+    return np.asarray(FIRST_MONDAY_SECONDS + np.floor(drawn), np.int64)
 
 
 def _owners(recipe: Recipe, draw: np.random.Generator) -> IntArray:
@@ -184,7 +185,7 @@ class _Maker:
         self._specs: dict[tuple[int, str], PodSpec] = {}
 
     def arrival(self, at: int, number: int, drawn: tuple[int, int, int], owner: tuple[str, str]) -> Arrival:
-        """Make a gang of what was drawn: (devices, run time, estimate), (queue, priority class)."""
+        """Create a gang from drawn values: (devices, run time, estimate), (queue, priority class)."""
         size, runtime, estimate = drawn
         queue, rank = owner
         whole, rest = divmod(size, self._recipe.gpus_per_node)
@@ -208,7 +209,7 @@ class _Maker:
 
 
 def _resources(gpus: int, *, spare: bool = False) -> dict[str, str]:
-    """CPU and memory in proportion to devices; a node has some to spare."""
+    """Return CPU and memory in proportion to devices; nodes have spare amounts."""
     extra = int(spare)
     return {
         "cpu": str(CPU_A_GPU * gpus + 8 * extra),

@@ -1,4 +1,4 @@
-"""The kubelet's part: pods as they look once they are bound."""
+"""The kubelet of the simulated cluster: pods after they were bound."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ RUNNING: Final = "Running"
 
 
 class Kubelet:
-    """Starts pods on nodes. Specs of equal pods on one node stay one object, so that they are read once."""
+    """Starts pods on nodes. Equal pods on one node share one spec object, so that its requests are computed once."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
@@ -19,18 +19,18 @@ class Kubelet:
         self._status: tuple[int, PodStatus] = (-1, PodStatus())
 
     def start(self, pod: Pod, node: str, now: int) -> Pod:
-        """Return the pod as it runs on a node since `now`, seconds since 1970."""
+        """Return the pod as it runs on a node since `now`, in seconds since 1970."""
         key = (id(pod.spec), node)
-        known = self._specs.get(key)
-        if known is None:
-            known = self._specs[key] = (pod.spec, msgspec.structs.replace(pod.spec, node_name=node))
-            self._bare[id(known[1])] = (known[1], pod.spec)
+        cached = self._specs.get(key)
+        if cached is None:
+            cached = self._specs[key] = (pod.spec, msgspec.structs.replace(pod.spec, node_name=node))
+            self._bare[id(cached[1])] = (cached[1], pod.spec)
         if self._status[0] != now:
             self._status = (now, PodStatus(phase=RUNNING, start_time=timestamp(now)))
-        return Pod(metadata=pod.metadata, spec=known[1], status=self._status[1])
+        return Pod(metadata=pod.metadata, spec=cached[1], status=self._status[1])
 
-    def anew(self, pod: Pod) -> Pod:
-        """Return the pod that its owner makes in place of one that was killed: it waits."""
+    def recreate(self, pod: Pod) -> Pod:
+        """Return the pending pod that the owner creates in place of a killed one."""
         spec = self._bare.get(id(pod.spec))
         if spec is None:
             spec = (pod.spec, msgspec.structs.replace(pod.spec, node_name=""))

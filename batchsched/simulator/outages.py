@@ -13,20 +13,20 @@ from batchsched.errors import InvalidInput
 from batchsched.simulator.workload import Outage
 
 
-def draw(
+def draw_outages(
     nodes: Sequence[Node], between: float, repair: float, period: tuple[int, int], seed: int
 ) -> tuple[Outage, ...]:
-    """Draw the failures of nodes in a period, by time.
+    """Draw the failures of nodes in a period, ordered by time.
 
     Args:
-      nodes: that may fail.
+      nodes: names of the nodes that may fail.
       between: mean seconds from the repair of a node to its next failure.
-      repair: mean seconds until a node is back.
-      period: the first and the last second in which nodes fail; they may come back later.
-      seed: of the draws.
+      repair: mean seconds until a node is repaired.
+      period: the first and the last second in which nodes fail; repairs may be later.
+      seed: seed of the draws.
 
     Raises:
-      InvalidInput: a mean that is not above 0.
+      InvalidInput: a mean is not above 0.
     """
     if between <= 0 or repair <= 0:
         raise InvalidInput("expected a mean time of more than 0 seconds", object="outages")
@@ -34,9 +34,9 @@ def draw(
     first, last = period
     outages = []
     for node in nodes:
-        at = first + random.exponential(between)
-        while at <= last:
-            back = at + max(1.0, random.exponential(repair))
-            outages.append(Outage(node.name, int(at), int(np.ceil(back))))
-            at = np.ceil(back) + random.exponential(between)
-    return tuple(sorted(outages, key=lambda one: (one.at, one.node)))
+        failure = first + random.exponential(between)
+        while failure <= last:
+            repaired = failure + max(1.0, random.exponential(repair))
+            outages.append(Outage(node.name, int(failure), int(np.ceil(repaired))))
+            failure = np.ceil(repaired) + random.exponential(between)
+    return tuple(sorted(outages, key=lambda outage: (outage.at, outage.node)))

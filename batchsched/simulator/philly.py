@@ -30,7 +30,7 @@ COLUMNS: Final = ("timestamp", "duration", "num_gpus", "cluster")
 
 @dataclass(frozen=True, slots=True, order=True)
 class PhillyRow:
-    """One job: seconds since 1970, seconds, devices, and its virtual cluster."""
+    """One job: submission in seconds since 1970, run time in seconds, devices, and virtual cluster."""
 
     submit: int
     duration: int
@@ -40,22 +40,22 @@ class PhillyRow:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The arrivals that count: from one moment to another, both included, seconds since 1970."""
+    """The period of arrivals to include: two times in seconds since 1970, both included."""
 
     first: float = float("-inf")
     last: float = float("inf")
 
 
 def read(path: Path, queues: Sequence[str] = (), period: Period = Period()) -> tuple[PhillyRow, ...]:
-    """Read a trace, sorted by submission, then duration, then size: the file itself is not in order.
+    """Read a trace, sorted by submission, then duration, then size. The file itself is not sorted.
 
     Args:
-      path: the CSV, or a gzipped one.
-      queues: virtual clusters that count; all of them for ().
-      period: when a job has to arrive to count.
+      path: the CSV, optionally gzipped.
+      queues: virtual clusters to include; () means all.
+      period: the arrivals to include.
 
     Raises:
-      InvalidInput: a column is missing, or a line cannot be read.
+      InvalidInput: a column is missing, or a line is invalid.
     """
     kept = frozenset(queues)
     with open_text(path) as text:
@@ -69,7 +69,7 @@ def read(path: Path, queues: Sequence[str] = (), period: Period = Period()) -> t
 
 
 def read_queues(path: Path) -> tuple[str, ...]:
-    """Read the names of virtual clusters: the first column of a CSV with a header.
+    """Read the names of virtual clusters from the first column of a CSV with a header.
 
     Raises:
       InvalidInput: the file is empty.
@@ -112,15 +112,15 @@ def workload(
     pooled: bool = True,
     teams: Mapping[str, str] = MappingProxyType({}),
 ) -> Workload:
-    """Make a workload of rows on equal nodes, with the duration as the estimate.
+    """Create a workload of jobs on equal nodes, with the duration as estimate.
 
     Args:
-      rows: by submission.
-      node_count: nodes of the cluster.
-      gpus_per_node: devices of each.
-      name: how reports call it.
-      pooled: all gangs in one queue; else each virtual cluster is a queue.
-      teams: the queue of each virtual cluster that is not to be one of its own, vc-NAME.
+      rows: the jobs, ordered by submission.
+      node_count: number of nodes.
+      gpus_per_node: devices per node.
+      name: name of the workload in reports.
+      pooled: put all gangs into one queue; otherwise each virtual cluster is a queue.
+      teams: queue names of virtual clusters; the default is vc-NAME.
     """
     clusters = () if pooled else sorted({row.queue for row in rows})
     queues = {one: teams.get(one, f"vc-{one}") for one in clusters}
@@ -134,7 +134,7 @@ def workload(
 
 
 class _Maker:
-    """Makes gangs; pods of one size share a spec. Names sort as rows do: they decide between gangs of one age."""
+    """Creates gangs; pods of one size share a spec. Names sort like rows, because they break ties between gangs."""
 
     def __init__(self, gpus_per_node: int, queues: Mapping[str, str], digits: int) -> None:
         self._whole = gpus_per_node

@@ -1,6 +1,6 @@
-"""What a simulated run leaves behind: gang by gang, moment by moment, and the figures that sum it up.
+"""The result of a simulated run: gang records, time series, and summary metrics.
 
-Everything here follows from the run's records; nothing reads a clock. `to_json` writes all of it.
+Everything is derived from the run's records, without a clock. `to_json` writes all of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,29 +10,29 @@ from typing import Final
 
 import msgspec
 
-SHORTEST_RUN: Final = 10
-"""Seconds below which a run time counts as so many in the slowdown, so that a gang of a second does not decide it."""
+MIN_RUNTIME_SECONDS: Final = 10
+"""Minimum run time in seconds in the slowdown, so that very short gangs do not dominate it."""
 
 
 @dataclass(frozen=True, slots=True)
 class GangRecord:
-    """What became of one gang. Times in whole seconds since 1970.
+    """The record of one gang. Times are whole seconds since 1970.
 
     Args:
-      key: `namespace/name` of the PodGroup, or of the pod that is a gang of one.
-      queue: the queue it belongs to.
-      size: its pods.
-      gpus: devices that its pods ask for together.
-      submitted: when it arrived.
-      started: when its minimum was bound, the last time where it was restarted; None while it waits.
-      ended: when it finished; None when it never did.
-      runtime: seconds that it needs.
-      estimate: seconds that it says it needs; None where it does not say.
-      placements: (node, units there) in the order of the decision; a unit is a device where the gang asks for any,
-        else a pod.
-      restarts: how often it was killed and queued again.
-      lost: seconds that it ran in vain before it was killed.
-      evicted: its pods that decisions evicted, with those that had to go with them.
+      key: `namespace/name` of the PodGroup or of the single pod.
+      queue: its queue.
+      size: number of pods.
+      gpus: devices that its pods request together.
+      submitted: arrival time.
+      started: time at which its minimum was bound, for the last time after restarts; None while pending.
+      ended: time at which it finished, or None.
+      runtime: its run time in seconds.
+      estimate: its expected run time in seconds, or None.
+      placements: (node, number of units) in the order of the decision; a unit is a device if the gang requests
+        devices, otherwise a pod.
+      restarts: number of times that it was killed and queued again.
+      lost: seconds of run time that kills discarded.
+      evicted: number of its pods that decisions evicted, including pods that had to end with them.
     """
 
     key: str
@@ -51,12 +51,12 @@ class GangRecord:
 
     @property
     def finished(self) -> bool:
-        """True once it has run to its end."""
+        """True if the gang has finished."""
         return self.ended is not None
 
     @property
     def wait(self) -> int:
-        """Seconds from arrival to the (last) start; of one that never started, 0."""
+        """Seconds from arrival to the last start; 0 for a gang that never started."""
         return 0 if self.started is None else self.started - self.submitted
 
     @property
@@ -65,19 +65,19 @@ class GangRecord:
 
         Source: Feitelson et al., Theory and Practice in Parallel Job Scheduling, JSSPP 1997.
         """
-        return max(1.0, (self.wait + self.runtime) / max(self.runtime, SHORTEST_RUN))
+        return max(1.0, (self.wait + self.runtime) / max(self.runtime, MIN_RUNTIME_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The run over time, a row for each moment at which something happened; a row holds until the next.
+    """The run over time: one row for each time at which something changed; a row holds until the next one.
 
     Args:
       times: [T] seconds since 1970, ascending.
-      used: by resource, [T] what bound pods request, in base units.
-      total: by resource, [T] what the nodes that are up offer.
-      waiting: [T] gangs that wait.
-      running: [T] gangs that run.
+      used: by resource, [T] requests of bound pods, in base units.
+      total: by resource, [T] allocatable amounts of the nodes that are up.
+      waiting: [T] number of pending gangs.
+      running: [T] number of running gangs.
     """
 
     times: tuple[int, ...]
@@ -89,14 +89,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class QueueSeries:
-    """Queues over time: a row for each moment at which a queue's figures changed; it holds until the queue's next.
+    """Queues over time: a row for each change of a queue's sums; a row holds until the next one of its queue.
 
     Args:
-      resources: R names.
+      resources: names of the R resources.
       times: [S] seconds since 1970, ascending.
-      queues: [S] whose row it is.
-      held: [S, R] what its bound pods request, in base units.
-      wanted: [S, R] what all its pods request, bound or waiting.
+      queues: [S] the queue of each row.
+      held: [S, R] requests of its bound pods, in base units.
+      wanted: [S, R] requests of all its pods, bound or pending.
     """
 
     resources: tuple[str, ...] = ()
@@ -108,10 +108,10 @@ class QueueSeries:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The figures of a run. Waits and makespan in seconds; utilisation by resource as a fraction of 1.
+    """Summary metrics of a run. Waits and makespan are in seconds; utilisation by resource is a fraction of 1.
 
-    Means and worsts are over the gangs that finished; `unfinished` says how many did not. `utilisation` is what was
-    used ÷ what was offered, both over the time from the first arrival to the last event.
+    Means and maxima are over finished gangs; `unfinished` counts the others. `utilisation` is the used amount ÷ the
+    allocatable amount, both integrated from the first arrival to the last event.
     """
 
     gangs: int
@@ -130,15 +130,15 @@ class RunResult:
     """One run of one workload under one policy.
 
     Args:
-      workload: what was run.
-      policy: the policy's name, as it is to be shown.
-      gangs: by arrival.
-      series: over time.
-      sessions: how many times the scheduler was asked.
-      mean_gap, worst_gap: distance to the solver's bound, over sessions; 0 where the policy's order is strict.
-      guards: sessions that needed the wall-clock guard: such a run may not repeat.
-      failures: nodes that failed.
-      queues: who held and wanted what, over time.
+      workload: name of the workload.
+      policy: name of the policy in reports.
+      gangs: gang records by arrival.
+      series: the run over time.
+      sessions: number of sessions.
+      mean_gap, worst_gap: gap to the solver's bound over sessions; 0 with a strict order.
+      guards: number of sessions that reached the wall-clock limit; such a run may not be reproducible.
+      failures: number of node failures.
+      queues: usage and demand of queues over time.
     """
 
     workload: str
@@ -153,7 +153,7 @@ class RunResult:
     queues: QueueSeries = QueueSeries()
 
     def metrics(self) -> Metrics:
-        """Sum the run up."""
+        """Return the summary metrics."""
         done = [one for one in self.gangs if one.finished]
         waits = sorted(one.wait for one in done)
         slowdowns = [one.slowdown for one in done]
@@ -181,7 +181,7 @@ def to_json(results: Iterable[RunResult], *, gangs: bool = True) -> bytes:
     """Write runs as JSON: a list of objects with the policy, the figures and, unless left out, gangs and series."""
     written = []
     for run in results:
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "workload": run.workload,
             "policy": run.policy,
             "metrics": run.metrics(),
@@ -192,8 +192,8 @@ def to_json(results: Iterable[RunResult], *, gangs: bool = True) -> bytes:
             "failures": run.failures,
         }
         if gangs:
-            told |= {"gangs": run.gangs, "series": run.series, "queues": run.queues}
-        written.append(told)
+            fields |= {"gangs": run.gangs, "series": run.series, "queues": run.queues}
+        written.append(fields)
     return msgspec.json.encode(written)
 
 

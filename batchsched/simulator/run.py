@@ -1,8 +1,8 @@
-"""A run: a workload is played against a scheduler in virtual time.
+"""Runs a workload against a scheduler in virtual time.
 
-At each moment at which something happens: first all completions, then nodes that fail or come back, then all
-arrivals, then one session; what it decides is bound at once. There is no clock and no thread: the same workload,
-scheduler and seed give the same run.
+At each time with events, the order is: completions, node failures and repairs, arrivals, then one session; its
+assignments are bound immediately. There is no clock and no thread: the same workload, scheduler and seed give the
+same run.
 """
 
 import heapq
@@ -22,24 +22,24 @@ from batchsched.simulator.workload import Workload
 
 
 class Progress(Protocol):
-    """Is told how far a run has come."""
+    """Receives the progress of a run."""
 
     def __call__(self, done: int, total: int) -> None:
-        """Take in how many gangs finished, of how many."""
+        """Receive the number of finished gangs, and the number of all gangs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How to run.
+    """Settings of a run.
 
     Args:
-      policy: the name under which the result is shown.
-      seed: handed to every session.
-      session_interval: least seconds between two sessions; what happens in between waits for the next. 0: a session
-        at every moment at which something happened.
-      window: gangs that a session looks at: when it started them all and more wait, it is asked again at once. None:
-        one session a moment, whatever it started.
+      policy: name of the policy in the result.
+      seed: seed of every session.
+      session_interval: minimum seconds between two sessions; events in between wait for the next one. 0: a session at
+        every time with events.
+      window: number of gangs that a session considers. If a session starts all of them and more are pending, another
+        session follows immediately. None: one session at a time.
     """
 
     policy: str
@@ -49,7 +49,7 @@ class RunSettings:
 
 
 class SimulationEventKind(IntEnum):
-    """What happens, in the order in which it does within one second."""
+    """Kinds of events, in the order in which they are processed within one second."""
 
     END = 0
     NODE_DOWN = 1
@@ -60,7 +60,7 @@ class SimulationEventKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SimulationEvent:
-    """Something that happens at a second; `number` is the gang's or the outage's, `restarts` the gang's so far."""
+    """An event at a second. `number` is that of the gang or the outage; `restarts` is the gang's number of restarts."""
 
     at: int
     kind: SimulationEventKind
@@ -74,19 +74,19 @@ def run(
     settings: RunSettings,
     progress: Progress | None = None,
 ) -> RunResult:
-    """Play a workload to its end: until every gang has finished, or nothing can happen any more.
+    """Run a workload until every gang has finished, or no further event can occur.
 
     Args:
-      workload: the cluster and what arrives.
-      scheduler: makes the scheduler from the cluster as it stands.
-      settings: how to run.
-      progress: is told how many gangs have finished.
+      workload: the cluster and the arrivals.
+      scheduler: creates a scheduler from the present state of the cluster.
+      settings: settings of the run.
+      progress: receives the number of finished gangs.
     """
     return _Run(workload, scheduler, settings, progress).play()
 
 
 class _Run:
-    """The state of a run: what is still to happen, and when sessions may be."""
+    """The state of a run: remaining events, and the times of sessions."""
 
     def __init__(
         self,
@@ -101,18 +101,18 @@ class _Run:
         self._cluster = SimulatedCluster(workload, scheduler)
         self._events: list[SimulationEvent] = []
         self._earliest: float = float("-inf")
-        """No session before."""
+        """Earliest time of the next session."""
         self._foreseen: set[int] = set()
-        """Seconds for which a session is in the events."""
+        """Seconds for which a session is scheduled already."""
         self._sessions = self._guards = 0
         self._gaps = self._worst_gap = 0.0
 
     def play(self) -> RunResult:
-        """Go from moment to moment."""
+        """Process all events."""
         cluster = self._cluster
         self._foresee_everything()
-        for now, happened in self._moments():
-            self._happen(now, happened)
+        for now, events in self._moments():
+            self._happen(now, events)
             self._schedule(now)
             cluster.meter.sample(now, cluster.waiting, cluster.running)
             cluster.ledger.sample(now)
@@ -143,21 +143,21 @@ class _Run:
         heapq.heappush(self._events, event)
 
     def _moments(self) -> Iterator[tuple[int, list[SimulationEvent]]]:
-        """Everything that happens in one second, second by second.
+        """Yield the events of each second.
 
-        What a session starts may end in the same second: then that second comes again.
+        A gang that starts and ends within the same second causes that second to be yielded again.
         """
         while self._events:
             now = self._events[0].at
-            happened = []
+            events = []
             while self._events and self._events[0].at == now:
-                happened.append(heapq.heappop(self._events))
-            yield now, happened
+                events.append(heapq.heappop(self._events))
+            yield now, events
 
-    def _happen(self, now: int, happened: Iterable[SimulationEvent]) -> None:
+    def _happen(self, now: int, events: Iterable[SimulationEvent]) -> None:
         cluster = self._cluster
         nodes_moved = False
-        for event in happened:
+        for event in events:
             if event.kind is SimulationEventKind.END:
                 life = cluster.lives[event.number]
                 if life.restarts == event.restarts:
@@ -190,31 +190,31 @@ class _Run:
         )
 
     def _schedule(self, now: int) -> None:
-        """Ask for a session, or for several where one does not look at all that wait."""
+        """Run a session, or several if one session does not consider all pending gangs."""
         cluster, settings = self._cluster, self._settings
-        if not cluster.anybody_waits:
+        if not cluster.has_pending_pods:
             return
         if now < self._earliest:
             self._session_at(ceil(self._earliest))
             return
         self._earliest = now + settings.session_interval
-        again = True
-        while again and cluster.anybody_waits:
+        repeat = True
+        while repeat and cluster.has_pending_pods:
             decision = cluster.scheduler.decide(float(now), settings.seed)
             self._account(decision)
             started = cluster.bind(decision, now)
             for life in started:
                 self._will_end(life, now)
-            again = settings.window is not None and len(started) >= settings.window
-        if decision.evictions:  # whoever they left for binds when they have
+            repeat = settings.window is not None and len(started) >= settings.window
+        if decision.evictions:  # the gangs that they make room for are placed after the evictions
             self._session_at(now + 1)
-        for one in decision.waiting:
-            self._session_at(max(now + 1, ceil(seconds(one.until))))
+        for gang in decision.waiting:
+            self._session_at(max(now + 1, ceil(seconds(gang.until))))
 
-    def _session_at(self, at: int) -> None:
-        if at not in self._foreseen:
-            self._foreseen.add(at)
-            self._foresee(SimulationEvent(at, SimulationEventKind.SESSION))
+    def _session_at(self, time: int) -> None:
+        if time not in self._foreseen:
+            self._foreseen.add(time)
+            self._foresee(SimulationEvent(time, SimulationEventKind.SESSION))
 
     def _account(self, decision: Decision) -> None:
         self._sessions += 1

@@ -22,7 +22,7 @@ CPU: Final = {"cpu": "1"}
 
 @dataclass(frozen=True, slots=True)
 class SwfRow:
-    """One line of a trace: seconds, and processors."""
+    """One line of a trace: times in seconds, and processors."""
 
     number: int
     submit: int
@@ -33,38 +33,38 @@ class SwfRow:
 
 @dataclass(frozen=True, slots=True)
 class Swf:
-    """A trace: its rows in the order of the file, and the processors that its header states, 0 when it does not."""
+    """A trace: its rows in file order, and the number of processors in its header, or 0."""
 
     rows: tuple[SwfRow, ...]
     processors: int
 
 
 def read(path: Path) -> Swf:
-    """Read a trace, gzipped or not. Rows that never ran (no run time, or no processors) are passed over.
+    """Read a trace, optionally gzipped. Rows without run time or without processors are skipped.
 
     Raises:
-      InvalidInput: a line that is not of the format, with its number.
+      InvalidInput: a line has the wrong format; the message contains its number.
     """
     rows = []
     processors = 0
     with open_text(path) as lines:
-        for at, line in enumerate(lines, start=1):
+        for number, line in enumerate(lines, start=1):
             text = line.strip()
             if text.startswith(";"):
-                processors = _stated(text, processors)
+                processors = _processors_of(text, processors)
             elif text:
-                row = _row(text, f"{path}:{at}")
+                row = _row(text, f"{path}:{number}")
                 if row is not None:
                     rows.append(row)
     return Swf(tuple(rows), processors)
 
 
-def _stated(comment: str, known: int) -> int:
+def _processors_of(comment: str, processors: int) -> int:
     name, _, value = comment.lstrip("; ").partition(":")
     value = value.strip()
     if name.strip() in ("MaxProcs", "MaxNodes") and value.isdigit():
-        return int(value) if name.strip() == "MaxProcs" or not known else known
-    return known
+        return int(value) if name.strip() == "MaxProcs" or not processors else processors
+    return processors
 
 
 def _row(text: str, place: str) -> SwfRow | None:
@@ -85,15 +85,15 @@ def _row(text: str, place: str) -> SwfRow | None:
 
 
 def workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
-    """Make a workload of rows: each a gang of equal pods that ask for one processor.
+    """Create a workload of jobs: each is a gang of equal pods that request one processor.
 
     Args:
-      rows: by submission.
-      processors: one-slot nodes of the cluster.
-      name: how reports call it.
+      rows: the jobs, ordered by submission.
+      processors: number of one-slot nodes.
+      name: name of the workload in reports.
 
     Raises:
-      InvalidInput: a row that is larger than the cluster.
+      InvalidInput: a job is larger than the cluster.
     """
     wide = next((row for row in rows if row.size > processors), None)
     if wide is not None:
@@ -101,7 +101,7 @@ def workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
             f"asks for {wide.size} processors, the cluster has {processors}", object=f"row {wide.number}"
         )
     spec = pod_spec(CPU)
-    # Jobs of one second keep the order of their numbers, since names decide between gangs of one age.
+    # Jobs of one second keep the order of their numbers, because names break ties between gangs of equal age.
     width = len(str(max((row.number for row in rows), default=0)))
     arrivals = tuple(
         rigid(
@@ -110,4 +110,4 @@ def workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
         for row in rows
     )
     cluster = Snapshot(nodes=nodes(processors, CPU, prefix="slot"))
-    return Workload(name, cluster, tuple(sorted(arrivals, key=lambda one: one.at)))
+    return Workload(name, cluster, tuple(sorted(arrivals, key=lambda arrival: arrival.at)))

@@ -1,4 +1,4 @@
-"""Traces as text: plain or gzipped, as archives hand them out."""
+"""Opens traces as text, plain or gzipped."""
 
 import gzip
 from pathlib import Path
@@ -8,7 +8,7 @@ _MAGIC: Final = b"\x1f\x8b"
 
 
 def open_text(path: Path) -> TextIO:
-    """Open a trace for reading, whatever it is called; what is no UTF-8 is replaced, and refused where it matters.
+    """Open a trace for reading; gzip is recognised by content. Invalid UTF-8 is replaced.
 
     Raises:
       OSError: the file cannot be read.

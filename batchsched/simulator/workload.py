@@ -1,7 +1,7 @@
-"""A workload: a cluster, and what arrives there when.
+"""A workload: a cluster, and the gangs that arrive over time.
 
-Readers of traces and the generator make one; the run plays it. Times are whole seconds since 1970, so that what
-pods and PodGroups say of themselves (RFC 3339, whole seconds) is exact.
+Trace readers and the generator create workloads. Times are whole seconds since 1970, so that the RFC 3339 times of
+pods and PodGroups are exact.
 """
 
 from collections.abc import Mapping
@@ -24,19 +24,19 @@ from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup, PodGroupSpec
 from batchsched.api.snapshot import Snapshot
 
 NAMESPACE: Final = "default"
-PODS_A_NODE: Final = 110
-"""Kubernetes' own limit of pods on a node, where a trace says nothing."""
+DEFAULT_PODS_PER_NODE: Final = 110
+"""Maximum number of pods per node, the default of Kubernetes, for traces without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A gang, and when it comes.
+    """The arrival of a gang.
 
     Args:
       at: seconds since 1970.
-      runtime: seconds that it runs from the moment at which its minimum is bound.
-      group: its PodGroup; None for a pod that is a gang of one.
-      pods: its pods as they arrive, in order. Those that are bound already run: the gang was there before.
+      runtime: seconds that it runs after its minimum was bound.
+      group: its PodGroup; None for a single pod.
+      pods: its pods in order. Pods that are already bound are running: the gang started before the simulation.
     """
 
     at: int
@@ -46,25 +46,25 @@ class Arrival:
 
     @property
     def key(self) -> str:
-        """`namespace/name` of the PodGroup, or of the pod that is a gang of one."""
+        """`namespace/name` of the PodGroup or of the single pod."""
         return self.group.key if self.group is not None else self.pods[0].key
 
     @property
     def queue(self) -> str:
-        """The queue it belongs to."""
+        """Name of its queue."""
         if self.group is not None:
             return self.group.spec.queue
         return self.pods[0].labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
 
     @property
     def minimum(self) -> int:
-        """Pods that must be bound before it runs."""
+        """Number of pods that must be bound before it runs."""
         return self.group.min_member if self.group is not None else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A node that fails, and comes back, or never where `until` is None. Seconds since 1970."""
+    """A failure of a node and its repair, in seconds since 1970; no repair if `until` is None."""
 
     node: str
     at: int
@@ -73,13 +73,13 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A cluster and what happens to it.
+    """A cluster and its events.
 
     Args:
-      name: how reports call it.
-      cluster: nodes, queues, classes and topologies, and pods that stay for good; no PodGroups.
-      arrivals: by time; gangs that come at the same time stand in their order.
-      outages: nodes that fail.
+      name: name of the workload in reports.
+      cluster: nodes, queues, priority classes, topologies and permanent pods; no PodGroups.
+      arrivals: arrivals ordered by time; simultaneous arrivals keep their order.
+      outages: node failures.
     """
 
     name: str
@@ -89,9 +89,9 @@ class Workload:
 
 
 def nodes(count: int, resources: Mapping[str, str], *, prefix: str = "node") -> tuple[Node, ...]:
-    """Make equal nodes; their names sort as they are numbered."""
+    """Create equal nodes; their names sort by number."""
     width = len(str(max(0, count - 1)))
-    status = NodeStatus(allocatable={"pods": str(PODS_A_NODE), **resources})
+    status = NodeStatus(allocatable={"pods": str(DEFAULT_PODS_PER_NODE), **resources})
     return tuple(
         Node(
             metadata=ObjectMeta(
@@ -105,7 +105,7 @@ def nodes(count: int, resources: Mapping[str, str], *, prefix: str = "node") -> 
 
 
 def pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -> PodSpec:
-    """Make the spec of a pod with one container. Pods that share the object are worked out once."""
+    """Create the spec of a pod with one container. Requests are computed once for pods that share the object."""
     return PodSpec(
         scheduler_name=SCHEDULER_NAME,
         containers=(Container(name="main", resources=ResourceRequirements(requests=dict(resources))),),
@@ -115,12 +115,12 @@ def pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -> PodSp
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
-    """What a trace tells of a gang.
+    """The attributes of a gang in a trace.
 
     Args:
-      name: of the PodGroup.
-      pods: specs, and how many pods of each.
-      estimate: seconds that it says it runs; None where nobody said.
+      name: name of the PodGroup.
+      pods: pairs of a spec and the number of pods with it.
+      estimate: expected run time in seconds, or None.
       queue, priority_class: as in the PodGroup.
     """
 
@@ -132,7 +132,7 @@ class GangShape:
 
 
 def rigid(shape: GangShape, at: int, runtime: int) -> Arrival:
-    """Make a gang that runs with all of its pods or not at all."""
+    """Create a gang of which all pods are required."""
     created = timestamp(at)
     size = sum(count for _, count in shape.pods)
     group = PodGroup(

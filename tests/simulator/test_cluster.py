@@ -46,7 +46,7 @@ def test_a_gang_that_keeps_its_minimum_loses_that_pod_only_and_runs_on():
     life = cluster.lives[0]
     assert (cluster.running, life.restarts, life.started) == (1, 0, 0)
     assert list(life.pending) == ["default/g0-1"]
-    assert cluster.anybody_waits
+    assert cluster.has_pending_pods
 
 
 def test_a_decision_without_evictions_disturbs_nobody():

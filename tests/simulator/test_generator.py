@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.requests import requests
 from batchsched.errors import InvalidInput
-from batchsched.simulator.generator import DAY, LONGEST, MONDAY, WEEK, Recipe, generate
+from batchsched.simulator.generator import (
+    DAY,
+    FIRST_MONDAY_SECONDS,
+    MAX_RUNTIME_SECONDS,
+    WEEK,
+    Recipe,
+    generate,
+)
 
 
 def gpus(arrival):
@@ -33,8 +40,8 @@ def test_arrivals_are_in_order_fit_the_cluster_and_run_for_a_while(seed, nodes, 
     made = generate(Recipe(gangs=30, node_count=nodes, load=load), seed)
     times = [one.at for one in made.arrivals]
     assert times == sorted(times)
-    assert min(times) >= MONDAY
-    assert all(1 <= one.runtime <= LONGEST for one in made.arrivals)
+    assert min(times) >= FIRST_MONDAY_SECONDS
+    assert all(1 <= one.runtime <= MAX_RUNTIME_SECONDS for one in made.arrivals)
     assert all(gpus(one) <= 8 * nodes for one in made.arrivals)
     assert all(one.minimum == len(one.pods) for one in made.arrivals)
 
@@ -44,7 +51,7 @@ def test_the_load_is_what_arrives_over_what_the_cluster_has(load):
     recipe = Recipe(gangs=3000, node_count=40, load=load)
     made = generate(recipe, 5)
     work = sum(gpus(one) * one.runtime for one in made.arrivals)
-    span = made.arrivals[-1].at - MONDAY
+    span = made.arrivals[-1].at - FIRST_MONDAY_SECONDS
     assert work / (span * 320) == pytest.approx(load, rel=0.05)
 
 
@@ -60,7 +67,7 @@ def test_most_gangs_are_one_device_and_large_ones_hold_most_device_hours():
 
 def test_arrivals_follow_the_day_and_the_week():
     made = generate(Recipe(gangs=6000, node_count=8, load=0.9), 3)
-    times = np.array([one.at - MONDAY for one in made.arrivals])
+    times = np.array([one.at - FIRST_MONDAY_SECONDS for one in made.arrivals])
     whole = times[times < (times.max() // WEEK) * WEEK]
     afternoon = ((whole % DAY) >= DAY // 2) & ((whole % DAY) < DAY * 3 // 4)
     night = (whole % DAY) < DAY // 4

@@ -20,11 +20,11 @@ def test_equal_pods_on_one_node_share_their_spec():
 
 def test_a_pod_made_anew_waits_as_it_did_when_it_came():
     kubelet = Kubelet()
-    again = kubelet.anew(kubelet.start(PODS[0], "node-3", 5))
+    again = kubelet.recreate(kubelet.start(PODS[0], "node-3", 5))
     assert again == PODS[0]
     assert again.spec is PODS[0].spec
 
 
 def test_a_pod_that_another_started_is_made_anew_without_its_node():
     started = Kubelet().start(PODS[0], "node-3", 5)
-    assert Kubelet().anew(started) == PODS[0]
+    assert Kubelet().recreate(started) == PODS[0]
