@@ -13,8 +13,8 @@ import typer
 
 from batchsched.cli.laboratory import need_parquet
 from batchsched.observability.http.bearer import Bearer, read_token
-from batchsched.observability.http.certificate import KeyPair, own, stated
-from batchsched.observability.http.results import Results
+from batchsched.observability.http.certificate import KeyPair, operator_context, self_signed_context
+from batchsched.observability.http.results import ResultHandlers
 from batchsched.observability.http.server import Server
 
 
@@ -74,8 +74,8 @@ class ResultsAddress:
         if (self.certificate is None) != (self.key is None):
             raise typer.BadParameter("--tls-cert-file and --tls-private-key-file go together")
         if self.certificate is not None and self.key is not None:
-            return stated(KeyPair(self.certificate, self.key))
-        return None if self.here else own(self.address, time.time())
+            return operator_context(KeyPair(self.certificate, self.key))
+        return None if self.here else self_signed_context(self.address, time.time())
 
 
 def serve(folder: Path, address: ResultsAddress) -> None:
@@ -91,11 +91,11 @@ def serve(folder: Path, address: ResultsAddress) -> None:
 
     exhibit = Exhibit(folder)
     exhibit.runs()  # whoever serves a wrong folder is told so now, and not by the first reader
-    asyncio.run(_serve(Results(exhibit), guard, address, tls))
+    asyncio.run(_serve(ResultHandlers(exhibit), guard, address, tls))
 
 
 async def _serve(
-    results: Results, guard: Bearer, address: ResultsAddress, tls: ssl.SSLContext | None
+    results: ResultHandlers, guard: Bearer, address: ResultsAddress, tls: ssl.SSLContext | None
 ) -> None:
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

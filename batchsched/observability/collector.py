@@ -1,4 +1,4 @@
-"""The collector: reads the scheduler's tables into metrics when Prometheus scrapes them."""
+"""Gauges that are read from the state of the scheduler at each scrape of /metrics."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,31 +26,26 @@ _CACHED: Final = {
     "persistent_volume_claims": "persistent_volume_claims",
 }
 _MILLI: Final = 1000
-Counted = dict[tuple[metric.Counter, tuple[str, ...]], float]
+LastTotals = dict[tuple[metric.Counter, tuple[str, ...]], float]
 
 
 @dataclass(slots=True)
 class MetricsCollector:
-    """Brings the metrics that describe the current state up to date.
+    """Updates the gauges at each scrape.
 
     Args:
-      metrics: The metrics.
-      cache: The state of the cluster.
-      reflectors: The reflectors that follow it.
+      metrics: The metrics to update.
+      cache: The cluster state.
+      reflectors: The list-and-watch clients, one for each kind.
     """
 
     metrics: Metrics
     cache: ClusterState
     reflectors: Sequence[Reflector]
-    _counted: WeakKeyDictionary[object, Counted] = field(init=False, default_factory=WeakKeyDictionary)
+    _counted: WeakKeyDictionary[object, LastTotals] = field(init=False, default_factory=WeakKeyDictionary)
 
     def read(self, planners: Sequence[ProfileScheduler], now: float) -> None:
-        """Read all tables.
-
-        Args:
-          planners: The schedulers of the profiles; empty on a standby replica.
-          now: Seconds of the monotonic clock.
-        """
+        """Update all gauges; `now` is a time of the monotonic clock, in seconds."""
         self._read_cache()
         self._read_reflectors(now)
         self._read_queues(planners)
@@ -112,7 +107,11 @@ class MetricsCollector:
             self._grown(planner, metrics.hint_faults, faults, plugin)
 
     def _grown(self, source: object, counter: metric.Counter, total: float, *labels: str) -> None:
-        """Increase a counter by the growth of a total since the last call. The totals of several sources add up."""
+        """Increase a counter by the growth of `total` since the last scrape.
+
+        The totals of different sources add up: `source` may be replaced, for example by a reload of the
+        configuration.
+        """
         totals = self._counted.setdefault(source, {})
         counter.labels(*labels).inc(max(0.0, total - totals.get((counter, labels), 0.0)))
         totals[counter, labels] = total

@@ -1,6 +1,6 @@
-"""The log: lines for people, or JSON as the components of Kubernetes write it; what happened, and its fields.
+"""Logging in the two formats of Kubernetes components, text and JSON, with structured fields.
 
-Levels are those of Kubernetes: 0 is what an operator wants to see always, and every `-v` shows more.
+Verbosity levels are those of Kubernetes: 0 is always shown, and higher levels need `-v`.
 
 Source: the text and JSON formats of component-base's logs, `--logging-format` and `-v`.
 """
@@ -18,43 +18,43 @@ _FIELDS: Final = "fields"
 _LETTERS: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 
-def say(logger: logging.Logger, verbosity: int, message: str, /, **fields: Any) -> None:
-    """Tell what happened.
+def log_event(logger: logging.Logger, verbosity: int, message: str, /, **fields: Any) -> None:
+    """Log an event.
 
     Args:
-      logger: of the module.
-      verbosity: from which `-v` on it is shown.
-      message: what happened, the same words each time.
-      fields: with what, and with whom.
+      logger: The logger of the module.
+      verbosity: The lowest `-v` at which the message is shown.
+      message: What happened; a constant text without values.
+      fields: The values that belong to the event.
     """
     logger.log(level(verbosity), message, extra={_FIELDS: fields}, stacklevel=2)
 
 
-def warn(logger: logging.Logger, message: str, /, **fields: Any) -> None:
-    """Tell what went wrong, and may go right again."""
+def log_warning(logger: logging.Logger, message: str, /, **fields: Any) -> None:
+    """Log a warning: a problem from which the scheduler may recover by itself."""
     logger.warning(message, extra={_FIELDS: fields}, stacklevel=2)
 
 
 def level(verbosity: int) -> int:
-    """Return the level of the logging library that a verbosity stands for."""
+    """Return the level of the `logging` module for a verbosity."""
     return max(1, logging.INFO - verbosity)
 
 
-def set_up(form: Format, verbosity: int) -> None:
-    """Write everything up to a verbosity to standard error."""
+def set_up_logging(form: Format, verbosity: int) -> None:
+    """Configure the root logger: write messages up to a verbosity to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.getLogger().handlers[:] = [handler]
-    show(verbosity)
+    set_verbosity(verbosity)
 
 
-def show(verbosity: int) -> None:
-    """Write everything up to another verbosity from now on."""
+def set_verbosity(verbosity: int) -> None:
+    """Change the verbosity of the root logger."""
     logging.getLogger().setLevel(level(verbosity))
 
 
 class TextLines(logging.Formatter):
-    """Lines as klog writes them: `I1121 12:00:00.000000 planner] "What happened" pod="team-a/x"`."""
+    """Formats messages as klog does: `I1121 12:00:00.000000 planner] "What happened" pod="team-a/x"`."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -66,7 +66,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: ts in milliseconds since 1970, caller, msg, v or err, and the fields."""
+    """Formats each message as a JSON object: ts in milliseconds since 1970, caller, msg, v or err, and the fields."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:

@@ -1,7 +1,7 @@
-"""The metrics: kube-scheduler's names where the meaning is the same, and our own for sessions, gangs and the solver.
+"""Declarations of all metrics: kube-scheduler's names where the meaning is the same, else `batchsched_` names.
 
-What is declared here stands on the documentation's page of metrics. Who counts is `service.counting`; what can be read
-off the scheduler's tables is read when somebody asks, by `service.gauges`.
+The documentation's page of metrics is generated from these declarations. `recorder` counts events as they happen;
+`collector` reads the gauges at each scrape.
 
 Source: the names and buckets of kube-scheduler's pkg/scheduler/metrics, 1.36, and of client-go's rest client.
 """
@@ -23,19 +23,19 @@ from prometheus_client.metrics import MetricWrapperBase
 M = TypeVar("M", bound=MetricWrapperBase)
 
 
-def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return the upper ends of buckets, each so many times the one before."""
+def exponential_buckets(first: float, factor: float, count: int) -> tuple[float, ...]:
+    """Return `count` upper bounds of histogram buckets, from `first` on, each `factor` times the one before."""
     return tuple(first * factor**power for power in range(count))
 
 
 class Metrics:
-    """All metrics of one process, in a registry of their own."""
+    """All metrics of one process, in a registry of its own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.declared: list[MetricWrapperBase] = []
-        """In the order of the documentation."""
-        self._known: dict[tuple[Any, ...], Any] = {}
+        """The metrics, in the order in which the documentation lists them."""
+        self._children: dict[tuple[Any, ...], Any] = {}
         self._attempts()
         self._plugins()
         self._queues()
@@ -45,67 +45,73 @@ class Metrics:
         PlatformCollector(registry=self.registry)
 
     def under(self, metric: M, *labels: str) -> M:
-        """Return a metric under its labels, looked for once: for what is counted pod by pod, and never cleared."""
+        """Return the child of a metric for label values, from a cache.
+
+        Use it for metrics that are updated for each pod or call. It must not be used for metrics that are cleared:
+        the cached child would no longer be exported.
+        """
         key = (metric, *labels)
-        found: M | None = self._known.get(key)
-        if found is None:
-            found = self._known[key] = metric.labels(*labels)
-        return found
+        child: M | None = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return child
 
     def text(self) -> bytes:
-        """Write all of them as Prometheus reads them."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
     def _attempts(self) -> None:
         self.schedule_attempts = self._counter(
             "scheduler_schedule_attempts",
-            "Pods that were tried: scheduled (bound), unschedulable (refused), error (the binding failed).",
+            "Scheduling attempts of pods by result: scheduled, unschedulable, or error (the binding failed).",
             "result",
             "profile",
         )
         self.attempt_duration = self._histogram(
             "scheduler_scheduling_attempt_duration_seconds",
-            "From the beginning of a pod's session to its binding, or to its refusal.",
-            exponential(0.001, 2, 15),
+            "Seconds from the start of a session to the binding or refusal of a pod.",
+            exponential_buckets(0.001, 2, 15),
             "result",
             "profile",
         )
         self.algorithm_duration = self._histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
-            "How long sessions took to decide; kube-scheduler has one for each pod.",
-            exponential(0.001, 2, 15),
+            "Duration of the decision of a session. kube-scheduler observes one value for each pod instead.",
+            exponential_buckets(0.001, 2, 15),
         )
         self.sli_duration = self._histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "From the time at which a pod could first be tried to its binding, over all attempts.",
-            exponential(0.01, 2, 20),
+            "Seconds from the first time at which a pod was schedulable to its binding, over all attempts.",
+            exponential_buckets(0.01, 2, 20),
             "attempts",
         )
         self.pod_attempts = self._histogram(
             "scheduler_pod_scheduling_attempts",
-            "Sessions that a pod took part in until it was bound.",
-            exponential(1, 2, 5),
+            "Number of sessions until a pod was bound.",
+            exponential_buckets(1, 2, 5),
         )
         self.preemption_attempts = self._counter(
-            "scheduler_preemption_attempts", "Gangs, or pods alone, that others are evicted for."
+            "scheduler_preemption_attempts", "Gangs and single pods for which other pods were evicted."
         )
         self.preemption_victims = self._histogram(
-            "scheduler_preemption_victims", "Pods that are evicted for one gang.", exponential(1, 2, 7)
+            "scheduler_preemption_victims",
+            "Number of pods evicted for one gang or single pod.",
+            exponential_buckets(1, 2, 7),
         )
 
     def _plugins(self) -> None:
         self.plugin_duration = self._histogram(
             "scheduler_plugin_execution_duration_seconds",
-            "One call of a plugin, over all nodes at once; in a tenth of the cycles.",
-            exponential(0.00001, 1.5, 20),
+            "Duration of one plugin call, for all nodes together; sampled in 10 % of the scheduling cycles.",
+            exponential_buckets(0.00001, 1.5, 20),
             "plugin",
             "extension_point",
             "status",
         )
         self.point_duration = self._histogram(
             "scheduler_framework_extension_point_duration_seconds",
-            "All plugins of an extension point, one after the other; in a tenth of the cycles.",
-            exponential(0.0001, 2, 12),
+            "Duration of all plugins of an extension point; sampled in 10 % of the scheduling cycles.",
+            exponential_buckets(0.0001, 2, 12),
             "extension_point",
             "status",
             "profile",
@@ -113,40 +119,42 @@ class Metrics:
 
     def _queues(self) -> None:
         self.pending_pods = self._gauge(
-            "scheduler_pending_pods", "Pods that wait: active, backoff, unschedulable or gated.", "queue"
+            "scheduler_pending_pods",
+            "Pending pods by part of the scheduling queue: active, backoff, unschedulable or gated.",
+            "queue",
         )
         self.unschedulable_pods = self._gauge(
             "scheduler_unschedulable_pods",
-            "Pods that wait since a plugin, or the session for a reason of its own, refused them.",
+            "Unschedulable pods by the plugin that refused them, or by the session's own reason.",
             "plugin",
             "profile",
         )
         self.incoming_pods = self._counter(
             "scheduler_queue_incoming_pods",
-            "Pods that came into a queue, by what brought them.",
+            "Pods added to a part of the scheduling queue, by the event that moved them.",
             "queue",
             "event",
         )
         self.hint_faults = self._counter(
-            "batchsched_queueing_hint_errors", "Queueing hints that broke; the pod was tried again.", "plugin"
+            "batchsched_queueing_hint_errors",
+            "Queueing hints that failed. The pod is queued again in this case.",
+            "plugin",
         )
         self.pending_gangs = self._gauge(
             "batchsched_pending_gangs",
-            "Gangs that wait, pods alone not counted, by queue of the scheduler.",
+            "Pending gangs by part of the scheduling queue, without single pods.",
             "queue",
         )
-        self.waiting_gangs = self._gauge(
-            "batchsched_waiting_gangs", "Gangs that a Permit plugin keeps waiting.", "profile"
-        )
+        self.waiting_gangs = self._gauge("batchsched_waiting_gangs", "Gangs that wait at Permit.", "profile")
         self.queue_allocated = self._gauge(
             "batchsched_queue_allocated",
-            "What the bound pods of a Queue request: cores, bytes, devices.",
+            "Requests of the bound pods of a Queue, in cores, bytes or devices.",
             "queue",
             "resource",
         )
         self.queue_pending = self._gauge(
             "batchsched_queue_pending",
-            "What the waiting pods of a Queue request: cores, bytes, devices.",
+            "Requests of the pending pods of a Queue, in cores, bytes or devices.",
             "queue",
             "resource",
         )
@@ -154,19 +162,19 @@ class Metrics:
     def _sessions(self) -> None:
         self.session_duration = self._histogram(
             "batchsched_session_duration_seconds",
-            "How long a session took to decide.",
-            exponential(0.001, 2, 16),
+            "Duration of the decision of a session.",
+            exponential_buckets(0.001, 2, 16),
             "profile",
         )
         self.session_pods = self._histogram(
-            "batchsched_session_pods", "Pods that took part in a session.", exponential(1, 4, 9), "profile"
+            "batchsched_session_pods", "Number of pods in a session.", exponential_buckets(1, 4, 9), "profile"
         )
         self.stage_duration = self._counter(
-            "batchsched_session_stage_seconds", "Seconds spent in a stage of sessions.", "stage"
+            "batchsched_session_stage_seconds", "Total seconds spent in each stage of sessions.", "stage"
         )
         self.gangs = self._counter(
             "batchsched_gangs",
-            "Gangs that sessions decided on: placed, waiting (at Permit) or refused. A pod alone is a gang of one.",
+            "Gangs by result of the session: placed, waiting (at Permit) or refused. A single pod counts as a gang.",
             "result",
             "profile",
         )
@@ -175,76 +183,87 @@ class Metrics:
         )
         self.solver_gap = self._gauge(
             "batchsched_solver_gap",
-            "Relative distance of the last session's objective to its bound.",
+            "Relative gap between the objective of the last session and its upper bound.",
             "profile",
         )
         self.solver_rounds = self._counter(
-            "batchsched_solver_rounds", "Rounds of the solver: chosen, realised on nodes, cut.", "profile"
+            "batchsched_solver_rounds",
+            "Rounds of the solver: select gangs, place their pods on nodes, add cuts.",
+            "profile",
         )
         self.solver_guards = self._counter(
             "batchsched_solver_guards",
-            "Sessions in which the wall-clock guard stopped the solver.",
+            "Sessions in which the wall-clock limit stopped the solver.",
             "profile",
         )
         self.set_aside = self._gauge(
-            "batchsched_set_aside", "Objects that cannot be used, and what sessions go on without."
+            "batchsched_set_aside",
+            "Objects that are invalid and therefore ignored, and parts that sessions leave out.",
         )
         self.overdue_plugins = self._gauge(
             "batchsched_plugins_left_out",
-            "Plugins that hung, and are asked no more until the next start.",
+            "Plugins that exceeded their deadline and are disabled until the next start.",
             "profile",
         )
 
     def _cluster(self) -> None:
         self.bind_duration = self._histogram(
             "batchsched_bind_duration_seconds",
-            "PreBind, Bind and PostBind of a pod, the wait for a free request included.",
-            exponential(0.001, 2, 15),
+            "Duration of PreBind, Bind and PostBind of a pod, including the wait for a request slot.",
+            exponential_buckets(0.001, 2, 15),
             "result",
         )
         self.cache_size = self._gauge(
-            "scheduler_cache_size", "Objects in the cache: nodes, pods, assumed_pods and others.", "type"
+            "scheduler_cache_size",
+            "Objects in the cache by type: nodes, pods, assumed_pods and others.",
+            "type",
         )
         self.lists = self._counter(
             "batchsched_reflector_lists",
-            "Lists of a whole collection: one at the start, others after a 410.",
+            "List requests of a whole collection: one at the start, and one after each 410 response.",
             "resource",
         )
         self.failures = self._counter(
-            "batchsched_reflector_failures", "Lists and watches that failed.", "resource"
+            "batchsched_reflector_failures", "List and watch requests that failed.", "resource"
         )
-        self.events = self._counter("batchsched_reflector_events", "Events that watches brought.", "resource")
+        self.events = self._counter("batchsched_reflector_events", "Watch events received.", "resource")
         self.forbidden = self._gauge(
             "batchsched_reflector_forbidden",
-            "1 for a kind that we lack the right to list or watch; its name as kubectl takes it.",
+            "1 for each resource that the scheduler is not allowed to list or watch, named as for kubectl.",
             "resource",
         )
         self.silence = self._gauge(
             "batchsched_reflector_silence_seconds",
-            "Seconds since a watch brought an event or a bookmark, which comes once a minute.",
+            "Seconds since the last event or bookmark of a watch. The API server sends a bookmark about once a minute.",
             "resource",
         )
         self.requests = self._counter(
-            "rest_client_requests", "Requests to the API server; code <error>: no answer.", "code", "method"
+            "rest_client_requests",
+            "Requests to the API server by status code; <error> if there was no response.",
+            "code",
+            "method",
         )
         self.request_duration = self._histogram(
             "rest_client_request_duration_seconds",
-            "How long requests to the API server took; watches are not counted.",
+            "Duration of requests to the API server, without watches.",
             (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
             "verb",
         )
         self.leader = self._gauge(
-            "leader_election_master_status", "1 for the process that schedules, 0 for one that waits.", "name"
+            "leader_election_master_status", "1 for the leader, 0 for a standby replica.", "name"
         )
         self.reloads = self._counter(
             "batchsched_config_reloads",
-            "Times the configuration was read again: success or failure.",
+            "Reloads of the configuration by result: success or failure.",
             "result",
         )
         self.reload_ok = self._gauge(
-            "batchsched_config_last_reload_successful", "1 while the configuration file is the one in force."
+            "batchsched_config_last_reload_successful",
+            "1 if the last reload of the configuration file succeeded, otherwise 0.",
         )
-        self.build = self._gauge("batchsched_build_info", "Always 1; which batchsched this is.", "version")
+        self.build = self._gauge(
+            "batchsched_build_info", "Always 1; the label has the version of batchsched.", "version"
+        )
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return self._declare(Counter(name, meaning, labels, registry=self.registry))
@@ -255,6 +274,6 @@ class Metrics:
     def _histogram(self, name: str, meaning: str, buckets: Sequence[float], *labels: str) -> Histogram:
         return self._declare(Histogram(name, meaning, labels, buckets=buckets, registry=self.registry))
 
-    def _declare(self, made: M) -> M:
-        self.declared.append(made)
-        return made
+    def _declare(self, declared_metric: M) -> M:
+        self.declared.append(declared_metric)
+        return declared_metric

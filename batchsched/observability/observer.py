@@ -1,4 +1,4 @@
-"""What operators see of a service: metrics, the log of its sessions, and the last sessions themselves."""
+"""The observer of a scheduler: it updates the metrics, logs each session, and records recent sessions."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from batchsched.api.decision import Decision, Refusal
 from batchsched.api.gang_identity import key_of
 from batchsched.config.schema import Profile
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.logs import say, warn
+from batchsched.observability.logs import log_event, log_warning
 from batchsched.observability.metrics import Metrics
 from batchsched.observability.recorder import MetricsRecorder, TimedStage
 from batchsched.observability.session_history import RecordedSession, SessionHistory
@@ -22,16 +22,16 @@ from batchsched.scheduler.app import SchedulerApp
 
 _LOG: Final = logging.getLogger("batchsched.service")
 _DIGITS: Final = 6
-_MOST: Final = 20_000
+_MAX_REFUSALS: Final = 20_000
 
 
 class Observer:
-    """Hears of everything that a service does.
+    """Receives the callbacks of a scheduler: decisions, bindings and evictions.
 
     Args:
-      clock: tells time.
-      kept: how many sessions are kept; 0: none is recorded.
-      lease: the name of the Lease, under which we say whether we lead.
+      clock: The clock.
+      kept: The number of sessions to record; 0 records none.
+      lease: The name of the Lease, a label of `leader_election_master_status`.
     """
 
     def __init__(self, clock: Clock, kept: int, lease: str = "batchsched") -> None:
@@ -40,19 +40,19 @@ class Observer:
         self.counting = MetricsRecorder(self.metrics)
         self.sessions = SessionHistory(kept)
         self.refusals: dict[str, Refusal] = {}
-        """What was said last of each gang that was refused, by name."""
+        """The latest refusal of each refused gang, by `namespace/name`."""
         self._clock = clock
         self._lease = lease
         self._timed: dict[str, TimedStage] = {}
         self._number = 0
 
     def telemetry(self, profile: Profile) -> TimedStage:
-        """Return what hears of the sessions of a profile."""
+        """Return the telemetry of a profile, which times the stages of its sessions."""
         name = profile.scheduler_name
         return self._timed.setdefault(name, TimedStage(self.metrics, name))
 
-    def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Hear of a decision; a `loop.Heard`."""
+    def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
+        """Record a decision that took `took` seconds; a `loop.DecisionCallback`."""
         profile = planner.profile
         timed = self.telemetry(profile)
         timed.flush()
@@ -60,44 +60,46 @@ class Observer:
         timed.begin()
         begun = self._clock.now() - took
         self._number += 1
-        self.counting.decided(profile.scheduler_name, planner.taking_part, begun, decision, took)
+        self.counting.count_session(profile.scheduler_name, planner.taking_part, begun, decision, took)
         self._remember(planner, decision)
         self.metrics.set_aside.set(len(decision.set_aside))
-        asked = planner.asked
-        if asked is not None:
-            account = replace(decision.solver, seconds=round(took, _DIGITS), stages=stages)
-            told = replace(decision, solver=account)
-            self.sessions.keep(RecordedSession(self._number, profile, asked, told, planner.world.answers))
-        _tell(self._number, profile, decision, took)
+        session_input = planner.asked
+        if session_input is not None:
+            solver = replace(decision.solver, seconds=round(took, _DIGITS), stages=stages)
+            recorded = replace(decision, solver=solver)
+            self.sessions.keep(
+                RecordedSession(self._number, profile, session_input, recorded, planner.world.answers)
+            )
+        _log_session(self._number, profile, decision, took)
 
     def _remember(self, planner: ProfileScheduler, decision: Decision) -> None:
         for entity in planner.taking_part:
             self.refusals.pop(key_of(entity.identity), None)
-        if len(self.refusals) > _MOST:  # most of them are of gangs that are gone
+        if len(self.refusals) > _MAX_REFUSALS:  # most entries are of gangs that no longer exist
             self.refusals.clear()
-        self.refusals.update((one.pod_group, one) for one in decision.refusals)
+        self.refusals.update((refusal.pod_group, refusal) for refusal in decision.refusals)
 
-    def told(self, pod: Pod, node: str, problem: str) -> None:
-        """Hear of a binding; a `binder.Told`."""
-        self.counting.bound(pod, problem, self._clock.now())
+    def record_binding(self, pod: Pod, node: str, problem: str) -> None:
+        """Record a binding, with its problem or ""; a `binding.BindingCallback`."""
+        self.counting.count_binding(pod, problem, self._clock.now())
         if problem:
-            warn(_LOG, "Binding failed", pod=pod.key, node=node, problem=problem)
+            log_warning(_LOG, "Binding failed", pod=pod.key, node=node, problem=problem)
         else:
-            say(_LOG, 2, "Successfully bound pod to node", pod=pod.key, node=node)
+            log_event(_LOG, 2, "Successfully bound pod to node", pod=pod.key, node=node)
 
-    def evicted(self, pod: Pod, reason: str, message: str) -> None:
-        """Hear of an eviction; a `disruption.Evicted`."""
-        say(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
+    def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
+        """Record an eviction; an `evictor.Evicted`."""
+        log_event(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
     async def text(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:
-        """Bring everything up to date, and write it as Prometheus reads it."""
+        """Update the gauges, and return all metrics in the text format of Prometheus."""
         self.metrics.leader.labels(self._lease).set(service.leads)
         gauges.read(service.planners, self._clock.monotonic())
         return await asyncio.to_thread(self.metrics.text)
 
 
-def _tell(number: int, profile: Profile, decision: Decision, took: float) -> None:
-    say(
+def _log_session(number: int, profile: Profile, decision: Decision, took: float) -> None:
+    log_event(
         _LOG,
         1,
         "Session decided",
@@ -109,5 +111,12 @@ def _tell(number: int, profile: Profile, decision: Decision, took: float) -> Non
         gap=decision.solver.gap,
         milliseconds=round(1000 * took, 1),
     )
-    for one in decision.refusals:
-        say(_LOG, 3, "Unable to schedule", podGroup=one.pod_group, reason=one.reason, message=one.message)
+    for refusal in decision.refusals:
+        log_event(
+            _LOG,
+            3,
+            "Unable to schedule",
+            podGroup=refusal.pod_group,
+            reason=refusal.reason,
+            message=refusal.message,
+        )

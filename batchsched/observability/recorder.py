@@ -1,6 +1,6 @@
-"""What happens, counted: sessions and what they decided, stages and plugins, bindings, requests.
+"""Counters and histograms of events: sessions, stages, plugin calls, bindings and API requests.
 
-Counting hears of things; it asks nobody, and nothing depends on it.
+The recorder only receives callbacks; no other component depends on its state.
 """
 
 from collections import Counter
@@ -18,20 +18,20 @@ from batchsched.observability.metrics import Metrics
 from batchsched.ports.telemetry import Telemetry
 from batchsched.scheduling_queue.entity import Entity
 
-ROUND: Final = "choose"
-"""The stage that every round of the solver begins with."""
+ROUND_STAGE: Final = "choose"
+"""The stage with which each round of the solver begins."""
 _SUCCESS: Final = "Success"
 _ERROR: Final = "Error"
-_MOST_ATTEMPTS: Final = 15
-"""As in kube-scheduler, more attempts than this are told as `15+`."""
+_MAX_ATTEMPTS_LABEL: Final = 15
+"""Attempts above this number share the label `15+`, as in kube-scheduler."""
 
 
 class TimedStage(Telemetry):
-    """Hears where the time of one profile's sessions goes; called in the thread that decides.
+    """Times the stages and plugin calls of the sessions of one profile. It is called in the session's thread.
 
     Args:
-      metrics: take it down.
-      profile: the scheduler name.
+      metrics: The metrics to update.
+      profile: The scheduler name.
     """
 
     def __init__(self, metrics: Metrics, profile: str) -> None:
@@ -40,17 +40,17 @@ class TimedStage(Telemetry):
         self._point = ""
         self._spent, self._status = 0.0, _SUCCESS
         self.stages: dict[str, float] = {}
-        """Seconds by stage of the session that runs, or ran last."""
+        """Seconds by stage, of the running session or the last one."""
 
     def begin(self) -> None:
-        """Begin a session."""
+        """Start a session: discard the stages of the session before."""
         self.stages = {}
 
     @override
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         begun = perf_counter()
-        if name == ROUND:
+        if name == ROUND_STAGE:
             self._metrics.solver_rounds.labels(self._profile).inc()
         try:
             yield
@@ -61,7 +61,7 @@ class TimedStage(Telemetry):
 
     @override
     def progress(self, done: int, total: int, what: str) -> None:
-        """Nobody waits for it."""
+        """Ignore progress: a live scheduler has no progress display."""
 
     @override
     @contextmanager
@@ -80,7 +80,7 @@ class TimedStage(Telemetry):
             self._status = _ERROR if status == _ERROR else self._status
 
     def flush(self) -> None:
-        """End the run of calls of one extension point."""
+        """Observe the duration of the extension point that was called last: the sum over its plugins."""
         if self._point:
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)
@@ -88,56 +88,56 @@ class TimedStage(Telemetry):
 
 
 class MetricsRecorder:
-    """Counts for one process.
+    """Updates the metrics of one process.
 
     Args:
-      metrics: take it down.
+      metrics: The metrics to update.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._binding: dict[str, tuple[str, float, float | None, int]] = {}
-        """By pod that is being bound: profile, when its session began, when it was first tried, and how often."""
+        """For each pod that is being bound: profile, session start, first attempt (seconds since 1970), attempts."""
 
-    def asked(self, method: str, status: str, seconds: float) -> None:
-        """Hear of a request to the API server."""
+    def count_request(self, method: str, status: str, seconds: float) -> None:
+        """Count a request to the API server."""
         metrics = self._metrics
         metrics.under(metrics.requests, status, method).inc()
         metrics.under(metrics.request_duration, method).observe(seconds)
 
-    def decided(
+    def count_session(
         self, profile: str, entities: tuple[Entity, ...], begun: float, decision: Decision, took: float
     ) -> None:
-        """Hear of a session.
+        """Count a session and its results.
 
         Args:
-          profile: the scheduler name.
-          entities: who took part.
-          begun: seconds since 1970.
-          decision: what came of it.
-          took: seconds.
+          profile: The scheduler name.
+          entities: The gangs and single pods that took part.
+          begun: The start of the session, seconds since 1970.
+          decision: The decision.
+          took: The duration of the session, seconds.
         """
-        metrics, account = self._metrics, decision.solver
+        metrics, solver = self._metrics, decision.solver
         metrics.algorithm_duration.observe(took)
         metrics.session_duration.labels(profile).observe(took)
-        metrics.session_pods.labels(profile).observe(sum(len(one.popped) for one in entities))
-        metrics.solver_gap.labels(profile).set(account.gap)
-        metrics.solver_guards.labels(profile).inc(account.guard)
+        metrics.session_pods.labels(profile).observe(sum(len(item.popped) for item in entities))
+        metrics.solver_gap.labels(profile).set(solver.gap)
+        metrics.solver_guards.labels(profile).inc(solver.guard)
         self._victims(decision)
-        placed = {f"{one.namespace}/{one.pod}" for one in decision.assignments}
-        waiting = {one.pod_group for one in decision.waiting}
+        placed = {f"{item.namespace}/{item.pod}" for item in decision.assignments}
+        waiting = {item.pod_group for item in decision.waiting}
         results: Counter[str] = Counter()
         for entity in entities:
             results[self._entity(profile, entity, begun, took, placed, waiting)] += 1
         for result, count in results.items():
             metrics.gangs.labels(result, profile).inc(count)
-        for reason, count in Counter(one.reason for one in decision.refusals).items():
+        for reason, count in Counter(item.reason for item in decision.refusals).items():
             metrics.refusals.labels(reason, profile).inc(count)
 
     def _entity(
         self, profile: str, entity: Entity, begun: float, took: float, placed: set[str], waiting: set[str]
     ) -> str:
-        """Count one gang; returns what became of it."""
+        """Count the pods of one gang; return its result: `placed`, `waiting` or `refused`."""
         refused = [pod.key for pod in entity.popped if pod.key not in placed]
         for pod in entity.popped:
             if pod.key in placed:
@@ -152,22 +152,22 @@ class MetricsRecorder:
         return "placed" if len(refused) < len(entity.popped) else "refused"
 
     def _victims(self, decision: Decision) -> None:
-        victims = Counter(one.for_ for one in decision.evictions)
+        victims = Counter(eviction.for_ for eviction in decision.evictions)
         self._metrics.preemption_attempts.inc(len(victims))
         for count in victims.values():
             self._metrics.preemption_victims.observe(count)
 
-    def bound(self, pod: Pod, problem: str, now: float) -> None:
-        """Hear that a pod was bound, or what went wrong; `now` in seconds since 1970."""
-        known = self._binding.pop(pod.key, None)
-        if known is None:
+    def count_binding(self, pod: Pod, problem: str, now: float) -> None:
+        """Count a binding that succeeded, or failed with a problem; `now` in seconds since 1970."""
+        session = self._binding.pop(pod.key, None)
+        if session is None:
             return
-        profile, begun, first, attempts = known
+        profile, begun, first, attempts = session
         metrics, result = self._metrics, "error" if problem else "scheduled"
         metrics.under(metrics.schedule_attempts, result, profile).inc()
         metrics.under(metrics.attempt_duration, result, profile).observe(max(0.0, now - begun))
         if not problem:
-            told = str(attempts) if attempts <= _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
+            label = str(attempts) if attempts <= _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
             since = begun if first is None else first
-            metrics.under(metrics.sli_duration, told).observe(max(0.0, now - since))
+            metrics.under(metrics.sli_duration, label).observe(max(0.0, now - since))
             metrics.pod_attempts.observe(attempts)

@@ -1,4 +1,4 @@
-"""The last sessions, with all that they were decided over: to be downloaded, and decided again by `replay`."""
+"""The most recent sessions with their complete input, for download and for `batchsched replay`."""
 
 import datetime as dt
 from collections import deque
@@ -15,14 +15,14 @@ from batchsched.runner.world import SessionInput
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """A session that was decided.
+    """A finished session.
 
     Args:
-      number: grows from session to session.
-      profile: how.
-      asked: what it was decided over.
-      decision: what came of it, with its telemetry.
-      answers: what the world said meanwhile.
+      number: Increases by one with each session of the process.
+      profile: The profile that it ran with.
+      asked: Its input.
+      decision: Its decision, with telemetry.
+      answers: The answers of extenders, and plugin calls that exceeded their deadline.
     """
 
     number: int
@@ -32,16 +32,23 @@ class RecordedSession:
     answers: Answers
 
     def content(self) -> bytes:
-        """Return it as the content of a session file."""
-        asked = self.asked
+        """Return the session as the content of a session file."""
+        session_input = self.asked
         content, _ = encode(
-            Record(asked.snapshot, self.profile, asked.now, asked.seed, self.decision, answers=self.answers)
+            Record(
+                session_input.snapshot,
+                self.profile,
+                session_input.now,
+                session_input.seed,
+                self.decision,
+                answers=self.answers,
+            )
         )
         return content
 
 
 class SessionSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """One line about a session."""
+    """A row of the list of sessions."""
 
     id: int
     profile: str
@@ -55,31 +62,31 @@ class SessionSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SessionHistory:
-    """The last sessions.
+    """The most recent sessions.
 
     Args:
-      most: how many are kept.
+      most: The maximum number of sessions to keep.
     """
 
     def __init__(self, most: int) -> None:
         self._kept: deque[RecordedSession] = deque(maxlen=most)
 
     def resize(self, most: int) -> None:
-        """Keep so many from now on; the oldest go."""
+        """Change the maximum number of sessions; the oldest are dropped."""
         if most != self._kept.maxlen:
             self._kept = deque(self._kept, maxlen=most)
 
     def keep(self, session: RecordedSession) -> None:
-        """Keep a session; the oldest goes."""
+        """Add a session; the oldest is dropped if the maximum is reached."""
         self._kept.append(session)
 
     def get(self, number: int) -> RecordedSession | None:
-        """Return a session, None where it is not kept any more."""
-        return next((one for one in self._kept if one.number == number), None)
+        """Return a session by number, None if it is no longer kept."""
+        return next((session for session in self._kept if session.number == number), None)
 
     def summaries(self) -> list[SessionSummary]:
-        """Return a line about each, the newest first."""
-        return [_summary(one) for one in reversed(self._kept)]
+        """Return a row for each session, newest first."""
+        return [_summary(session) for session in reversed(self._kept)]
 
 
 def _summary(session: RecordedSession) -> SessionSummary:

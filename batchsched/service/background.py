@@ -47,7 +47,7 @@ class BackgroundTasks:
                 await site.start()
                 pair = key_pair(serving)
                 if pair is not None and site.tls is not None:
-                    following = certificate.follow(site.tls, pair, service.clock)
+                    following = certificate.reload_on_change(site.tls, pair, service.clock)
                     running.append(asyncio.create_task(following, name="certificate"))
             yield
         finally:

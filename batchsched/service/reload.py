@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from batchsched.config.load import load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import BatchschedError
-from batchsched.observability.logs import say, warn
+from batchsched.observability.logs import log_event, log_warning
 from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class ConfigReload:
         try:
             found, warnings = await asyncio.to_thread(load_with_warnings, file)
             for warning in warnings:
-                warn(_LOG, warning)
+                log_warning(_LOG, warning)
             in_force = taken_up(self.configuration, found)
             if in_force != self.configuration:
                 self._apply(in_force)
@@ -92,9 +92,9 @@ class ConfigReload:
             return
         fixed = list(differences(in_force, found))
         if fixed:
-            warn(_LOG, "Takes effect at the next start", fields=fixed)
+            log_warning(_LOG, "Takes effect at the next start", fields=fixed)
         self.configuration = in_force
-        say(_LOG, 0, "The configuration was read again", file=str(file))
+        log_event(_LOG, 0, "The configuration was read again", file=str(file))
         self._told(True)
 
 

@@ -20,7 +20,7 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.lease import Lease, LeaseTimes
-from batchsched.observability.logs import Format, set_up, warn
+from batchsched.observability.logs import Format, log_warning, set_up_logging
 from batchsched.observability.observer import Observer
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.service.background import BackgroundTasks
@@ -59,12 +59,12 @@ def start(options: Options) -> int:
       InvalidInput: the configuration cannot be used.
       UnusableInput: there is no cluster to talk to, or the port is taken.
     """
-    set_up(options.log_format, options.verbosity)
+    set_up_logging(options.log_format, options.verbosity)
     configuration = BatchSchedulerConfiguration()
     if options.config is not None:
         configuration, warnings = load_with_warnings(options.config)
         for warning in warnings:
-            warn(_LOG, warning)
+            log_warning(_LOG, warning)
     _check(configuration, options.config)
     return _on_a_loop(_run(options, configuration))
 
@@ -91,7 +91,7 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
         observation = Observer(
             clock, configuration.sessions_kept, configuration.leader_election.resource_name
         )
-        connection.on_request = observation.counting.asked
+        connection.on_request = observation.counting.count_request
         lease = _lease(options, configuration.leader_election, connection, clock)
 
         def make() -> SchedulerApp:
@@ -100,11 +100,11 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
                 clock,
                 configuration.profiles,
                 fence=lease,
-                told=observation.told,
-                heard=observation.heard,
+                told=observation.record_binding,
+                heard=observation.record_decision,
                 telemetry=observation.telemetry,
                 recording=configuration.sessions_kept > 0,
-                evicted=observation.evicted,
+                evicted=observation.record_eviction,
             )
 
         attendance = BackgroundTasks(observation, configuration, options.config)

@@ -13,7 +13,7 @@ import urllib3
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from batchsched.observability.http.certificate import signed
+from batchsched.observability.http.certificate import self_signed_pem
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ADMIN, ControlPlane
 from tests.e2e.running import CONFIG, Scheduler, all_bound, group, make, running
@@ -44,7 +44,7 @@ class Served:
 
     def __post_init__(self) -> None:
         pair = self.file.with_suffix(".pem")
-        pair.write_bytes(signed("127.0.0.1", dt.datetime.now(dt.UTC), "localhost"))
+        pair.write_bytes(self_signed_pem("127.0.0.1", dt.datetime.now(dt.UTC), "localhost"))
         self.settings |= {"tlsCertFile": str(pair), "tlsPrivateKeyFile": str(pair)}
         self._pool = urllib3.PoolManager(ca_certs=str(pair), retries=False, timeout=30.0)
         self.configure()

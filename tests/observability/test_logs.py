@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from batchsched.observability.logs import JsonLines, TextLines, level, say, set_up, warn
+from batchsched.observability.logs import JsonLines, TextLines, level, log_event, log_warning, set_up_logging
 
 
 @pytest.fixture
@@ -71,10 +71,10 @@ def test_text_with_line_breaks_stays_on_its_line():
 
 
 def test_more_verbosity_shows_more(capsys, logger):
-    set_up("json", 1)
+    set_up_logging("json", 1)
     for verbosity in range(3):
-        say(logger, verbosity, "said", message="a field may have any name")
-    warn(logger, "warned")
+        log_event(logger, verbosity, "said", message="a field may have any name")
+    log_warning(logger, "warned")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(one["msg"], one["v"], one["level"]) for one in lines] == [
         ("said", 0, "INFO"),

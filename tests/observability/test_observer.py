@@ -25,8 +25,8 @@ class Observed:
         planner.recording = kept > 0
         town.planner = planner
         town.loop.planners = (planner,)
-        town.loop._heard = (*town.loop._heard, seen.heard)
-        town.cycles._told = seen.told
+        town.loop._heard = (*town.loop._heard, seen.record_decision)
+        town.cycles._told = seen.record_binding
         self.gauges = MetricsCollector(seen.metrics, town.cache, ())
 
     def read(self) -> None:

@@ -1,7 +1,7 @@
-"""Who may see what: tokens are reviewed by the API server, and so is whether their users may read a path.
+"""Delegated authentication and authorization: the API server reviews the token and the user's right to read a path.
 
-Source: the delegated authentication and authorisation of kube-scheduler (apiserver's DelegatingAuthenticationOptions
-and DelegatingAuthorizationOptions): answers are kept for ten seconds, and whoever shows no token is anonymous.
+Source: the delegated authentication and authorization of kube-scheduler (apiserver's DelegatingAuthenticationOptions
+and DelegatingAuthorizationOptions). Answers are cached for 10 seconds; a request without a token is anonymous.
 """
 
 import base64
@@ -19,18 +19,18 @@ from batchsched.ports.clock import Clock
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-REVIEWS: Final = Resource("authentication.k8s.io/v1", "tokenreviews", "TokenReview", namespaced=False)
-ACCESS: Final = Resource(
+TOKEN_REVIEWS: Final = Resource("authentication.k8s.io/v1", "tokenreviews", "TokenReview", namespaced=False)
+ACCESS_REVIEWS: Final = Resource(
     "authorization.k8s.io/v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
-KEPT: Final = 10.0
-"""Seconds for which an answer of the API server holds."""
-_MOST: Final = 1024
-"""Answers that are kept: whoever asks with ever new tokens is not to fill our memory."""
+REVIEW_CACHE_SECONDS: Final = 10.0
+"""Seconds for which an answer of the API server is cached."""
+_MAX_CACHED_REVIEWS: Final = 1024
+"""Maximum number of cached answers. The limit bounds the memory if a client sends a new token with each request."""
 
 
 class User(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Somebody, as the API server knows them."""
+    """The identity of a client as TokenReview returns it."""
 
     username: str = ""
     uid: str = ""
@@ -41,31 +41,32 @@ class User(msgspec.Struct, frozen=True, omit_defaults=True):
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
 
 
-class _Reviewed(msgspec.Struct, frozen=True):
+class _TokenReviewStatus(msgspec.Struct, frozen=True):
     authenticated: bool = False
     user: User = User()
 
 
-class _Review(msgspec.Struct, frozen=True):
-    status: _Reviewed = _Reviewed()
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _TokenReviewStatus = _TokenReviewStatus()
 
 
-class _Judged(msgspec.Struct, frozen=True):
+class _AccessReviewStatus(msgspec.Struct, frozen=True):
     allowed: bool = False
     reason: str = ""
 
 
-class _Judgement(msgspec.Struct, frozen=True):
-    status: _Judged = _Judged()
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _AccessReviewStatus = _AccessReviewStatus()
 
 
 class Access:
-    """Asks the API server who somebody is, and whether they may.
+    """Middleware that authenticates and authorizes requests by TokenReview and SubjectAccessReview.
 
     Args:
-      connection: to the API server; whoever stands behind it may create TokenReviews and SubjectAccessReviews.
-      clock: tells time.
-      allowed: returns the paths that everybody may read, and all below those that end in a star, as of now.
+      connection: The API server; its user must be allowed to create both kinds of review.
+      clock: The clock, for the age of cached answers.
+      allowed: Returns the paths that need no authorization. A path that ends in `*` covers all paths with that
+        prefix.
     """
 
     def __init__(self, connection: Connection, clock: Clock, allowed: Callable[[], tuple[str, ...]]) -> None:
@@ -75,43 +76,45 @@ class Access:
         self._kept: dict[Hashable, tuple[float, Any]] = {}
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request pass, or refuse it as the API server would."""
+        """Pass a request on, or refuse it with the Status object that the API server would send."""
         path, verb = request.path, request.method.lower()
-        if any(_covers(one, path) for one in self._allowed()):
+        if any(_covers(pattern, path) for pattern in self._allowed()):
             return await handler(request)
         try:
             user = await self.user(request.headers.get("Authorization", ""))
             if user is None:
                 return _refusal(401, "Unauthorized", "Unauthorized")
-            judged = await self._may(user, verb, path)
+            review = await self._may(user, verb, path)
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            return _refusal(500, "InternalError", f"the API server did not say who may: {error}")
-        if not judged.allowed and user == ANONYMOUS and "text/html" in request.headers.get("Accept", ""):
-            # A browser shows no bearer token of its own; asked like this it asks its user for one.
-            return asked()
-        if not judged.allowed:
-            why = f": {judged.reason}" if judged.reason else ""
+            return _refusal(500, "InternalError", f"authorization by the API server failed: {error}")
+        if not review.allowed and user == ANONYMOUS and "text/html" in request.headers.get("Accept", ""):
+            # A browser sends no bearer token. With this answer it prompts for credentials.
+            return login_prompt()
+        if not review.allowed:
+            detail = f": {review.reason}" if review.reason else ""
             return _refusal(
-                403, "Forbidden", f'forbidden: User "{user.username}" cannot {verb} path "{path}"{why}'
+                403, "Forbidden", f'forbidden: User "{user.username}" cannot {verb} path "{path}"{detail}'
             )
         return await handler(request)
 
     async def user(self, authorization: str) -> User | None:
-        """Return whose token it is, a bearer's or the password of somebody at a browser; None: nobody's.
+        """Return the user of an Authorization header; None if the token is not valid.
+
+        The token is a bearer token or the password of basic authentication. Without a header the user is anonymous.
 
         Raises:
-          ApiError, Unreachable: the API server did not say.
+          ApiError, Unreachable: The review failed.
         """
         if not authorization:
             return ANONYMOUS
-        token = shown(authorization)
+        token = token_of(authorization)
         if not token:
             return None
-        digest = hashlib.sha256(token.encode()).digest()  # no token is kept
-        reviewed = await self._asked(("token", digest), REVIEWS, {"token": token}, _Review)
-        return reviewed.status.user if reviewed.status.authenticated else None
+        digest = hashlib.sha256(token.encode()).digest()  # tokens are secret: the cache keeps digests only
+        review = await self._cached_review(("token", digest), TOKEN_REVIEWS, {"token": token}, _TokenReview)
+        return review.status.user if review.status.authenticated else None
 
-    async def _may(self, user: User, verb: str, path: str) -> _Judged:
+    async def _may(self, user: User, verb: str, path: str) -> _AccessReviewStatus:
         spec = {
             "user": user.username,
             "uid": user.uid,
@@ -120,20 +123,20 @@ class Access:
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
         key = ("access", msgspec.json.encode(spec, order="sorted"))
-        return (await self._asked(key, ACCESS, spec, _Judgement)).status
+        return (await self._cached_review(key, ACCESS_REVIEWS, spec, _AccessReview)).status
 
-    async def _asked(self, key: Hashable, resource: Resource, spec: Any, kind: type[T]) -> T:
+    async def _cached_review(self, key: Hashable, resource: Resource, spec: Any, kind: type[T]) -> T:
         now = self._clock.monotonic()
-        until, known = self._kept.get(key, (0.0, None))
+        until, cached = self._kept.get(key, (0.0, None))
         if now < until:
-            found: T = known
-            return found
+            answer_in_cache: T = cached
+            return answer_in_cache
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
         raw = await self._connection.request("POST", resource.path(), body=msgspec.json.encode(body))
         answer = msgspec.json.decode(raw, type=kind)
-        if len(self._kept) >= _MOST:
+        if len(self._kept) >= _MAX_CACHED_REVIEWS:
             self._kept.clear()
-        self._kept[key] = (now + KEPT, answer)
+        self._kept[key] = (now + REVIEW_CACHE_SECONDS, answer)
         return answer
 
 
@@ -141,15 +144,15 @@ def _covers(allowed: str, path: str) -> bool:
     return path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
 
 
-def asked() -> web.Response:
-    """Return the answer upon which a browser asks its user for a token."""
+def login_prompt() -> web.Response:
+    """Return the 401 answer that makes a browser prompt for credentials."""
     refusal = _refusal(401, "Unauthorized", "Unauthorized: give a token as the password")
     refusal.headers["WWW-Authenticate"] = 'Basic realm="batchsched: a token as the password"'
     return refusal
 
 
-def shown(authorization: str) -> str:
-    """Return the token of a header: a bearer's, or the password of somebody at a browser; "": there is none."""
+def token_of(authorization: str) -> str:
+    """Return the token of an Authorization header: a bearer token or a basic password, "" if it has neither."""
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() == "basic":
         return _password(token.strip())
@@ -157,7 +160,7 @@ def shown(authorization: str) -> str:
 
 
 def _password(credentials: str) -> str:
-    """Return the password of HTTP's basic authentication, "" where there is none."""
+    """Return the password of a basic authentication header, "" if it cannot be decoded."""
     try:
         return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
     except ValueError:
@@ -165,7 +168,7 @@ def _password(credentials: str) -> str:
 
 
 def _refusal(code: int, reason: str, message: str) -> web.Response:
-    """Return a Status object, which is how clients of Kubernetes expect to be refused."""
+    """Return a Status object, the form in which Kubernetes clients expect errors."""
     status = {
         "kind": "Status",
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Who may see what where no cluster says so: whoever has the one token that the operator chose."""
+"""Access control without a cluster: one fixed token that the operator chose."""
 
 import hashlib
 import hmac
@@ -7,35 +7,35 @@ from pathlib import Path
 from aiohttp import web
 
 from batchsched.errors import UnusableInput
-from batchsched.observability.http.access import Handler, asked, shown
+from batchsched.observability.http.access import Handler, login_prompt, token_of
 
 
 class Bearer:
-    """Lets in whoever shows a token, as a bearer or as the password of a browser.
+    """Middleware that requires one fixed token, as a bearer token or as the password of basic authentication.
 
     Args:
-      token: to be shown; None: everybody may come in.
+      token: The token; None allows every request.
     """
 
     def __init__(self, token: str | None) -> None:
         self._digest = None if token is None else _digest(token)
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request pass, or refuse it; what is refused is not even told whether there is such a page."""
+        """Pass a request on, or answer 401 whether or not the path exists."""
         if self._digest is None:
             return await handler(request)
-        token = shown(request.headers.get("Authorization", ""))
-        # Digests have one length, and comparing them takes the same time wherever they differ.
+        token = token_of(request.headers.get("Authorization", ""))
+        # Digests have the same length, and compare_digest takes constant time: the answer time reveals nothing.
         if not hmac.compare_digest(_digest(token), self._digest):
-            return asked()
+            return login_prompt()
         return await handler(request)
 
 
 def read_token(path: Path) -> str:
-    """Return the token that a file holds, without the space around it.
+    """Return the token in a file, without surrounding white space.
 
     Raises:
-      UnusableInput: the file cannot be read, or holds none.
+      UnusableInput: The file cannot be read, or is empty.
     """
     try:
         token = path.read_text("utf-8").strip()

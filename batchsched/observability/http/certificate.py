@@ -1,4 +1,4 @@
-"""The certificate that we show: the operator's, read again when its files change, or one that we sign ourselves."""
+"""The serving certificate: the operator's, reloaded when its files change, or a self-signed one."""
 
 import asyncio
 import datetime as dt
@@ -21,59 +21,65 @@ from batchsched.errors import UnusableInput
 from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
-_YEAR: Final = dt.timedelta(days=365)
-_LOOK: Final = 30.0
-"""Seconds between two looks at the files."""
+_VALIDITY: Final = dt.timedelta(days=365)
+_CHECK_SECONDS: Final = 30.0
+"""Seconds between two checks whether the files changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Files with a certificate and its key, PEM."""
+    """The PEM files of a certificate and its private key."""
 
     certificate: Path
     key: Path
 
     def stamp(self) -> tuple[int, ...]:
-        """Return what changes when they are rotated; nothing while one is not there."""
+        """Return the modification times of both files, to detect a rotation; empty if a file is missing."""
         try:
-            return tuple(one.stat().st_mtime_ns for one in (self.certificate, self.key))
+            return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key))
         except OSError:
             return ()
 
 
-def own(address: str, now: float) -> ssl.SSLContext:
-    """Return a context with a certificate of our own, for a year: whoever asks has to trust it unseen.
+def self_signed_context(address: str, now: float) -> ssl.SSLContext:
+    """Return a TLS context with a self-signed certificate that is valid for one year.
+
+    Clients cannot verify this certificate against a CA.
 
     Args:
-      address: on which we listen.
-      now: seconds since 1970.
+      address: The address that the server listens on.
+      now: Seconds since 1970.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # ssl reads files only, and the root of a container may be read-only: a file in memory where there are such.
+    # `ssl` loads certificates from files only, and the root file system of the container may be read-only.
+    # So the file is kept in memory where the system supports that.
     memory = hasattr(os, "memfd_create")
     with os.fdopen(os.memfd_create("certificate"), "wb") if memory else tempfile.NamedTemporaryFile() as file:
-        file.write(signed(address, dt.datetime.fromtimestamp(now, dt.UTC), socket.gethostname()))
+        file.write(self_signed_pem(address, dt.datetime.fromtimestamp(now, dt.UTC), socket.gethostname()))
         file.flush()
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}" if memory else file.name)
     return context
 
 
-def stated(pair: KeyPair) -> ssl.SSLContext:
-    """Return a context with the operator's certificate.
+def operator_context(pair: KeyPair) -> ssl.SSLContext:
+    """Return a TLS context with the operator's certificate.
 
     Raises:
-      UnusableInput: the files are not there, or do not fit together.
+      UnusableInput: A file is missing, or certificate and key do not match.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, pair)
     return context
 
 
-async def follow(context: ssl.SSLContext, pair: KeyPair, clock: Clock) -> None:
-    """Read the files again whenever they change, until cancelled; a broken pair is told, and the old one stays."""
+async def reload_on_change(context: ssl.SSLContext, pair: KeyPair, clock: Clock) -> None:
+    """Reload the files whenever they change, until cancelled.
+
+    If the new pair cannot be used, an error is logged and the previous certificate stays in use.
+    """
     seen = pair.stamp()
     while True:
-        await clock.sleep(_LOOK)
+        await clock.sleep(_CHECK_SECONDS)
         stamp = await asyncio.to_thread(pair.stamp)
         if not stamp or stamp == seen:
             continue
@@ -93,8 +99,8 @@ def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
         raise UnusableInput(f"{pair.certificate} and {pair.key} cannot be used for TLS: {error}") from error
 
 
-def signed(address: str, now: dt.datetime, host: str) -> bytes:
-    """Return key and certificate, PEM, for the names under which we may be asked."""
+def self_signed_pem(address: str, now: dt.datetime, host: str) -> bytes:
+    """Return a private key and a self-signed certificate as PEM, valid for the host name, localhost and `address`."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{host}@{now.timestamp():.0f}"[:64])])
     names: list[x509.GeneralName] = [x509.DNSName(one) for one in dict.fromkeys((host, "localhost"))]
@@ -106,7 +112,7 @@ def signed(address: str, now: dt.datetime, host: str) -> bytes:
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + _YEAR)
+        .not_valid_after(now + _VALIDITY)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())

@@ -1,6 +1,6 @@
-"""Health: named checks behind /healthz, /livez and /readyz, told as the components of Kubernetes tell them.
+"""Health checks behind /healthz, /livez and /readyz, in the format of the Kubernetes components.
 
-Source: the healthz handlers of apiserver's server/healthz, for `verbose`, `exclude` and a check of its own path.
+Source: the healthz handlers of apiserver's server/healthz, for `verbose`, `exclude` and one path for each check.
 """
 
 import logging
@@ -9,31 +9,34 @@ from typing import Final
 
 from aiohttp import web
 
-from batchsched.observability.logs import say
+from batchsched.observability.logs import log_event
 
 _LOG: Final = logging.getLogger(__name__)
 Check = Callable[[], str]
-"""Says what is wrong, "" for nothing. Everybody may ask: names of kinds are all that it may tell."""
+"""Returns the problem, "" if there is none.
+
+The paths need no authorization, so the text may contain names of kinds only.
+"""
 
 
 def ping() -> str:
-    """Find nothing wrong: whoever answers is there."""
+    """Report no problem: an answer is proof enough that the process serves requests."""
     return ""
 
 
 def routes(name: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
-    """Return /name over all checks, and /name/CHECK over one."""
+    """Return the routes `/NAME`, which runs all checks, and `/NAME/CHECK`, which runs one."""
 
-    async def whole(request: web.Request) -> web.Response:
+    async def all_checks(request: web.Request) -> web.Response:
         return _answer(name, checks, request)
 
-    async def one(request: web.Request) -> web.Response:
-        found = request.match_info["check"]
-        if found not in checks:
-            return web.Response(status=404, text=f"there is no check {found!r}\n")
-        return _answer(f"{name}/{found}", {found: checks[found]}, request)
+    async def single_check(request: web.Request) -> web.Response:
+        check = request.match_info["check"]
+        if check not in checks:
+            return web.Response(status=404, text=f"there is no check {check!r}\n")
+        return _answer(f"{name}/{check}", {check: checks[check]}, request)
 
-    return [web.get(f"/{name}", whole), web.get(f"/{name}/{{check}}", one)]
+    return [web.get(f"/{name}", all_checks), web.get(f"/{name}/{{check}}", single_check)]
 
 
 def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web.Response:
@@ -53,7 +56,7 @@ def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web
     if unknown:
         lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
     if failed:
-        say(_LOG, 2, "A health check fails", check=name, problems=failed)
+        log_event(_LOG, 2, "Health check failed", check=name, problems=failed)
         return web.Response(status=500, text="\n".join([*lines, f"{name} check failed", ""]))
     if "verbose" not in request.query:
         return web.Response(text="ok")

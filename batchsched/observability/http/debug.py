@@ -1,6 +1,6 @@
-"""/debug: what the scheduler knows and what it decided, for whoever the cluster lets read it.
+"""Handlers below /debug: the cache, the scheduling queue and the recorded sessions.
 
-One thing can be written, as in the components of Kubernetes: how much is logged.
+All but one are read-only. As in the Kubernetes components, `PUT /debug/flags/v` changes the log verbosity.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from batchsched.observability.logs import say, show
+from batchsched.observability.logs import log_event, set_verbosity
 from batchsched.observability.session_history import SessionHistory
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import look
@@ -20,25 +20,25 @@ from batchsched.state.comparer import OVERDUE_SECONDS, StateComparison, compare
 from batchsched.state.dumper import dump
 
 _LOG: Final = logging.getLogger(__name__)
-_MOST: Final = 10
-"""The greatest verbosity, as klog knows it."""
-_INDEX: Final = """/debug/cache          nodes, their pods and who waits, as the scheduler sees them
-/debug/cache/drift    what in it differs from a fresh list of the API
-/debug/queue          who waits, where, why, and since when
-/debug/sessions       the last sessions, the newest first
-/debug/sessions/ID    one of them as a file for `batchsched replay`
-/debug/flags/v        PUT a number there: how much is logged, as -v does
+_MAX_VERBOSITY: Final = 10
+"""Highest verbosity that klog defines."""
+_INDEX: Final = """/debug/cache          nodes, their pods and pending pods, as in the scheduler's cache
+/debug/cache/drift    differences between the cache and a fresh list of the API
+/debug/queue          pending gangs and pods: part of the queue, reason and time
+/debug/sessions       recent sessions, newest first
+/debug/sessions/ID    one session as a file for `batchsched replay`
+/debug/flags/v        PUT a number to set the log verbosity, as -v does
 /configz              the configuration in force
 /metrics              counters and gauges
 """
 
 
-class Debug:
-    """Answers below /debug.
+class DebugHandlers:
+    """Handlers below /debug.
 
     Args:
-      service: schedules.
-      sessions: the last ones.
+      service: The scheduler.
+      sessions: The recorded sessions.
     """
 
     def __init__(self, service: SchedulerApp, sessions: SessionHistory) -> None:
@@ -46,7 +46,7 @@ class Debug:
         self._sessions = sessions
 
     def routes(self) -> list[web.RouteDef]:
-        """Return what there is."""
+        """Return the routes below /debug."""
         answers: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
             "/debug": self._index,
             "/debug/cache": self._dump,
@@ -59,16 +59,16 @@ class Debug:
         return [*reads, web.put("/debug/flags/v", self._verbosity)]
 
     async def dump(self) -> str:
-        """Return what the cache holds, for people."""
+        """Return the content of the cache as text."""
         cache = self._service.cache
         snapshot, assumed = cache.snapshot(), cache.assumed()
         return await asyncio.to_thread(lambda: dump(snapshot, assumed).text())
 
     async def drift(self) -> StateComparison:
-        """Compare the cache with a fresh list.
+        """Compare the cache with a fresh list of the API.
 
         Raises:
-          UnusableInput: there is no such list.
+          UnusableInput: The API server did not list all kinds in time.
         """
         service = self._service
         fresh = await look(service.connection, service.clock, service.profiles)
@@ -88,21 +88,22 @@ class Debug:
         return web.Response(text=(await self.drift()).text() + "\n")
 
     async def _queue(self, request: web.Request) -> web.Response:
-        found = {
-            planner.profile.scheduler_name: [_entity(one) for one in planner.queue.entities()]
+        entities = {
+            planner.profile.scheduler_name: [_entity(entity) for entity in planner.queue.entities()]
             for planner in self._service.planners
         }
-        return _json(found)
+        return _json(entities)
 
     async def _verbosity(self, request: web.Request) -> web.Response:
-        wanted = (await request.text()).strip()
-        if not (wanted.isdecimal() and int(wanted) <= _MOST):
+        verbosity = (await request.text()).strip()
+        if not (verbosity.isdecimal() and int(verbosity) <= _MAX_VERBOSITY):
             return web.Response(
-                status=400, text=f"expected a number from 0 to {_MOST}, found {wanted[:_MOST]!r}\n"
+                status=400,
+                text=f"expected a number from 0 to {_MAX_VERBOSITY}, found {verbosity[:_MAX_VERBOSITY]!r}\n",
             )
-        show(int(wanted))
-        say(_LOG, 0, "How much is logged was changed", verbosity=int(wanted))
-        return web.Response(text=f"verbosity is {wanted} now\n")
+        set_verbosity(int(verbosity))
+        log_event(_LOG, 0, "Log verbosity changed", verbosity=int(verbosity))
+        return web.Response(text=f"verbosity is {verbosity} now\n")
 
     async def _list(self, request: web.Request) -> web.Response:
         return _json(self._sessions.summaries())

@@ -1,4 +1,4 @@
-"""The page: one HTML file without scripts that fetches nothing; it comes anew every fifteen seconds."""
+"""The status page: one HTML file without scripts and external resources that reloads every 15 seconds."""
 
 import asyncio
 import datetime as dt
@@ -26,11 +26,11 @@ _HEADERS: Final = {
 
 
 class StatusPage:
-    """Shows a service.
+    """Renders the status page.
 
     Args:
-      service: schedules.
-      observation: heard of everything that it does.
+      service: The scheduler.
+      observation: The latest refusals and sessions of the scheduler.
     """
 
     def __init__(self, service: SchedulerApp, observation: Observer) -> None:
@@ -38,32 +38,32 @@ class StatusPage:
         self._observation = observation
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer a request for the page."""
+        """Handle a request for the page."""
         return web.Response(text=await self.text(), content_type="text/html", headers=_HEADERS)
 
     async def text(self) -> str:
-        """Return the page as it is now."""
+        """Return the HTML of the page for the present state of the cluster."""
         service, observation = self._service, self._observation
         snapshot = service.cache.snapshot()
-        waits = view.waiting(service.planners, observation.refusals)
-        # The index and the tally change with every event, so a copy goes to the thread.
+        pending = view.waiting(service.planners, observation.refusals)
+        # Usage and pod counts change with every event, so the thread gets copies.
         usage = service.cache.queue_usage.by_resource()
         counts = view.pod_counts(service.cache.gangs)
-        seen = await asyncio.to_thread(view.cluster, snapshot, waits, usage, counts)
+        view_of_cluster = await asyncio.to_thread(view.cluster, snapshot, pending, usage, counts)
         now = dt.datetime.fromtimestamp(service.clock.now(), dt.UTC)
         return _template().render(
             version=__version__,
             leads=service.leads,
-            profiles=", ".join(one.scheduler_name for one in service.profiles),
+            profiles=", ".join(profile.scheduler_name for profile in service.profiles),
             now=now.isoformat(sep=" ", timespec="seconds"),
-            cluster=seen,
+            cluster=view_of_cluster,
             sessions=observation.sessions.summaries(),
         )
 
 
 @cache
 def _template() -> "Template":
-    from jinja2 import Environment, StrictUndefined  # 60 ms that nobody waits for who binds pods
+    from jinja2 import Environment, StrictUndefined  # imported on first use: the import takes 60 ms
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     return environment.from_string(files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8"))

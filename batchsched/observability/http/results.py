@@ -1,4 +1,4 @@
-"""Results of the lab, served read-only: the report, the runs, and their files."""
+"""Read-only handlers for the results of the lab: the report, the list of runs, and the result files."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-# The report draws with scripts of its own, which its own policy confines; nobody may put it into a frame.
+# The report contains scripts; the policy in the report itself restricts them. Framing is forbidden.
 _REPORT: Final = {**_HEADERS, "Content-Security-Policy": "frame-ancestors 'none'"}
 _RUNS: Final = {
     **_HEADERS,
@@ -23,32 +23,32 @@ _RUNS: Final = {
 }
 
 
-class Exhibit(Protocol):
-    """What there is to be seen, as it is now. Each may take seconds, and raises InvalidInput where there is nothing."""
+class ResultSource(Protocol):
+    """The results that are served. Each method may take seconds, and raises InvalidInput if there are no results."""
 
     def report(self) -> str:
-        """Return the report, HTML."""
+        """Return the HTML of the report."""
 
     def runs(self) -> str:
-        """Return the page of the runs, HTML."""
+        """Return the HTML of the list of runs."""
 
     def file(self, name: str) -> Path | None:
-        """Return the file of a finished run, None: there is none of that name."""
+        """Return the result file of a finished run, None if no finished run has this name."""
 
 
-class Results:
-    """Answers who asks for results.
+class ResultHandlers:
+    """Handlers for the results.
 
     Args:
-      exhibit: what there is; it is asked one thing at a time, in a thread.
+      exhibit: The results. They are read in a thread, one request at a time.
     """
 
-    def __init__(self, exhibit: Exhibit) -> None:
+    def __init__(self, exhibit: ResultSource) -> None:
         self._exhibit = exhibit
         self._turn = asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
-        """Return all of it."""
+        """Return the routes of the report, the list of runs and the result files."""
         return [
             web.get("/", self._report),
             web.get("/runs", self._runs),
@@ -56,22 +56,22 @@ class Results:
         ]
 
     async def _report(self, request: web.Request) -> web.StreamResponse:
-        text = await self._asked(self._exhibit.report)
+        text = await self._read(self._exhibit.report)
         return web.Response(text=text, content_type="text/html", headers=_REPORT)
 
     async def _runs(self, request: web.Request) -> web.StreamResponse:
-        text = await self._asked(self._exhibit.runs)
+        text = await self._read(self._exhibit.runs)
         return web.Response(text=text, content_type="text/html", headers=_RUNS)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
-        path = await self._asked(lambda: self._exhibit.file(name))
+        path = await self._read(lambda: self._exhibit.file(name))
         if path is None:
-            raise web.HTTPNotFound(text="there is no finished run of that name\n")
+            raise web.HTTPNotFound(text="there is no finished run with this name\n")
         disposition = f'attachment; filename="{path.name}"'
         return web.FileResponse(path, headers={**_HEADERS, "Content-Disposition": disposition})
 
-    async def _asked(self, question: Callable[[], T]) -> T:
+    async def _read(self, question: Callable[[], T]) -> T:
         async with self._turn:
             try:
                 return await asyncio.to_thread(question)

@@ -1,4 +1,4 @@
-"""The server: one port, and nobody who is not let in."""
+"""The HTTPS server: one port, with access control in front of every route."""
 
 import logging
 import ssl
@@ -15,22 +15,22 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class RequestGuard(Protocol):
-    """Says who may see what."""
+    """Access control for requests."""
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request pass, or refuse it."""
+        """Pass a request to the handler, or refuse it."""
 
 
 @dataclass(slots=True)
 class Server:
-    """Serves some routes; use it as `start` and `stop`.
+    """Serves routes between `start` and `stop`.
 
     Args:
-      access: says who may see what.
-      routes: what there is.
-      address: to listen on.
-      port: to listen on, 0 for any.
-      tls: the certificate; None: what is asked and answered can be read on the way.
+      access: The access control.
+      routes: The routes to serve.
+      address: The address to listen on.
+      port: The port to listen on; 0 selects a free port.
+      tls: The TLS context; None serves plain HTTP.
     """
 
     access: RequestGuard
@@ -41,10 +41,10 @@ class Server:
     _runner: web.AppRunner | None = field(init=False, default=None)
 
     async def start(self) -> None:
-        """Listen.
+        """Listen on the address and port.
 
         Raises:
-          UnusableInput: the port is somebody else's.
+          UnusableInput: The port is in use, or the address does not exist.
         """
 
         @web.middleware
@@ -66,11 +66,11 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it is found."""
+        """The URL of the server."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Close the port and all connections."""
         if self._runner is not None:
             await self._runner.cleanup()

@@ -1,4 +1,4 @@
-"""What is served, and to whom: health to everybody, the rest to those whom the cluster lets read it."""
+"""The routes of the scheduler's server. Health checks are public; all other paths need authorization by the cluster."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +12,8 @@ from batchsched.config.serving import Serving
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http import checks, page
 from batchsched.observability.http.access import Access
-from batchsched.observability.http.certificate import KeyPair, own, stated
-from batchsched.observability.http.debug import Debug
+from batchsched.observability.http.certificate import KeyPair, operator_context, self_signed_context
+from batchsched.observability.http.debug import DebugHandlers
 from batchsched.observability.http.server import Server
 from batchsched.observability.observer import Observer
 from batchsched.scheduler.app import SchedulerApp
@@ -22,7 +22,7 @@ Configuration = Callable[[], BatchSchedulerConfiguration]
 
 
 def key_pair(serving: Serving) -> KeyPair | None:
-    """Return the operator's certificate, None: we sign one ourselves."""
+    """Return the files of the operator's certificate, None to serve a self-signed one."""
     if not serving.tls_cert_file:
         return None
     return KeyPair(Path(serving.tls_cert_file), Path(serving.tls_private_key_file))
@@ -31,13 +31,17 @@ def key_pair(serving: Serving) -> KeyPair | None:
 def server(
     service: SchedulerApp, observation: Observer, serving: Serving, configuration: Configuration
 ) -> Server:
-    """Return the server of a service, yet to be started.
+    """Return the server of a scheduler, not yet started.
 
     Raises:
-      UnusableInput: the certificate cannot be used.
+      UnusableInput: The certificate cannot be used.
     """
     pair = key_pair(serving)
-    tls = own(serving.bind_address, service.clock.now()) if pair is None else stated(pair)
+    tls = (
+        self_signed_context(serving.bind_address, service.clock.now())
+        if pair is None
+        else operator_context(pair)
+    )
     access = Access(
         service.connection, service.clock, lambda: configuration().serving.authorization_always_allow_paths
     )
@@ -46,12 +50,12 @@ def server(
 
 
 class Site:
-    """What there is to be read.
+    """Handlers for health, metrics, configuration, the status page and /debug.
 
     Args:
-      service: schedules.
-      observation: heard of everything that it does.
-      configuration: says which one is in force.
+      service: The scheduler.
+      observation: The metrics and recent sessions of the scheduler.
+      configuration: Returns the configuration in force.
     """
 
     def __init__(self, service: SchedulerApp, observation: Observer, configuration: Configuration) -> None:
@@ -61,7 +65,7 @@ class Site:
         self._gauges = MetricsCollector(observation.metrics, service.cache, service.reflectors)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return all of it."""
+        """Return all routes."""
         alive = {"ping": checks.ping}
         return [
             *checks.routes("healthz", alive),
@@ -70,21 +74,29 @@ class Site:
             web.get(page.PATH, page.StatusPage(self._service, self._observation).answer),
             web.get("/metrics", self._metrics),
             web.get("/configz", self._configz),
-            *Debug(self._service, self._observation.sessions).routes(),
+            *DebugHandlers(self._service, self._observation.sessions).routes(),
         ]
 
     def _unsynced(self) -> str:
-        needed = [one for one in self._service.reflectors if one.needed or not one.synced.is_set()]
-        forbidden = [one.resource.full_name for one in needed if one.forbidden]
-        missing = [one.resource.full_name for one in needed if not one.forbidden and not one.synced.is_set()]
-        found = {"no right to list and watch": forbidden, "not yet listed": missing}
-        return "; ".join(f"{what} {', '.join(names)}" for what, names in found.items() if names)
+        needed = [
+            reflector
+            for reflector in self._service.reflectors
+            if reflector.needed or not reflector.synced.is_set()
+        ]
+        forbidden = [reflector.resource.full_name for reflector in needed if reflector.forbidden]
+        missing = [
+            reflector.resource.full_name
+            for reflector in needed
+            if not reflector.forbidden and not reflector.synced.is_set()
+        ]
+        problems = {"no right to list and watch": forbidden, "not yet listed": missing}
+        return "; ".join(f"{problem} {', '.join(names)}" for problem, names in problems.items() if names)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         body = await self._observation.text(self._service, self._gauges)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _configz(self, request: web.Request) -> web.Response:
-        found = self._configuration().model_dump(mode="json", by_alias=True)
-        body = msgspec.json.encode({CONFIG_API_VERSION.partition("/")[0]: found})
+        configuration = self._configuration().model_dump(mode="json", by_alias=True)
+        body = msgspec.json.encode({CONFIG_API_VERSION.partition("/")[0]: configuration})
         return web.Response(body=body, content_type="application/json")

@@ -1,4 +1,4 @@
-"""The rows of the web page: queues, gangs with the reasons of their refusals, and nodes by topology."""
+"""The rows of the status page: queues, gangs with the reasons why they are pending, and nodes by topology."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,26 +17,26 @@ from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import ResourceUsage
 
-MOST_GANGS: Final = 300
-MOST_DOMAINS: Final = 300
-MOST_NODES: Final = 64
-"""Maximum number of nodes that are shown of one domain."""
-_PLAIN: Final = ("cpu", "memory")
-_MOST_DEVICES: Final = 2
-NOWHERE: Final = "—"
+MAX_GANGS: Final = 300
+MAX_DOMAINS: Final = 300
+MAX_NODES_PER_DOMAIN: Final = 64
+"""Maximum number of nodes shown in one topology domain."""
+_STANDARD_RESOURCES: Final = ("cpu", "memory")
+_MAX_DEVICE_COLUMNS: Final = 2
+NO_VALUE: Final = "—"
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRow:
-    """A pending gang or a pending single pod.
+    """A pending gang or single pod.
 
     Args:
-      key: namespace/name.
-      place: Its state in the scheduling queue.
-      since: The time at which it was queued, RFC 3339.
-      attempts: Number of sessions that it took part in.
-      by: The plugins that refused it.
-      refusal: Its refusal in the last session; None without one.
+      key: `namespace/name`.
+      place: The part of the scheduling queue that it is in.
+      since: The time at which it entered that part, RFC 3339.
+      attempts: The number of sessions that it took part in.
+      by: The plugins that refused or gated it.
+      refusal: The refusal by the last session, None if there was none.
     """
 
     key: str
@@ -49,7 +49,7 @@ class PendingRow:
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """A PodGroup: its minimum, its placed pods, and the refusal of the others."""
+    """A PodGroup: its bound pods, all its pods, and why the rest is pending."""
 
     key: str
     queue: str
@@ -61,7 +61,7 @@ class GangRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue of the tree: its depth, its guarantee and limit, and what it uses."""
+    """A queue with its depth in the tree, its guarantee and limit, and what its pods request."""
 
     name: str
     depth: int
@@ -74,7 +74,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """The requested share of a resource."""
+    """The requested and allocatable amount of one resource."""
 
     requested: str
     offered: str
@@ -83,7 +83,7 @@ class QueueShare:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, or several nodes together."""
+    """A node, or the sums over the nodes of a topology domain."""
 
     name: str
     nodes: int
@@ -95,7 +95,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class DomainNodes:
-    """The nodes of one topology: the names of its levels, and a row for each domain of the lowest level."""
+    """The nodes by one topology: the names of its levels, and a row for each of its lowest-level domains."""
 
     name: str
     levels: str
@@ -105,7 +105,7 @@ class DomainNodes:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The rows of the page."""
+    """The content of the status page."""
 
     resources: tuple[str, ...]
     queues: tuple[QueueRow, ...]
@@ -115,24 +115,19 @@ class ClusterView:
 
 
 def waiting(planners: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]) -> dict[str, PendingRow]:
-    """Return the pending gangs by key. Call it in the event loop, since sessions change the scheduling queue."""
-    row_by_key: dict[str, PendingRow] = {}
+    """Return the pending gangs and single pods by `namespace/name`. Call it in the event loop only."""
+    rows: dict[str, PendingRow] = {}
     for planner in planners:
         for entity in planner.queue.entities():
             key = key_of(entity.identity)
-            rejected_by = ", ".join(entity.gated_by or entity.rejection.everyone)
-            row_by_key[key] = PendingRow(
-                key,
-                entity.place.value,
-                timestamp(entity.queued),
-                entity.attempts,
-                rejected_by,
-                refusals.get(key),
+            by = ", ".join(entity.gated_by or entity.rejection.everyone)
+            rows[key] = PendingRow(
+                key, entity.place.value, timestamp(entity.queued), entity.attempts, by, refusals.get(key)
             )
         for held in planner.held:
             place = f"Held until {timestamp(held.until)}"
-            row_by_key[held.pod_group] = PendingRow(held.pod_group, place, "", 1, held.plugin, None)
-    return row_by_key
+            rows[held.pod_group] = PendingRow(held.pod_group, place, "", 1, held.plugin, None)
+    return rows
 
 
 def pod_counts(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
@@ -146,22 +141,22 @@ def cluster(
     usage: ResourceUsage,
     counts: Mapping[str, tuple[int, int]],
 ) -> ClusterView:
-    """Return the rows of the page. It may run in another thread.
+    """Return the rows of the page. This function may run in another thread.
 
     Args:
       snapshot: The cluster.
       waits: The pending gangs, by `namespace/name`.
-      usage: What queues use.
+      usage: The allocated and pending amounts of each queue.
       counts: Bound pods and all pods of each gang, as `pod_counts` returns them.
     """
     resources = _resources(snapshot.nodes)
     gangs = _gangs(snapshot, waits, counts)
-    in_queue = Counter(gang.queue for gang in gangs if gang.waiting is not None)
+    in_queue = Counter(row.queue for row in gangs if row.waiting is not None)
     return ClusterView(
         resources,
         tuple(_queues(snapshot, usage, in_queue)),
-        tuple(gangs[:MOST_GANGS]),
-        max(0, len(gangs) - MOST_GANGS),
+        tuple(gangs[:MAX_GANGS]),
+        max(0, len(gangs) - MAX_GANGS),
         tuple(_topologies(snapshot, resources)),
     )
 
@@ -169,10 +164,10 @@ def cluster(
 def _resources(nodes: Iterable[Node]) -> tuple[str, ...]:
     devices = Counter(name for node in nodes for name in node.allocatable() if "/" in name)
     return (
-        *_PLAIN,
+        *_STANDARD_RESOURCES,
         *(
             name
-            for name, _ in sorted(devices.items(), key=lambda entry: (-entry[1], entry[0]))[:_MOST_DEVICES]
+            for name, _ in sorted(devices.items(), key=lambda item: (-item[1], item[0]))[:_MAX_DEVICE_COLUMNS]
         ),
     )
 
@@ -180,12 +175,12 @@ def _resources(nodes: Iterable[Node]) -> tuple[str, ...]:
 def _gangs(
     snapshot: Snapshot, waits: Mapping[str, PendingRow], counts: Mapping[str, tuple[int, int]]
 ) -> list[GangRow]:
-    """Return pending gangs first, the oldest first, then the others by name."""
+    """Return the rows of the gangs: pending gangs first, the longest pending first, then the others by name."""
     groups = {group.key: group for group in snapshot.pod_groups}
     rows = []
     for key in groups.keys() | waits.keys():
         spec = groups[key].spec if key in groups else None
-        queue, least = (spec.queue, spec.min_member or 1) if spec is not None else (NOWHERE, 1)
+        queue, least = (spec.queue, spec.min_member or 1) if spec is not None else (NO_VALUE, 1)
         rows.append(GangRow(key, queue, least, *counts.get(key, (0, 0)), waits.get(key)))
     return sorted(
         rows, key=lambda row: (row.waiting is None, row.waiting.since if row.waiting else "", row.key)
@@ -193,10 +188,13 @@ def _gangs(
 
 
 def _queues(snapshot: Snapshot, usage: ResourceUsage, gangs: Mapping[str, int]) -> Iterable[QueueRow]:
-    """Return the queues, children below their parents, with queues that are used but do not exist."""
+    """Yield the rows of the queues, children below their parents.
+
+    A queue that pods or gangs name has a row even if there is no Queue object of that name.
+    """
     specs = {queue.name: queue.spec for queue in snapshot.queues}
     below: dict[str | None, list[str]] = {}
-    for name in sorted({*specs, *(name for name, _ in usage), *gangs} - {NOWHERE}):
+    for name in sorted({*specs, *(name for name, _ in usage), *gangs} - {NO_VALUE}):
         parent = specs[name].parent if name in specs else None
         below.setdefault(parent if parent in specs else None, []).append(name)
     rows = [(name, 0) for name in reversed(below.get(None, ()))]
@@ -221,7 +219,7 @@ def _amounts(amounts: Mapping[str, int]) -> str:
 
 
 def _short(resource: str, amount: int) -> str:
-    """Format an amount with few digits."""
+    """Format an amount with at most four significant digits."""
     if resource == "memory" and amount >= 1 << 30:
         return f"{amount / (1 << 30):.4g}Gi"
     if resource == "cpu" and amount >= 1000:
@@ -230,7 +228,7 @@ def _short(resource: str, amount: int) -> str:
 
 
 def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[DomainNodes]:
-    machines = _machines(snapshot, resources)
+    node_rows = _node_rows(snapshot, resources)
     levels_by_topology = [
         (topology.name, [(level.name, level.node_label) for level in topology.spec.levels])
         for topology in snapshot.topologies
@@ -238,52 +236,52 @@ def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[Doma
     for name, levels in levels_by_topology or [("", [])]:
         domains: dict[tuple[str, ...], list[Node]] = {}
         for node in snapshot.nodes:
-            path = tuple(node.labels.get(label, NOWHERE) for _, label in levels)
+            path = tuple(node.labels.get(label, NO_VALUE) for _, label in levels)
             domains.setdefault(path, []).append(node)
         rows = [
-            _together(
-                " / ".join(path) or "all nodes", [machines[node.name] for node in domains[path]], resources
+            _domain_row(
+                " / ".join(path) or "all nodes", [node_rows[node.name] for node in domains[path]], resources
             )
             for path in sorted(domains)
         ]
-        shown = tuple(rows[:MOST_DOMAINS])
+        shown = tuple(rows[:MAX_DOMAINS])
         yield DomainNodes(name, " / ".join(level for level, _ in levels), shown, len(rows) - len(shown))
 
 
-_Counted = tuple[NodeRow, Mapping[str, int], Mapping[str, int]]
-"""The row of a node, its allocatable resources, and its requested resources."""
+_NodeAmounts = tuple[NodeRow, Mapping[str, int], Mapping[str, int]]
+"""The row of a node, its allocatable amounts, and the amounts that its pods request."""
 
 
-def _machines(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, _Counted]:
+def _node_rows(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, _NodeAmounts]:
     used: dict[str, Counter[str]] = {}
     pods: Counter[str] = Counter()
     for pod in snapshot.pods:
         if pod.node:
             used.setdefault(pod.node, Counter()).update(requests(pod))
             pods[pod.node] += 1
-    nodes_by_name: dict[str, _Counted] = {}
+    rows: dict[str, _NodeAmounts] = {}
     for node in snapshot.nodes:
         offered, requested = node.allocatable(), used.get(node.name, Counter())
         shares = _shares(offered, requested, resources)
-        machine = NodeRow(node.name, 1, int(node.spec.unschedulable), pods[node.name], shares)
-        nodes_by_name[node.name] = (machine, offered, requested)
-    return nodes_by_name
+        row = NodeRow(node.name, 1, int(node.spec.unschedulable), pods[node.name], shares)
+        rows[node.name] = (row, offered, requested)
+    return rows
 
 
-def _together(name: str, counted_nodes: Sequence[_Counted], resources: tuple[str, ...]) -> NodeRow:
+def _domain_row(name: str, nodes: Sequence[_NodeAmounts], resources: tuple[str, ...]) -> NodeRow:
     offered: Counter[str] = Counter()
     requested: Counter[str] = Counter()
-    for _, allocatable, used in counted_nodes:
+    for _, allocatable, used in nodes:
         offered.update(allocatable)
         requested.update(used)
-    rows = [row for row, _, _ in counted_nodes]
+    rows = [machine for machine, _, _ in nodes]
     return NodeRow(
         name,
         len(rows),
         sum(row.closed for row in rows),
         sum(row.pods for row in rows),
         _shares(offered, requested, resources),
-        tuple(rows[:MOST_NODES]),
+        tuple(rows[:MAX_NODES_PER_DOMAIN]),
     )
 
 

@@ -12,7 +12,7 @@ from batchsched.config.serving import Serving
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.observability.http.access import Access
-from batchsched.observability.http.certificate import own
+from batchsched.observability.http.certificate import self_signed_context
 from batchsched.observability.http.server import Server
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import lost
@@ -42,7 +42,11 @@ async def server(plane, network=None, clock=None):
     async with Connection(Credentials(config), clock) as connection:
         routes = [web.get("/metrics", say), web.get("/livez", say), web.get("/livez/{name}", say)]
         served = Server(
-            Access(connection, clock, lambda: OPEN), routes, "127.0.0.1", 0, own("127.0.0.1", clock.now())
+            Access(connection, clock, lambda: OPEN),
+            routes,
+            "127.0.0.1",
+            0,
+            self_signed_context("127.0.0.1", clock.now()),
         )
         await served.start()
         async with aiohttp.ClientSession(f"https://127.0.0.1:{served.port}") as client:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from batchsched.errors import UnusableInput
 from batchsched.observability.http.bearer import Bearer, read_token
-from batchsched.observability.http.certificate import own
+from batchsched.observability.http.certificate import self_signed_context
 from batchsched.observability.http.server import Server
 
 
@@ -79,7 +79,7 @@ async def test_where_there_is_no_token_everybody_comes_in():
 
 
 async def test_the_token_goes_over_tls_where_there_is_a_certificate():
-    async with server("s3cret", own("127.0.0.1", 1_767_225_600.0)) as client:
+    async with server("s3cret", self_signed_context("127.0.0.1", 1_767_225_600.0)) as client:
         assert client._base_url.scheme == "https"
         assert await status(client, "Bearer s3cret") == 200
 

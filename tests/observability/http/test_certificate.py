@@ -10,7 +10,13 @@ import pytest
 from cryptography import x509
 
 from batchsched.errors import UnusableInput
-from batchsched.observability.http.certificate import KeyPair, follow, own, signed, stated
+from batchsched.observability.http.certificate import (
+    KeyPair,
+    operator_context,
+    reload_on_change,
+    self_signed_context,
+    self_signed_pem,
+)
 from tests.kube.hurried import Hurried
 
 
@@ -33,7 +39,7 @@ async def shown(context):
 
 def issue(folder, name):
     """Write a key pair, and return its files."""
-    pem = signed("127.0.0.1", dt.datetime.now(dt.UTC), name)
+    pem = self_signed_pem("127.0.0.1", dt.datetime.now(dt.UTC), name)
     pair = KeyPair(folder / "tls.crt", folder / "tls.key")
     pair.certificate.write_bytes(pem)
     pair.key.write_bytes(pem)
@@ -42,7 +48,7 @@ def issue(folder, name):
 
 async def test_our_own_is_good_for_a_year_and_for_the_names_of_this_machine():
     now = time.time()
-    found = await shown(own("0.0.0.0", now))
+    found = await shown(self_signed_context("0.0.0.0", now))
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert socket.gethostname() in names.get_values_for_type(x509.DNSName)
     assert "127.0.0.1" in [str(one) for one in names.get_values_for_type(x509.IPAddress)]
@@ -56,8 +62,8 @@ async def test_our_own_is_good_for_a_year_and_for_the_names_of_this_machine():
 
 async def test_a_rotated_certificate_is_shown_and_a_broken_one_is_not(tmp_path, caplog):
     pair = issue(tmp_path, "first")
-    context = stated(pair)
-    following = asyncio.create_task(follow(context, pair, Hurried(times=3000)))
+    context = operator_context(pair)
+    following = asyncio.create_task(reload_on_change(context, pair, Hurried(times=3000)))
     assert "first" in (await shown(context)).subject.rfc4514_string()
     await asyncio.sleep(0.05)
     issue(tmp_path, "second")
@@ -72,4 +78,4 @@ async def test_a_rotated_certificate_is_shown_and_a_broken_one_is_not(tmp_path, 
 
 def test_files_that_are_no_certificate_are_refused_by_name(tmp_path):
     with pytest.raises(UnusableInput, match=r"tls\.crt.*cannot be used for TLS"):
-        stated(KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key"))
+        operator_context(KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key"))

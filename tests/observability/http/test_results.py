@@ -8,7 +8,7 @@ from yarl import URL
 
 from batchsched.errors import InvalidInput
 from batchsched.observability.http.bearer import Bearer
-from batchsched.observability.http.results import Results
+from batchsched.observability.http.results import ResultHandlers
 from batchsched.observability.http.server import Server
 
 
@@ -41,7 +41,7 @@ def shown(tmp_path):
 
 @asynccontextmanager
 async def served(shown):
-    server = Server(Bearer(None), Results(shown).routes(), "127.0.0.1", 0, None)
+    server = Server(Bearer(None), ResultHandlers(shown).routes(), "127.0.0.1", 0, None)
     await server.start()
     async with aiohttp.ClientSession(server.url) as client:
         yield client

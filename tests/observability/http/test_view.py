@@ -79,7 +79,7 @@ def test_rows_that_are_left_out_are_counted():
         f"team/g{at:04d}": view.PendingRow(
             f"team/g{at:04d}", "Unschedulable", "", 1, "", Refusal("", "NoNodes", "")
         )
-        for at in range(view.MOST_GANGS + 5)
+        for at in range(view.MAX_GANGS + 5)
     }
     found = seen(cluster(()), waits)
-    assert (len(found.gangs), found.left_out) == (view.MOST_GANGS, 5)
+    assert (len(found.gangs), found.left_out) == (view.MAX_GANGS, 5)
