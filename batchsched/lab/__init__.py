@@ -1,7 +1,4 @@
-"""Floor 7: experiments and what they show.
+"""Experiments: scenarios, sweeps over policies, and self-contained HTML reports.
 
-Scenarios, sweeps over policies, and the self-contained HTML reports. Here things are wired, compared and
-drawn; nothing is decided.
-
-May import: floors 0 to 6; not ``service``.
+This package composes simulated runs, compares and draws them; it makes no scheduling decisions.
 """

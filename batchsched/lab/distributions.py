@@ -1,4 +1,4 @@
-"""Wait and bounded slowdown by gang size and by queue, as boxes per policy."""
+"""Box plots of wait and bounded slowdown by gang size and by queue, for each policy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ _SLOWDOWNS: Final = (
 )
 _SLOWDOWN: Final = {"yaxis": axis("bounded slowdown (×, log scale)", type="log", dtick=1)}
 _MARKS: Final = " Box: quartiles and median; whiskers: 5th and 95th percentile; point: the worst gang."
-# The whiskers stand at these percentiles; a point marks the worst.
+# The whiskers are at these percentiles; a point marks the maximum.
 _FENCES = (5.0, 25.0, 50.0, 75.0, 95.0)
 
 
 def size_bounds(trials: Sequence[Trial]) -> tuple[int, ...]:
-    """Return upper bounds of size classes: powers of two up to the largest gang, before them 0 where there is one."""
+    """Return the upper bounds of the size classes: powers of two up to the largest gang, and 0 if a gang has size 0."""
     largest = max((int(trial.units.max()) for trial in trials if len(trial.units)), default=1)
     bounds = [0, 1] if any((trial.units == 0).any() for trial in trials) else [1]
     while bounds[-1] < largest:
@@ -32,34 +32,34 @@ def size_bounds(trials: Sequence[Trial]) -> tuple[int, ...]:
 
 
 def size_class(units: int, bounds: Sequence[int]) -> str:
-    """Name the class of a gang's size: 1, 2, 3–4, 5–8 and so on."""
+    """Return the name of a size class: 1, 2, 3–4, 5–8 and so on."""
     at = next(index for index, bound in enumerate(bounds) if units <= bound)
     lowest = bounds[at - 1] + 1 if at else min(bounds[0], 1)
     return str(bounds[at]) if lowest >= bounds[at] else f"{lowest}–{bounds[at]}"
 
 
 def wait_by_size(trials: Sequence[Trial]) -> Figure:
-    """Draw how long gangs of each size waited."""
+    """Draw the wait of gangs by size."""
     return _boxes(
         trials, _waits, _sizes(trials), Figure("wait-by-size", "Wait by gang size", _WAITS, (), _WAIT)
     )
 
 
 def slowdown_by_size(trials: Sequence[Trial]) -> Figure:
-    """Draw the bounded slowdown of gangs of each size."""
+    """Draw the bounded slowdown of gangs by size."""
     figure = Figure("slowdown-by-size", "Bounded slowdown by gang size", _SLOWDOWNS, (), _SLOWDOWN)
     return _boxes(trials, lambda trial: trial.slowdown, _sizes(trials), figure)
 
 
 def wait_by_queue(trials: Sequence[Trial]) -> Figure:
-    """Draw how long gangs of each queue waited."""
+    """Draw the wait of gangs by queue."""
     return _boxes(
         trials, _waits, _queues(trials), Figure("wait-by-queue", "Wait by queue", _WAITS, (), _WAIT)
     )
 
 
 def slowdown_by_queue(trials: Sequence[Trial]) -> Figure:
-    """Draw the bounded slowdown of gangs of each queue."""
+    """Draw the bounded slowdown of gangs by queue."""
     figure = Figure("slowdown-by-queue", "Bounded slowdown by queue", _SLOWDOWNS, (), _SLOWDOWN)
     return _boxes(trials, lambda trial: trial.slowdown, _queues(trials), figure)
 
@@ -70,7 +70,7 @@ def _waits(trial: Trial) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Classes:
-    """Into what gangs are sorted: names along the axis, and the place of each gang of a trial."""
+    """The classes of a box plot: names along the axis, and the class of each gang of a trial."""
 
     title: str
     names: tuple[str, ...]
@@ -100,7 +100,7 @@ def _queues(trials: Sequence[Trial]) -> _Classes:
 def _boxes(
     trials: Sequence[Trial], values: Callable[[Trial], Floats], classes: _Classes, figure: Figure
 ) -> Figure:
-    """Add one box a policy and class to a figure that has its heading and its y axis."""
+    """Add a box for each policy and class to a figure."""
     data = [_box(trial, index, values(trial), classes) for index, trial in enumerate(trials)]
     order = [name for name in classes.names if any(name in box["x"] for box in data)]
     layout = {
@@ -119,7 +119,7 @@ def _boxes(
 
 
 def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[str, Any]:
-    """Summarise each class; the samples stay out of the page."""
+    """Summarize each class. The page contains the summary only, without the samples."""
     places = classes.of(trial)
     known = ~np.isnan(values)
     names, rows, worst = [], [], []

@@ -1,4 +1,4 @@
-"""A document: tables and figures in one HTML file that needs nothing else, not even a network."""
+"""Tables and figures in one self-contained HTML file that needs no network."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ TEMPLATE: Final = "document.html.j2"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure in a table; `note` stands below it, small, and `best` makes it bold."""
+    """A cell of a table; `note` is small text below the value, and `best` makes the value bold."""
 
     text: str
     note: str = ""
@@ -27,7 +27,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a table."""
+    """A row of a table."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -35,14 +35,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Names against figures.
+    """A table with a label in the first column.
 
     Args:
-      title: "" for none.
-      head: of the first column.
-      columns: of the others.
-      lines: in their order.
-      note: below the table.
+      title: The title, "" for none.
+      head: The heading of the first column.
+      columns: The headings of the other columns.
+      lines: The rows, in order.
+      note: Text below the table.
     """
 
     title: str
@@ -54,7 +54,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Figures that belong together."""
+    """A group of figures under a heading."""
 
     title: str
     figures: tuple[Figure, ...]
@@ -62,15 +62,15 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a page has, from its top to its bottom.
+    """The content of a page, from top to bottom.
 
     Args:
-      title: the heading.
-      facts: what a reader has to know, as (label, text).
-      tables: the figures in numbers.
-      bars: small figures side by side, under a title of their own.
-      sections: the others.
-      links: to pages beside it, as (text, address); none where the page stands alone.
+      title: The heading.
+      facts: Facts about the runs, as (label, text).
+      tables: The tables.
+      bars: Small bar charts next to each other, under a heading of their own.
+      sections: The other figures.
+      links: Links to other pages, as (text, address).
     """
 
     title: str
@@ -81,7 +81,7 @@ class Document:
     links: tuple[tuple[str, str], ...] = ()
 
     def render(self) -> str:
-        """Return the page; equal documents give equal bytes."""
+        """Return the HTML; equal documents give equal bytes."""
         drawn = [figure for section in (self.bars, *self.sections) for figure in section.figures]
         page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         template = page.from_string(files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8"))
@@ -115,6 +115,6 @@ def filled(sections: Sequence[Section]) -> tuple[Section, ...]:
 
 
 def _json(value: Any) -> str:
-    """Write JSON that can stand in a script element: nothing in it can close the element."""
+    """Return JSON for a script element: it contains no text that could close the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,4 +1,4 @@
-"""A folder of results as pages: the report and the list of runs, made anew when more has finished."""
+"""The pages of a result folder: the report and the list of runs, rendered again after more runs have finished."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -21,15 +21,15 @@ Stamp = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A run of the plan.
+    """A run in the list of runs.
 
     Args:
-      workload: its name.
-      policy: its name.
-      seed: what was drawn from.
-      file: the name of its file, "" while it is not finished.
-      size: of the file in bytes.
-      cells: its figures, one for each column.
+      workload: The name of the workload.
+      policy: The name of the policy.
+      seed: The seed of the run.
+      file: The name of its result file, "" until it has finished.
+      size: The size of the file in bytes.
+      cells: The values of its measures, one for each column.
     """
 
     workload: str
@@ -41,12 +41,12 @@ class Row:
 
 
 class Exhibit:
-    """Shows a folder that `lab run` wrote, or is writing.
+    """Renders the pages of a folder that `lab run` wrote or is still writing.
 
-    Files are read once, and the pages are made when they are asked for and a run has finished since.
+    Each result file is read once. A page is rendered on request if a run has finished since the last time.
 
     Args:
-      folder: of results.
+      folder: The result folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,10 +55,10 @@ class Exhibit:
         self._report: tuple[Any, str] = (None, "")
 
     def report(self) -> str:
-        """Return the report as HTML.
+        """Return the HTML of the report.
 
         Raises:
-          InvalidInput: the folder holds no finished run, or a file in it is none of ours.
+          InvalidInput: The folder has no finished run, or a file in it is not a result file.
         """
         plan = read_plan(self._folder)
         found = self._finished(plan)
@@ -68,10 +68,10 @@ class Exhibit:
         return self._report[1]
 
     def runs(self) -> str:
-        """Return all runs of the plan with their figures as HTML.
+        """Return the HTML of the list of runs with their measures.
 
         Raises:
-          InvalidInput: as of the report.
+          InvalidInput: As for `report`.
         """
         plan = read_plan(self._folder)
         found = self._finished(plan)
@@ -94,23 +94,23 @@ class Exhibit:
         )
 
     def file(self, name: str) -> Path | None:
-        """Return the file of a finished run; None where the plan has none of that name.
+        """Return the file of a finished run; None if the plan has no finished run of this name.
 
         Raises:
-          InvalidInput: the folder is none of ours.
+          InvalidInput: The folder is not a result folder.
         """
         key = name.removesuffix(".parquet")
         path = place_of(self._folder, key)
         known = any(one["key"] == key for one in read_plan(self._folder)["runs"])
-        # Names are those of the plan only, and a plan that names what is elsewhere opens nothing.
+        # Only names in the plan are served, and only inside the folder: a forged plan gives no access to other files.
         inside = path.resolve().parent == (self._folder / RUNS).resolve()
         return path if path.name == name and known and inside and path.is_file() else None
 
     def _finished(self, plan: dict[str, Any]) -> tuple[Outcome, ...]:
-        """Read what finished since; returns all that has, in the plan's order and under its names.
+        """Read newly finished runs; return all finished runs in the order and with the names of the plan.
 
         Raises:
-          InvalidInput: nothing has, or a file is none of ours.
+          InvalidInput: No run has finished, or a file is not a result file.
         """
         kept: dict[str, tuple[Stamp, Outcome]] = {}
         found = []
@@ -138,7 +138,7 @@ def _name(plan: dict[str, Any]) -> str:
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """Return what changes with a file, None: there is none."""
+    """Return what identifies a version of a file, None if the file does not exist."""
     try:
         stat = path.stat()
     except OSError:

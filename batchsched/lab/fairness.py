@@ -1,13 +1,12 @@
-"""The yardstick of fairness: who held how much, and what each was entitled to at that moment.
+"""The measure of fairness: what each queue held, and its fair share at that moment.
 
-Every policy is measured with the same one, whatever it divides by itself; it shares no code with what it measures, and
-works on all moments at once. The demand-capped fair share of a queue:
-first its guarantee, as far as it wants that much; then the surplus goes to siblings by weight, nobody getting more than
-wanted (water-filling), from the root downwards. Of it follow
+All policies are measured by the same definition, which shares no code with the scheduler. The demand-capped fair
+share of a queue is computed from the root of the tree downwards. It is first the guarantee, up to the demand of the
+queue. Then the surplus is divided among siblings by weight, up to their demand (water-filling). Two figures follow:
 
-- the fairness error, Σ max(0, fair share - held), as a share of the cluster: what queues miss of what is theirs;
-- Jain's index of held ÷ fair share over the queues that want anything: 1 when all get the same part of what is theirs,
-  1/n when one of n gets all.
+- The fairness error, Σ max(0, fair share - held), as a fraction of the cluster: the total deficit of the queues.
+- Jain's index of held ÷ fair share over the queues with demand: 1 if all queues get the same fraction of their fair
+  share, 1/n if one of n queues gets everything.
 
 Source: Armada's scheduler simulator, for the error; Jain, Chiu and Hawe, A Quantitative Measure of Fairness and
 Discrimination for Resource Allocation in Shared Computer Systems, DEC-TR-301, 1984, for the index.
@@ -27,18 +26,18 @@ from batchsched.simulator.result import RunResult
 _EPSILON: Final = 1e-12
 _ROOT: Final = ""
 _OWN: Final = "/"
-"""Behind the name of a queue with children: the row of its own gangs. No queue's name has it."""
+"""Suffix for the row of the own gangs of a queue with children. Names of queues cannot contain it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fairness:
-    """Q queues over T moments, in shares of the cluster; a moment's figures hold until the next.
+    """The shares of Q queues at T times; each value holds until the next time.
 
     Args:
-      resource: what was measured.
-      queues: [Q] those that wanted anything, by name.
+      resource: The resource that was measured.
+      queues: [Q] names of the queues with demand, sorted.
       times: [T] seconds since 1970, ascending.
-      held, wanted, fair: [T, Q] shares of what the cluster has, 0 to 1 but for `wanted`.
+      held, wanted, fair: [T, Q] fractions of the capacity; only `wanted` may exceed 1.
     """
 
     resource: str
@@ -50,29 +49,29 @@ class Fairness:
 
     @property
     def error(self) -> Floats:
-        """[T] the fairness error."""
+        """[T] The fairness error."""
         missing: Floats = np.maximum(0.0, self.fair - self.held).sum(axis=1)
         return missing
 
     @property
     def jain(self) -> Floats:
-        """[T] Jain's index; 1 while nobody wants anything."""
+        """[T] Jain's index; 1 if no queue has demand."""
         wants = self.wanted > _EPSILON
         got = np.where(wants, self.held / np.maximum(self.fair, _EPSILON), 0.0)
         count = wants.sum(axis=1)
         squares = (got**2).sum(axis=1)
         index = got.sum(axis=1) ** 2 / np.maximum(count * squares, _EPSILON)
-        # Where nobody has anything of what is theirs, all are treated alike.
+        # If no queue holds anything, all queues are treated equally.
         return np.where(squares > _EPSILON, index, 1.0)
 
 
 def measure(result: RunResult, queues: Sequence[Queue], resource: str | None = None) -> Fairness:
-    """Measure a run.
+    """Measure the fairness of a run.
 
     Args:
-      result: the run.
-      queues: the tree; queues that are not in it stand under the root.
-      resource: what counts; None: the GPUs that are asked for most, or cpu where none is.
+      result: The run.
+      queues: The queue tree; other queues are children of the root.
+      resource: The resource to measure; None selects the most requested GPU resource, or cpu if there is none.
     """
     told = result.queues
     chosen = resource or _most_wanted(result)
@@ -103,7 +102,7 @@ def _most_wanted(result: RunResult) -> str:
 
 
 def _filled(rows: object, columns: object, values: Sequence[int], shape: tuple[int, int]) -> Floats:
-    """Lay samples out, each holding until the next of its queue; before the first it is 0."""
+    """Spread samples over all times. Each value holds until the next sample of its queue; before the first it is 0."""
     laid = np.full(shape, np.nan)
     laid[rows, columns] = values  # type: ignore[index]
     last = np.where(np.isnan(laid), -1, np.arange(shape[0])[:, None])
@@ -120,11 +119,10 @@ def _capacity(result: RunResult, resource: str, times: Floats) -> Floats:
 
 
 class _Tree:
-    """Queues under their parents, and what they may have of one resource at T moments.
+    """The queue tree and the fair shares in it, for one resource at T times.
 
-    What a queue with children wants for its own gangs stands beside the children, with weight 1. A queue that states no
-    guarantee has what its children's come to; children whose guarantees come to more than their parent's have
-    each a part of theirs.
+    The own gangs of a queue with children count as one more child with weight 1. The guarantee of a queue without one
+    is the sum of its children's. If the guarantees of children exceed their parent's, they are scaled down.
     """
 
     def __init__(self, queues: Sequence[Queue], names: Sequence[str], resource: str) -> None:
@@ -134,10 +132,10 @@ class _Tree:
         for name in sorted({*self._specs, *names}):
             below.setdefault(self._parent(name), []).append(name)
         self._rows = [_ROOT]
-        """Parents before their children, the root first."""
+        """Rows of the tree, parents before their children, the root first."""
         self._children: list[list[int]] = []
         self._column: dict[int, int] = {}
-        """Of the demand, by the row in which a queue's own gangs stand."""
+        """Column of the demand for each row that has gangs of its own."""
         columns = {name: at for at, name in enumerate(names)}
         for name in self._rows:
             mine = [*below.get(name, ()), *([f"{name}{_OWN}"] if name in below and name in columns else ())]
@@ -149,7 +147,7 @@ class _Tree:
                 self._column[row] = columns[queue]
 
     def divide(self, wanted: Floats, capacity: Floats) -> Floats:
-        """[T, Q] fair shares in base units, of [T, Q] demands and [T] capacities."""
+        """Return [T, Q] fair shares in base units for [T, Q] demands and [T] capacities."""
         guarantee = self._guarantees(capacity)
         floor, ceiling = self._bounds(wanted, guarantee)
         share = floor.copy()
@@ -162,12 +160,12 @@ class _Tree:
                 share[:, children] += _by_weight(ceiling[:, children] - floor[:, children], weights, surplus)
             if row in self._column:
                 at = self._column[row]
-                # A guarantee that is not lent is kept without being wanted: nobody misses that.
+                # An unused guarantee that is not lent belongs to its queue but is no deficit.
                 fair[:, at] = np.minimum(share[:, row], wanted[:, at])
         return fair
 
     def _guarantees(self, capacity: Floats) -> Floats:
-        """[T, rows] guarantees within limits, scaled where those of children come to more than the parent's."""
+        """Return [T, rows] guarantees within limits, scaled down where children exceed their parent."""
         limit = self._amounts("limit", np.inf)
         stated = self._amounts("guarantee", np.nan)
         summed = np.zeros(len(stated))
@@ -183,7 +181,7 @@ class _Tree:
         return found
 
     def _bounds(self, wanted: Floats, guarantee: Floats) -> tuple[Floats, Floats]:
-        """[T, rows] what each has before surplus is divided, and the most that it can use."""
+        """Return [T, rows] the share before the surplus is divided, and the maximum that the subtree can use."""
         limit, lending = self._amounts("limit", np.inf), self._amounts("lending_limit", np.inf)
         most = np.minimum(limit, guarantee + self._amounts("borrowing_limit", np.inf))
         floor, ceiling, kept = np.zeros((3, *guarantee.shape))
@@ -198,7 +196,7 @@ class _Tree:
         return floor, ceiling
 
     def _amounts(self, field: str, default: float) -> Floats:
-        """[rows] what queues state."""
+        """Return [rows] the amounts that queues state."""
         found = np.full(len(self._rows), default)
         for row, name in enumerate(self._rows):
             if name in self._specs:
@@ -215,7 +213,7 @@ class _Tree:
 
 
 def _by_weight(caps: Floats, weights: Floats, budget: Floats) -> Floats:
-    """Divide among those with a weight; what they leave, among those without in equal parts."""
+    """Divide among the queues with a weight; divide the rest equally among those without."""
     poured = water_filled(caps, weights, budget)
     if (weights > 0).all():
         return poured
@@ -223,15 +221,15 @@ def _by_weight(caps: Floats, weights: Floats, budget: Floats) -> Floats:
 
 
 def water_filled(caps: Floats, weights: Floats, budget: Floats) -> Floats:
-    """Divide budgets by weight, nobody getting more than a cap.
+    """Divide budgets in proportion to weights, up to a cap for each recipient.
 
     Args:
-      caps: [T, C] the most that each may get.
-      weights: [C] not negative; who has none gets nothing.
-      budget: [T] what there is.
+      caps: [T, C] the maximum for each recipient.
+      weights: [C] not negative; a recipient with weight 0 gets nothing.
+      budget: [T] the amount to divide.
 
     Returns:
-      [T, C]: min(cap, weight · λ), λ so that the budget is used up or everyone is full.
+      [T, C]: min(cap, weight · λ), where λ uses up the budget or reaches all caps.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         levels = np.where(weights > 0, caps / weights, np.inf)
@@ -243,7 +241,7 @@ def water_filled(caps: Floats, weights: Floats, budget: Floats) -> Floats:
     rest = np.cumsum(heavy[:, ::-1], axis=1)[:, ::-1]
     needed = np.where(np.isfinite(levels), below + np.where(np.isfinite(levels), levels, 0.0) * rest, np.inf)
     count = (needed <= np.maximum(budget, 0.0)[:, None]).sum(axis=1)
-    # With everyone full the last level holds; padding makes the look-up legal.
+    # If all caps are reached, the last level holds; the padding keeps the index in range.
     used = np.concatenate([below, full.sum(axis=1, keepdims=True)], axis=1)
     left = np.concatenate([rest, np.zeros((len(rest), 1))], axis=1)
     rows = np.arange(len(caps))

@@ -1,4 +1,4 @@
-"""A figure of a report: what plotly.js draws, its heading and what the reader is to see in it."""
+"""A figure of a report: data for plotly.js with a heading and a caption."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One plot.
+    """A plot.
 
     Args:
-      key: names it in the page, [a-z-]+.
-      title: the heading.
-      caption: a sentence on what is drawn and in which units; also what a screen reader says.
-      data: plotly traces, colours by the names of `theme`.
-      layout: what the plot's layout has beyond `frame`.
-      height: pixels.
+      key: The identifier in the page, [a-z-]+.
+      title: The heading.
+      caption: What is drawn, in which units; also the text for screen readers.
+      data: Plotly traces, with the color names of `theme`.
+      layout: Plotly layout in addition to `frame`.
+      height: The height in pixels.
     """
 
     key: str
@@ -32,21 +32,21 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class TimeUnit:
-    """A unit in which a span of seconds reads well."""
+    """A unit for a span of seconds."""
 
     name: str
     seconds: float
 
 
 def time_unit(span: float) -> TimeUnit:
-    """Choose minutes, hours or days for an axis of `span` seconds."""
+    """Return minutes, hours or days, whichever suits an axis of `span` seconds."""
     if span <= 2 * HOUR:
         return TimeUnit("minutes", MINUTE)
     return TimeUnit("hours", HOUR) if span <= 5 * DAY else TimeUnit("days", DAY)
 
 
 def duration(seconds: float) -> str:
-    """Write a duration as people do: 0.4 s, 42 s, 3.5 min, 2.1 h, 12.0 d."""
+    """Format a duration: 0.4 s, 42 s, 3.5 min, 2.1 h, 12.0 d."""
     if seconds < MINUTE:
         return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{seconds:.0f} s"
     for name, size, top in (("min", MINUTE, HOUR), ("h", HOUR, 2 * DAY)):
@@ -56,7 +56,7 @@ def duration(seconds: float) -> str:
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """Return a plotly axis that is labelled and legible."""
+    """Return a plotly axis with a title."""
     return {
         "title": {"text": title, "standoff": 12},
         "gridcolor": "$grid",
@@ -69,7 +69,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def frame() -> dict[str, Any]:
-    """Return the layout that all figures share: fonts, colours, margins, a legend above the plot."""
+    """Return the layout that all figures share: fonts, colors, margins, and a legend above the plot."""
     return {
         "font": {
             "family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
@@ -91,7 +91,7 @@ def frame() -> dict[str, Any]:
     }
 
 
-# Ticks of a logarithmic axis of time, in seconds.
+# Ticks of a logarithmic time axis, in seconds.
 _CLOCK = (
     (1.0, "1 s"),
     (10.0, "10 s"),
@@ -107,7 +107,7 @@ _CLOCK = (
 
 
 def clock_axis(title: str) -> dict[str, Any]:
-    """Return a logarithmic axis of durations in seconds, with ticks that people read."""
+    """Return a logarithmic axis of durations in seconds, with ticks at common durations."""
     return axis(
         title,
         type="log",

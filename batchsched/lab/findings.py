@@ -1,4 +1,4 @@
-"""The report of a sweep: which policy is how fair, how fast, and at what cost; one HTML file."""
+"""The report of a sweep: fairness, speed and cost of each policy, in one HTML file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ def write(path: Path, name: str, outcomes: Sequence[Outcome]) -> None:
 
 
 def render(name: str, outcomes: Sequence[Outcome], links: tuple[tuple[str, str], ...] = ()) -> str:
-    """Return the report as HTML, with links to pages beside it; equal outcomes give equal bytes."""
+    """Return the HTML of the report, with links to other pages; equal outcomes give equal bytes."""
     workloads = list(dict.fromkeys(one.workload for one in outcomes))
     parts = [
         (workload, by_policy([one for one in outcomes if one.workload == workload])) for workload in workloads
@@ -161,12 +161,12 @@ def _over_time(drawn: Sequence[Trial]) -> tuple[Figure, ...]:
 
 
 def _pooled(policy: str, outcomes: Sequence[Outcome]) -> Trial:
-    """Return all gangs of a policy as one trial, for distributions: times of different seeds have nothing in common."""
+    """Return the gangs of all runs of a policy as one trial, for distributions; its times do not share a clock."""
     gangs = tuple(gang for one in outcomes for gang in one.result.gangs)
     (made,) = trials([replace(outcomes[0].result, policy=policy, gangs=gangs)])
     return made
 
 
 def _renamed(section: Section, at: int) -> Section:
-    """Give figures names that no other workload's have."""
+    """Return figures with keys that are unique to a workload."""
     return replace(section, figures=tuple(replace(one, key=f"{one.key}-{at}") for one in section.figures))

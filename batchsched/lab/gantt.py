@@ -1,4 +1,4 @@
-"""Gangs on nodes over time: a row a node, as high as the node has units, a bar a gang."""
+"""Gantt charts: one row for each node with a lane for each unit, and one bar for each gang."""
 
 import re
 from collections import Counter
@@ -16,15 +16,15 @@ from batchsched.lab.trial import GPUS, Trial, eventful
 from batchsched.simulator.result import GangRecord
 
 ROWS = 64
-"""Nodes that are drawn: more rows are too thin to read."""
+"""Maximum number of nodes drawn; rows of more nodes are too thin to read."""
 
 BARS = 3000
-"""Bars a policy: a browser draws these within a second, and the page stays small."""
+"""Maximum number of bars for each policy: a browser draws them within a second, and the page stays small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A gang on a run of neighbouring lanes, from `start` to `end` seconds."""
+    """A gang on adjacent lanes, from `start` to `end` in seconds."""
 
     gang: int
     first: int
@@ -35,12 +35,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The nodes that are drawn, in their order.
+    """The nodes of a chart.
 
     Args:
-      names: of the nodes.
-      lanes: of each node, a lane for each unit that it holds.
-      of: how many nodes there are, drawn or not.
+      names: The drawn nodes, in order.
+      lanes: The lanes of each node, one for each unit.
+      of: The number of nodes, including those that are not drawn.
     """
 
     names: tuple[str, ...]
@@ -49,18 +49,18 @@ class Rows:
 
     @property
     def total(self) -> int:
-        """Lanes of all drawn nodes."""
+        """The number of lanes of all drawn nodes."""
         return self.lanes[self.names[-1]].stop if self.names else 0
 
 
 @dataclass(slots=True)
 class _Lanes:
-    """When each lane becomes free."""
+    """The time at which each lane becomes free."""
 
     free_at: list[float] = field(default_factory=list)
 
     def take(self, among: range, units: int, start: float, end: float) -> list[int]:
-        """Choose lanes, next to each other where that goes, and occupy them until `end`."""
+        """Choose lanes, adjacent ones if possible, and occupy them until `end`."""
         free = [lane for lane in among if self.free_at[lane] <= start + 1e-6]
         chosen = next(_runs(free, units), None) or free[:units]
         if len(chosen) < units:
@@ -72,7 +72,7 @@ class _Lanes:
 
 
 def rows(capacities: Mapping[str, int], limit: int = ROWS) -> Rows:
-    """Return the first nodes by name, n2 before n10, with a lane for each unit they hold."""
+    """Return the first nodes by natural order of names (n2 before n10), with a lane for each unit."""
     names = tuple(sorted(capacities, key=_natural)[:limit])
     lanes, first = {}, 0
     for name in names:
@@ -82,7 +82,7 @@ def rows(capacities: Mapping[str, int], limit: int = ROWS) -> Rows:
 
 
 def capacities(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, int]:
-    """Return how many units each node holds: its GPUs; where gangs are measured in pods, the most at one time."""
+    """Return the units of each node: its GPUs, or the maximum of simultaneous pods if gangs are measured in pods."""
     if all(trial.unit == GPUS for trial in trials):
         offered = ((node.name, node.allocatable()) for node in nodes)
         return {
@@ -97,7 +97,7 @@ def capacities(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, int]
 
 
 def _peaks(trial: Trial) -> dict[str, int]:
-    """Return the most units that were on each node at one time."""
+    """Return the maximum of units in use on each node."""
     changes = []
     for gang, start, end in zip(trial.gangs, trial.started.tolist(), trial.ended.tolist(), strict=True):
         if not np.isnan(start):
@@ -112,10 +112,10 @@ def _peaks(trial: Trial) -> dict[str, int]:
 
 
 def lay_out(trial: Trial, drawn: Rows) -> list[Bar]:
-    """Give each gang on the drawn nodes lanes of its own while it runs; neighbouring lanes make one bar.
+    """Assign lanes to each gang on the drawn nodes while it runs; adjacent lanes form one bar.
 
     Returns:
-      Bars by start.
+      The bars, ordered by start.
     """
     lanes = _Lanes([0.0] * drawn.total)
     bars = []
@@ -134,7 +134,7 @@ def lay_out(trial: Trial, drawn: Rows) -> list[Bar]:
 
 
 def gantts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]:
-    """Draw each policy's gangs, all over the same nodes, the same span and with the same colours."""
+    """Draw a chart for each policy, all with the same nodes, time span and colors."""
     if not trials or not nodes:
         return ()
     drawn = rows(capacities(trials, nodes))
@@ -153,7 +153,7 @@ def gantts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Colours:
-    """What the colour of a bar says: its queue where there are several, else its size."""
+    """The color of bars: by queue if there are several queues, otherwise by size."""
 
     names: tuple[str, ...]
     by_queue: bool
@@ -257,7 +257,7 @@ def _caption(trial: Trial, drawn: Rows, until: float) -> str:
 
 
 def sized(size: str, unit: str) -> str:
-    """Write a size with its unit: 1 pod, 3–4 pods."""
+    """Format a size with its unit: 1 pod, 3–4 pods."""
     return f"{size} {unit.removesuffix('s') if size == '1' else unit}"
 
 
@@ -275,21 +275,21 @@ def _rule(lane: int) -> dict[str, Any]:
 
 
 def occupied(gang: GangRecord, unit: str) -> tuple[tuple[str, int], ...]:
-    """Return how many units of a gang each of its nodes holds; nothing where it has none of that unit."""
+    """Return the number of units of a gang on each node, without nodes that have none."""
     if unit == GPUS and not gang.gpus:
         return ()
     return tuple((node, units) for node, units in gang.placements if units)
 
 
 def _runs(lanes: Sequence[int], length: int) -> Iterator[list[int]]:
-    """Yield the runs of `length` neighbouring lanes."""
+    """Yield all runs of `length` adjacent lanes."""
     for at in range(len(lanes) - length + 1):
         if lanes[at + length - 1] - lanes[at] == length - 1:
             yield list(lanes[at : at + length])
 
 
 def _stretches(lanes: Sequence[int]) -> Iterator[list[int]]:
-    """Split ascending lanes where a neighbour is missing."""
+    """Split ascending lanes into runs of adjacent lanes."""
     stretch: list[int] = []
     for lane in lanes:
         if stretch and lane != stretch[-1] + 1:
@@ -301,7 +301,7 @@ def _stretches(lanes: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Order names as people do: n2 before n10."""
+    """Return a sort key for natural order: n2 before n10."""
     return tuple(
         (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
     )

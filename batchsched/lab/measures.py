@@ -1,4 +1,4 @@
-"""What a run is judged by: numbers by name, the same for tables, reports, tuning and comparison."""
+"""The measures of a run by name, shared by tables, reports, tuning and comparison."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ def _index(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number that a policy is judged by.
+    """A measure by which policies are compared.
 
     Args:
-      key: its name in results and scenarios.
-      title: what people call it.
+      key: The name in results and scenarios.
+      title: The name in reports.
       better: "lower" or "higher".
-      show: writes it for people; also a difference.
+      show: Formats a value or a difference.
     """
 
     key: str
@@ -70,7 +70,7 @@ def known(key: str, field: str) -> Measure:
     """Return a measure by name.
 
     Raises:
-      InvalidInput: there is none of that name.
+      InvalidInput: No measure has this name.
     """
     found = BY_KEY.get(key)
     if found is None:
@@ -81,7 +81,7 @@ def known(key: str, field: str) -> Measure:
 def measured(result: RunResult, fairness: Fairness) -> dict[str, float]:
     """Return all measures of a run.
 
-    Fairness and use are means over the time from the first to the last arrival: later the last gangs run out.
+    Fairness and utilization are means from the first to the last arrival: after the last arrival the cluster drains.
     """
     (trial,) = trials((result,))
     metrics = trial.metrics

@@ -1,6 +1,6 @@
-"""Policies against each other: the same workload and seed in pairs, so that what they share cancels.
+"""Paired comparison of policies: runs with the same workload and seed, so that their common variation cancels.
 
-Intervals are Student's: seeds are few, and the normal one would promise too much.
+Intervals use Student's t distribution, because the number of seeds is small.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from batchsched.simulator.comparison import quantile
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean and the half width of its 95 % interval; nan where one value says nothing of it."""
+    """A mean and the half width of its 95 % confidence interval; nan if there is only one value."""
 
     value: float
     half_width: float
@@ -31,13 +31,13 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One measure of two policies.
+    """The comparison of two policies by one measure.
 
     Args:
-      measure: which.
-      base, other: means.
-      difference: other less base, in pairs.
-      verdict: "better" or "worse" where the interval excludes 0, "same" where all pairs are equal, "unclear" else.
+      measure: The measure.
+      base, other: The means of the two policies.
+      difference: The mean of other minus base, over pairs.
+      verdict: "better" or "worse" if the interval excludes 0, "same" if all pairs are equal, otherwise "unclear".
     """
 
     measure: Measure
@@ -48,7 +48,7 @@ class Compared:
 
 
 def by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
-    """Return outcomes by policy, in their order."""
+    """Return the outcomes by policy, in order."""
     found: dict[str, list[Outcome]] = {}
     for one in outcomes:
         found.setdefault(one.policy, []).append(one)
@@ -56,9 +56,9 @@ def by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
 
 
 def compared(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[Compared, ...]:
-    """Compare two policies on the workloads and seeds that both have; nothing when there are none.
+    """Compare two policies on the workloads and seeds that both ran; empty if there are none.
 
-    Measures that are the same number in all runs of both are left in: that nothing was evicted is worth saying.
+    Measures with equal values in all runs are included, for example zero evictions.
     """
     before = {(one.workload, one.seed): one.measures for one in base}
     pairs = [
@@ -68,10 +68,10 @@ def compared(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[Compare
 
 
 def check_same(base: Sequence[Outcome], other: Sequence[Outcome]) -> None:
-    """Check that workloads of one name and seed are the same.
+    """Check that workloads of the same name and seed are identical.
 
     Raises:
-      InvalidInput: they are not: to compare them would compare nothing.
+      InvalidInput: They differ, so a comparison would be meaningless.
     """
     before = {(one.workload, one.seed): one for one in base}
     for one in other:
@@ -103,7 +103,7 @@ def _verdict(measure: Measure, difference: Mean) -> str:
 
 
 def difference_text(one: Compared) -> str:
-    """Write a difference for people: `-3.2 min ± 40 s`, or `same`."""
+    """Format a difference: `-3.2 min ± 40 s`, or `same`."""
     if one.verdict == "same":
         return "same"
     sign = "-" if one.difference.value < 0 else "+"
@@ -113,6 +113,6 @@ def difference_text(one: Compared) -> str:
 
 
 def of_interest(policies: Sequence[Sequence[Compared]]) -> tuple[Measure, ...]:
-    """Return the measures that are not nothing under every policy."""
+    """Return the measures that are not zero under all policies."""
     told = {one.measure.key for found in policies for one in found if one.other.value}
     return tuple(measure for measure in MEASURES if measure.key in told)

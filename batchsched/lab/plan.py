@@ -1,8 +1,8 @@
-"""A plan: the runs of a scenario, each with a key by which its result is found again.
+"""The runs of a scenario, each with a key that identifies its result.
 
-The key is a digest of everything that a result follows from: the workload with the content of its files, the
-cluster, the queues, the profile, the seed, and the version of batchsched. Names of policies and workloads are no part
-of it: what is only called otherwise need not be run again.
+The key is a digest of all input of a run: the workload with the content of its files, the cluster, the queues, the
+profile, the seed, and the version of batchsched. Names of policies and workloads are not part of the key, so a
+renamed policy need not run again.
 """
 
 import hashlib
@@ -25,25 +25,25 @@ from batchsched.lab.scenario import EVERYONE, ClusterSpec, PolicyCase, Scenario,
 from batchsched.session.session import Session
 
 FORMAT: Final = 1
-"""Of results: another number makes all of them anew."""
+"""Version of the result format; a change invalidates all results."""
 _KEY_DIGITS: Final = 24
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, before it is made.
+    """A run of the plan.
 
     Args:
-      workload: what arrives; its paths are absolute.
-      policy: how results call it.
-      cluster: for workloads that bring none.
-      queues: that take the place of the workload's.
-      changes: of queues' specs, by queue.
-      profile: how to schedule.
-      seed: of everything that is drawn.
-      interval: least seconds between two sessions.
-      resource: what fairness is measured in; None: what is asked for most.
-      digests: of the workload's files, by path.
+      workload: The workload, with absolute paths.
+      policy: The name of the policy.
+      cluster: The cluster, for workloads without one.
+      queues: Replace the queues of the workload.
+      changes: Changed fields of Queue specs, by queue.
+      profile: The profile to schedule with.
+      seed: The seed of all random draws.
+      interval: Minimum seconds between two sessions.
+      resource: The resource of the fairness measure; None selects the most requested one.
+      digests: The digests of the workload's files, by path.
     """
 
     workload: WorkloadSpec
@@ -59,7 +59,7 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """Names the result."""
+        """The key of the result."""
         inputs = {
             "format": FORMAT,
             "batchsched": __version__,
@@ -78,10 +78,10 @@ class Run:
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
     def laid_out(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
-        """Return a workload's queues as this run has them.
+        """Return the queues of a workload with the changes of this run.
 
         Raises:
-          InvalidInput: a field that queues do not have, or a queue that there is not.
+          InvalidInput: A changed queue or field does not exist.
         """
         there = {queue.name: queue for queue in (*queues, *self.queues)}
         unknown = [name for name in self.changes if name != EVERYONE and name not in there]
@@ -105,19 +105,19 @@ class Run:
 
 
 def plan(scenario: Scenario) -> tuple[Run, ...]:
-    """Return the runs of a scenario: workload by workload, policy by policy, seed by seed.
+    """Return the runs of a scenario, ordered by workload, policy and seed.
 
     Raises:
-      InvalidInput: a policy states fields that no profile has, or a file cannot be read.
+      InvalidInput: A policy sets an unknown field of the profile, or a file cannot be read.
     """
     return tuple(runs_of(scenario, scenario.policies, scenario.seeds))
 
 
 def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int]) -> Iterator[Run]:
-    """Yield the runs of other policies and seeds over a scenario's workloads.
+    """Yield the runs of the given policies and seeds over the workloads of a scenario.
 
     Raises:
-      InvalidInput: as `plan`.
+      InvalidInput: As for `plan`.
     """
     profiles = [profile_of(scenario.profile, policy) for policy in policies]
     for workload in scenario.workloads:
@@ -142,7 +142,7 @@ def profile_of(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
     """Return the profile of a policy.
 
     Raises:
-      InvalidInput: fields that no profile has, or plugins and policies that there are not.
+      InvalidInput: An unknown field, plugin or policy.
     """
     try:
         profile = Profile.model_validate({**base, **policy.profile})
@@ -168,7 +168,7 @@ def _files(workload: WorkloadSpec) -> tuple[Path, ...]:
 
 
 def _digest(path: Path) -> str:
-    """Return a digest of a file, or of all files below a folder."""
+    """Return the digest of a file, or of all files below a folder."""
     made = hashlib.sha256()
     try:
         for file in sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]:

@@ -1,4 +1,4 @@
-"""The report of a simulation: one HTML file that needs nothing else, not even a network."""
+"""The report of simulated runs: one self-contained HTML file that needs no network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ _NOTE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a reader has to know of the runs.
+    """Facts about the runs of a report.
 
     Args:
-      workload: what was run.
-      seed: of everything that was drawn.
-      nodes: the cluster.
-      facts: what else is worth saying, as (label, text).
+      workload: The name of the workload.
+      seed: The seed of all random draws.
+      nodes: The nodes of the cluster.
+      facts: Other facts, as (label, text).
     """
 
     workload: str
@@ -50,7 +50,7 @@ def write(path: Path, results: Sequence[RunResult], about: About) -> None:
 
 
 def render(results: Sequence[RunResult], about: About) -> str:
-    """Return the report as HTML; equal runs give equal bytes."""
+    """Return the HTML of the report; equal runs give equal bytes."""
     runs = trials(results)
     used = resources(runs)
     columns = metrics(used[0] if used else "cpu")
@@ -103,7 +103,7 @@ def _facts(runs: Sequence[Trial], results: Sequence[RunResult], about: About) ->
 
 
 def cluster(nodes: Sequence[Node]) -> str:
-    """Say what a cluster is in a line: 64 nodes, 512 GPUs, 6144 CPUs, 64Ti memory."""
+    """Describe a cluster in one line: 64 nodes, 512 GPUs, 6144 CPUs, 64Ti memory."""
     totals: dict[str, int] = {}
     for node in nodes:
         for resource, amount in node.allocatable().items():

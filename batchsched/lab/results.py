@@ -1,10 +1,10 @@
-"""Results in a folder: one Parquet file for each finished run, and what the runs were.
+"""The result folder: one Parquet file for each finished run, and the plan.
 
-    FOLDER/plan.json         the scenario, and which file holds which run
-    FOLDER/runs/KEY.parquet  one row: who and what, the measures, and nested in it gangs, moments, use and fairness
+    FOLDER/plan.json         the scenario, and the file of each run
+    FOLDER/runs/KEY.parquet  one row: names, measures, and nested columns for gangs, utilization and fairness
 
-A file appears whole or not at all, so that whatever is there is finished, and a sweep that was killed goes on where
-it was. `SELECT policy, avg(meanWait) FROM 'FOLDER/runs/*.parquet' GROUP BY policy` works as it stands.
+Files are written atomically, so each existing file is complete and an interrupted sweep can be resumed. Any Parquet
+reader can query them: `SELECT policy, avg(meanWait) FROM 'FOLDER/runs/*.parquet' GROUP BY policy`.
 """
 
 import json
@@ -29,7 +29,7 @@ from batchsched.simulator.result import GangRecord, RunResult, Series
 PLAN: Final = "plan.json"
 RUNS: Final = "runs"
 MOST_ROWS: Final = 200_000
-"""Rows of fairness that a file keeps; of longer runs every second moment stays, or every third and so on."""
+"""Maximum rows of fairness in a file; longer series are thinned to every second row, every third row and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Outcome:
     """A finished run.
 
     Args:
-      key: of the run.
-      seed: of the run.
-      result: gang by gang and moment by moment, without placements.
-      fairness: who was entitled to what.
-      measures: what it is judged by.
-      cpu_seconds: that it took.
+      key: The key of the run.
+      seed: The seed of the run.
+      result: Records of gangs and series over time, without placements.
+      fairness: The shares of the queues.
+      measures: The measures by name.
+      cpu_seconds: The CPU time of the run.
     """
 
     key: str
@@ -63,7 +63,7 @@ class Outcome:
         return self.result.workload
 
     def called(self, workload: str, policy: str) -> "Outcome":
-        """Return the same under other names."""
+        """Return the outcome under other names."""
         return replace(self, result=replace(self.result, workload=workload, policy=policy))
 
 
@@ -94,7 +94,7 @@ _FAIRNESS: Final = {
 
 
 def encode(outcome: Outcome) -> bytes:
-    """Return an outcome as the content of a Parquet file."""
+    """Return the content of a Parquet file for an outcome."""
     result = outcome.result
     row = {
         "key": [outcome.key],
@@ -124,7 +124,7 @@ def decode(path: Path) -> Outcome:
     """Read an outcome.
 
     Raises:
-      InvalidInput: the file is none of ours.
+      InvalidInput: The file is not a result file.
     """
     try:
         table = pq.read_table(path)
@@ -154,18 +154,18 @@ def decode(path: Path) -> Outcome:
 
 
 def place_of(folder: Path, key: str) -> Path:
-    """Return where the result of a run is, or will be."""
+    """Return the path of the result of a run, whether it exists or not."""
     return folder / RUNS / f"{key}.parquet"
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, whatever happens meanwhile.
+    """Write a file atomically: readers see the whole file or none.
 
     Raises:
-      OSError: it cannot be written.
+      OSError: The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Readers of Parquet folders pass over names that begin with a dot.
+    # Readers of Parquet folders ignore names that begin with a dot.
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with beside.open("wb") as file:
         file.write(content)
@@ -175,10 +175,10 @@ def put(path: Path, content: bytes) -> None:
 
 
 def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
-    """Say in the folder which runs its files are.
+    """Write the plan into the folder.
 
     Raises:
-      OSError: it cannot be written.
+      OSError: The file cannot be written.
     """
     told = {
         "batchsched": __version__,
@@ -192,10 +192,10 @@ def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """Read what runs a folder holds.
+    """Read the plan of a folder.
 
     Raises:
-      InvalidInput: the folder is none of ours.
+      InvalidInput: The folder is not a result folder.
     """
     path = folder / PLAN
     try:
@@ -212,10 +212,10 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
 
 def outcomes(folder: Path) -> tuple[Outcome, ...]:
-    """Read what of a folder's plan is finished, in the plan's order and under its names.
+    """Read the finished runs of a folder, in the order and with the names of its plan.
 
     Raises:
-      InvalidInput: the folder, or a file in it, is none of ours.
+      InvalidInput: The folder is not a result folder, or a file in it is not a result file.
     """
     found = []
     for one in read_plan(folder)["runs"]:

@@ -1,7 +1,6 @@
-"""A scenario: what the lab tries, as a file states it.
+"""The schema of a scenario: a cluster, workloads, policies and seeds.
 
-A cluster, workloads, policies and seeds; every workload is run under every policy with every seed. Paths are relative
-to the file.
+Every workload runs under every policy with every seed. Paths are relative to the scenario file.
 """
 
 from collections.abc import Mapping, Sequence

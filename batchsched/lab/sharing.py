@@ -1,4 +1,4 @@
-"""Figures of fairness: the error and Jain's index over time, and what queues held beside what was theirs."""
+"""Figures of fairness: the error and Jain's index over time, and the held and fair shares of queues."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,12 @@ from batchsched.lab.timelines import resource_label, slug, step_means
 from batchsched.lab.trial import Floats
 
 BINS: Final = 300
-"""Points of a line."""
+"""Number of points of a line."""
 OTHERS: Final = "other queues"
 
 
 def error_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
-    """Draw the fairness error, one line a policy."""
+    """Draw the fairness error over time, one line for each policy."""
     figure = Figure(
         "fairness-error",
         "Fairness error over time",
@@ -32,7 +32,7 @@ def error_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
 
 
 def jain_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
-    """Draw Jain's index, one line a policy."""
+    """Draw Jain's index over time, one line for each policy."""
     figure = Figure(
         "jain",
         "Jain's index over time",
@@ -41,20 +41,20 @@ def jain_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
         {},
     )
     drawn = _over_time(policies, lambda one: one.jain, figure)
-    # Most of the time all lines are near 1: an axis from 0 would show them as one.
+    # Most values are close to 1; on an axis from 0 the lines would coincide.
     lowest = min((value for line in drawn.data for value in line["y"]), default=0.0)
     scale = axis("Jain's index", range=[max(0.0, math.floor(lowest * 10 - 0.1) / 10), 1.02])
     return replace(drawn, layout={**drawn.layout, "yaxis": scale})
 
 
 def shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
-    """Draw what queues held, and below it what was theirs, as stacked areas.
+    """Draw held shares, and below them fair shares, as stacked areas.
 
     Args:
-      policy: its name.
-      outcome: the run that is drawn.
-      span: seconds that are drawn.
-      key: names the figure.
+      policy: The name of the policy.
+      outcome: The run.
+      span: The length of the time axis, in seconds.
+      key: The key of the figure.
     """
     fairness = outcome.fairness
     unit = time_unit(span)
@@ -83,7 +83,7 @@ def shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
 
 
 def arrivals_end(outcome: Outcome) -> float:
-    """Return the seconds from the first to the last arrival: later the last gangs run out."""
+    """Return the seconds from the first to the last arrival; afterwards the cluster drains."""
     submitted = [gang.submitted for gang in outcome.result.gangs]
     return float(max(submitted) - min(submitted)) if submitted else 0.0
 
@@ -115,7 +115,7 @@ def _over_time(
 
 
 def _means(outcomes: Sequence[Outcome], values: Callable[[Fairness], Floats], span: float) -> Floats:
-    """Return the mean over runs in each bin, of those that have gangs arriving then."""
+    """Return the mean in each bin, over the runs with arrivals in this bin."""
     edges = np.linspace(0.0, span, BINS + 1)
     rows = np.full((max(1, len(outcomes)), BINS), np.nan)
     for row, outcome in enumerate(outcomes):
@@ -131,7 +131,7 @@ def _since(outcome: Outcome) -> Floats:
 
 
 def _kept(fairness: Fairness) -> list[tuple[str, list[int]]]:
-    """Return names and columns of the largest queues, and of all others as one."""
+    """Return the names and columns of the largest queues, and the sum of all other queues as one more."""
     columns = list(range(len(fairness.queues)))
     if len(columns) > SERIES:
         size = fairness.held.mean(axis=0) if len(fairness.held) else np.zeros(len(columns))

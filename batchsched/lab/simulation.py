@@ -1,7 +1,6 @@
-"""Simulated runs with the real scheduler: the simulator is handed sessions that follow its cluster.
+"""Simulated runs of the real scheduler: the sessions read the simulated cluster.
 
-Runs do not depend on each other, so that several go at once, each in a process of its own; results come in the order
-in which the runs were stated, whatever process was first.
+Runs are independent, so several run in parallel, each in its own process. The results keep the order of the runs.
 """
 
 import gc
@@ -25,18 +24,18 @@ from batchsched.simulator.run import Progress, RunSettings, run
 from batchsched.simulator.workload import Workload
 
 _YOUNG_OBJECTS = 50_000
-"""Objects between two looks of the garbage collector: most objects of a run die without it."""
+"""Objects between two collections of the youngest generation; reference counts free most objects of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One run, before it is made.
+    """A run to simulate.
 
     Args:
-      workload: makes the workload, in the process that runs it.
-      profile: how to schedule.
-      settings: how to run.
-      detail: keep gangs' placements and the series; without, a result is small enough to have hundreds.
+      workload: Creates the workload in the process of the run.
+      profile: The profile.
+      settings: The settings of the simulator.
+      detail: Whether to keep placements and series; without them, hundreds of results fit in memory.
     """
 
     workload: Callable[[], Workload]
@@ -48,10 +47,10 @@ class Experiment:
 def simulate(
     workload: Workload, profile: Profile, settings: RunSettings, progress: Progress | None = None
 ) -> RunResult:
-    """Run a workload under a profile.
+    """Simulate a workload under a profile.
 
     Raises:
-      InvalidInput: the profile names a plugin or a policy that does not exist, or arguments that it refuses.
+      InvalidInput: The profile names an unknown plugin or policy, or has invalid arguments.
     """
     return run(
         workload,
@@ -64,10 +63,10 @@ def simulate(
 def simulate_all(
     experiments: Sequence[Experiment], processes: int, progress: Progress | None = None
 ) -> tuple[RunResult, ...]:
-    """Make many runs, `processes` at a time; `progress` is told how many are through.
+    """Simulate many runs in `processes` processes; `progress` receives the number of finished runs.
 
     Raises:
-      InvalidInput: as `simulate`.
+      InvalidInput: As for `simulate`.
     """
     results = []
     if processes <= 1 or len(experiments) <= 1:
@@ -93,7 +92,7 @@ def simulate_all(
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Let processes that begin here inherit that they ignore Ctrl-C: they would all print where they were."""
+    """Let new processes ignore Ctrl-C: otherwise each of them would print a traceback."""
     if current_thread() is not main_thread():
         yield
         return
@@ -105,12 +104,12 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def generated(recipe: Recipe, seed: int, failures: tuple[float, float] | None = None) -> Workload:
-    """Draw a workload, and failures of its nodes until the last gang could have ended.
+    """Generate a workload, and node failures until the last possible end of a gang.
 
     Args:
-      recipe: what to draw.
-      seed: of both draws.
-      failures: mean seconds between two failures of a node, and until it is back; None: no node fails.
+      recipe: The recipe of the workload.
+      seed: The seed of workload and failures.
+      failures: Mean seconds between failures of a node, and to repair; None for no failures.
     """
     made = generate(recipe, seed)
     if failures is None:
@@ -127,14 +126,14 @@ def _follow(snapshot: Snapshot, profile: Profile, past: UsageHistory) -> Session
 def window_of(profile: Profile) -> int | None:
     """Return the window of a run under a profile.
 
-    A session in strict order looks at its window only; a joint one goes through window after window by itself.
+    A session in strict order considers one window; a joint session divides the queue into windows by itself.
     """
     return profile.session_window if profile.selection == "ordered" else None
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector look seldom."""
+    """Make garbage collections rare."""
     before = gc.get_threshold()
     gc.set_threshold(_YOUNG_OBJECTS, *before[1:])
     try:

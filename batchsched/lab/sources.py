@@ -1,4 +1,4 @@
-"""Workloads as scenarios state them, made in the process that runs them."""
+"""Workloads of scenarios, created in the process of the run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -33,10 +33,10 @@ Row = TypeVar("Row")
 
 
 def workload(run: Run) -> Workload:
-    """Make the workload of a run, with the run's queues.
+    """Create the workload of a run, with the queues of the run.
 
     Raises:
-      InvalidInput: a file cannot be used, or a window lies behind the end of its trace.
+      InvalidInput: A file cannot be used, or a window begins after the end of its trace.
     """
     made = _made(run)
     cluster = replace(made.cluster, queues=run.laid_out(made.cluster.queues))
@@ -101,7 +101,7 @@ def _moment(stated: datetime | None, default: float) -> float:
 
 
 def _queues(teams: Mapping[str, tuple[str, ...]], clusters: Sequence[str]) -> dict[str, str]:
-    """Return the queue of each virtual cluster that counts."""
+    """Return a queue for each virtual cluster in use."""
     if not teams:
         return {name: f"vc-{name}" for name in clusters}
     named = {name: queue for queue, names in teams.items() for name in names}
@@ -133,10 +133,10 @@ def _session(source: SessionSource, run: Run) -> Workload:
 
 
 def windowed(rows: Sequence[Row], window: Window, seed: int) -> Sequence[Row]:
-    """Return the rows that a run has.
+    """Return the rows of the trace inside the window.
 
     Raises:
-      InvalidInput: the window begins behind the last row, or the trace is shorter than it.
+      InvalidInput: The window begins after the last row, or the trace is too short for it.
     """
     start = window.start
     if start is None:

@@ -1,4 +1,4 @@
-"""The figures by which policies are compared, as a table and as bars."""
+"""The metrics that compare policies, as a table and as bar charts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ from batchsched.simulator.result import RunResult
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that a policy is judged by.
+    """A metric that compares policies.
 
     Args:
-      key: names it in the page.
-      title: what it is called.
+      key: The identifier in the page.
+      title: The title.
       better: "lower" or "higher".
-      value: computes it.
-      show: writes it for people.
+      value: Computes the metric.
+      show: Formats a value.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One policy's line in the table: texts, and which of them are the best of their column."""
+    """The row of a policy: texts, and whether each is the best of its column."""
 
     policy: str
     texts: tuple[str, ...]
@@ -44,7 +44,7 @@ FOOTNOTE: Final = "* Mean from the first to the last arrival."
 
 
 def metrics(resource: str) -> tuple[Metric, ...]:
-    """Return what policies are compared by; `resource` is the one whose utilisation counts."""
+    """Return the metrics; `resource` is the one whose utilization is compared."""
     label = f"{resource_label(resource, plural=True)} used*"
     return (
         Metric("mean-wait", "Mean wait", "lower", lambda trial: trial.metrics.mean_wait, duration),
@@ -76,14 +76,14 @@ def metrics(resource: str) -> tuple[Metric, ...]:
 
 
 def table(runs: Sequence[Trial], columns: Sequence[Metric]) -> tuple[Row, ...]:
-    """Return one row a policy."""
+    """Return a row for each policy."""
     return _rows([trial.policy for trial in runs], [(trial,) for trial in runs], columns)
 
 
 def averages(policies: Sequence[Sequence[RunResult]]) -> tuple[tuple[Metric, ...], tuple[Row, ...]]:
-    """Return columns and rows of the table that compares policies, each with its runs, by the means over them.
+    """Return columns and rows of the comparison; each value is the mean over the runs of a policy.
 
-    The utilisation is left out where a run kept no series.
+    Utilization is left out if a run has no series.
     """
     drawn = [trials(runs) for runs in policies]
     every = [trial for runs in drawn for trial in runs]
@@ -114,7 +114,7 @@ def _rows(
 
 
 def bars(trials: Sequence[Trial], metric: Metric) -> Figure:
-    """Draw one metric, one bar a policy."""
+    """Draw one metric with a bar for each policy."""
     values = [metric.value(trial) for trial in trials]
     return bar_chart(
         Figure(f"bars-{metric.key}", metric.title, f"{metric.better} is better", (), {}),
@@ -131,14 +131,14 @@ def bar_chart(
     texts: Sequence[str],
     errors: Sequence[float] = (),
 ) -> Figure:
-    """Add one bar a policy to a figure that has its heading.
+    """Add a bar for each policy to a figure.
 
     Args:
-      figure: the figure.
-      policies: names.
-      values: how long the bars are.
-      texts: what is written beside them.
-      errors: half widths of the intervals around the values; () for none.
+      figure: The figure.
+      policies: The names of the policies.
+      values: The lengths of the bars.
+      texts: The labels of the bars.
+      errors: Half widths of the intervals around the values; () for none.
     """
     top = max(values, default=0.0)
     bar = {
@@ -160,7 +160,7 @@ def bar_chart(
             "thickness": 1,
             "width": 3,
         }
-        # Beside the bar, the interval would run through it.
+        # A label next to the bar would overlap the interval.
         bar |= {"textposition": "none"}
         top = max(value + error for value, error in zip(values, errors, strict=True))
     layout = {
@@ -171,7 +171,7 @@ def bar_chart(
             "",
             autorange="reversed",
             tickvals=list(policies),
-            # A policy's arguments go on a line of their own, which leaves the bars some room.
+            # The arguments of a policy go on a second line, to leave room for the bars.
             ticktext=[name.replace(":", ":<br>") for name in policies],
             ticksuffix=" ",
             fixedrange=True,

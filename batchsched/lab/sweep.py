@@ -1,4 +1,4 @@
-"""A sweep: the runs of a plan, those that are finished left as they are."""
+"""A sweep: execute the runs of a plan that have no result yet."""
 
 import time
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ from batchsched.simulator.run import Progress, RunSettings
 
 
 def missing(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
-    """Return the runs that are not finished; of equal ones the first."""
+    """Return the runs without a result; of runs with equal keys only the first."""
     there = {run.key: run for run in reversed(runs)}
     return tuple(run for run in runs if there[run.key] is run and not place_of(folder, run.key).exists())
 
 
 def sweep(runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None) -> int:
-    """Make what of the runs is not finished; each result is in the folder as soon as it is there.
+    """Execute the runs that have no result yet; each result is written as soon as its run ends.
 
     Returns:
-      How many were made.
+      The number of executed runs.
 
     Raises:
-      InvalidInput: as `play`, of the first that fails; those that finished stay.
-      UnusableInput: a worker died.
+      InvalidInput: As for `play`, for the first run that fails; finished results stay.
+      UnusableInput: A worker process died.
     """
     left = missing(runs, folder)
     done = len(runs) - len(left)
@@ -47,7 +47,7 @@ def sweep(runs: Sequence[Run], folder: Path, workers: Workers, progress: Progres
             if progress is not None:
                 progress(done, len(runs))
     except (BatchschedError, BrokenProcessPool) as error:
-        # Of those that are through at the same time, none is lost.
+        # Write the results of all runs that finished at the same time, before an error is raised.
         for future, key in futures.items():
             if future.done() and not future.cancelled() and future.exception() is None:
                 put(place_of(folder, key), future.result())
@@ -60,19 +60,19 @@ def sweep(runs: Sequence[Run], folder: Path, workers: Workers, progress: Progres
 
 
 def play(run: Run) -> bytes:
-    """Make a run, and return its outcome as the content of a Parquet file.
+    """Execute a run, and return its outcome as the content of a Parquet file.
 
     Raises:
-      InvalidInput: a file, a queue, or an argument of a policy that cannot be used.
+      InvalidInput: A file, a queue or an argument of a policy cannot be used.
     """
     return encode(outcome_of(run))
 
 
 def outcome_of(run: Run) -> Outcome:
-    """Make a run.
+    """Execute a run.
 
     Raises:
-      InvalidInput: as `play`.
+      InvalidInput: As for `play`.
     """
     begun = time.process_time()
     made = workload(run)

@@ -1,8 +1,8 @@
-"""Colours of a report, light and dark.
+"""Colors of reports, for light and dark themes.
 
-Figures name colours ("$series0", "$ink"); the page puts the colours of the theme in their place, and
-again when the reader changes it. The series are Okabe and Ito's, told apart by people of any colour vision,
-darkened or lightened where the background asks for it; lines have a dash besides, and boxes a mark.
+Figures use color names ("$series0", "$ink"); the page replaces them by the colors of the theme. The series colors are
+those of Okabe and Ito, which readers of any color vision can distinguish, adjusted to the background. Lines also
+differ in their dashes, and boxes in their marks.
 
 Source: M. Okabe and K. Ito, Color Universal Design, 2008.
 """
@@ -40,17 +40,17 @@ DARK: Final = {
 }
 
 SERIES: Final = 8
-"""How many series have a colour of their own."""
+"""Number of series colors."""
 
 DASHES: Final = ("solid", "dash", "dot", "dashdot", "16px,4px", "12px,3px,2px,3px", "6px,2px", "3px,3px")
-"""One for each colour: lines of two series never look alike."""
+"""Dashes for the lines, one for each color, so that no two lines look alike."""
 
 
 def series(index: int) -> str:
-    """Return the name of the colour of the index-th series; past the last they begin again."""
+    """Return the color name of a series; colors repeat after the last one."""
     return f"$series{index % SERIES}"
 
 
 def dash(index: int) -> str:
-    """Return the dash of the index-th line."""
+    """Return the dash of a line."""
     return DASHES[index % len(DASHES)]

@@ -9,19 +9,19 @@ from batchsched.lab.theme import dash, series
 from batchsched.lab.trial import Floats, Trial, eventful
 
 BINS = 600
-"""Points of a line: more cannot be told apart on a screen."""
+"""Number of points of a line: more cannot be distinguished on a screen."""
 
 
 def step_means(times: Floats, values: Floats, edges: Floats) -> Floats:
-    """Average a step function over bins, weighted by time, so that nothing short is lost or blown up.
+    """Average a step function over bins, weighted by time.
 
     Args:
-      times: where the function changes, ascending, T.
-      values: from each time on, T; it is 0 before the first.
-      edges: of the bins, ascending, B + 1.
+      times: [T] times at which the function changes, ascending.
+      values: [T] the value from each time on; it is 0 before the first.
+      edges: [B + 1] edges of the bins, ascending.
 
     Returns:
-      The mean in each bin, B.
+      [B] the mean in each bin.
     """
     knots = np.union1d(times, edges)
     at = np.searchsorted(times, knots, side="right") - 1
@@ -32,7 +32,7 @@ def step_means(times: Floats, values: Floats, edges: Floats) -> Floats:
 
 
 def utilisation(trials: Sequence[Trial], resource: str) -> Figure:
-    """Draw how much of a resource was in use."""
+    """Draw the utilization of a resource over time."""
     label, several = resource_label(resource), resource_label(resource, plural=True)
     return _lines(
         trials,
@@ -48,7 +48,7 @@ def utilisation(trials: Sequence[Trial], resource: str) -> Figure:
 
 
 def queue_length(trials: Sequence[Trial]) -> Figure:
-    """Draw how many gangs waited."""
+    """Draw the number of pending gangs over time."""
     return _lines(
         trials,
         [trial.waiting for trial in trials],
@@ -63,19 +63,19 @@ def queue_length(trials: Sequence[Trial]) -> Figure:
 
 
 def resource_label(resource: str, *, plural: bool = False) -> str:
-    """Return what people call a resource: nvidia.com/gpu is GPU, or GPUs."""
+    """Return the short name of a resource: GPU or GPUs for nvidia.com/gpu."""
     name = resource.rpartition("/")[2]
     known = {"gpu": "GPU", "cpu": "CPU"}.get(name)
     return f"{known}s" if known and plural else known or name
 
 
 def slug(text: str) -> str:
-    """Return a name that can stand in an id."""
+    """Return a name that is valid in an HTML id."""
     return "".join(letter if letter.isalnum() else "-" for letter in text.lower()).strip("-")
 
 
 def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) -> Figure:
-    """Add one line a policy to a figure that has its heading and its y axis."""
+    """Add a line for each policy to a figure."""
     end = max((trial.end for trial in trials), default=0.0)
     shown = eventful(trials)
     unit = time_unit(shown)

@@ -1,4 +1,4 @@
-"""Trial: what a report shows of one policy's run, in columns."""
+"""The data of one policy's run in columns, for the figures of a report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ PODS = "pods"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One policy's run over a workload of G gangs, with T moments.
+    """A run of one policy, with G gangs and T times.
 
     Args:
-      policy: its name.
-      unit: in what gangs are measured: GPUs, or pods where nothing asks for GPUs.
-      metrics: the figures that sum it up.
-      gangs: the records, G.
-      units: size of each gang in `unit`, G.
-      submitted: seconds since the start of the run, G.
-      started: the same; nan for a gang that never started, G.
-      ended: the same; nan for a gang that did not end, G.
-      wait: seconds from submission to start, nan for a gang that never started, G.
-      slowdown: bounded slowdown, nan for a gang that did not end, G.
-      times: seconds since the start from which the series hold, ascending, T.
-      used: fraction of each resource that is in use, 0 to 1, T.
-      busy: mean of `used` while gangs arrive. Later the last gangs run out, and a mean over all of it says little.
-      waiting: gangs in the queue, T.
-      end: seconds until the last thing happened.
+      policy: The name of the policy.
+      unit: The unit of gang sizes: GPUs, or pods if no gang requests GPUs.
+      metrics: The summary of the run.
+      gangs: [G] the records.
+      units: [G] the size of each gang in `unit`.
+      submitted: [G] seconds since the start of the run.
+      started: [G] the same; nan if the gang did not start.
+      ended: [G] the same; nan if the gang did not end.
+      wait: [G] seconds from submission to start; nan if the gang did not start.
+      slowdown: [G] bounded slowdown; nan if the gang did not end.
+      times: [T] seconds since the start of the run, ascending; each value of the series holds until the next.
+      used: [T] for each resource, the fraction in use, 0 to 1.
+      busy: The mean of `used` until the last arrival; afterwards the cluster drains.
+      waiting: [T] the number of pending gangs.
+      end: Seconds until the last event.
     """
 
     policy: str
@@ -54,7 +54,7 @@ class Trial:
 
 
 def trials(results: Sequence[RunResult]) -> tuple[Trial, ...]:
-    """Lay runs out for drawing, on one clock that begins with the first thing that happened in any of them."""
+    """Convert runs to trials on a common clock that starts with the first event of any run."""
     unit = GPUS if any(gang.gpus for result in results for gang in result.gangs) else PODS
     starts = [result.series.times[0] for result in results if result.series.times]
     starts += [gang.submitted for result in results for gang in result.gangs]
@@ -62,7 +62,7 @@ def trials(results: Sequence[RunResult]) -> tuple[Trial, ...]:
 
 
 def resources(trials: Sequence[Trial]) -> tuple[str, ...]:
-    """Return the resources that anything used, GPUs first, then by the share in use."""
+    """Return the resources in use, GPUs first, then by utilization."""
     shares: dict[str, float] = {}
     for trial in trials:
         for resource, share in trial.metrics.utilisation.items():
@@ -72,7 +72,7 @@ def resources(trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def eventful(trials: Sequence[Trial]) -> float:
-    """Return the seconds until when something still starts, and a little more: a long tail would squeeze the rest."""
+    """Return the end of the time axis in seconds: shortly after the last start, without the long tail of the run."""
     end = max((trial.end for trial in trials), default=0.0)
     if any(np.isnan(trial.started).any() for trial in trials):
         return max(end, 1.0)
@@ -119,7 +119,7 @@ def _shares(used: Sequence[int], total: Sequence[int]) -> Floats:
 
 
 def mean_until(times: Floats, values: Floats, end: float) -> float:
-    """Return the mean, weighted by time, of a step function from its first time to `end`."""
+    """Return the time-weighted mean of a step function from its first time to `end`."""
     if len(times) == 0 or end <= times[0]:
         return 0.0
     spans = np.diff(np.append(times, np.inf).clip(max=end))

@@ -1,11 +1,10 @@
-"""Tuning: a search for a policy's parameters, and an honest look at what it found.
+"""Search for parameters of a policy, with a check of the result on other seeds.
 
-The search sees the scenario's seeds; what it found is then tried, beside the policy as it was stated, on seeds that the
-search did not see. Whoever tries thirty settings on a few seeds finds one that is good on these seeds: only the others
-say whether it is good.
+The search uses the seeds of the scenario. Its best setting is then compared with the stated policy on held-out seeds:
+the best of many settings on a few seeds is often good on these seeds only.
 
-Settings are proposed by a tree-structured Parzen estimator, seeded, so that a search repeats and resumes: runs that
-are finished are not made again.
+A tree-structured Parzen estimator with a fixed seed proposes the settings, so a search is repeatable and can be
+resumed: finished runs are not executed again.
 
 Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization, NIPS 2011, as implemented by Optuna.
 """
@@ -31,7 +30,7 @@ Settings = Mapping[str, str | float | bool]
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One setting of the search, and the mean of the objective over workloads and seeds."""
+    """A setting of the search, and the mean of the objective over workloads and seeds."""
 
     settings: Settings
     value: float
@@ -39,18 +38,18 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What a search found.
+    """The result of a search.
 
     Args:
-      policy: the policy as it was stated.
-      measure: the objective.
-      maximised: whether more of it was sought.
-      base: the objective of the policy as stated, on the seeds of the search.
-      tried: all settings, in order.
-      best: the best of them.
-      held_out: the seeds of the check.
-      check: on these, the policy as stated against the best setting, measure by measure.
-      outcomes: the runs of the check.
+      policy: The policy as stated in the scenario.
+      measure: The objective.
+      maximised: Whether the objective is maximized.
+      base: The objective of the stated policy on the seeds of the search.
+      tried: All settings, in order.
+      best: The best setting.
+      held_out: The seeds of the check.
+      check: The comparison of the stated policy with the best setting on these seeds, by measure.
+      outcomes: The runs of the check.
     """
 
     policy: str
@@ -65,26 +64,26 @@ class Tuned:
 
     @property
     def objective(self) -> Compared:
-        """The objective on the held-out seeds."""
+        """The comparison by the objective, on the held-out seeds."""
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
     def promised(self) -> bool:
-        """True when the best setting was better than what was stated, on the seeds of the search."""
+        """True if the best setting is better than the stated policy on the seeds of the search."""
         return self.best.value > self.base if self.maximised else self.best.value < self.base
 
     @property
     def improved(self) -> bool:
-        """True when the objective is better on the held-out seeds, and its interval excludes that it is not."""
+        """True if the best setting is significantly better on the held-out seeds."""
         return self._gain > 0 and self._gain >= self.objective.difference.half_width
 
     @property
     def seeds_to_tell(self) -> int | None:
-        """How many held-out seeds would tell a gain like the one seen, at its spread; None where none was seen."""
+        """The number of held-out seeds needed to detect the observed gain; None if there is no gain."""
         difference = self.objective.difference
         if self.improved or not self._gain > 0 or not isfinite(difference.half_width):
             return None
-        # The interval shrinks with the root of the count.
+        # The interval shrinks with the square root of the number of seeds.
         return ceil(difference.count * (difference.half_width / self._gain) ** 2)
 
     @property
@@ -94,13 +93,13 @@ class Tuned:
 
     @property
     def costs(self) -> tuple[Compared, ...]:
-        """The other measures that are worse for certain."""
+        """The other measures that are significantly worse."""
         return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where a search makes its runs: a folder of results, workers, and who is told how far it has come."""
+    """The environment of a search: the result folder, the workers, and the progress callback."""
 
     folder: Path
     workers: Workers
@@ -108,10 +107,10 @@ class Bench:
 
 
 def tune(scenario: Scenario, bench: Bench) -> Tuned:
-    """Search the parameters of a scenario's policy.
+    """Search the parameters of a policy.
 
     Raises:
-      InvalidInput: the scenario has no `tune`, names no such measure, or a parameter that the policy refuses.
+      InvalidInput: The scenario has no `tune`, the measure is unknown, or the policy refuses a parameter.
     """
     tuning = scenario.tune
     if tuning is None:
@@ -136,7 +135,7 @@ def held_out(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
     """Return the seeds of the check.
 
     Raises:
-      InvalidInput: the search sees one of them.
+      InvalidInput: The search uses one of them.
     """
     if isinstance(tuning.held_out, int):
         first = max(scenario.seeds) + 1
@@ -148,10 +147,10 @@ def held_out(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
 
 
 def with_settings(policy: PolicyCase, settings: Settings) -> PolicyCase:
-    """Return a policy with other values at dotted paths.
+    """Return a policy with changed values at dotted paths.
 
     Raises:
-      InvalidInput: a path that leads nowhere.
+      InvalidInput: A path does not exist.
     """
     content: Any = policy.model_dump(mode="json", by_alias=True)
     for place, value in settings.items():
@@ -195,7 +194,7 @@ def _distribution(optuna: Any, parameter: Parameter) -> Any:
 def _values(
     scenario: Scenario, policies: Sequence[PolicyCase], measure: Measure, bench: Bench
 ) -> list[float]:
-    """Return the mean of a measure over workloads and seeds, policy by policy."""
+    """Return the mean of a measure over workloads and seeds for each policy."""
     found = _outcomes(scenario, policies, scenario.seeds, bench)
     return [fmean(one.measures[measure.key] for one in mine) for mine in found]
 
@@ -203,7 +202,7 @@ def _values(
 def _outcomes(
     scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int], bench: Bench
 ) -> list[tuple[Outcome, ...]]:
-    """Make what is missing of the runs, and return the outcomes policy by policy."""
+    """Execute the missing runs, and return the outcomes by policy."""
     runs: list[list[Run]] = [list(runs_of(scenario, [policy], seeds)) for policy in policies]
     sweep([run for mine in runs for run in mine], bench.folder, bench.workers)
     return [tuple(_named(run, bench.folder) for run in mine) for mine in runs]

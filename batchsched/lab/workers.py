@@ -1,6 +1,7 @@
-"""Who runs the runs: processes of this machine, or a Dask or Ray cluster that somebody keeps.
+"""The workers of a sweep: local processes, or an existing Dask or Ray cluster.
 
-All three take a function and its argument and give a future of `concurrent.futures`; results do not depend on which.
+All three accept a function with one argument and return a `concurrent.futures.Future`. Results do not depend on the
+kind of worker.
 """
 
 import os
@@ -19,28 +20,28 @@ R = TypeVar("R")
 DASK: Final = ("tcp", "tls", "ws", "wss", "ucx")
 RAY: Final = "ray"
 PATIENCE: Final = "30s"
-"""How long a cluster may take to answer at all."""
+"""Maximum seconds to wait for the connection to a cluster."""
 
 
 class Workers(Protocol):
-    """Runs functions elsewhere."""
+    """Executes functions in other processes."""
 
     def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
-        """Begin soon; the function, its argument and its result can be pickled."""
+        """Submit a function; the function, its argument and its result must be picklable."""
         ...
 
 
 @contextmanager
 def workers(address: str | None, processes: int) -> Iterator[Workers]:
-    """Yield workers.
+    """Yield the workers.
 
     Args:
-      address: `tcp://host:port` of a Dask scheduler, `ray://host:port` of a Ray one; None: processes of our own.
-      processes: how many, without an address.
+      address: `tcp://host:port` of a Dask scheduler or `ray://host:port` of a Ray cluster; None for local processes.
+      processes: The number of local processes.
 
     Raises:
-      InvalidInput: an address of another kind, or what it needs is not installed.
-      Unreachable: nobody answers there.
+      InvalidInput: The address has another scheme, or the client library is not installed.
+      Unreachable: The cluster does not answer.
     """
     if address is None:
         with _processes(processes) as pool:
@@ -74,10 +75,10 @@ def _processes(count: int) -> Iterator[Executor]:
 
 
 def _end_with_parent() -> None:
-    """Leave when the process that began this one is gone: it may be killed without a chance to say so."""
+    """End this process when its parent has ended: a killed parent cannot stop its workers."""
     import signal
 
-    # Ctrl-C is for the parent, who ends the others; they would all print where they were.
+    # Only the parent handles Ctrl-C; otherwise each worker would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
@@ -106,7 +107,7 @@ def _dask(address: str) -> Iterator[Workers]:
 
 
 def _untyped(module: Any) -> Any:
-    """Return a module as one whose functions promise nothing: distributed's are half annotated."""
+    """Return a module as `Any`: the annotations of `distributed` are incomplete."""
     return module
 
 
@@ -129,7 +130,7 @@ def _ray(address: str) -> Iterator[Workers]:
 
 
 class _Ray:
-    """Ray's tasks as futures."""
+    """Ray tasks as futures."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray

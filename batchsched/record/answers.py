@@ -1,4 +1,4 @@
-"""What the world said while a session was decided: kept in its file, and fed back when it is decided again."""
+"""Answers from outside during a session: recorded in the session file, and reused when the session is replayed."""
 
 import hashlib
 from collections import deque
@@ -17,12 +17,12 @@ NOT_RECORDED: Final = "the recorded session did not ask this"
 
 
 class Asked(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A question to an extender, and what came of it.
+    """A request to an extender with its response.
 
     Args:
-      url, verb: who was asked what.
-      question: a digest of it.
-      reply: the answer as it came, or the fault.
+      url, verb: The endpoint.
+      question: The SHA-256 digest of the request body.
+      reply: The response or the fault.
     """
 
     url: str
@@ -32,18 +32,18 @@ class Asked(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """All that a session was told from outside.
+    """All input of a session that comes from outside while it runs.
 
     Args:
-      extenders: in the order in which they were asked.
-      overdue: calls of plugins that took too long, here or in sessions before.
+      extenders: Requests to extenders, in the order in which they were sent.
+      overdue: Plugin calls that exceeded their deadline, in this session or earlier ones.
     """
 
     extenders: tuple[Asked, ...] = ()
     overdue: tuple[DeadlineExceeded, ...] = ()
 
     def again(self) -> ExternalCalls:
-        """Return a world that says it all again, and nothing else: nobody is asked, and no clock is read."""
+        """Return external calls that repeat these answers. No extender is called, and no clock is read."""
         return ExternalCalls(Transcript(self.extenders), DeadlineKeeper(self.overdue))
 
 
@@ -51,11 +51,11 @@ NOTHING: Final = Answers()
 
 
 class Transcript(Extenders):
-    """Extenders as they were heard: what was said before is said again, the rest is asked and written down.
+    """Extenders that record requests, and repeat responses of an earlier recording.
 
     Args:
-      given: what was said before.
-      port: is asked what was not; None: nobody is.
+      given: The earlier recording.
+      port: The real extenders, called for requests that the recording lacks; None: such requests fail.
     """
 
     def __init__(self, given: Iterable[Asked] = (), port: Extenders | None = None) -> None:
@@ -67,7 +67,7 @@ class Transcript(Extenders):
 
     @property
     def asked(self) -> tuple[Asked, ...]:
-        """All questions so far, with their answers."""
+        """All requests so far with their responses."""
         return tuple(self._asked)
 
     @override
@@ -85,7 +85,7 @@ class Transcript(Extenders):
 
     @override
     async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
-        """What is asked once a decision is carried out is no part of it, and not recorded."""
+        """Pass on a Bind request. It belongs to the binding and not to the decision, so it is not recorded."""
         if self._port is None:
             return Reply(fault=NOT_RECORDED)
         return await self._port.put(endpoint, verb, question)

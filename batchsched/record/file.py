@@ -26,17 +26,17 @@ from batchsched.record.answers import NOTHING, Answers
 
 FORMAT: Final = "batchsched.session/1"
 _WRITTEN_FAST: Final = 6
-"""gzip's level: a third of the time of the default, at a few per cent more bytes."""
+"""The compression level of gzip: a third of the time of the default for a few per cent more bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A session as it was recorded.
+    """A recorded session.
 
     Args:
-      now: seconds since 1970.
-      version: the batchsched that decided.
-      answers: what the world said meanwhile.
+      now: The time of the session, seconds since 1970.
+      version: The version of batchsched that decided.
+      answers: The answers from outside.
     """
 
     snapshot: Snapshot
@@ -74,7 +74,7 @@ class _Format(msgspec.Struct, frozen=True):
 
 
 def encode(record: Record) -> tuple[bytes, str]:
-    """Return a session as the content of a file, and its digest. Equal sessions make equal files."""
+    """Return the content of a session file and its digest. Equal sessions give equal bytes."""
     session = _Session(
         format=FORMAT,
         batchsched=record.version,
@@ -97,10 +97,10 @@ def encode(record: Record) -> tuple[bytes, str]:
 
 
 def write(path: Path, record: Record) -> str:
-    """Write a session, and return its digest.
+    """Write a session file and return its digest.
 
     Raises:
-      InvalidInput: the file cannot be written.
+      InvalidInput: The file cannot be written.
     """
     content, digest = encode(record)
     try:
@@ -111,11 +111,11 @@ def write(path: Path, record: Record) -> str:
 
 
 def read(path: Path) -> Record:
-    """Read a session.
+    """Read a session file.
 
     Raises:
-      InvalidInput: the file is no session file, or one of another format.
-      RecordTampered: its content does not match its digest.
+      InvalidInput: The file is not a session file, or has another format.
+      RecordTampered: The content does not match the digest.
     """
     file = str(path)
     sealed = _sealed(path)

@@ -1,4 +1,4 @@
-"""The same session again: does the decision repeat, and if not, what differs."""
+"""Replay of a recorded session: whether the decision is the same, and the differences if it is not."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ _IDENTITY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DecisionDifference:
-    """One place where the recorded and the new decision differ.
+    """A difference between the recorded and the replayed decision.
 
     Args:
-      place: the list and the item, such as "assignments: team-a/bert-0".
-      recorded: what the file says, "" where it has nothing there.
-      now: what `decide` says now, "" where it has nothing there.
+      place: The list and the item, such as "assignments: team-a/bert-0".
+      recorded: The recorded value, "" if there is none.
+      now: The replayed value, "" if there is none.
     """
 
     place: str
@@ -41,18 +41,18 @@ class DecisionDifference:
 
 
 def replay(record: Record, decide: Decide) -> tuple[DecisionDifference, ...]:
-    """Decide a recorded session again; nothing comes back when the decision repeats, byte for byte.
+    """Decide a recorded session again. Return the differences, empty if the decision is identical byte for byte.
 
     Args:
-      record: the session.
-      decide: takes snapshot, profile, now, seed, and what says again what the world said.
+      record: The session.
+      decide: The function that decides: snapshot, profile, now, seed, and recorded answers.
     """
     again = decide(record.snapshot, record.profile, record.now, record.seed, record.answers.again())
     return differences(record.decision, again)
 
 
 def differences(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
-    """Compare two decisions, telemetry apart."""
+    """Compare two decisions without their telemetry."""
     before, after = to_json(without_telemetry(recorded)), to_json(without_telemetry(now))
     if before == after:
         return ()
@@ -87,7 +87,7 @@ def _by_identity(name: str, items: Sequence[dict[str, Any]]) -> dict[str, list[d
 
 
 def _text(value: Any) -> str:
-    """Write a value for people: `node: n1`, and nothing for nothing."""
+    """Format a value for people, such as `node: n1`; None gives ""."""
     if value is None:
         return ""
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Everything put together: one API server, one configuration, one leader's work."""
+"""The scheduler of one replica: it follows a cluster, and schedules while it is the leader."""
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
@@ -33,22 +33,22 @@ from batchsched.scheduler.wakeup import Wakeup
 from batchsched.state.cluster_state import ClusterState
 
 ASSUMED_FOR = 60.0
-"""Seconds after its binding for which a pod that no watch confirms counts as bound."""
+"""Seconds after a binding until an assumed pod that no watch event confirmed is checked against the API server."""
 
 
 def _silent(pod: Pod, node: str, problem: str) -> None:
-    """Tell nobody."""
+    """Ignore a binding."""
 
 
 def _nobody(profile: Profile) -> Telemetry | None:
-    """Let nobody hear of sessions."""
+    """Return no telemetry."""
 
 
 Told = Callable[[Pod, str, str], None]
 
 
 def both(first: Told, second: Told) -> Told:
-    """Return what tells two."""
+    """Return a callback that calls both callbacks in order."""
 
     def tell(pod: Pod, one: str, other: str) -> None:
         first(pod, one, other)
@@ -59,18 +59,18 @@ def both(first: Told, second: Told) -> Told:
 
 @dataclass(slots=True)
 class SchedulerApp:
-    """What one process is made of.
+    """Composes the cache, the reflectors, the scheduling loop and the controllers of one process.
 
     Args:
-      connection: to the API server.
-      clock: tells time.
-      profiles: how to schedule, one for each scheduler name.
-      fence: no write outlives it.
-      told: hears of each pod that was bound, or was not.
-      heard: hears of each decision.
-      telemetry: hears of the sessions of a profile.
-      recording: keep what each session is decided over.
-      evicted: hears of each pod that was evicted.
+      connection: The connection to the API server.
+      clock: The clock.
+      profiles: The profiles, one for each scheduler name.
+      fence: Rejects writes once this replica has lost the Lease; None if there is no leader election.
+      told: Called for each binding, with the problem or "".
+      heard: Called for each decision.
+      telemetry: Returns the telemetry of a profile.
+      recording: Whether the input of each session is kept for the recorded sessions.
+      evicted: Called for each evicted pod.
     """
 
     connection: Connection
@@ -112,7 +112,7 @@ class SchedulerApp:
         self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
 
     async def follow(self) -> None:
-        """Follow the cluster until cancelled; leaders and those that wait to lead do."""
+        """Follow the cluster until cancelled, in the leader and in standby replicas."""
         remembering = asyncio.create_task(self.chronicle.run(), name="chronicle")
         remembering.add_done_callback(ended)
         try:
@@ -124,19 +124,20 @@ class SchedulerApp:
             await asyncio.wait([remembering])
 
     async def synced(self) -> None:
-        """Wait until everything was listed once."""
+        """Wait until every kind was listed once."""
         for one in self.reflectors:
             await one.synced.wait()
 
     async def catch_up(self) -> None:
-        """Wait until we know which pods the leader before us bound last.
+        """Wait until the cache contains the last bindings of the previous leader.
 
-        Its room looks free otherwise: a watch that is late, or has fallen silent, does not say so.
+        A watch can be delayed or silent, so a new leader must ask for the current resource version. Otherwise it
+        would see free room on nodes to which the previous leader bound pods.
         """
         await next(one for one in self.reflectors if one.resource == PODS).up_to_date()
 
     async def lead(self) -> None:
-        """Schedule until cancelled; what began to be bound is finished first. Its Events are left for `leave`."""
+        """Schedule until cancelled. Bindings in flight are finished first; `leave` writes the remaining Events."""
         await self.synced()
         binder = ApiBinder(self.writer, self._claim_is_bound)
         writers = (self.writer, Writer(self.connection, self.clock))
@@ -171,25 +172,25 @@ class SchedulerApp:
             await teller.settle()
 
     async def leave(self) -> None:
-        """Write the Events of what we did; somebody else may lead meanwhile."""
+        """Write the remaining Events. Another replica may lead by then: Events are not fenced."""
         if self._teller is not None:
             await self._teller.end()
 
     @property
     def planners(self) -> Sequence[ProfileScheduler]:
-        """Who plans, one for each profile; nobody while somebody else leads."""
+        """The schedulers of the profiles; empty while this replica does not lead."""
         return self.loop.planners if self.loop is not None else ()
 
     @property
     def leads(self) -> bool:
-        """Whether nobody else does."""
+        """True while this replica schedules and its Lease is valid."""
         return self.loop is not None and (self.fence is None or self.fence.remaining() > 0)
 
     def reconfigure(self, profiles: Sequence[Profile], recording: bool) -> None:
-        """Go on with other profiles, from the next session on, and record sessions or not.
+        """Replace the profiles from the next session on, and set whether sessions are recorded.
 
         Raises:
-          InvalidInput: a profile cannot be used; nothing was changed.
+          InvalidInput: A profile cannot be used, or the scheduler names differ. Nothing was changed.
         """
         names, known = {one.scheduler_name for one in profiles}, self.cache.scheduler_names
         if names != known:

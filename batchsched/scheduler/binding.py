@@ -1,7 +1,8 @@
-"""Binding cycles: whoever a session placed is taken through PreBind, Bind and PostBind, many at once.
+"""Binding cycles: PreBind, Bind and PostBind of the placed pods, many at the same time.
 
-A member that is not bound waits again; the next session finds its gang half bound, and completes it before it looks at
-fresh ones. What failed is taken back between two sessions only, since plugins and tables must not change during one.
+A pod whose binding failed becomes pending again. The next session then finds a partly bound gang and completes it
+before it considers other gangs. Failed placements are returned between two sessions only, because plugin state and
+tables must not change during a session.
 """
 
 import asyncio
@@ -21,20 +22,20 @@ from batchsched.state.cluster_state import ClusterState
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 BREATH: Final = 128
-"""Bindings that begin at once. Others wait until their requests are sent: to begin ten thousand takes a while."""
+"""Number of bindings that start before the event loop may run other tasks, such as sending their requests."""
 Told = Callable[[Pod, str, str], None]
-"""Hears of each pod: its node, and what went wrong, "" for nothing."""
+"""Called after each binding with the pod, the node and the problem, "" if there is none."""
 
 
 class BindingCycles:
-    """Binds placements in the background.
+    """Runs binding cycles in the background.
 
     Args:
-      binder: writes.
-      cache: is told when a binding has finished.
-      clock: tells time.
-      told: hears of each pod.
-      changed: is called when somebody waits again.
+      binder: Writes the bindings.
+      cache: The cluster state, which is notified of each finished binding.
+      clock: The clock.
+      told: Called after each binding.
+      changed: Called when a binding failed, so that the next session starts soon.
     """
 
     def __init__(
@@ -50,13 +51,14 @@ class BindingCycles:
         self._failed: list[tuple[ProfileScheduler, SessionPlacement]] = []
 
     async def start(self, planner: ProfileScheduler, placements: Iterable[SessionPlacement]) -> None:
-        """Begin to bind gangs."""
+        """Start the binding cycles of gangs and single pods."""
         async for placement in _breathing(placements):
             self._start(planner, placement)
 
     def _start(self, planner: ProfileScheduler, placement: SessionPlacement) -> None:
         self._gangs[placement.entity.identity] += 1
-        # The table of now: the next session may begin before the task does, over one that knows of no reservation.
+        # The cycle must use the present table. The next session may start before this task does, and its table does not
+        # contain the reservations of this session.
         cycle = BindingCycle(planner.table, self._binder)
         task = asyncio.create_task(self._gang(planner, placement, cycle))
         self._running.add(task)
@@ -64,29 +66,29 @@ class BindingCycles:
 
     @property
     def idle(self) -> bool:
-        """True while nothing is being bound."""
+        """True while no binding is in flight."""
         return not self._running
 
     def busy(self, identity: str) -> bool:
-        """Tell whether pods of a gang are being bound, or have failed to be and count as bound still."""
+        """Return whether bindings of a gang are in flight, or failed and are not yet returned to the queue."""
         return identity in self._gangs
 
     def take_back(self) -> None:
-        """Let the pods wait again whose binding failed; between two sessions only."""
+        """Return pods whose binding failed to the scheduling queue. Call it between two sessions only."""
         failed, self._failed = self._failed, []
         for planner, placement in failed:
             planner.failed(placement.entity, placement.places, self._clock.now())
             self._end(placement)
 
     async def drain(self) -> None:
-        """Wait until everything that began has ended."""
+        """Wait until all binding cycles have ended."""
         while self._running:
             await asyncio.wait(self._running)
 
     async def _gang(
         self, planner: ProfileScheduler, placement: SessionPlacement, cycle: BindingCycle
     ) -> None:
-        # One alone needs no task of its own: of ten thousand lone pods each would have two.
+        # A single pod needs no task of its own: this halves the number of tasks for many single pods.
         if len(placement.places) == 1:
             ends = [await self._one(planner, *placement.places[0], cycle)]
         else:
@@ -125,7 +127,7 @@ class BindingCycles:
 
 
 async def _breathing(things: Iterable[T]) -> AsyncIterator[T]:
-    """Yield things, and let whatever else waits have its turn after every `BREATH` of them."""
+    """Yield items, and let other tasks run after every `BINDINGS_PER_YIELD` items."""
     for number, one in enumerate(things, 1):
         yield one
         if number % BREATH == 0:

@@ -1,4 +1,4 @@
-"""A cluster as it is now, looked at once: for comparison, for an explanation, for a question of the kind what if."""
+"""A single listing of a live cluster, for drift checks, explanations and what-if questions."""
 
 import asyncio
 import contextlib
@@ -13,21 +13,22 @@ from batchsched.ports.clock import Clock
 from batchsched.scheduler.app import SchedulerApp
 
 PATIENCE = 120.0
-"""Seconds that listing a whole cluster may take."""
+"""Maximum seconds for listing the whole cluster."""
 TRIES = 2
-"""Failures of a list after which no other is waited for."""
+"""Number of failed list requests after which a kind is given up."""
 LOOK = 0.02
-"""Seconds between two looks at whether all is there."""
+"""Seconds between two checks whether all lists are complete."""
 
 
 async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]) -> SchedulerApp:
-    """List everything, and return what a scheduler makes of it; nothing is followed, and nothing written.
+    """List all kinds once, and return a scheduler with the resulting state. Nothing is watched or written.
 
     Raises:
-      Unreachable: nobody answers.
-      UnusableInput: the cluster does not say what is there.
+      Unreachable: The API server does not answer.
+      UnusableInput: The API server refuses a list, or the lists take too long.
     """
-    # Said once, and not for every kind; who may not ask for the version may still list.
+    # This request reports an unreachable server once instead of once for each kind. A client that may not read the
+    # version may still be allowed to list.
     with contextlib.suppress(ApiError):
         await connection.request("GET", "/version")
     service = SchedulerApp(connection, clock, profiles)
@@ -36,7 +37,7 @@ async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]
         async with asyncio.timeout(PATIENCE):
             while silent := [one for one in service.reflectors if not one.synced.is_set()]:
                 needed = [one for one in silent if one.needed]  # the rest is given up by itself
-                # Whoever may not list something will not be let a moment later: nobody is to wait for that.
+                # A refused permission does not come back within seconds, so do not wait for it until the timeout.
                 if needed and all(one.failures >= TRIES for one in needed):
                     raise UnusableInput(f"the cluster does not list {_names(needed)}")
                 await clock.sleep(LOOK)
@@ -53,7 +54,7 @@ def _names(reflectors: Sequence[Reflector]) -> str:
 
 
 def set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
-    """Return the objects that cannot be used, by kind and name."""
+    """Return the invalid objects that were set aside, ordered by kind and name."""
     return tuple(
         intake.set_aside[key] for intake in service.intakes.values() for key in sorted(intake.set_aside)
     )

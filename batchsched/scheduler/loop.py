@@ -1,7 +1,7 @@
-"""The loop: news come in, a session is decided when there is somebody to decide on, and what it placed is bound.
+"""The scheduling loop: apply events, decide a session for each profile with pending pods, and start the bindings.
 
-The decision is made in a thread of its own, so that the lease is renewed, watches are read and pods are bound
-meanwhile. Nothing of the scheduler's tables is touched while it runs.
+The decision runs in a thread of its own. Meanwhile the event loop renews the Lease, reads watches and binds pods. The
+tables of the scheduler are not changed while a decision runs.
 """
 
 import asyncio
@@ -17,29 +17,29 @@ from batchsched.scheduler.wakeup import Wakeup
 
 _LOG: Final = logging.getLogger(__name__)
 TURN: Final = 1.0
-"""Seconds between two turns when nothing happens: backoffs end, and held gangs run out of time."""
+"""Seconds between two turns without events; backoffs end and Permit timeouts expire in the meantime."""
 Heard = Callable[[ProfileScheduler, Decision, float], None]
-"""Hears of each decision, and how many seconds it took."""
+"""Called after each decision with its duration in seconds."""
 
 
 class Chore(Protocol):
-    """Something to look after between two sessions."""
+    """A periodic task that must run between two sessions."""
 
     def turn(self, now: float) -> None:
-        """Do what is due; what takes time is begun."""
+        """Do what is due at `now`, seconds since 1970. Slow work must be started in the background."""
         ...
 
 
 class SchedulerLoop:
-    """Decides sessions for as long as it runs.
+    """Decides sessions until cancelled.
 
     Args:
-      planners: one for each profile.
-      cycles: bind.
-      alarm: rings when there is news.
-      clock: tells time.
-      heard: hears of decisions, first of all who carries out what they say of pods that run.
-      chores: are done between two sessions, about once a second.
+      planners: The schedulers, one for each profile.
+      cycles: Binds the placed pods.
+      alarm: Signals that the cluster changed.
+      clock: The clock.
+      heard: Called after each decision, in this order; the evictor comes first.
+      chores: Periodic tasks that run between two sessions, about once a second.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class SchedulerLoop:
         self._chores_done = float("-inf")
 
     def reconfigure(self, planners: Sequence[ProfileScheduler]) -> None:
-        """Go on with other planners once the session that runs is over."""
+        """Replace the schedulers as soon as the running session has ended."""
         self._next = tuple(planners)
         self._alarm.ring()
 
     async def run(self) -> None:
-        """Go on until cancelled; a turn that breaks is told, and the next one tried."""
+        """Run turns until cancelled. If a turn fails, log the exception and continue with the next turn."""
         while True:
             try:
                 await self.turn()
@@ -76,13 +76,13 @@ class SchedulerLoop:
             await self._alarm.wait(TURN)
 
     async def turn(self) -> None:
-        """Take in the news, and decide one session of each profile that has somebody to decide on."""
+        """Apply events, and decide one session for each profile that has pending pods."""
         self._between()
         for planner in self.planners:
             await self._session(planner)
 
     def _between(self) -> None:
-        """Do what must not be done while a session is decided."""
+        """Do the work that must not overlap with a session."""
         if self._next is not None:
             before = {one.profile.scheduler_name: one for one in self.planners}
             self.planners, self._next = self._next, None

@@ -1,4 +1,7 @@
-"""When the next session begins: at once for a lone pod, a little later for a flood, so that it is decided together."""
+"""The start of the next session: at once after few events, a little later during a burst of events.
+
+The delay lets one session decide all pods of a burst together.
+"""
 
 import asyncio
 from typing import Final
@@ -6,18 +9,18 @@ from typing import Final
 from batchsched.ports.clock import Clock
 
 QUIET: Final = 0.01
-"""Seconds without news after which a flood counts as over."""
+"""Seconds without an event after which a burst is over."""
 LONGEST: Final = 0.25
-"""Seconds for which news may delay a session."""
+"""Maximum seconds by which a burst delays a session."""
 LONE: Final = 8
-"""Changes that are no flood."""
+"""Number of events up to which there is no delay."""
 
 
 class Wakeup:
-    """Woken by news; asked when to begin.
+    """Signals the scheduling loop that the cluster changed.
 
     Args:
-      clock: waits.
+      clock: The clock.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -26,14 +29,14 @@ class Wakeup:
         self._count = 0
 
     def ring(self) -> None:
-        """Tell of news."""
+        """Signal an event."""
         self._count += 1
         self._news.set()
 
     async def wait(self, longest: float) -> None:
-        """Wait for news, `longest` seconds at most; where there is much of it, wait until it ceases."""
+        """Wait for an event, for at most `longest` seconds; in a burst of events, also wait until it is over."""
         try:
-            # Not wait_for, which swallows a cancellation that comes together with news (until Python 3.12).
+            # Not `wait_for`: until Python 3.12 it loses a cancellation that coincides with the event.
             async with asyncio.timeout(max(0.0, longest)):
                 await self._news.wait()
         except TimeoutError:

@@ -1,7 +1,7 @@
-"""What if: objects of a file beside those of a cluster, as if they had just been made. Nothing is written.
+"""What-if questions: objects of files are added to the state of a cluster as if they were new. Nothing is written.
 
-The owners of pods (Job, PyTorchJob and so on) bring the pods that they would make, and these are grouped as they would
-be.
+An owner of pods, such as a Job or a PyTorchJob, adds the pods that its controller would create. They are grouped into
+gangs by the same rules as in a live cluster.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,13 +29,13 @@ _OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
 
 @dataclass(slots=True)
 class WhatIf:
-    """Puts objects of files into what was looked at.
+    """Adds objects of files to a listed cluster.
 
     Args:
-      service: as `live.look` returned it.
-      scheduler_name: that pods get which name none, or another one.
-      now: seconds since 1970.
-      namespace: of objects that name none.
+      service: The scheduler that `live_snapshot.look` returned.
+      scheduler_name: Set on every added pod with another scheduler name or none.
+      now: The creation time of the objects, seconds since 1970.
+      namespace: For objects without a namespace.
     """
 
     service: SchedulerApp
@@ -47,14 +47,14 @@ class WhatIf:
     groups: set[str] = field(init=False, default_factory=set)
 
     def put(self, files: Sequence[Path]) -> None:
-        """Take all objects of some files.
+        """Add all objects of the files.
 
         Raises:
-          InvalidInput: one cannot be used.
-          UnusableInput: there are none whose pods could be scheduled.
+          InvalidInput: An object is invalid.
+          UnusableInput: The files contain nothing that adds pods or PodGroups.
         """
         found = [one for source in sources(files) for one in documents(source.read(), source.name)]
-        # PodGroups and queues first: pods of a file may belong to them wherever they stand.
+        # Pods come last: PodGroups and queues must exist before them, in whatever order the files name them.
         for one in sorted(found, key=_last_pods):
             if isinstance(one, InvalidInput):
                 raise one
@@ -63,7 +63,7 @@ class WhatIf:
             raise UnusableInput("there is no pod, PodGroup or owner of pods in it, such as a Job")
 
     def gangs(self) -> list[str]:
-        """Return the names of what was put: PodGroups, and pods that are alone."""
+        """Return the names of the added gangs: PodGroups and single pods."""
         cache = self.service.cache
         waiting = (cache.get("pods", key) for key in sorted(self.pods))
         members = {identity_of(pod).removeprefix("pod/") for pod in waiting if pod is not None}
@@ -124,7 +124,7 @@ class WhatIf:
                     self._put_object(BY_GROUP_AND_NAME["", "Pod"], pod, "")
 
     def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
-        """Give an object what the API server would give it."""
+        """Set the metadata that the API server would set: name, namespace, UID and creation time."""
         meta: dict[str, Any] = dict(mapping(manifest.get("metadata")))
         if not text(meta.get("name")):
             prefix = text(meta.get("generateName")) or "unnamed-"
@@ -152,7 +152,7 @@ class WhatIf:
 def _pods(
     part: OwnerPart, prefix: str, namespace: str, labels: Mapping[str, str], owner: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the pods that a part of an owner would make."""
+    """Yield the pods that a controller would create for one part of an owner."""
     for number in range(part.pods):
         yield {
             "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""What runs beside a service for as long as it does: its server, and whoever follows its files."""
+"""Tasks that run next to the scheduler: the HTTP server, the reload of the configuration and of the certificate."""
 
 import asyncio
 import signal
@@ -17,12 +17,12 @@ from batchsched.service.reload import ConfigReload
 
 @dataclass(frozen=True, slots=True)
 class BackgroundTasks:
-    """What a service is attended by.
+    """Starts and stops the background tasks of a scheduler.
 
     Args:
-      observation: what operators see.
-      configuration: of the start.
-      file: where it was read, None: nowhere.
+      observation: The metrics and recorded sessions.
+      configuration: The configuration at the start.
+      file: The configuration file, None for the defaults.
     """
 
     observation: Observer
@@ -31,10 +31,10 @@ class BackgroundTasks:
 
     @asynccontextmanager
     async def beside(self, service: SchedulerApp) -> AsyncIterator[None]:
-        """Run all of it; a `process.Process.beside`.
+        """Run the tasks for as long as the context is open.
 
         Raises:
-          UnusableInput: the port is taken, or the certificate cannot be used.
+          UnusableInput: The port is in use, or the certificate cannot be used.
         """
         running: list[asyncio.Task[None]] = []
         reload = self._reload(service)

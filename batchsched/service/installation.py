@@ -1,6 +1,6 @@
-"""What `batchsched install` makes of the files in `deploy/`: CRDs first, all in one namespace, applied by the server.
+"""The manifests of `batchsched install`: the CRDs and the kustomize base, in one namespace, by server-side apply.
 
-The kustomize base is the one place where the objects are written down; a wheel carries a copy of it.
+The kustomize base in `deploy/` is the only source of these objects; a wheel contains a copy of it.
 """
 
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ _CLUSTER_WIDE: Final = frozenset({"Namespace", "ClusterRole", "ClusterRoleBindin
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What is to be installed.
+    """The objects to install.
 
     Args:
-      namespace: where batchsched runs.
-      image: of its containers, None for the one in the files.
-      replicas: how many run; one leads.
+      namespace: The namespace of batchsched.
+      image: The container image; None keeps the image of the manifests.
+      replicas: The number of replicas, of which one leads; None keeps the number of the manifests.
     """
 
     namespace: str = NAMESPACE
@@ -38,10 +38,10 @@ class Installation:
     replicas: int | None = None
 
     def manifests(self) -> Iterator[Manifest]:
-        """Yield every object, those first that others need.
+        """Yield all manifests in the order in which they must be applied.
 
         Raises:
-          UnusableInput: the files did not come with this installation of batchsched.
+          UnusableInput: This installation of batchsched contains no manifests.
         """
         crds, base = _folder("crds"), _folder("deploy/kustomize/base")
         for file in sorted(crds.glob("*.yaml")):
@@ -73,11 +73,11 @@ class Installation:
 
 
 async def apply(connection: Connection, manifest: Manifest) -> None:
-    """Make an object, or bring it to what the manifest says; fields of others stay.
+    """Create or update an object by server-side apply. Fields of other managers are kept.
 
     Raises:
-      ApiError: the server refused.
-      Unreachable: there was no answer.
+      ApiError: The API server refused the request.
+      Unreachable: The API server did not answer.
     """
     metadata = manifest["metadata"]
     namespace = metadata.get("namespace", "")

@@ -1,8 +1,7 @@
-"""One process from start to end: it follows the cluster, waits to lead, leads, and leaves in good order.
+"""The life of one process: follow the cluster, wait for the Lease, schedule, and shut down in order.
 
-On SIGTERM or SIGINT the loop stops, what began to be bound is finished, the Lease is given back, and the last Events
-are written. When the Lease is lost nothing but Events is written any more, and the process ends: whoever runs it starts
-it anew.
+On SIGTERM or SIGINT the loop stops, bindings in flight are finished, the Lease is released, and the remaining Events
+are written. If the Lease is lost, only Events are still written; the process exits and Kubernetes restarts it.
 """
 
 import asyncio
@@ -23,22 +22,22 @@ from batchsched.scheduler.app import SchedulerApp
 _LOG: Final = logging.getLogger(__name__)
 LEFT: Final = 0
 LOST: Final = 1
-"""The exit code when somebody else may lead."""
+"""Exit code after the Lease was lost."""
 YOUNG: Final = 20_000
-"""New objects after which the garbage collector looks among them."""
+"""Number of new objects after which the garbage collector checks the youngest generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that schedules.
+    """A replica of the scheduler.
 
     Args:
-      connection: to the API server, open.
-      clock: tells time.
-      lease: to hold while we lead; None: we are alone.
-      make: makes the service; its writes obey the fence.
-      beside: what runs for as long as the service does, such as its server.
-      patience: seconds that bindings, and Events after them, may take to finish when we leave.
+      connection: The open connection to the API server.
+      clock: The clock.
+      lease: The Lease to hold while scheduling; None if there is only one replica.
+      make: Creates the scheduler; its writes must be fenced by the Lease.
+      beside: Opens the context of the background tasks, such as the HTTP server.
+      patience: Maximum seconds for bindings in flight, and again for the remaining Events, at shutdown.
     """
 
     connection: Connection
@@ -49,7 +48,7 @@ class Process:
     patience: float = 20.0
 
     async def run(self) -> int:
-        """Run until told to leave; returns the exit code."""
+        """Run until a signal arrives or the Lease is lost, and return the exit code."""
         leave = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,14 +58,15 @@ class Process:
             return await self._work(service, leave)
 
     async def _work(self, service: SchedulerApp, leave: asyncio.Event) -> int:
-        """Follow, wait to lead, lead."""
-        # Little of what a session makes is in circles: the collector found nothing, and took 7 % of the time.
+        """Follow the cluster, wait for the Lease, and schedule."""
+        # Sessions create few reference cycles: with the default threshold, the collector took 7 % of the time and found
+        # nothing.
         gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
         follow = asyncio.create_task(service.follow(), name="follow")
         leaving = asyncio.create_task(leave.wait(), name="leave")
         try:
             await _first(leaving, follow, asyncio.create_task(service.synced(), name="sync"))
-            # What was listed stays: looking through it again and again for garbage would cost seconds.
+            # The listed objects live as long as the process. Frozen objects are not scanned, which saves seconds.
             gc.collect()
             gc.freeze()
             _LOG.info("following the cluster")
@@ -87,7 +87,7 @@ class Process:
         if ended is keep:
             _LOG.error("somebody else may lead now; leaving")
             lead.cancel()
-            # Nothing can be written any more: whatever still waits is not worth more time than this.
+            # Writes are fenced from now on, so it is useless to wait longer for bindings in flight.
             await asyncio.wait([lead], timeout=self.patience)
             await self._tell(service)
             return LOST
@@ -118,7 +118,7 @@ class Process:
 
 
 async def _first(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> asyncio.Task[bool] | asyncio.Task[None]:
-    """Wait until one of some tasks has ended; whatever broke it is raised."""
+    """Wait until a task has ended and return it; raise its exception if it failed."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for one in tasks:
         if one in done:

@@ -1,7 +1,8 @@
-"""The configuration, read again on SIGHUP and when its file changes: a bad one is refused, and the old one kept.
+"""Reload of the configuration on SIGHUP or when its file changes. An invalid file is refused; the old configuration
+stays.
 
-What a start alone looks at (the Lease, the connection, the port) stays as it is, and is named each time that the file
-states something else.
+Settings that are read only at the start (the Lease, the connection, the port) keep their values. If the file changes
+one of them, a warning names it.
 """
 
 import asyncio
@@ -20,24 +21,24 @@ from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
 LOOK: Final = 2.0
-"""Seconds between two looks at the file."""
+"""Seconds between two checks of the file."""
 LIVE: Final = frozenset({"profiles", "sessionsKept", "serving.authorizationAlwaysAllowPaths"})
-"""What changes without a start; of profiles all but their scheduler names."""
+"""Fields that take effect without a restart; the scheduler names of profiles are an exception."""
 Apply = Callable[[BatchSchedulerConfiguration], None]
-"""Goes on with another configuration, or raises and changes nothing."""
+"""Applies a configuration, or raises and changes nothing."""
 Told = Callable[[bool], None]
-"""Hears whether a configuration that was read is in force now."""
+"""Called after each reload with whether it succeeded."""
 
 
 class ConfigReload:
-    """Follows one file.
+    """Follows one configuration file.
 
     Args:
-      file: the configuration; it may be replaced, as the mount of a ConfigMap is. None: there is none to follow.
-      now: what was read from it at the start.
-      apply: takes another configuration up.
-      clock: waits between two looks.
-      told: hears how it went.
+      file: The file, which may be replaced as the mount of a ConfigMap is; None if there is none.
+      now: The configuration at the start.
+      apply: Applies a configuration.
+      clock: The clock.
+      told: Called after each reload.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class ConfigReload:
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        """Read the file again soon, whether it changed or not; for SIGHUP."""
+        """Request a reload even if the file did not change; the handler of SIGHUP."""
         self._asked.set()
 
     async def run(self) -> None:
@@ -99,7 +100,7 @@ class ConfigReload:
 
 
 def taken_up(now: BaseModel, found: BaseModel, above: str = "") -> Any:
-    """Return a configuration with what changes without a start, and the rest as it is."""
+    """Return `now` with the values of `found` in all fields that take effect without a restart."""
     changed = {}
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(found, name)
@@ -111,7 +112,7 @@ def taken_up(now: BaseModel, found: BaseModel, above: str = "") -> Any:
 
 
 def differences(now: BaseModel, found: BaseModel, above: str = "") -> Iterator[str]:
-    """Yield the fields that differ, as the file names them."""
+    """Yield the paths of the fields that differ, as the file names them."""
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(found, name)
         if isinstance(value, BaseModel):
@@ -126,7 +127,7 @@ def _fields(model: BaseModel, above: str) -> Iterator[tuple[str, str]]:
 
 
 def _stamp(file: Path) -> tuple[int, ...]:
-    """Return what changes when a file does; nothing while it is not there."""
+    """Return what identifies a version of the file; empty if the file does not exist at the moment."""
     try:
         found = file.stat()
     except OSError:

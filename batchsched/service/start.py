@@ -1,4 +1,4 @@
-"""From options to a running process."""
+"""The start of a scheduler process from the options of the command line."""
 
 import asyncio
 import logging
@@ -32,15 +32,15 @@ _LOG: Final = logging.getLogger("batchsched")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says; where it says nothing (None), the configuration does.
+    """The options of the command line. The configuration file applies where an option is None.
 
     Args:
-      config: the configuration file, None for the defaults.
-      kubeconfig, context: the cluster.
-      leader_elect: wait for the Lease before scheduling.
-      lease: namespace ("" for our own) and name of the Lease.
-      verbosity: how much is logged, 0 for the least.
-      log_format: how.
+      config: The configuration file, None for the defaults.
+      kubeconfig, context: The cluster.
+      leader_elect: Whether to wait for the Lease before scheduling.
+      lease: Namespace and name of the Lease; namespace "" is that of the credentials.
+      verbosity: The log verbosity, from 0 on.
+      log_format: The log format.
     """
 
     config: Path | None = None
@@ -53,11 +53,11 @@ class Options:
 
 
 def start(options: Options) -> int:
-    """Run until told to leave; returns the exit code.
+    """Run a scheduler until a signal arrives or the Lease is lost, and return the exit code.
 
     Raises:
-      InvalidInput: the configuration cannot be used.
-      UnusableInput: there is no cluster to talk to, or the port is taken.
+      InvalidInput: The configuration is invalid.
+      UnusableInput: No cluster can be reached, or the port is in use.
     """
     set_up_logging(options.log_format, options.verbosity)
     configuration = BatchSchedulerConfiguration()
@@ -70,10 +70,12 @@ def start(options: Options) -> int:
 
 
 def _check(configuration: BatchSchedulerConfiguration, file: Path | None) -> None:
-    """Make what each profile names once: a replica that only stood by would break when it has to lead.
+    """Create the plugins and policies of each profile once.
+
+    Otherwise a standby replica would detect an error in its configuration only when it has to lead.
 
     Raises:
-      InvalidInput: a profile names what there is not, or what it names refuses its arguments.
+      InvalidInput: A profile names an unknown plugin or policy, or its arguments are invalid.
     """
     for at, profile in enumerate(configuration.profiles):
         try:
@@ -114,7 +116,7 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
 def _lease(
     options: Options, stated: LeaderElection, connection: Connection, clock: SystemClock
 ) -> Lease | None:
-    """Return the Lease to wait for, None: we are alone."""
+    """Return the Lease to wait for, None without leader election."""
     elected = stated.leader_elect if options.leader_elect is None else options.leader_elect
     if not elected:
         return None
@@ -128,7 +130,7 @@ def _lease(
 
 
 def _identity() -> str:
-    """Return who we are: no two processes are the same."""
+    """Return a unique holder identity for the Lease."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
 
 
