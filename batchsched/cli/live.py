@@ -90,11 +90,11 @@ async def _look(access: ClusterAccess, profile: "Profile") -> "SchedulerApp":
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import Credentials
-    from batchsched.scheduler.live_snapshot import look
+    from batchsched.scheduler.live_snapshot import list_cluster
 
     clock = SystemClock()
     async with Connection(Credentials(access.kubeconfig, access.context), clock) as connection:
-        service = await look(connection, clock, [profile])
+        service = await list_cluster(connection, clock, [profile])
     ours = [one for one in service.reflectors if one.resource.api_version == API_VERSION]
     unknown = ", ".join(sorted(one.resource.plural for one in ours if not one.lists))
     if unknown:

@@ -16,7 +16,7 @@ from batchsched.ports.plugin_deadline import DeadlineExceeded
 NOT_RECORDED: Final = "the recorded session did not ask this"
 
 
-class Asked(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ExtenderCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A request to an extender with its response.
 
     Args:
@@ -39,7 +39,7 @@ class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
       overdue: Plugin calls that exceeded their deadline, in this session or earlier ones.
     """
 
-    extenders: tuple[Asked, ...] = ()
+    extenders: tuple[ExtenderCall, ...] = ()
     overdue: tuple[DeadlineExceeded, ...] = ()
 
     def again(self) -> ExternalCalls:
@@ -47,40 +47,40 @@ class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return ExternalCalls(Transcript(self.extenders), DeadlineKeeper(self.overdue))
 
 
-NOTHING: Final = Answers()
+NO_ANSWERS: Final = Answers()
 
 
 class Transcript(Extenders):
     """Extenders that record requests, and repeat responses of an earlier recording.
 
     Args:
-      given: The earlier recording.
+      recorded: The earlier recording.
       port: The real extenders, called for requests that the recording lacks; None: such requests fail.
     """
 
-    def __init__(self, given: Iterable[Asked] = (), port: Extenders | None = None) -> None:
+    def __init__(self, recorded: Iterable[ExtenderCall] = (), port: Extenders | None = None) -> None:
         self._port = port
-        self._given: dict[tuple[str, str, str], deque[Reply]] = {}
-        for one in given:
-            self._given.setdefault((one.url, one.verb, one.question), deque()).append(one.reply)
-        self._asked: list[Asked] = []
+        self._recorded: dict[tuple[str, str, str], deque[Reply]] = {}
+        for call in recorded:
+            self._recorded.setdefault((call.url, call.verb, call.question), deque()).append(call.reply)
+        self._calls: list[ExtenderCall] = []
 
     @property
-    def asked(self) -> tuple[Asked, ...]:
+    def asked(self) -> tuple[ExtenderCall, ...]:
         """All requests so far with their responses."""
-        return tuple(self._asked)
+        return tuple(self._calls)
 
     @override
     def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
         key = (endpoint.url, verb, hashlib.sha256(question).hexdigest())
-        said = self._given.get(key)
-        if said:
-            reply = said.popleft()
+        recorded = self._recorded.get(key)
+        if recorded:
+            reply = recorded.popleft()
         elif self._port is not None:
             reply = self._port.ask(endpoint, verb, question)
         else:
             reply = Reply(fault=NOT_RECORDED)
-        self._asked.append(Asked(*key, reply))
+        self._calls.append(ExtenderCall(*key, reply))
         return reply
 
     @override

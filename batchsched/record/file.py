@@ -22,10 +22,10 @@ from batchsched.api.snapshot import HeldGang, QueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, RecordTampered
 from batchsched.manifests.writer import from_json, to_json
-from batchsched.record.answers import NOTHING, Answers
+from batchsched.record.answers import NO_ANSWERS, Answers
 
 FORMAT: Final = "batchsched.session/1"
-_WRITTEN_FAST: Final = 6
+_GZIP_LEVEL: Final = 6
 """The compression level of gzip: a third of the time of the default for a few per cent more bytes."""
 
 
@@ -45,7 +45,7 @@ class Record:
     seed: int
     decision: Decision
     version: str = __version__
-    answers: Answers = NOTHING
+    answers: Answers = NO_ANSWERS
 
 
 class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -58,7 +58,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     held: tuple[HeldGang, ...]
     set_aside: tuple[SetAside, ...]
     decision: Decision
-    answers: Answers = NOTHING
+    answers: Answers = NO_ANSWERS
     resting: tuple[str, ...] = ()
     usage: tuple[QueueUsage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
@@ -93,7 +93,7 @@ def encode(record: Record) -> tuple[bytes, str]:
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
     content = msgspec.json.encode(_Sealed(digest, msgspec.Raw(body)))
-    return gzip.compress(content, compresslevel=_WRITTEN_FAST, mtime=0), digest
+    return gzip.compress(content, compresslevel=_GZIP_LEVEL, mtime=0), digest
 
 
 def write(path: Path, record: Record) -> str:
@@ -169,9 +169,9 @@ def _sealed(path: Path) -> _Sealed:
 
 
 def _check_format(body: bytes, file: str) -> None:
-    found = msgspec.json.decode(body, type=_Format).format
-    if found != FORMAT:
-        raise InvalidInput(f"expected the format {FORMAT}, found {found!r}", file=file, field="format")
+    file_format = msgspec.json.decode(body, type=_Format).format
+    if file_format != FORMAT:
+        raise InvalidInput(f"expected the format {FORMAT}, found {file_format!r}", file=file, field="format")
 
 
 def _canonical(raw: bytes | msgspec.Raw) -> bytes:

@@ -47,8 +47,8 @@ def replay(record: Record, decide: Decide) -> tuple[DecisionDifference, ...]:
       record: The session.
       decide: The function that decides: snapshot, profile, now, seed, and recorded answers.
     """
-    again = decide(record.snapshot, record.profile, record.now, record.seed, record.answers.again())
-    return differences(record.decision, again)
+    replayed = decide(record.snapshot, record.profile, record.now, record.seed, record.answers.again())
+    return differences(record.decision, replayed)
 
 
 def differences(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
@@ -57,13 +57,13 @@ def differences(recorded: Decision, now: Decision) -> tuple[DecisionDifference, 
     if before == after:
         return ()
     old, new = msgspec.json.decode(before), msgspec.json.decode(after)
-    found = [one for name in _IDENTITY for one in _in_list(name, old[name], new[name])]
-    found += [
+    differing = [difference for name in _IDENTITY for difference in _in_list(name, old[name], new[name])]
+    differing += [
         DecisionDifference(f"solver.{field}", _text(old["solver"][field]), _text(new["solver"][field]))
         for field in old["solver"]
         if old["solver"][field] != new["solver"][field]
     ]
-    return tuple(found) or (DecisionDifference("the order of items", "as recorded", "another"),)
+    return tuple(differing) or (DecisionDifference("the order of items", "as recorded", "another"),)
 
 
 def _in_list(
@@ -78,12 +78,12 @@ def _in_list(
 
 
 def _by_identity(name: str, items: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    items_by_key: dict[str, list[dict[str, Any]]] = {}
     for item in items:
         key = "/".join(str(item[field]) for field in _IDENTITY[name])
         rest = {field: value for field, value in item.items() if field not in _IDENTITY[name]}
-        found.setdefault(key, []).append(rest)
-    return found
+        items_by_key.setdefault(key, []).append(rest)
+    return items_by_key
 
 
 def _text(value: Any) -> str:
@@ -91,7 +91,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list):
-        return "; ".join(_text(one) for one in value)
+        return "; ".join(_text(item) for item in value)
     if isinstance(value, dict):
         return ", ".join(
             f"{field}: {_text(part)}" for field, part in value.items() if part not in ("", {}, [])

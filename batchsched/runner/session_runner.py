@@ -10,7 +10,7 @@ from batchsched.framework.runtime.registry import standard
 from batchsched.ports.extender import Extenders
 from batchsched.ports.external import ExternalCalls
 from batchsched.ports.telemetry import Telemetry
-from batchsched.record.answers import NOTHING, Answers, Transcript
+from batchsched.record.answers import NO_ANSWERS, Answers, Transcript
 from batchsched.runner.plugin_deadline import run_with_deadline
 from batchsched.session.decide import decide
 
@@ -31,7 +31,7 @@ class SessionRunner:
       before: Answers of an earlier run; a plugin that was disabled before the session has the call number 0.
     """
 
-    def __init__(self, profile: Profile, before: Answers = NOTHING) -> None:
+    def __init__(self, profile: Profile, before: Answers = NO_ANSWERS) -> None:
         self._profile = profile
         self._overdue = before.overdue
         self._port = http_extenders() if profile.extenders else None

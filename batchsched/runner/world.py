@@ -24,7 +24,7 @@ from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Reply
 from batchsched.ports.external import ExternalCalls
 from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
 from batchsched.ports.telemetry import Telemetry
-from batchsched.record.answers import Answers, Asked, Transcript
+from batchsched.record.answers import Answers, ExtenderCall, Transcript
 from batchsched.runner.plugin_deadline import run_until_deadline
 from batchsched.runner.session_runner import SessionRunner, http_extenders
 
@@ -165,5 +165,5 @@ class SessionEnvironment:
         self.hung = True
         return decision
 
-    def _extender_answers(self) -> tuple[Asked, ...]:
+    def _extender_answers(self) -> tuple[ExtenderCall, ...]:
         return () if self._heard is None else self._heard.transcript.asked

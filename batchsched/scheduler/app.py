@@ -27,32 +27,32 @@ from batchsched.runner.optional_kinds import WITHOUT
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.world import SessionEnvironment
 from batchsched.scheduler.binding import BindingCycles
-from batchsched.scheduler.loop import Heard, SchedulerLoop
-from batchsched.scheduler.standby_usage import StandbyUsage, ended
+from batchsched.scheduler.loop import DecisionCallback, SchedulerLoop
+from batchsched.scheduler.standby_usage import StandbyUsage, log_failure
 from batchsched.scheduler.wakeup import Wakeup
 from batchsched.state.cluster_state import ClusterState
 
-ASSUMED_FOR = 60.0
+ASSUMED_POD_SECONDS = 60.0
 """Seconds after a binding until an assumed pod that no watch event confirmed is checked against the API server."""
 
 
-def _silent(pod: Pod, node: str, problem: str) -> None:
+def _ignore_binding(pod: Pod, node: str, problem: str) -> None:
     """Ignore a binding."""
 
 
-def _nobody(profile: Profile) -> Telemetry | None:
+def _no_telemetry(profile: Profile) -> Telemetry | None:
     """Return no telemetry."""
 
 
-Told = Callable[[Pod, str, str], None]
+BindingCallback = Callable[[Pod, str, str], None]
 
 
-def both(first: Told, second: Told) -> Told:
+def call_both(first: BindingCallback, second: BindingCallback) -> BindingCallback:
     """Return a callback that calls both callbacks in order."""
 
-    def tell(pod: Pod, one: str, other: str) -> None:
-        first(pod, one, other)
-        second(pod, one, other)
+    def tell(pod: Pod, node: str, problem: str) -> None:
+        first(pod, node, problem)
+        second(pod, node, problem)
 
     return tell
 
@@ -66,22 +66,22 @@ class SchedulerApp:
       clock: The clock.
       profiles: The profiles, one for each scheduler name.
       fence: Rejects writes once this replica has lost the Lease; None if there is no leader election.
-      told: Called for each binding, with the problem or "".
-      heard: Called for each decision.
+      on_binding: Called for each binding, with the problem or "".
+      on_decision: Called for each decision.
       telemetry: Returns the telemetry of a profile.
       recording: Whether the input of each session is kept for the recorded sessions.
-      evicted: Called for each evicted pod.
+      on_eviction: Called for each evicted pod.
     """
 
     connection: Connection
     clock: Clock
     profiles: Sequence[Profile]
     fence: WriteFence | None = None
-    told: Callable[[Pod, str, str], None] = _silent
-    heard: Heard | None = None
-    telemetry: Callable[[Profile], Telemetry | None] = _nobody
+    on_binding: Callable[[Pod, str, str], None] = _ignore_binding
+    on_decision: DecisionCallback | None = None
+    telemetry: Callable[[Profile], Telemetry | None] = _no_telemetry
     recording: bool = False
-    evicted: Evicted = silent
+    on_eviction: Evicted = silent
     loop: SchedulerLoop | None = field(init=False, default=None)
     _teller: Reporter | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())
@@ -94,7 +94,7 @@ class SchedulerApp:
     reflectors: list[Reflector] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.cache = ClusterState([one.scheduler_name for one in self.profiles], ASSUMED_FOR)
+        self.cache = ClusterState([profile.scheduler_name for profile in self.profiles], ASSUMED_POD_SECONDS)
         self.alarm = Wakeup(self.clock)
         self.chronicle = StandbyUsage(
             self.cache, self.clock, lambda: self.profiles, lambda: self.loop is not None
@@ -105,28 +105,28 @@ class SchedulerApp:
         for kind, resource in resources():
             intake = EventHandlers(kind, self.grouper.store(kind), decoder, self.alarm.ring)
             self.intakes[kind.field] = intake
-            terms = ReflectorTimes(without=WITHOUT.get(kind.field, ""))
+            times = ReflectorTimes(without=WITHOUT.get(kind.field, ""))
             self.reflectors.append(
-                Reflector(self.connection, resource, intake, self.clock, terms=terms, read=intake.read)
+                Reflector(self.connection, resource, intake, self.clock, terms=times, read=intake.read)
             )
         self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
 
     async def follow(self) -> None:
         """Follow the cluster until cancelled, in the leader and in standby replicas."""
-        remembering = asyncio.create_task(self.chronicle.run(), name="chronicle")
-        remembering.add_done_callback(ended)
+        sampling = asyncio.create_task(self.chronicle.run(), name="chronicle")
+        sampling.add_done_callback(log_failure)
         try:
             async with asyncio.TaskGroup() as tasks:
-                for one in self.reflectors:
-                    tasks.create_task(one.run(), name=one.resource.plural)
+                for reflector in self.reflectors:
+                    tasks.create_task(reflector.run(), name=reflector.resource.plural)
         finally:
-            remembering.cancel()
-            await asyncio.wait([remembering])
+            sampling.cancel()
+            await asyncio.wait([sampling])
 
     async def synced(self) -> None:
         """Wait until every kind was listed once."""
-        for one in self.reflectors:
-            await one.synced.wait()
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
 
     async def catch_up(self) -> None:
         """Wait until the cache contains the last bindings of the previous leader.
@@ -134,42 +134,49 @@ class SchedulerApp:
         A watch can be delayed or silent, so a new leader must ask for the current resource version. Otherwise it
         would see free room on nodes to which the previous leader bound pods.
         """
-        await next(one for one in self.reflectors if one.resource == PODS).up_to_date()
+        await next(reflector for reflector in self.reflectors if reflector.resource == PODS).up_to_date()
 
     async def lead(self) -> None:
         """Schedule until cancelled. Bindings in flight are finished first; `leave` writes the remaining Events."""
+        # Without a complete cache, sessions would see free room on nodes that are full.
         await self.synced()
         binder = ApiBinder(self.writer, self._claim_is_bound)
         writers = (self.writer, Writer(self.connection, self.clock))
-        teller = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.idle)
-        told, evicted = both(self.told, teller.told), both(self.evicted, teller.evicted)
-        cycles = BindingCycles(binder, self.cache, self.clock, told, self.alarm.ring)
-        stranded = StaleGangs(self.cache, self.connection, self.writer, cycles.busy, evicted)
-        expiry = AssumedPodExpiry(self.cache, self._read, self.intakes["pods"].seen)
-        disruptions = Evictor(
+        reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.idle)
+        on_binding, on_eviction = (
+            call_both(self.on_binding, reporter.told),
+            call_both(self.on_eviction, reporter.evicted),
+        )
+        cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.alarm.ring)
+        stale_gangs = StaleGangs(self.cache, self.connection, self.writer, cycles.busy, on_eviction)
+        assumed_pods = AssumedPodExpiry(self.cache, self._read, self.intakes["pods"].seen)
+        evictor = Evictor(
             self.cache,
             self.writer,
             self.clock,
             self.intakes["pods"].seen,
             self.alarm.ring,
-            evicted,
+            on_eviction,
         )
-        self._leaving = stranded.leaving
+        self._leaving = stale_gangs.leaving
         planners = self._planners(self.profiles, self.recording)
         for planner in planners:
             planner.recall(self.chronicle.past(planner.profile))
-        heard = [disruptions.heard, teller.heard, *([self.heard] if self.heard else [])]
-        projection = PodGroupWriter(self.grouper.groups, self.grouper.members, self.writer, self.clock)
-        projecting = asyncio.create_task(projection.run(), name="projection")
-        self._teller = teller
-        teller.begin()
+        on_decision = [evictor.heard, reporter.heard, *([self.on_decision] if self.on_decision else [])]
+        group_writer = PodGroupWriter(self.grouper.groups, self.grouper.members, self.writer, self.clock)
+        group_writing = asyncio.create_task(group_writer.run(), name="projection")
+        self._teller = reporter
+        reporter.begin()
         try:
-            self.loop = SchedulerLoop(planners, cycles, self.alarm, self.clock, heard, [stranded, expiry])
+            self.loop = SchedulerLoop(
+                planners, cycles, self.alarm, self.clock, on_decision, [stale_gangs, assumed_pods]
+            )
             await self.loop.run()
         finally:
-            projecting.cancel()
+            group_writing.cancel()
+            # Order matters: binding cycles report to the reporter, so it settles after they have ended.
             await cycles.drain()
-            await teller.settle()
+            await reporter.settle()
 
     async def leave(self) -> None:
         """Write the remaining Events. Another replica may lead by then: Events are not fenced."""
@@ -192,15 +199,17 @@ class SchedulerApp:
         Raises:
           InvalidInput: A profile cannot be used, or the scheduler names differ. Nothing was changed.
         """
-        names, known = {one.scheduler_name for one in profiles}, self.cache.scheduler_names
-        if names != known:
+        # Pods of a new scheduler name would be missing: the cache selects pods by name from the start on.
+        names, names_at_start = {profile.scheduler_name for profile in profiles}, self.cache.scheduler_names
+        if names != names_at_start:
             raise InvalidInput(
-                f"expected the scheduler names of the start, {', '.join(sorted(known))}, found "
+                f"expected the scheduler names of the start, {', '.join(sorted(names_at_start))}, found "
                 f"{', '.join(sorted(names))}; restart to change them",
                 field="profiles",
             )
         if tuple(profiles) == tuple(self.profiles) and recording == self.recording:
             return
+        # Created first: an invalid profile raises before anything changes.
         planners = self._planners(profiles, recording)
         self.profiles, self.recording = tuple(profiles), recording
         if self.loop is not None:
@@ -209,13 +218,13 @@ class SchedulerApp:
             self._teller.reconfigure(self.profiles[0])
 
     def _planners(self, profiles: Sequence[Profile], recording: bool) -> list[ProfileScheduler]:
-        made = []
+        planners = []
         for profile in profiles:
             world = SessionEnvironment(profile, telemetry=self.telemetry(profile))
             planner = ProfileScheduler(profile, self.cache, leaving=self._leaving, world=world)
             planner.recording = recording
-            made.append(planner)
-        return made
+            planners.append(planner)
+        return planners
 
     async def _read(self, pod: str) -> bytes:
         namespace, _, name = pod.partition("/")

@@ -21,9 +21,9 @@ from batchsched.state.cluster_state import ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
-BREATH: Final = 128
+BINDINGS_PER_YIELD: Final = 128
 """Number of bindings that start before the event loop may run other tasks, such as sending their requests."""
-Told = Callable[[Pod, str, str], None]
+BindingCallback = Callable[[Pod, str, str], None]
 """Called after each binding with the pod, the node and the problem, "" if there is none."""
 
 
@@ -34,17 +34,22 @@ class BindingCycles:
       binder: Writes the bindings.
       cache: The cluster state, which is notified of each finished binding.
       clock: The clock.
-      told: Called after each binding.
+      on_binding: Called after each binding.
       changed: Called when a binding failed, so that the next session starts soon.
     """
 
     def __init__(
-        self, binder: Binder, cache: ClusterState, clock: Clock, told: Told, changed: Callable[[], None]
+        self,
+        binder: Binder,
+        cache: ClusterState,
+        clock: Clock,
+        on_binding: BindingCallback,
+        changed: Callable[[], None],
     ) -> None:
         self._binder = binder
         self._cache = cache
         self._clock = clock
-        self._told = told
+        self._on_binding = on_binding
         self._changed = changed
         self._running: set[asyncio.Task[None]] = set()
         self._gangs: Counter[str] = Counter()
@@ -52,7 +57,7 @@ class BindingCycles:
 
     async def start(self, planner: ProfileScheduler, placements: Iterable[SessionPlacement]) -> None:
         """Start the binding cycles of gangs and single pods."""
-        async for placement in _breathing(placements):
+        async for placement in _yielding_to_other_tasks(placements):
             self._start(planner, placement)
 
     def _start(self, planner: ProfileScheduler, placement: SessionPlacement) -> None:
@@ -60,7 +65,7 @@ class BindingCycles:
         # The cycle must use the present table. The next session may start before this task does, and its table does not
         # contain the reservations of this session.
         cycle = BindingCycle(planner.table, self._binder)
-        task = asyncio.create_task(self._gang(planner, placement, cycle))
+        task = asyncio.create_task(self._bind_placement(planner, placement, cycle))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -85,22 +90,23 @@ class BindingCycles:
         while self._running:
             await asyncio.wait(self._running)
 
-    async def _gang(
+    async def _bind_placement(
         self, planner: ProfileScheduler, placement: SessionPlacement, cycle: BindingCycle
     ) -> None:
         # A single pod needs no task of its own: this halves the number of tasks for many single pods.
         if len(placement.places) == 1:
-            ends = [await self._one(planner, *placement.places[0], cycle)]
+            outcomes = [await self._bind_pod(planner, *placement.places[0], cycle)]
         else:
             binding = [
-                asyncio.create_task(self._one(planner, pod, node, cycle))
-                async for pod, node in _breathing(placement.places)
+                asyncio.create_task(self._bind_pod(planner, pod, node, cycle))
+                async for pod, node in _yielding_to_other_tasks(placement.places)
             ]
-            ends = await asyncio.gather(*binding)
+            outcomes = await asyncio.gather(*binding)
         failed: Places = tuple(
-            place for place, bound in zip(placement.places, ends, strict=True) if not bound
+            place for place, bound in zip(placement.places, outcomes, strict=True) if not bound
         )
         if failed:
+            # The gang stays in `_gangs`: until `take_back`, its pods count as assumed and the gang as busy.
             self._failed.append((planner, SessionPlacement(placement.entity, failed)))
             self._changed()
         else:
@@ -112,23 +118,23 @@ class BindingCycles:
         if not self._gangs[identity]:
             del self._gangs[identity]
 
-    async def _one(self, planner: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle) -> bool:
+    async def _bind_pod(self, planner: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle) -> bool:
         try:
             status = await bind(planner.pipeline, pod, node, cycle)
             problem = "" if status.ok else "; ".join(status.reasons) or f"{status.code.name}"
         except BatchschedError as error:
-            problem = str(error)
+            problem = str(error)  # a refused or failed write affects this pod only
         if problem:
             _LOG.warning("%s is not bound to %s: %s", pod.key, node, problem)
         else:
             self._cache.finish_binding(pod.key, self._clock.now())
-        self._told(pod, node, problem)
+        self._on_binding(pod, node, problem)
         return not problem
 
 
-async def _breathing(things: Iterable[T]) -> AsyncIterator[T]:
+async def _yielding_to_other_tasks(items: Iterable[T]) -> AsyncIterator[T]:
     """Yield items, and let other tasks run after every `BINDINGS_PER_YIELD` items."""
-    for number, one in enumerate(things, 1):
-        yield one
-        if number % BREATH == 0:
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % BINDINGS_PER_YIELD == 0:
             await asyncio.sleep(0)

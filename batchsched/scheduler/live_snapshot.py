@@ -12,15 +12,15 @@ from batchsched.kube.reflector import Reflector
 from batchsched.ports.clock import Clock
 from batchsched.scheduler.app import SchedulerApp
 
-PATIENCE = 120.0
+LIST_TIMEOUT_SECONDS = 120.0
 """Maximum seconds for listing the whole cluster."""
-TRIES = 2
+MAX_LIST_FAILURES = 2
 """Number of failed list requests after which a kind is given up."""
-LOOK = 0.02
+CHECK_SECONDS = 0.02
 """Seconds between two checks whether all lists are complete."""
 
 
-async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]) -> SchedulerApp:
+async def list_cluster(connection: Connection, clock: Clock, profiles: Sequence[Profile]) -> SchedulerApp:
     """List all kinds once, and return a scheduler with the resulting state. Nothing is watched or written.
 
     Raises:
@@ -34,15 +34,19 @@ async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]
     service = SchedulerApp(connection, clock, profiles)
     following = asyncio.create_task(service.follow(), name="look")
     try:
-        async with asyncio.timeout(PATIENCE):
-            while silent := [one for one in service.reflectors if not one.synced.is_set()]:
-                needed = [one for one in silent if one.needed]  # the rest is given up by itself
+        async with asyncio.timeout(LIST_TIMEOUT_SECONDS):
+            while missing := [reflector for reflector in service.reflectors if not reflector.synced.is_set()]:
+                needed = [
+                    reflector for reflector in missing if reflector.needed
+                ]  # the rest is given up by itself
                 # A refused permission does not come back within seconds, so do not wait for it until the timeout.
-                if needed and all(one.failures >= TRIES for one in needed):
+                if needed and all(reflector.failures >= MAX_LIST_FAILURES for reflector in needed):
                     raise UnusableInput(f"the cluster does not list {_names(needed)}")
-                await clock.sleep(LOOK)
+                await clock.sleep(CHECK_SECONDS)
     except TimeoutError as error:
-        raise UnusableInput(f"the cluster did not list {_names(silent)} within {PATIENCE:g} s") from error
+        raise UnusableInput(
+            f"the cluster did not list {_names(missing)} within {LIST_TIMEOUT_SECONDS:g} s"
+        ) from error
     finally:
         following.cancel()
         await asyncio.wait([following])
@@ -50,7 +54,7 @@ async def look(connection: Connection, clock: Clock, profiles: Sequence[Profile]
 
 
 def _names(reflectors: Sequence[Reflector]) -> str:
-    return ", ".join(sorted({one.resource.plural for one in reflectors}))
+    return ", ".join(sorted({reflector.resource.plural for reflector in reflectors}))
 
 
 def set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:

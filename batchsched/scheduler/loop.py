@@ -16,13 +16,13 @@ from batchsched.scheduler.binding import BindingCycles
 from batchsched.scheduler.wakeup import Wakeup
 
 _LOG: Final = logging.getLogger(__name__)
-TURN: Final = 1.0
+IDLE_SECONDS: Final = 1.0
 """Seconds between two turns without events; backoffs end and Permit timeouts expire in the meantime."""
-Heard = Callable[[ProfileScheduler, Decision, float], None]
+DecisionCallback = Callable[[ProfileScheduler, Decision, float], None]
 """Called after each decision with its duration in seconds."""
 
 
-class Chore(Protocol):
+class PeriodicTask(Protocol):
     """A periodic task that must run between two sessions."""
 
     def turn(self, now: float) -> None:
@@ -38,8 +38,8 @@ class SchedulerLoop:
       cycles: Binds the placed pods.
       alarm: Signals that the cluster changed.
       clock: The clock.
-      heard: Called after each decision, in this order; the evictor comes first.
-      chores: Periodic tasks that run between two sessions, about once a second.
+      callbacks: Called after each decision, in this order; the evictor comes first.
+      tasks: Periodic tasks that run between two sessions, about once a second.
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class SchedulerLoop:
         cycles: BindingCycles,
         alarm: Wakeup,
         clock: Clock,
-        heard: Sequence[Heard] = (),
-        chores: Sequence[Chore] = (),
+        callbacks: Sequence[DecisionCallback] = (),
+        tasks: Sequence[PeriodicTask] = (),
     ) -> None:
         self.planners = tuple(planners)
         self._next: tuple[ProfileScheduler, ...] | None = None
         self._cycles = cycles
         self._alarm = alarm
         self._clock = clock
-        self._heard = tuple(heard)
-        self._chores = tuple(chores)
-        self._chores_done = float("-inf")
+        self._callbacks = tuple(callbacks)
+        self._tasks = tuple(tasks)
+        self._tasks_done_at = float("-inf")
 
     def reconfigure(self, planners: Sequence[ProfileScheduler]) -> None:
         """Replace the schedulers as soon as the running session has ended."""
@@ -70,31 +70,32 @@ class SchedulerLoop:
         while True:
             try:
                 await self.turn()
-            except Exception:  # the outermost loop survives everything
-                _LOG.exception("a turn of the loop broke; going on")
-                await self._clock.sleep(TURN)
-            await self._alarm.wait(TURN)
+            except Exception:  # a defect in one session must not stop scheduling
+                _LOG.exception("a scheduling turn failed; continuing with the next one")
+                await self._clock.sleep(IDLE_SECONDS)
+            await self._alarm.wait(IDLE_SECONDS)
 
     async def turn(self) -> None:
         """Apply events, and decide one session for each profile that has pending pods."""
-        self._between()
+        self._prepare()
         for planner in self.planners:
             await self._session(planner)
 
-    def _between(self) -> None:
+    def _prepare(self) -> None:
         """Do the work that must not overlap with a session."""
         if self._next is not None:
-            before = {one.profile.scheduler_name: one for one in self.planners}
+            before = {planner.profile.scheduler_name: planner for planner in self.planners}
             self.planners, self._next = self._next, None
             for planner in self.planners:
                 if planner.profile.scheduler_name in before:
                     planner.remember(before[planner.profile.scheduler_name])
+        # Failed bindings release reservations of plugins, which a running session must not see change.
         self._cycles.take_back()
         now = self._clock.now()
-        if not 0 <= now - self._chores_done < TURN:  # also when the clock was set back
-            self._chores_done = now
-            for chore in self._chores:
-                chore.turn(now)
+        if not 0 <= now - self._tasks_done_at < IDLE_SECONDS:  # also when the clock was set back
+            self._tasks_done_at = now
+            for task in self._tasks:
+                task.turn(now)
 
     async def _session(self, planner: ProfileScheduler) -> None:
         now, begun = self._clock.now(), self._clock.monotonic()
@@ -103,17 +104,23 @@ class SchedulerLoop:
             work = planner.begin(now)
             if work is None:
                 return
+            # `begin` took all input; the thread reads nothing that the event loop changes meanwhile.
             decision = await asyncio.to_thread(work)
         except Exception:
+            # Later sessions take fewer gangs until the gang that causes the failure is found.
             planner.broke(self._clock.now())
             raise
         now = self._clock.now()
         await self._cycles.start(planner, planner.finish(decision, now))
+        # More gangs are active, beyond the window or moved by events: do not wait for the next event.
         if planner.queue.pending()["active"]:
             self._alarm.ring()
+        # A hung call still occupies its thread; a renewed scheduler leaves the plugin out.
         if planner.world.hung:
-            _LOG.error("plugins hung, and are asked no more: %s", planner.world.names)
-            among = self.planners if self._next is None else self._next
-            self.reconfigure([one.renewed() if one is planner else one for one in among])
-        for heard in self._heard:
-            heard(planner, decision, self._clock.monotonic() - begun)
+            _LOG.error(
+                "plugins exceeded their deadline and are disabled until restart: %s", planner.world.names
+            )
+            planners = self.planners if self._next is None else self._next
+            self.reconfigure([other.renewed() if other is planner else other for other in planners])
+        for callback in self._callbacks:
+            callback(planner, decision, self._clock.monotonic() - begun)

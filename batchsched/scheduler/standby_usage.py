@@ -71,7 +71,7 @@ class StandbyUsage:
                 self._histories[profile.scheduler_name] = history
 
 
-def ended(running: asyncio.Task[None]) -> None:
+def log_failure(running: asyncio.Task[None]) -> None:
     """Log an error if sampling failed: a new leader then starts with an incomplete history."""
     if not running.cancelled() and running.exception() is not None:
         _LOG.error("the usage of queues is no longer sampled", exc_info=running.exception())

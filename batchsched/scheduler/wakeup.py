@@ -8,11 +8,11 @@ from typing import Final
 
 from batchsched.ports.clock import Clock
 
-QUIET: Final = 0.01
+QUIET_SECONDS: Final = 0.01
 """Seconds without an event after which a burst is over."""
-LONGEST: Final = 0.25
+MAX_DELAY_SECONDS: Final = 0.25
 """Maximum seconds by which a burst delays a session."""
-LONE: Final = 8
+MAX_EVENTS_WITHOUT_DELAY: Final = 8
 """Number of events up to which there is no delay."""
 
 
@@ -41,10 +41,14 @@ class Wakeup:
                 await self._news.wait()
         except TimeoutError:
             return
-        begun = self._clock.monotonic()
+        burst_start = self._clock.monotonic()
         seen = 0
-        while self._count > LONE and self._count != seen and self._clock.monotonic() - begun < LONGEST:
+        while (
+            self._count > MAX_EVENTS_WITHOUT_DELAY
+            and self._count != seen
+            and self._clock.monotonic() - burst_start < MAX_DELAY_SECONDS
+        ):
             seen = self._count
-            await self._clock.sleep(QUIET)
+            await self._clock.sleep(QUIET_SECONDS)
         self._count = 0
         self._news.clear()

@@ -53,12 +53,12 @@ class WhatIf:
           InvalidInput: An object is invalid.
           UnusableInput: The files contain nothing that adds pods or PodGroups.
         """
-        found = [one for source in sources(files) for one in documents(source.read(), source.name)]
+        parsed = [document for source in sources(files) for document in documents(source.read(), source.name)]
         # Pods come last: PodGroups and queues must exist before them, in whatever order the files name them.
-        for one in sorted(found, key=_last_pods):
-            if isinstance(one, InvalidInput):
-                raise one
-            self._put(one)
+        for document in sorted(parsed, key=_is_pod):
+            if isinstance(document, InvalidInput):
+                raise document
+            self._put(document)
         if not self.pods and not self.groups:
             raise UnusableInput("there is no pod, PodGroup or owner of pods in it, such as a Job")
 
@@ -84,7 +84,7 @@ class WhatIf:
     def _put_object(self, kind: ObjectKind, manifest: dict[str, Any], file: str) -> None:
         meta = self._born(manifest, namespaced=kind.namespaced)
         if kind.type is Pod:
-            self._ours(manifest)
+            self._make_pending(manifest)
         intake = self.service.intakes[kind.field]
         intake.seen(msgspec.json.encode(manifest))
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
@@ -116,10 +116,14 @@ class WhatIf:
             "controller": True,
         }
         for gang in range(gangs):
-            marks = {shape.gang_label: str(gang)} if shape.gang_label else {}
+            gang_labels = {shape.gang_label: str(gang)} if shape.gang_label else {}
             for part in shape.parts:
-                labels = {**marks, **dict.fromkeys(shape.sub_group_labels[:1], part.name)}
-                prefix = "-".join(one for one in (meta["name"], *marks.values(), part.name) if one)
+                labels = {**gang_labels, **dict.fromkeys(shape.sub_group_labels[:1], part.name)}
+                prefix = "-".join(
+                    part_of_name
+                    for part_of_name in (meta["name"], *gang_labels.values(), part.name)
+                    if part_of_name
+                )
                 for pod in _pods(part, prefix, meta["namespace"], labels, reference):
                     self._put_object(BY_GROUP_AND_NAME["", "Pod"], pod, "")
 
@@ -136,12 +140,12 @@ class WhatIf:
         manifest["metadata"] = meta
         return meta
 
-    def _ours(self, pod: dict[str, Any]) -> None:
+    def _make_pending(self, pod: dict[str, Any]) -> None:
         spec = dict(mapping(pod.get("spec")))
         spec.pop("nodeName", None)
-        stated = text(spec.get("schedulerName")) or "default-scheduler"
-        if stated != self.scheduler_name:
-            line = f"pods of schedulerName {stated} are looked at as if they stated {self.scheduler_name}"
+        scheduler_name = text(spec.get("schedulerName")) or "default-scheduler"
+        if scheduler_name != self.scheduler_name:
+            line = f"pods of schedulerName {scheduler_name} are looked at as if they stated {self.scheduler_name}"
             if line not in self.warnings:
                 self.warnings.append(line)
             spec["schedulerName"] = self.scheduler_name
@@ -167,5 +171,5 @@ def _pods(
         }
 
 
-def _last_pods(found: Document | InvalidInput) -> bool:
-    return isinstance(found, Document) and found.envelope.kind == "Pod"
+def _is_pod(document: Document | InvalidInput) -> bool:
+    return isinstance(document, Document) and document.envelope.kind == "Pod"

@@ -51,21 +51,21 @@ class BackgroundTasks:
                     running.append(asyncio.create_task(following, name="certificate"))
             yield
         finally:
-            for one in running:
-                one.cancel()
+            for task in running:
+                task.cancel()
             await asyncio.wait(running)
             await site.stop()
 
     def _reload(self, service: SchedulerApp) -> ConfigReload:
         metrics = self.observation.metrics
 
-        def told(well: bool) -> None:
-            metrics.reloads.labels("success" if well else "failure").inc()
-            metrics.reload_ok.set(well)
+        def count_reload(succeeded: bool) -> None:
+            metrics.reloads.labels("success" if succeeded else "failure").inc()
+            metrics.reload_ok.set(succeeded)
 
-        def apply(found: BatchSchedulerConfiguration) -> None:
-            service.reconfigure(found.profiles, recording=found.sessions_kept > 0)
-            self.observation.sessions.resize(found.sessions_kept)
+        def apply(configuration: BatchSchedulerConfiguration) -> None:
+            service.reconfigure(configuration.profiles, recording=configuration.sessions_kept > 0)
+            self.observation.sessions.resize(configuration.sessions_kept)
 
         metrics.reload_ok.set(1)
-        return ConfigReload(self.file, self.configuration, apply, service.clock, told)
+        return ConfigReload(self.file, self.configuration, apply, service.clock, count_reload)

@@ -19,8 +19,8 @@ Manifest = dict[str, Any]
 NAMESPACE: Final = "batchsched-system"
 APPLY: Final = "application/apply-patch+yaml"
 LABELS: Final = {"app.kubernetes.io/name": "batchsched"}
-_HERE: Final = Path(__file__).parents[1]
-_CLUSTER_WIDE: Final = frozenset({"Namespace", "ClusterRole", "ClusterRoleBinding"})
+_PACKAGE: Final = Path(__file__).parents[1]
+_CLUSTER_SCOPED: Final = frozenset({"Namespace", "ClusterRole", "ClusterRoleBinding"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,14 @@ class Installation:
         for name in listed:
             if name.endswith(".yaml"):
                 for manifest in yaml.safe_load_all((base / name).read_text()):
-                    yield self._ours(manifest)
+                    yield self._in_namespace(manifest)
 
-    def _ours(self, manifest: Manifest) -> Manifest:
+    def _in_namespace(self, manifest: Manifest) -> Manifest:
         metadata = manifest["metadata"]
         metadata["labels"] = LABELS | metadata.get("labels", {})
         if manifest["kind"] == "Namespace":
             metadata["name"] = self.namespace
-        elif manifest["kind"] not in _CLUSTER_WIDE:
+        elif manifest["kind"] not in _CLUSTER_SCOPED:
             metadata["namespace"] = self.namespace
         for subject in manifest.get("subjects", ()):
             subject["namespace"] = self.namespace
@@ -95,7 +95,7 @@ async def apply(connection: Connection, manifest: Manifest) -> None:
 
 def _folder(name: str) -> Path:
     """Return a folder of the repository, or its copy in a wheel."""
-    for found in (_HERE / "installed" / name, _HERE.parent / name):
-        if found.is_dir():
-            return found
+    for folder in (_PACKAGE / "installed" / name, _PACKAGE.parent / name):
+        if folder.is_dir():
+            return folder
     raise UnusableInput(f"this batchsched came without {name}/; install it from its wheel or its repository")

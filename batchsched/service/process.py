@@ -20,10 +20,10 @@ from batchsched.ports.clock import Clock
 from batchsched.scheduler.app import SchedulerApp
 
 _LOG: Final = logging.getLogger(__name__)
-LEFT: Final = 0
-LOST: Final = 1
+EXIT_OK: Final = 0
+EXIT_LEASE_LOST: Final = 1
 """Exit code after the Lease was lost."""
-YOUNG: Final = 20_000
+GC_THRESHOLD_OBJECTS: Final = 20_000
 """Number of new objects after which the garbage collector checks the youngest generation."""
 
 
@@ -61,45 +61,45 @@ class Process:
         """Follow the cluster, wait for the Lease, and schedule."""
         # Sessions create few reference cycles: with the default threshold, the collector took 7 % of the time and found
         # nothing.
-        gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+        gc.set_threshold(GC_THRESHOLD_OBJECTS, *gc.get_threshold()[1:])
         follow = asyncio.create_task(service.follow(), name="follow")
         leaving = asyncio.create_task(leave.wait(), name="leave")
         try:
-            await _first(leaving, follow, asyncio.create_task(service.synced(), name="sync"))
+            await _first_ended(leaving, follow, asyncio.create_task(service.synced(), name="sync"))
             # The listed objects live as long as the process. Frozen objects are not scanned, which saves seconds.
             gc.collect()
             gc.freeze()
             _LOG.info("following the cluster")
             if self.lease is not None and not leaving.done():
-                await _first(leaving, follow, asyncio.create_task(self.lease.acquire(), name="acquire"))
+                await _first_ended(leaving, follow, asyncio.create_task(self.lease.acquire(), name="acquire"))
             if leaving.done():
-                return LEFT
+                return EXIT_OK
             return await self._lead(service, leaving, follow)
         finally:
-            await _end(follow, leaving)
+            await _cancel(follow, leaving)
 
     async def _lead(
         self, service: SchedulerApp, leaving: asyncio.Task[bool], follow: asyncio.Task[None]
     ) -> int:
         lead = asyncio.create_task(self._begin(service), name="lead")
         keep = asyncio.create_task(self._keep(), name="keep")
-        ended = await _first(leaving, follow, lead, keep)
+        ended = await _first_ended(leaving, follow, lead, keep)
         if ended is keep:
-            _LOG.error("somebody else may lead now; leaving")
+            _LOG.error("the Lease is lost; exiting")
             lead.cancel()
             # Writes are fenced from now on, so it is useless to wait longer for bindings in flight.
             await asyncio.wait([lead], timeout=self.patience)
             await self._tell(service)
-            return LOST
-        _LOG.info("leaving: bindings are finished first")
+            return EXIT_LEASE_LOST
+        _LOG.info("shutting down: finishing bindings in flight")
         lead.cancel()
         with contextlib.suppress(TimeoutError, asyncio.CancelledError):
             await asyncio.wait_for(lead, self.patience)
-        await _end(keep)
+        await _cancel(keep)
         if self.lease is not None:
             await self.lease.release()
         await self._tell(service)
-        return LEFT
+        return EXIT_OK
 
     async def _begin(self, service: SchedulerApp) -> None:
         if self.lease is not None:
@@ -117,16 +117,18 @@ class Process:
             await self.lease.keep()
 
 
-async def _first(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> asyncio.Task[bool] | asyncio.Task[None]:
+async def _first_ended(
+    *tasks: asyncio.Task[bool] | asyncio.Task[None],
+) -> asyncio.Task[bool] | asyncio.Task[None]:
     """Wait until a task has ended and return it; raise its exception if it failed."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for one in tasks:
-        if one in done:
-            one.result()
-    return next(one for one in tasks if one in done)
+    for task in tasks:
+        if task in done:
+            task.result()
+    return next(task for task in tasks if task in done)
 
 
-async def _end(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> None:
-    for one in tasks:
-        one.cancel()
+async def _cancel(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,8 +1,7 @@
-"""Reload of the configuration on SIGHUP or when its file changes. An invalid file is refused; the old configuration
-stays.
+"""Reload of the configuration on SIGHUP or when its file changes.
 
-Settings that are read only at the start (the Lease, the connection, the port) keep their values. If the file changes
-one of them, a warning names it.
+An invalid file is refused, and the configuration in force stays. Settings that are read only at the start (the Lease,
+the connection, the port) keep their values. If the file changes one of them, a warning names it.
 """
 
 import asyncio
@@ -20,13 +19,13 @@ from batchsched.observability.logs import log_event, log_warning
 from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
-LOOK: Final = 2.0
+CHECK_SECONDS: Final = 2.0
 """Seconds between two checks of the file."""
-LIVE: Final = frozenset({"profiles", "sessionsKept", "serving.authorizationAlwaysAllowPaths"})
+RELOADABLE_FIELDS: Final = frozenset({"profiles", "sessionsKept", "serving.authorizationAlwaysAllowPaths"})
 """Fields that take effect without a restart; the scheduler names of profiles are an exception."""
 Apply = Callable[[BatchSchedulerConfiguration], None]
 """Applies a configuration, or raises and changes nothing."""
-Told = Callable[[bool], None]
+ReloadCallback = Callable[[bool], None]
 """Called after each reload with whether it succeeded."""
 
 
@@ -38,24 +37,29 @@ class ConfigReload:
       now: The configuration at the start.
       apply: Applies a configuration.
       clock: The clock.
-      told: Called after each reload.
+      on_reload: Called after each reload.
     """
 
     def __init__(
-        self, file: Path | None, now: BatchSchedulerConfiguration, apply: Apply, clock: Clock, told: Told
+        self,
+        file: Path | None,
+        now: BatchSchedulerConfiguration,
+        apply: Apply,
+        clock: Clock,
+        on_reload: ReloadCallback,
     ) -> None:
         self.configuration = now
         """The configuration in force."""
         self._file = file
         self._apply = apply
         self._clock = clock
-        self._told = told
-        self._seen = () if file is None else _stamp(file)
-        self._asked = asyncio.Event()
+        self._on_reload = on_reload
+        self._seen = () if file is None else _file_version(file)
+        self._requested = asyncio.Event()
 
     def ask(self) -> None:
         """Request a reload even if the file did not change; the handler of SIGHUP."""
-        self._asked.set()
+        self._requested.set()
 
     async def run(self) -> None:
         """Follow the file until cancelled."""
@@ -65,56 +69,56 @@ class ConfigReload:
         looking = asyncio.create_task(self._look(file), name="configuration")
         try:
             while True:
-                await self._asked.wait()
-                self._asked.clear()
+                await self._requested.wait()
+                self._requested.clear()
                 await self._read(file)
         finally:
             looking.cancel()
 
     async def _look(self, file: Path) -> None:
         while True:
-            await self._clock.sleep(LOOK)
-            stamp = await asyncio.to_thread(_stamp, file)
+            await self._clock.sleep(CHECK_SECONDS)
+            stamp = await asyncio.to_thread(_file_version, file)
             if stamp and stamp != self._seen:  # for a moment there may be none
                 self._seen = stamp
-                self._asked.set()
+                self._requested.set()
 
     async def _read(self, file: Path) -> None:
         try:
-            found, warnings = await asyncio.to_thread(load_with_warnings, file)
+            loaded, warnings = await asyncio.to_thread(load_with_warnings, file)
             for warning in warnings:
                 log_warning(_LOG, warning)
-            in_force = taken_up(self.configuration, found)
+            in_force = merge_reloadable(self.configuration, loaded)
             if in_force != self.configuration:
                 self._apply(in_force)
         except BatchschedError as error:
             _LOG.error("the configuration is refused, and the old one kept: %s", error)
-            self._told(False)
+            self._on_reload(False)
             return
-        fixed = list(differences(in_force, found))
+        fixed = list(differences(in_force, loaded))
         if fixed:
             log_warning(_LOG, "Takes effect at the next start", fields=fixed)
         self.configuration = in_force
         log_event(_LOG, 0, "The configuration was read again", file=str(file))
-        self._told(True)
+        self._on_reload(True)
 
 
-def taken_up(now: BaseModel, found: BaseModel, above: str = "") -> Any:
+def merge_reloadable(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
     """Return `now` with the values of `found` in all fields that take effect without a restart."""
     changed = {}
     for name, path in _fields(now, above):
-        value, new = getattr(now, name), getattr(found, name)
-        if path in LIVE:
+        value, new = getattr(now, name), getattr(loaded, name)
+        if path in RELOADABLE_FIELDS:
             changed[name] = new
         elif isinstance(value, BaseModel):
-            changed[name] = taken_up(value, new, f"{path}.")
+            changed[name] = merge_reloadable(value, new, f"{path}.")
     return now.model_copy(update=changed)
 
 
-def differences(now: BaseModel, found: BaseModel, above: str = "") -> Iterator[str]:
+def differences(now: BaseModel, loaded: BaseModel, above: str = "") -> Iterator[str]:
     """Yield the paths of the fields that differ, as the file names them."""
     for name, path in _fields(now, above):
-        value, new = getattr(now, name), getattr(found, name)
+        value, new = getattr(now, name), getattr(loaded, name)
         if isinstance(value, BaseModel):
             yield from differences(value, new, f"{path}.")
         elif value != new:
@@ -126,10 +130,10 @@ def _fields(model: BaseModel, above: str) -> Iterator[tuple[str, str]]:
         yield name, above + (field.alias or name)
 
 
-def _stamp(file: Path) -> tuple[int, ...]:
+def _file_version(file: Path) -> tuple[int, ...]:
     """Return what identifies a version of the file; empty if the file does not exist at the moment."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return ()
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -65,11 +65,11 @@ def start(options: Options) -> int:
         configuration, warnings = load_with_warnings(options.config)
         for warning in warnings:
             log_warning(_LOG, warning)
-    _check(configuration, options.config)
-    return _on_a_loop(_run(options, configuration))
+    _check_profiles(configuration, options.config)
+    return _run_event_loop(_run(options, configuration))
 
 
-def _check(configuration: BatchSchedulerConfiguration, file: Path | None) -> None:
+def _check_profiles(configuration: BatchSchedulerConfiguration, file: Path | None) -> None:
     """Create the plugins and policies of each profile once.
 
     Otherwise a standby replica would detect an error in its configuration only when it has to lead.
@@ -77,18 +77,18 @@ def _check(configuration: BatchSchedulerConfiguration, file: Path | None) -> Non
     Raises:
       InvalidInput: A profile names an unknown plugin or policy, or its arguments are invalid.
     """
-    for at, profile in enumerate(configuration.profiles):
+    for index, profile in enumerate(configuration.profiles):
         try:
             Session(Snapshot(), profile)
         except InvalidInput as error:
-            field = f"profiles[{at}].{error.field.removeprefix('profiles[].')}"
+            field = f"profiles[{index}].{error.field.removeprefix('profiles[].')}"
             raise InvalidInput(error.message, file=str(file or ""), field=field) from error
 
 
 async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> int:
     clock = SystemClock()
-    stated = configuration.client_connection.kubeconfig
-    kubeconfig = options.kubeconfig or (Path(stated) if stated else None)
+    configured_kubeconfig = configuration.client_connection.kubeconfig
+    kubeconfig = options.kubeconfig or (Path(configured_kubeconfig) if configured_kubeconfig else None)
     async with Connection(Credentials(kubeconfig, options.context), clock) as connection:
         observation = Observer(
             clock, configuration.sessions_kept, configuration.leader_election.resource_name
@@ -102,11 +102,11 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
                 clock,
                 configuration.profiles,
                 fence=lease,
-                told=observation.record_binding,
-                heard=observation.record_decision,
+                on_binding=observation.record_binding,
+                on_decision=observation.record_decision,
                 telemetry=observation.telemetry,
                 recording=configuration.sessions_kept > 0,
-                evicted=observation.record_eviction,
+                on_eviction=observation.record_eviction,
             )
 
         attendance = BackgroundTasks(observation, configuration, options.config)
@@ -114,17 +114,17 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
 
 
 def _lease(
-    options: Options, stated: LeaderElection, connection: Connection, clock: SystemClock
+    options: Options, election: LeaderElection, connection: Connection, clock: SystemClock
 ) -> Lease | None:
     """Return the Lease to wait for, None without leader election."""
-    elected = stated.leader_elect if options.leader_elect is None else options.leader_elect
+    elected = election.leader_elect if options.leader_elect is None else options.leader_elect
     if not elected:
         return None
-    namespace, name = options.lease or (stated.resource_namespace, stated.resource_name)
+    namespace, name = options.lease or (election.resource_namespace, election.resource_name)
     terms = LeaseTimes(
-        duration=seconds_of(stated.lease_duration),
-        renew=seconds_of(stated.renew_deadline),
-        retry=seconds_of(stated.retry_period),
+        duration=seconds_of(election.lease_duration),
+        renew=seconds_of(election.renew_deadline),
+        retry=seconds_of(election.retry_period),
     )
     return Lease(connection, clock, (namespace or connection.namespace, name), _identity(), terms)
 
@@ -134,7 +134,7 @@ def _identity() -> str:
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
 
 
-def _on_a_loop(work: Coroutine[Any, Any, int]) -> int:
+def _run_event_loop(work: Coroutine[Any, Any, int]) -> int:
     try:
         import uvloop
     except ImportError:  # not on every system; asyncio's own loop does, a little slower

@@ -17,7 +17,7 @@ from batchsched.cli.explanation import Explanation, State, print_explanation
 from batchsched.cli.session import DecidedSession
 from batchsched.cli.tables import MOST_ROWS, nodes_of, print_decision
 from batchsched.config.schema import Profile
-from batchsched.record.answers import NOTHING
+from batchsched.record.answers import NO_ANSWERS
 from batchsched.session.refusals.feasibility import (
     DomainFeasibility,
     GangFeasibility,
@@ -45,7 +45,7 @@ EVERYTHING = Decision(
 
 
 def printed(decision, capsys):
-    print_decision(DecidedSession(Snapshot(), Profile(), 0.0, 0, decision, NOTHING))
+    print_decision(DecidedSession(Snapshot(), Profile(), 0.0, 0, decision, NO_ANSWERS))
     return capsys.readouterr().out
 
 

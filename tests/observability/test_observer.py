@@ -25,8 +25,8 @@ class Observed:
         planner.recording = kept > 0
         town.planner = planner
         town.loop.planners = (planner,)
-        town.loop._heard = (*town.loop._heard, seen.record_decision)
-        town.cycles._told = seen.record_binding
+        town.loop._callbacks = (*town.loop._callbacks, seen.record_decision)
+        town.cycles._on_binding = seen.record_binding
         self.gauges = MetricsCollector(seen.metrics, town.cache, ())
 
     def read(self) -> None:

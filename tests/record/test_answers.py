@@ -9,7 +9,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.extender import Endpoint, OutOfReach, Reply
 from batchsched.ports.plugin_deadline import DeadlineExceeded
-from batchsched.record.answers import NOT_RECORDED, NOTHING, Answers, Transcript
+from batchsched.record.answers import NO_ANSWERS, NOT_RECORDED, Answers, Transcript
 from batchsched.record.file import Record, read, write
 
 HERE = Endpoint("http://here")
@@ -64,6 +64,6 @@ def test_answers_survive_their_file_and_files_without_any_are_read(tmp_path):
     heard = Transcript(port=Counting())
     heard.ask(HERE, "filter", b"a")
     said = Answers(heard.asked, (DeadlineExceeded("slow", "Filter", 3, 1.5),))
-    for answers in (said, NOTHING):
+    for answers in (said, NO_ANSWERS):
         write(tmp_path / "session", Record(Snapshot(), Profile(), 1.0, 0, Decision(), answers=answers))
         assert read(tmp_path / "session").answers == answers

@@ -7,7 +7,7 @@ import pytest
 from batchsched.api.core.cluster_objects import PriorityClass
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.framework.status import SUCCESS, PermitAnswer
-from batchsched.scheduler.binding import BREATH
+from batchsched.scheduler.binding import BINDINGS_PER_YIELD
 from tests.runner.test_profile_scheduler import FAULT, Licence
 from tests.service.town import Town, with_plugin
 from tests.session.scenario import alone, cluster, gang, nodes
@@ -86,9 +86,11 @@ async def test_pod_that_is_deleted_as_it_is_bound_leaves_its_room_to_its_success
     assert set(town.bound) == {"bert-0", "bert-1"}
 
 
-@pytest.mark.parametrize("waiting", [gang("bert", 3 * BREATH), alone(3 * BREATH)], ids=["gang", "alone"])
+@pytest.mark.parametrize(
+    "waiting", [gang("bert", 3 * BINDINGS_PER_YIELD), alone(3 * BINDINGS_PER_YIELD)], ids=["gang", "alone"]
+)
 async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
-    town = Town(cluster(nodes(3 * BREATH, gpu=1), waiting))
+    town = Town(cluster(nodes(3 * BINDINGS_PER_YIELD, gpu=1), waiting))
     planner, now = town.planner, town.clock.now()
     planner.sync(now)
     work = planner.begin(now)
@@ -105,7 +107,7 @@ async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
     await asyncio.sleep(0)
     await look()
     await start
-    assert len(town.told) == 3 * BREATH
+    assert len(town.told) == 3 * BINDINGS_PER_YIELD
     assert len(seen) > 2
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from batchsched.kube.clock import SystemClock
-from batchsched.scheduler.wakeup import LONE, Wakeup
+from batchsched.scheduler.wakeup import MAX_EVENTS_WITHOUT_DELAY, Wakeup
 
 
 async def test_news_wake_at_once():
@@ -21,7 +21,7 @@ async def test_without_news_the_wait_is_over_in_time():
 
 async def test_a_flood_is_waited_out_and_forgotten():
     alarm = Wakeup(SystemClock())
-    for _ in range(2 * LONE):
+    for _ in range(2 * MAX_EVENTS_WITHOUT_DELAY):
         alarm.ring()
     async with asyncio.timeout(60):
         await alarm.wait(3600)

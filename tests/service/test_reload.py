@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from batchsched.config.load import load
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import InvalidInput
-from batchsched.service.reload import LIVE, LOOK, ConfigReload
+from batchsched.service.reload import CHECK_SECONDS, RELOADABLE_FIELDS, ConfigReload
 from tests.service.town import Clock
 
 PROFILE = "profiles: [{schedulerName: batchsched, sessionWindow: %s}]\n"
@@ -39,7 +39,7 @@ class Followed:
     async def settle(self, times: int) -> None:
         """Wait until it was told so many times, or long enough to see that it is not."""
         for _ in range(200):
-            self.clock.turn(LOOK)
+            self.clock.turn(CHECK_SECONDS)
             await asyncio.sleep(0.005)
             if len(self.told) >= times > 0:
                 return
@@ -137,7 +137,7 @@ async def test_what_only_a_start_looks_at_is_named_each_time_and_the_rest_taken_
 
 def test_what_changes_without_a_start_is_a_part_of_the_configuration():
     every = set(paths(BatchSchedulerConfiguration()))
-    assert every >= LIVE
+    assert every >= RELOADABLE_FIELDS
 
 
 def paths(model, above=""):

@@ -14,7 +14,7 @@ from aiohttp import web
 from batchsched.observability.logs import log_event, set_verbosity
 from batchsched.observability.session_history import SessionHistory
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import look
+from batchsched.scheduler.live_snapshot import list_cluster
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.state.comparer import OVERDUE_SECONDS, StateComparison, compare
 from batchsched.state.dumper import dump
@@ -71,7 +71,7 @@ class DebugHandlers:
           UnusableInput: The API server did not list all kinds in time.
         """
         service = self._service
-        fresh = await look(service.connection, service.clock, service.profiles)
+        fresh = await list_cluster(service.connection, service.clock, service.profiles)
         cache = service.cache
         overdue_since = service.clock.now() - OVERDUE_SECONDS
         return compare(

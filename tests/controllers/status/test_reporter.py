@@ -28,8 +28,8 @@ class Reported(Town):
         cache: Any = self.cache
         self.teller = Reporter(cache, (server, server), self.clock, settings, lambda: False)
         super().lead(settings)
-        heard = self.loop._heard
-        self.loop._heard = (*heard, self.teller.heard)
+        heard = self.loop._callbacks
+        self.loop._callbacks = (*heard, self.teller.heard)
 
     @override
     def _hear(self, one: Any, there: str, problem: str) -> None:
