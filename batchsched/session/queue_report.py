@@ -1,4 +1,4 @@
-"""Queues as people ask for them: what each has, what it is entitled to, and who waits in it for how long.
+"""Report on queues: usage, entitlement and pending gangs of each.
 
 queues_view(snapshot, profile, now) -> QueuesView    the tree, as the next session finds it
 """
@@ -30,18 +30,18 @@ Amounts = dict[str, int]
 
 
 class QueueReportItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The base of a view's parts."""
+    """Base of the parts of a report."""
 
 
 class PendingGangReport(QueueReportItem, frozen=True):
-    """A gang that waits.
+    """A pending gang.
 
     Args:
       pod_group: namespace/name.
-      queue: where.
-      share: inside what of its queue's it stands; "all" while queues are entitled to nothing in particular.
+      queue: name of its queue.
+      share: its entitlement class in lower case; "all" if no queue has an entitlement.
       waited: seconds since it was submitted.
-      wanted: what its pods ask for.
+      wanted: requests of its pending pods.
     """
 
     pod_group: str
@@ -52,22 +52,24 @@ class PendingGangReport(QueueReportItem, frozen=True):
 
 
 class QueueReport(QueueReportItem, frozen=True):
-    """A queue, and all below it.
+    """A queue, including all queues below it.
 
     Args:
       name: of the queue.
       parent: "" for a child of the root.
       depth: 0 for a child of the root.
-      weight, priority: as stated.
-      policy: divides among its children, and orders its own PodGroups.
-      guarantee: in effect: less than stated where the parent has less.
-      limit: as stated.
-      fair_share: what it is entitled to now, with what is asked.
-      allocated: what its pods have.
-      borrowed: the part of it above the guarantee.
-      pending: what waits in it asks for.
-      running, waiting: gangs, pods alone among them.
-      longest_wait: seconds, 0 where nobody waits.
+      weight: weight of its spec.
+      priority: priority of its spec.
+      policy: name of the policy that divides among its children.
+      guarantee: effective guarantee; less than that of the spec if the parent has less.
+      limit: limit of its spec.
+      fair_share: fair share at the present requests.
+      allocated: requests of its bound pods.
+      borrowed: the part of `allocated` above the guarantee.
+      pending: requests of its pending pods.
+      running: number of running gangs, including pods without a PodGroup.
+      waiting: number of pending gangs, including pods without a PodGroup.
+      longest_wait: seconds for which the oldest pending gang has waited, 0 if there is none.
     """
 
     name: str
@@ -88,12 +90,12 @@ class QueueReport(QueueReportItem, frozen=True):
 
 
 class QueuesReport(QueueReportItem, frozen=True):
-    """The tree.
+    """All queues and pending gangs.
 
     Args:
-      capacity: what all nodes have.
+      capacity: allocatable resources of all nodes.
       queues: parents before their children, siblings by name.
-      waiting: gangs, whose turn comes first, first.
+      waiting: pending gangs in the order of their turns.
     """
 
     capacity: Amounts
@@ -106,7 +108,7 @@ def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueuesRep
 
     Args:
       snapshot: the cluster.
-      profile: how it is scheduled.
+      profile: the profile of the scheduler.
       now: seconds since 1970.
 
     Raises:
@@ -116,7 +118,7 @@ def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueuesRep
 
 
 class _Tree:
-    """The tables behind a view."""
+    """Computes the report from the tables of a session."""
 
     def __init__(self, snapshot: Snapshot, profile: Profile, now: float) -> None:
         self._now = now
@@ -194,10 +196,10 @@ class _Tree:
         )
 
     def _since(self, created: float) -> float:
-        """Return the seconds that passed, 0 where nobody says since when."""
+        """Return the seconds since a creation time, 0 if it is unknown."""
         return max(0.0, self._now - created) if created else 0.0
 
     def _amounts(self, row: IntArray) -> Amounts:
-        stated = np.flatnonzero((row > 0) & (row < UNLIMITED)).tolist()
+        shown = np.flatnonzero((row > 0) & (row < UNLIMITED)).tolist()
         names = self._tables.node_table.resources
-        return {names[at]: int(row[at]) for at in stated if names[at] != PODS}
+        return {names[index]: int(row[index]) for index in shown if names[index] != PODS}

@@ -1,7 +1,7 @@
-"""Admission: what can be said of a gang before anybody looks at nodes.
+"""Admission: checks of a gang that need no nodes.
 
-References to objects that do not exist, gates, and too few pods. What is refused here holds nothing and costs the
-solver nothing.
+A gang is refused for references to objects that do not exist, for scheduling gates, and for too few pods. Refused
+gangs do not reach the solver.
 """
 
 from collections import Counter
@@ -25,9 +25,13 @@ from batchsched.session.tables.topology_levels import Levels, UnknownLevel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """What admission needs: the tables, the levels, and which PodGroups and Queues had to be set aside.
+    """Checks gangs against the tables of one session.
 
-    Its mark stands for it where an answer is kept, which is with the tables.
+    Args:
+      tables: the tables.
+      levels: the topology levels.
+      set_aside: names of PodGroups and Queues that could not be read.
+      mark: identifies this object in the cache of a gang: an answer with another mark is outdated.
     """
 
     tables: SessionTables
@@ -41,10 +45,10 @@ class Admission:
         return cls(tables, levels, frozenset(one.object for one in snapshot.set_aside))
 
     def gang(self, members: PodGroupState) -> PendingGang | Refusal:
-        """Return the gang as the solver may have it, its pods in queue order and without gated ones, or a refusal."""
-        known = members.cache.admission
-        if known is not None and known[0] is self.mark and known[1] is members.cache.pending:
-            return known[2]
+        """Return the gang with its pods in queue order and without gated ones, or a refusal."""
+        cached = members.cache.admission
+        if cached is not None and cached[0] is self.mark and cached[1] is members.cache.pending:
+            return cached[2]
         gang = self.tables.pending_gang(members)
         try:
             answer = self._references(members) or self._queued(gang)
@@ -113,7 +117,7 @@ class Admission:
         return gang if tuple(parts) == gang.parts else replace(gang, parts=tuple(parts))
 
     def _failure(self, gang: PendingGang) -> PluginError | None:
-        """What broke as the gang's pods came in: nobody knows which pods they are equal to."""
+        """Return the plugin failure of one of the gang's pods: the class of such a pod is unknown."""
         specs = self.tables.specs
         if not specs.failing:
             return None
@@ -127,7 +131,7 @@ class Admission:
         sort = sorts[0]
         created = [seconds(pod.metadata.creation_timestamp) for pod in pods]
         keys = ask(sort, "QueueSort", _keys, sort, pods, priority, created)
-        return [pods[at] for at in answers.in_order(sort, keys)]
+        return [pods[index] for index in answers.in_order(sort, keys)]
 
 
 def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Sequence[float]) -> list[Any]:
@@ -135,19 +139,19 @@ def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Se
 
 
 def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
-    """Tell whether these parts bring the gang, and every subGroup of it, to its minimum."""
-    left: Counter[int] = Counter()
+    """Return True if these parts bring the gang, and each of its subGroups, to its minimum."""
+    remaining: Counter[int] = Counter()
     for part in parts:
-        left[part.subgroup] += len(part.pods)
+        remaining[part.subgroup] += len(part.pods)
     count = gang.members.count()
-    return left.total() >= max(1, gang.need) and all(
-        left[at] + count.sub_placed[name] >= least
-        for at, (name, least) in enumerate(count.sub_minimum.items())
+    return remaining.total() >= max(1, gang.need) and all(
+        remaining[index] + count.sub_placed[name] >= least
+        for index, (name, least) in enumerate(count.sub_minimum.items())
     )
 
 
 def refuse_incomplete(members: PodGroupState) -> Refusal:
-    """Refuse a PodGroup of which too few pods exist and none waits."""
+    """Refuse a PodGroup with fewer pods than its minimum and none pending."""
     return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
 
 

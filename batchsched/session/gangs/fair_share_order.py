@@ -1,4 +1,7 @@
-"""Turns: queues go one after the other, each with its next gang, and every turn counts as if it had been placed."""
+"""Fair-share order: sibling queues take turns, and each turn counts as if its gang had been placed.
+
+`FairShareOrder` yields the gangs in this order, each with the entitlement class that it is in when its turn comes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,21 +21,21 @@ from batchsched.session.tables.gang import EntitlementClass, PendingGang
 
 NO_CHILD: Final = -1
 _MAX_TURNS_AHEAD: Final = 64
-"""Turns of a row that are worked out together: few enough that little is in vain when a gang is cut."""
+"""Maximum turns of a row that are precomputed together; more would be wasted when a gang is cut."""
 _FIRST_TURNS_AHEAD: Final = 4
-"""As many are at first: most sessions in strict order ask for no more."""
+"""Turns that are precomputed first; most sessions in strict order read no more."""
 _TURNS_AHEAD_GROWTH: Final = 4
-"""So many times as many are the next time."""
+"""Factor from one batch of precomputed turns to the next, up to the maximum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredQueues:
-    """What queues have, what they are entitled to, and by whose rules.
+    """Usage, entitlements and policies of the queues, as measured when a session begins.
 
     Args:
-      shares: the tree; its usage is what runs as the session begins.
-      entitled: what it entitles to.
-      policies: [Q] that of a row divides among its children.
+      shares: the tree of queues as a table of Q rows, with the usage of running pods.
+      entitled: guarantee and fair share of each row.
+      policies: [Q] the policy of each row, which divides among its children.
     """
 
     shares: QueueTable
@@ -41,12 +44,12 @@ class MeasuredQueues:
 
 
 class PolicyOrders:
-    """The places of gangs by one policy or another: inside a queue its own order holds, where it states one.
+    """Positions of gangs in the orders of several policies: each queue may state its own order.
 
     Args:
-      columns: what policies know of G gangs.
-      stranded: [G] half bound ones.
-      default: the profile's policy.
+      columns: attributes of the G gangs, the input of policies.
+      stranded: [G] True for partially bound gangs, which go first.
+      default: the policy of the profile.
       now: seconds since 1970.
     """
 
@@ -59,9 +62,9 @@ class PolicyOrders:
 
     @classmethod
     def of(cls, gangs: Sequence[PendingGang], default: Policy, now: float) -> Self:
-        """Return the orders of gangs that stand in no line."""
+        """Return the orders of gangs for which no columns exist yet."""
         arrival = np.empty(len(gangs), np.int64)
-        arrival[sorted(range(len(gangs)), key=lambda at: gangs[at].seniority)] = np.arange(len(gangs))
+        arrival[sorted(range(len(gangs)), key=lambda index: gangs[index].seniority)] = np.arange(len(gangs))
         columns = GangColumns(
             priority=np.array([gang.priority for gang in gangs], np.int64),
             created=np.array([gang.created for gang in gangs], np.float64),
@@ -74,14 +77,14 @@ class PolicyOrders:
         return cls(columns, stranded, default, now)
 
     def places(self, policy: Policy | None) -> FloatArray:
-        """[G] the place of every gang by a policy, the profile's for None; half bound ones before all."""
-        chosen = policy or self._default
-        known = self._places.get(id(chosen))
-        if known is None:
-            known = self._places[id(chosen)] = self._made(chosen)
-        return known
+        """Return [G] the position of each gang by a policy, None for the profile's; partially bound gangs go first."""
+        chosen_policy = policy or self._default
+        positions = self._places.get(id(chosen_policy))
+        if positions is None:
+            positions = self._places[id(chosen_policy)] = self._compute_positions(chosen_policy)
+        return positions
 
-    def _made(self, policy: Policy) -> FloatArray:
+    def _compute_positions(self, policy: Policy) -> FloatArray:
         columns = self._columns
         numbers = np.arange(len(columns.priority))
         by_policy = np.empty(len(numbers))
@@ -92,15 +95,15 @@ class PolicyOrders:
 
 
 class _Turn(NamedTuple):
-    """A turn of a row, as its subtree foresees it.
+    """A precomputed turn of a row: the next gang of its subtree if only this row had turns.
 
     Args:
-      head: the place of the gang in the order of gangs.
-      asked: [R] what it asks for at least.
-      total: [R] what all its pods ask for.
-      below: the child whose turn it is, NONE where the gang is the row's own.
-      stage: 0 inside the guarantee, 1 inside the fair share, 2 beyond it: of this row.
-      rank: of the row among its siblings, the smallest is next.
+      head: position of the gang in the order of its queue.
+      asked: [R] requests that the gang needs at least.
+      total: [R] requests of all its pending pods.
+      below: the child row that has the turn, NO_CHILD for a gang of the row itself.
+      stage: 0 if the gang is inside the guarantee of this row, 1 inside its fair share, 2 beyond both.
+      rank: sort key of the row among its siblings; the smallest has the next turn.
     """
 
     head: float
@@ -112,12 +115,29 @@ class _Turn(NamedTuple):
 
 
 class FairShareOrder:
-    """The tree while its queues take turns: usage grows as gangs are counted.
+    """Iterator over gangs in fair-share order; the usage of the queues grows with each gang that it yields.
 
-    Who is next among siblings depends on each one's own row only, and so do the turns inside a subtree: those of a row
-    are foreseen many at once, as if it alone had turns. Only a gang of which surplus is cut makes that void on its way
-    to the root.
+    This is the incremental version of a short definition: at every turn, go down from the root, and at each row choose
+    the child with the smallest (stage, priority, policy key, position) at the present usage. The definition is the
+    function `asked_anew` in tests/session/gangs/test_fair_share_order.py, about 40 lines; a property test compares the
+    two. It computes all ranks again at every turn, which is too slow for thousands of gangs.
+
+    Two facts permit to precompute. The rank of a row depends on its own usage and its next gang only, not on its
+    siblings. And a turn outside of a subtree changes nothing inside it. So each row computes several turns in advance
+    (`_turns`), as if it alone had turns, in one batch of array operations; its parent merges the turns of its children
+    with a heap. The only event that breaks the forecast is `_cut`: if surplus is cut off a gang, less is used than the
+    forecast assumed, and all rows from the gang's queue to the root start again from their real usage (`_invalidate`).
     """
+
+    # The private state; each list has one entry for each row:
+    #   _lines         pending gangs of the row itself, sorted so that the next one is last
+    #   _turns         forecast turns that were not taken yet, the next one first
+    #   _passed        number of these that the parent has used in its own forecast
+    #   _reached       [R] usage of the row after all turns of `_turns`; `_usage` is the usage after the taken ones
+    #   _turns_ahead   size of the next batch of the forecast
+    #   _heaps         (rank, child) of the children with pending gangs; the rank is that of turn `_passed` of the child
+    # Invariants between two calls of `__next__`: 0 <= _passed[row] <= len(_turns[row]); a child is in the heap of its
+    # parent exactly if it has a turn that the parent has not used.
 
     def __init__(self, standing: MeasuredQueues, gangs: Sequence[PendingGang], orders: PolicyOrders) -> None:
         shares = standing.shares
@@ -128,12 +148,12 @@ class FairShareOrder:
         self._usage = shares.usage.copy()
         self._lines = _lines(shares, standing.policies, gangs, orders)
         self._turns: list[list[_Turn]] = [[] for _ in self._lines]
-        """By row, its foreseen turns that were not taken yet, the next one first."""
+        """By row, the forecast turns that were not taken yet, the next one first."""
         self._reached = self._usage.copy()
-        """[Q, R] what rows use after all of these."""
+        """[Q, R] usage of each row after all turns in `_turns`."""
         self._passed = [0] * len(self._lines)
-        """How many of these the parent foresees as turns of its own."""
-        self._at_once = [min(_FIRST_TURNS_AHEAD, _MAX_TURNS_AHEAD)] * len(self._lines)
+        """By row, the number of turns in `_turns` that the parent has used in its own forecast."""
+        self._turns_ahead = [min(_FIRST_TURNS_AHEAD, _MAX_TURNS_AHEAD)] * len(self._lines)
         live = shares.with_usage(self._usage)
         self._siblings = {
             row: siblings_of(live, standing.entitled, row)
@@ -143,17 +163,20 @@ class FairShareOrder:
         self._strict = _strict(shares, standing.policies)
         self._ahead: dict[int, PendingGang] = {}
         self._heaps: list[list[tuple[tuple[float, ...], int]]] = [[] for _ in self._lines]
-        """By row, the children that have somebody waiting, the next one first."""
+        """By row, a heap of (rank, child) of the children with pending gangs."""
+        # Children have larger numbers than their parents, so that a row joins after its own heap is complete.
         for row in reversed(range(1, len(shares))):
-            self._join(row)
+            self._insert(row)
 
     def __iter__(self) -> "FairShareOrder":
         return self
 
     def __next__(self) -> PendingGang:
-        """Take the next turn."""
+        """Return the gang with the next turn, in its entitlement class and without surplus that has a later turn."""
         if not self._heaps[0]:
             raise StopIteration
+        # Go down along the forecast turns to the queue of the gang. The turns of the rows below are taken now, and are
+        # no longer in use by the forecast of their parents.
         path = [self._heaps[0][0][1]]
         while (below := self._turns[path[-1]][0].below) != NO_CHILD:
             self._passed[below] -= 1
@@ -161,40 +184,48 @@ class FairShareOrder:
         path.reverse()
         row, turns = path[0], [self._turns[one].pop(0) for one in path]
         head, gang = self._lines[row].pop()
-        gang = _standing_in(_what_for([turn.stage for turn in turns]), gang)
+        gang = _with_entitlement(_entitlement_class([turn.stage for turn in turns]), gang)
         if self._strict[row] >= 0:
-            gang = self._in_line(self._strict[row], gang)
+            gang = self._place_behind(self._strict[row], gang)
+        # Cut before the usage is counted: what the rest of the gang requests has a turn of its own.
         gang, rest = self._cut(path, gang)
         self._usage[path] += turns[0].total if rest is None else total_requests(gang)
         if rest is not None:
             self._lines[row].append((head, rest))
-            self._look_anew(path)
-        self._move_on(path[-1])
+            self._invalidate(path)
+        # Only the root's heap is out of date: rows below moved when their parents used their turns.
+        self._advance(path[-1])
         return gang
 
-    def _look_anew(self, path: Sequence[int]) -> None:
-        """Forget what was foreseen of rows: of a gang that was to have their turn surplus was cut."""
+    def _invalidate(self, path: Sequence[int]) -> None:
+        """Discard the forecasts of a path from a queue to the root, after surplus of its gang was cut.
+
+        Args:
+          path: rows, the gang's queue first.
+        """
         before = NO_CHILD
         for row in path:
+            # Children with a turn in the discarded forecast are at a wrong position in the heap; take them out and
+            # insert them again. Forecasts of children that are not on the path stay valid.
             void = {before, *(turn.below for turn in self._turns[row])} - {NO_CHILD}
             self._turns[row].clear()
             self._passed[row], self._reached[row] = 0, self._usage[row]
-            self._at_once[row] = min(_FIRST_TURNS_AHEAD, _MAX_TURNS_AHEAD)
+            self._turns_ahead[row] = min(_FIRST_TURNS_AHEAD, _MAX_TURNS_AHEAD)
             self._heaps[row] = [one for one in self._heaps[row] if one[1] not in void]
             heapify(self._heaps[row])
             for child in void:
                 self._passed[child] = 0
-                self._join(child)
+                self._insert(child)
             before = row
 
-    def _join(self, row: int) -> None:
-        """Put a row where its next turn belongs among its siblings, if anybody waits there."""
+    def _insert(self, row: int) -> None:
+        """Insert a row into the heap of its parent, unless it has no pending gang."""
         turn = self._next_of(row)
         if turn is not None:
             heappush(self._heaps[self._parent[row]], (turn.rank, row))
 
-    def _move_on(self, row: int) -> None:
-        """Put a row that had the turn where it belongs among its siblings, or take it out."""
+    def _advance(self, row: int) -> None:
+        """Move the first row of its parent's heap to the position of its next turn, or remove it if it has none."""
         heap, turn = self._heaps[self._parent[row]], self._next_of(row)
         if turn is None:
             heappop(heap)
@@ -202,76 +233,76 @@ class FairShareOrder:
             heapreplace(heap, (turn.rank, row))
 
     def _next_of(self, row: int) -> "_Turn | None":
-        """Return the next turn of a row that its parent did not foresee yet, None when nobody waits there."""
-        turns, at = self._turns[row], self._passed[row]
-        if at == len(turns):
-            self._foresee(row)
-        return turns[at] if at < len(turns) else None
+        """Return the first turn of a row that its parent has not used yet, None if no gang is pending there."""
+        turns, passed = self._turns[row], self._passed[row]
+        if passed == len(turns):
+            self._forecast(row)
+        return turns[passed] if passed < len(turns) else None
 
-    def _foresee(self, row: int) -> None:
-        """Work out more turns of a row, each with those before it counted."""
+    def _forecast(self, row: int) -> None:
+        """Append a batch of turns to the forecast of a row, each at the usage after those before it."""
         inner = self._spans[row][0] < self._spans[row][1]
-        found = self._turns_below(row) if inner else self._turns_of_line(row)
-        if not found:
+        batch = self._turns_below(row) if inner else self._turns_of_queue(row)
+        if not batch:
             return
-        self._at_once[row] = min(_MAX_TURNS_AHEAD, _TURNS_AHEAD_GROWTH * self._at_once[row])
-        asked = np.array([turn.asked for turn in found])
-        total = np.array([turn.total for turn in found])
+        self._turns_ahead[row] = min(_MAX_TURNS_AHEAD, _TURNS_AHEAD_GROWTH * self._turns_ahead[row])
+        asked = np.array([turn.asked for turn in batch])
+        total = np.array([turn.total for turn in batch])
         usage = self._reached[row] + total.cumsum(axis=0)
         self._reached[row] = usage[-1]
-        ranks = self._ranks(row, [turn.head for turn in found], asked, usage - total)
-        self._turns[row] += [_Turn(*turn[:4], *ranked) for turn, ranked in zip(found, ranks, strict=True)]
+        ranks = self._ranks(row, [turn.head for turn in batch], asked, usage - total)
+        self._turns[row] += [_Turn(*turn[:4], *ranked) for turn, ranked in zip(batch, ranks, strict=True)]
 
-    def _turns_of_line(self, row: int) -> list[_Turn]:
-        """Return the next gangs of a queue, as turns without a rank."""
+    def _turns_of_queue(self, row: int) -> list[_Turn]:
+        """Return the next gangs of a queue as turns without a rank."""
         line = self._lines[row]
         end = len(line) - len(self._turns[row])
-        some = line[max(0, end - self._at_once[row]) : end]
+        next_gangs = line[max(0, end - self._turns_ahead[row]) : end]
         return [
             _Turn(head, minimum_requests(gang), total_requests(gang), NO_CHILD)
-            for head, gang in reversed(some)
+            for head, gang in reversed(next_gangs)
         ]
 
     def _turns_below(self, row: int) -> list[_Turn]:
-        """Return the next turns of a row's children, as turns of its own without a rank."""
-        heap, found = self._heaps[row], list[_Turn]()
-        while heap and len(found) < self._at_once[row]:
+        """Merge the next turns of a row's children into turns of the row itself, without a rank."""
+        heap, merged = self._heaps[row], list[_Turn]()
+        while heap and len(merged) < self._turns_ahead[row]:
             child = heap[0][1]
             turn = self._turns[child][self._passed[child]]
-            found.append(_Turn(turn.head, turn.asked, turn.total, child))
+            merged.append(_Turn(turn.head, turn.asked, turn.total, child))
             self._passed[child] += 1
-            self._move_on(child)
-        return found
+            self._advance(child)
+        return merged
 
     def _ranks(
         self, row: int, heads: Sequence[float], asked: IntArray, before: IntArray
     ) -> list[tuple[int, tuple[float, ...]]]:
-        """Tell what turns of a row would be like among its siblings.
+        """Return stage and rank of G consecutive turns of a row.
 
         Args:
-          row: whose turns.
-          heads: G places of its next gangs.
-          asked: [G, R] what these gangs ask for at least.
-          before: [G, R] what the row uses before each.
+          row: the row.
+          heads: [G] positions of the gangs in their queues' orders.
+          asked: [G, R] requests that these gangs need at least.
+          before: [G, R] usage of the row before each turn.
 
-        Returns: G stages, and ranks, the smallest of which is next.
+        Returns: for each turn its stage and its rank among the row's siblings; the smallest rank is next.
         """
         parent = self._parent[row]
         guarantee, fair = self._entitled.guarantee[row].tolist(), self._entitled.fair[row].tolist()
         stage = [
-            _stage(used, wanted, guarantee, fair)
-            for used, wanted in zip(before.tolist(), asked.tolist(), strict=True)
+            _stage(used, requests, guarantee, fair)
+            for used, requests in zip(before.tolist(), asked.tolist(), strict=True)
         ]
         if self._policies[parent].strict:
             return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
-        at = row - self._spans[parent][0]
-        siblings = repeated(self._siblings[parent], at, before, np.array(heads))
+        position = row - self._spans[parent][0]
+        siblings = repeated(self._siblings[parent], position, before, np.array(heads))
         keys = self._policies[parent].key(siblings, asked).reshape(len(heads), -1).tolist()
         last = -int(siblings.priority[0])
         return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]
 
-    def _in_line(self, row: int, gang: PendingGang) -> PendingGang:
-        """Put a gang behind the one before it in a strict subtree: it starts after that, in no better share."""
+    def _place_behind(self, row: int, gang: PendingGang) -> PendingGang:
+        """Order a gang of a strict subtree behind the gang before it: it starts later, with no stronger entitlement."""
         ahead = self._ahead.get(row)
         if ahead is not None:
             gang = replace(gang, behind=ahead.members.identity, entitled=max(gang.entitled, ahead.entitled))
@@ -280,7 +311,14 @@ class FairShareOrder:
         return gang
 
     def _cut(self, path: Sequence[int], gang: PendingGang) -> tuple[PendingGang, PendingGang | None]:
-        """Take surplus off a gang that is not inside the same share; it has a turn of its own."""
+        """Split surplus pods off a gang that are beyond its guarantee or fair share; they have a later turn.
+
+        Args:
+          path: rows from the gang's queue to the child of the root.
+          gang: the gang with its entitlement class.
+
+        Returns: the gang to yield, and the surplus as a gang that follows it, None if nothing was cut.
+        """
         if (
             gang.entitled is EntitlementClass.BORROWING
             or gang.size == max(1, gang.need)
@@ -289,7 +327,7 @@ class FairShareOrder:
             return gang, None
         group = gang.members.group
         if group is not None and group.spec.topology is not None and group.spec.topology.required:
-            return gang, None  # one domain takes all of it, and is chosen for all of it
+            return gang, None  # a required topology domain is chosen for all pods at once
         (part,) = gang.parts
         requests = part.pod_class.requests
         amounts = (
@@ -301,86 +339,90 @@ class FairShareOrder:
         else:
             path_counts = np.broadcast_to(counts, amounts.shape)
         pods = np.where(path_counts, (amounts - self._usage[path]) // np.maximum(1, requests), gang.size)
+        # Pods that fit into the share of each row of the path, at the present usage. A guarantee counts if one row of
+        # the path has it; a fair share has to hold at every row.
         inside = np.where(path_counts.any(axis=1), pods.min(axis=1), 0)
         most = int(inside.max() if gang.entitled is EntitlementClass.GUARANTEE else inside.min())
         taken = min(gang.size, max(1, gang.need, most))
         if taken == gang.size:
             return gang, None
-        first, others = part.pods[:taken], part.pods[taken:]
-        rest = replace(gang, parts=(replace(part, pods=others),), need=0, needs=0 * gang.needs, follows=True)
+        first, surplus = part.pods[:taken], part.pods[taken:]
+        rest = replace(gang, parts=(replace(part, pods=surplus),), need=0, needs=0 * gang.needs, follows=True)
         return replace(gang, parts=(replace(part, pods=first),)), rest
 
 
-def _what_for(stages: Sequence[int]) -> EntitlementClass:
-    """Tell in which share a gang stands: one guarantee on its way to the root is enough, or all fair shares."""
+def _entitlement_class(stages: Sequence[int]) -> EntitlementClass:
+    """Return the entitlement class of a gang: one guarantee on the path is enough, or the fair share of every row."""
     if 0 in stages:
         return EntitlementClass.GUARANTEE
     return EntitlementClass.BORROWING if 2 in stages else EntitlementClass.FAIR
 
 
-def _standing_in(share: EntitlementClass, gang: PendingGang) -> PendingGang:
-    """Return a gang in a share; the same one as in the session before, where nothing has changed."""
-    known = gang.members.cache.entitled
-    if known is None or known[0] is not gang or known[1].entitled is not share:
-        known = gang.members.cache.entitled = gang, replace(gang, entitled=share)
-    return known[1]
+def _with_entitlement(share: EntitlementClass, gang: PendingGang) -> PendingGang:
+    """Return a gang with an entitlement class; the same object as in the session before if nothing changed."""
+    cached = gang.members.cache.entitled
+    if cached is None or cached[0] is not gang or cached[1].entitled is not share:
+        cached = gang.members.cache.entitled = gang, replace(gang, entitled=share)
+    return cached[1]
 
 
 def _stage(used: Sequence[int], asked: Sequence[int], guarantee: Sequence[int], fair: Sequence[int]) -> int:
-    """0 where all that is wanted of guaranteed resources is inside the guarantee, 1 inside the fair share, else 2.
+    """Return 0 if the requests of guaranteed resources are inside the guarantee, 1 if inside the fair share, else 2.
 
-    A turn asks this of one gang at a time: of few numbers Python's own are compared faster than arrays.
+    Lists instead of arrays: for a handful of resources, plain Python is faster than NumPy.
 
     Args:
-      used: [R] what is used before the gang has its place.
-      asked: [R] what it asks for.
-      guarantee: [R] the queue's.
-      fair: [R] its fair share.
+      used: [R] usage before the gang.
+      asked: [R] requests of the gang.
+      guarantee: [R] guarantee of the queue.
+      fair: [R] fair share of the queue.
     """
     covered = [
-        amount + more <= mine
-        for amount, more, mine in zip(used, asked, guarantee, strict=True)
-        if more > 0 and mine > 0
+        amount + more <= granted
+        for amount, more, granted in zip(used, asked, guarantee, strict=True)
+        if more > 0 and granted > 0
     ]
     if covered and all(covered):
         return 0
-    beyond = (more > 0 and amount + more > mine for amount, more, mine in zip(used, asked, fair, strict=True))
+    beyond = (
+        more > 0 and amount + more > granted for amount, more, granted in zip(used, asked, fair, strict=True)
+    )
     return 1 + any(beyond)
 
 
 def _strict(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> list[int]:
-    """By row, the highest row above whose subtree is strict, -1 for none."""
-    found = [-1] * len(shares)
+    """Return for each row the topmost row with a strict policy on its path to the root, -1 for none."""
+    topmost_strict = [-1] * len(shares)
     for row, parent in enumerate(shares.parent.tolist()):
-        inherited = found[parent] if row else -1
-        found[row] = inherited if inherited >= 0 else row if policies[row].strict else -1
-    return found
+        inherited = topmost_strict[parent] if row else -1
+        topmost_strict[row] = inherited if inherited >= 0 else row if policies[row].strict else -1
+    return topmost_strict
 
 
 def _lines(
     shares: QueueTable, policies: Sequence[FairnessPolicy], gangs: Sequence[PendingGang], orders: PolicyOrders
 ) -> list[list[tuple[float, PendingGang]]]:
-    """By row, its own gangs with their places, the next one last."""
+    """Return for each row its own gangs with their positions, the next one last."""
     lines: list[list[tuple[float, PendingGang]]] = [[] for _ in range(len(shares))]
-    known: dict[str, tuple[list[tuple[float, PendingGang]], FloatArray]] = {}
-    for at, gang in enumerate(gangs):
-        mine = known.get(gang.queue)
-        if mine is None:
+    by_queue: dict[str, tuple[list[tuple[float, PendingGang]], FloatArray]] = {}
+    for index, gang in enumerate(gangs):
+        queue_line = by_queue.get(gang.queue)
+        if queue_line is None:
             row = shares.home(gang.queue)
-            mine = known[gang.queue] = lines[row], orders.places(policies[row].gangs)
-        mine[0].append((mine[1].item(at), gang))
+            queue_line = by_queue[gang.queue] = lines[row], orders.places(policies[row].gangs)
+        queue_line[0].append((queue_line[1].item(index), gang))
     for line in lines:
         line.sort(key=itemgetter(0), reverse=True)
     return lines
 
 
 def minimum_requests(gang: PendingGang) -> IntArray:
-    """[R] what a gang needs at least: its minimum, or one pod more where it has that."""
+    """Return [R] the requests of the pods that a gang still needs; of one pod if it has its minimum."""
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 
 def total_requests(gang: PendingGang) -> IntArray:
-    """[R] what all the pods of a gang that wait ask for."""
+    """Return [R] the requests of all pending pods of a gang."""
     if len(gang.parts) == 1:
         (part,) = gang.parts
         count = len(part.pods)

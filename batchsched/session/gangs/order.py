@@ -1,9 +1,8 @@
-"""Whose turn it is, and what each waiting gang is entitled to, as a session begins.
+"""Order of the pending gangs, and the entitlement class of each, when a session begins.
 
-Queues take turns down the tree: at every queue the child goes next whose gang stands inside its guarantee, else one
-inside its fair share, else one that borrows; among those of one kind the queue's priority decides, then its policy.
-Each turn counts as if the gang had been placed, so that entitlements move with what is asked. What comes out is an
-order and, for each gang, the share of its tier.
+Queues take turns. From the root down, a child with a gang inside its guarantee goes first, then one inside its fair
+share, then one that borrows; among equals, the queue's priority decides, then the parent's policy. Each turn counts as
+if the gang had been placed. The result is an order, and for each gang the entitlement class of its tier.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,14 +39,14 @@ from batchsched.state.queue_usage import counts_against_queue, queue_of
 
 
 class QueuePolicies:
-    """The policies that the queues of a tree state, made once.
+    """The sharing policies of the queues of a tree.
 
     Args:
       tree: the queues.
-      default: the profile's, for queues without a parent.
+      default: policy settings of the profile, for queues without a parent.
 
     Raises:
-      InvalidInput: the profile's policy cannot be made.
+      InvalidInput: the profile's policy does not exist, or its arguments are invalid.
     """
 
     def __init__(self, tree: QueueTree, default: PolicySettings | None = None) -> None:
@@ -59,7 +58,7 @@ class QueuePolicies:
             raise InvalidInput(error.message, field=field) from error
         self._chosen: dict[str, FairnessPolicy] = {}
         self.set_aside: tuple[SetAside, ...] = ()
-        """Policies that cannot be made: their queues have their parent's."""
+        """Invalid policies of Queues; these queues use the policy of their parent."""
         for name, queue in sorted(tree.queues.items()):
             choice = queue.spec.policy
             if choice is None:
@@ -76,7 +75,7 @@ class QueuePolicies:
 
     @classmethod
     def between(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
-        """Return the policies between queues under a profile, None while no queue is entitled to anything.
+        """Return the policies under a profile, None if no queue has an entitlement.
 
         Raises:
           InvalidInput: the profile's policy cannot be made.
@@ -86,11 +85,11 @@ class QueuePolicies:
 
     @property
     def remember(self) -> bool:
-        """True when one of them looks at what was used lately."""
+        """True if a policy reads past usage."""
         return any(policy.remembers for policy in (self._default, *self._chosen.values()))
 
     def of(self, shares: QueueTable) -> tuple[FairnessPolicy, ...]:
-        """Return the policy of every row."""
+        """Return the policy of each row."""
         return policies_of(shares, self._default, self._chosen)
 
 
@@ -101,20 +100,20 @@ def measure_queues(
     scheduler_name: str,
     past: Usage,
 ) -> MeasuredQueues:
-    """Measure what queues have and want, and what that entitles them to.
+    """Measure usage and requests of the queues, and compute their entitlements.
 
     Args:
       tables: the tables; held gangs have their places on them already.
       policies: of the queues.
-      gangs: who waits.
-      scheduler_name: ours; only pods that are ours count against queues.
+      gangs: the pending gangs.
+      scheduler_name: scheduler name of the profile; pods of other schedulers count against no queue.
       past: decayed usage by queue.
     """
     usage = usage_by_queue(tables, scheduler_name)
-    asked: dict[str, list[IntArray]] = {name: [amount] for name, amount in usage.items()}
+    requests_by_queue: dict[str, list[IntArray]] = {name: [amount] for name, amount in usage.items()}
     for gang in gangs:
-        asked.setdefault(gang.queue, []).append(total_requests(gang))
-    request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in asked.items()}
+        requests_by_queue.setdefault(gang.queue, []).append(total_requests(gang))
+    request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in requests_by_queue.items()}
     capacity = TotalCapacity(
         tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
     )
@@ -124,35 +123,35 @@ def measure_queues(
 
 
 def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
-    """By queue, [R] what its own pods hold on nodes."""
-    there: dict[str, list[Pod]] = {}
+    """Return by queue [R] the requests of its own bound pods."""
+    pods_by_queue: dict[str, list[Pod]] = {}
     for members in tables.running.values():
         for pod, _ in members.bound.values():
             if counts_against_queue(pod, (scheduler_name,)):
-                there.setdefault(queue_of(pod, members.group), []).append(pod)
-    return {queue: sum_requests(tables, pods) for queue, pods in there.items()}
+                pods_by_queue.setdefault(queue_of(pod, members.group), []).append(pod)
+    return {queue: sum_requests(tables, pods) for queue, pods in pods_by_queue.items()}
 
 
 def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
-    """By queue, [R] decayed usage; what no node offers any more is left out."""
+    """Return by queue [R] the decayed usage, without resources that no node offers."""
     column = tables.node_table.column
-    found: dict[str, FloatArray] = {}
+    arrays: dict[str, FloatArray] = {}
     for queue, amounts in past.items():
-        found[queue] = np.zeros(len(column))
+        arrays[queue] = np.zeros(len(column))
         for resource, amount in amounts.items():
             if resource in column:
-                found[queue][column[resource]] = amount
-    return found
+                arrays[queue][column[resource]] = amount
+    return arrays
 
 
 class GangOrder:
-    """Who is next among the gangs that wait; while no queue is entitled to anything, that is left as it is.
+    """Sorts pending gangs by the turns of their queues; keeps the given order if no queue has an entitlement.
 
     Args:
-      tables: the tables, of which the queues stay.
-      policy: the profile's, for queues that state no order of their own.
-      profile: how to schedule.
-      past: what queues used until now, None for what the frame's snapshot says.
+      tables: the tables; their queues do not change during the life of this object.
+      policy: order of gangs for queues that state none.
+      profile: the profile.
+      past: past usage of the queues, None to start from the usage in the snapshot.
     """
 
     def __init__(
@@ -166,47 +165,49 @@ class GangOrder:
         self._past = past or UsageHistory(by_queue(tables.snapshot.usage), profile.usage_half_life_seconds)
         self._remembers = self.policies is not None and self.policies.remember
         self.latest: MeasuredQueues | None = None
-        """What queues were entitled to as `of` was asked last: whoever waited then, with what ran then."""
+        """Usage and entitlements as measured by the last call of `of`; preemption reads them in the same session."""
 
     def look_at_nodes(self) -> None:
-        """Find what queues state that nodes as they are now do not offer."""
+        """Check again whether the resources of queues exist on the present nodes."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.offered}
         self._misfits = invalid_settings(queues, offered)
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """What does not fit in queues, and policies of theirs that cannot be made."""
+        """Fields of Queues that cannot be used: unknown resources, and invalid policies."""
         return self._misfits + (self.policies.set_aside if self.policies is not None else ())
 
     def usage(self, now: float) -> Usage:
-        """Return decayed usage as of now, nothing when no policy asks for it."""
+        """Return the decayed usage at `now`, empty if no policy reads it."""
         return self._past.advance(now, self._held(())) if self._remembers else {}
 
     def remember(self, walked: Iterable[GangPlacement]) -> None:
-        """Take in what is used when a session ends: what ran, and what it placed."""
+        """Record the usage when a session ends: running pods and the pods that it placed."""
         if self._remembers:
             self._past.hold(self._held(walked))
 
     def _held(self, walked: Iterable[GangPlacement]) -> dict[str, dict[str, int]]:
         held = usage_by_queue(self._tables, self._scheduler_name)
-        for one in walked:
-            mine = held.setdefault(one.gang.queue, np.zeros(len(self._tables.node_table.resources), np.int64))
-            mine += one.total(len(mine))
+        for placement in walked:
+            queue_usage = held.setdefault(
+                placement.gang.queue, np.zeros(len(self._tables.node_table.resources), np.int64)
+            )
+            queue_usage += placement.total(len(queue_usage))
         names = self._tables.node_table.resources
         return {
-            queue: {names[at]: int(amounts[at]) for at in np.flatnonzero(amounts)}
+            queue: {names[resource]: int(amounts[resource]) for resource in np.flatnonzero(amounts)}
             for queue, amounts in held.items()
         }
 
     def standing(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
-        """Return what queues are entitled to while these gangs wait, None when to nothing in particular."""
+        """Return usage and entitlements while these gangs are pending, None if no queue has an entitlement."""
         if self.policies is None:
             return None
         return measure_queues(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)
 
     def of(self, gangs: Sequence[PendingGang], now: float) -> list[PendingGang]:
-        """Return gangs in the order of their queues' turns, each with what it is entitled to; half bound ones first."""
+        """Return the gangs in the order of turns with their entitlement classes, partially bound gangs first."""
         standing = self.latest = self.standing(gangs)
         if standing is None:
             return list(gangs)
@@ -214,27 +215,34 @@ class GangOrder:
         return sorted(turns, key=lambda gang: not gang.members.partially_bound)
 
     def through(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
-        """Yield the places of a line in the order of turns, which are worked out as far as somebody asks.
+        """Yield the indexes of ordered gangs in the order of turns, which are computed lazily.
 
-        A gang of which surplus is cut has its turn when all of it has. Who is not admitted takes none, and comes last.
+        If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
+        have no turn and come last.
         """
         if self.policies is None:
             yield from range(len(line.members))
             return
         admitted = (admission.gang(members) for members in line.members)
-        gangs = {at: one for at, one in enumerate(admitted) if isinstance(one, PendingGang) and one.parts}
-        some, places = list(gangs.values()), list(gangs)
-        standing = measure_queues(self._tables, self.policies, some, self._scheduler_name, self._past.usage)
+        gangs = {
+            index: gang
+            for index, gang in enumerate(admitted)
+            if isinstance(gang, PendingGang) and gang.parts
+        }
+        admitted_gangs, places = list(gangs.values()), list(gangs)
+        standing = measure_queues(
+            self._tables, self.policies, admitted_gangs, self._scheduler_name, self._past.usage
+        )
         orders = PolicyOrders(line.columns.at(places), line.partially_bound[places], self._policy, now)
-        turns: Iterable[PendingGang] = FairShareOrder(standing, some, orders)
+        turns: Iterable[PendingGang] = FairShareOrder(standing, admitted_gangs, orders)
         if line.partially_bound.any():
             turns = sorted(turns, key=lambda gang: not gang.members.partially_bound)
-        place = {gang.members.identity: at for at, gang in gangs.items()}
-        left: dict[str, int] = {}
+        place = {gang.members.identity: index for index, gang in gangs.items()}
+        pending_pods: dict[str, int] = {}
         for gang in turns:
             identity = gang.members.identity
-            at = place[identity]
-            left[identity] = left.get(identity, gangs[at].size) - gang.size
-            if not left[identity]:
-                yield at
-        yield from (at for at in range(len(line.members)) if at not in gangs)
+            index = place[identity]
+            pending_pods[identity] = pending_pods.get(identity, gangs[index].size) - gang.size
+            if not pending_pods[identity]:
+                yield index
+        yield from (index for index in range(len(line.members)) if index not in gangs)

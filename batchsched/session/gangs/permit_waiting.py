@@ -1,4 +1,4 @@
-"""Held gangs: those that a Permit plugin made wait in an earlier session, asked again before anything else."""
+"""Gangs that a Permit plugin made wait in an earlier session; they are processed before all others."""
 
 from collections.abc import Iterable
 
@@ -15,10 +15,10 @@ PERMIT_TIMEOUT_MESSAGE = "the gang waited at Permit longer than scheduleTimeoutS
 def revisit(
     tables: SessionTables, statement: Statement, held: Iterable[HeldGang], now: float
 ) -> tuple[GangPlacement, ...]:
-    """Walk held gangs over the nodes where they hold their places.
+    """Place waiting gangs on their nodes again, and ask Permit again.
 
-    Returns: for each, what became of it: let go, held on until its first deadline, or refused. One whose time is
-    over is unreserved, the last pod first.
+    Returns: the placements: allowed, waiting until the first deadline, or refused. If the time of a gang is over, its
+    pods are unreserved, the last one first.
     """
     return tuple(walked for one in held if (walked := _revisit(tables, statement, one, now)) is not None)
 
@@ -30,7 +30,9 @@ def _revisit(tables: SessionTables, statement: Statement, held: HeldGang, now: f
     gang = tables.pending_gang(members)
     mark = statement.checkpoint()
     walked = statement.place_gang(gang, _shares(tables, gang, held))
-    if walked.refusal.ok and not walked.placed:  # its nodes are gone: it queues again like any other
+    if (
+        walked.refusal.ok and not walked.placed
+    ):  # its nodes no longer exist: it is pending like any other gang
         return None
     if now >= held.until and walked.held_by:
         statement.roll_back_to(mark)

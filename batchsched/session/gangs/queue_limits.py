@@ -1,4 +1,4 @@
-"""What queues still allow: limits less what runs, at every ancestor."""
+"""Queue limits: what each limit still allows, after the usage of running pods, for a queue and its ancestors."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,21 +14,21 @@ from batchsched.solver.problem import UNLIMITED, IntArray
 from batchsched.state.queue_usage import counts_against_queue, queue_of
 
 Owner = tuple[str, str]
-"""Against whom a gang counts: its queue, and its user or ""."""
+"""The (queue, user) against which a gang counts; the user may be ""."""
 BoolArray = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueLimits:
-    """All that queues limit, with what is left.
+    """All limits of the queues, and what is left of each.
 
     Args:
       limits: Q limits.
-      free: [Q, R] what may still be used, UNLIMITED where nothing is set.
-      gangs: [Q] PodGroups that may still start, UNLIMITED where nothing is set.
-      over: [Q, R] what was used beyond a limit as the session began: a limit can be lowered below it.
-      over_gangs: [Q] PodGroups that ran beyond maxRunningPodGroups.
-      finder: finds the limits that are about a gang.
+      free: [Q, R] amounts that may still be used, UNLIMITED without a limit.
+      gangs: [Q] number of PodGroups that may still start, UNLIMITED without a limit.
+      over: [Q, R] usage beyond the limit when the session began, which happens if a limit is lowered.
+      over_gangs: [Q] number of running PodGroups beyond maxRunningPodGroups.
+      finder: finds the limits that apply to a gang.
     """
 
     limits: tuple[QueueLimit, ...]
@@ -39,98 +39,106 @@ class QueueLimits:
     finder: "LimitIndex"
 
     def members(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
-        """[Q, G] which gangs each limit is about, by the (queue, user) of the gangs."""
-        about = {owner: self.finder.rows(tables, owner) for owner in set(owners)}
+        """Return [Q, G] True where a limit applies to a gang, by the (queue, user) of the gangs."""
+        rows_by_owner = {owner: self.finder.rows(tables, owner) for owner in set(owners)}
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
-        for at, owner in enumerate(owners):
-            member[about[owner], at] = True
+        for column, owner in enumerate(owners):
+            member[rows_by_owner[owner], column] = True
         return member
 
     def lacking(self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int) -> str:
-        """Return the name of a queue that does not allow an owner more requests [R] and gangs, "" when all do."""
+        """Return the first queue that does not allow these requests [R] and number of gangs, "" if all do."""
         if not self.limits:
             return ""
-        about = self.finder.rows(tables, owner)
-        over = ((requests > self.free[about]) & (requests > 0)).any(axis=1) | (gangs > self.gangs[about])
-        return next((self.limits[about[at]].name for at in np.flatnonzero(over)), "")
+        rows = self.finder.rows(tables, owner)
+        over = ((requests > self.free[rows]) & (requests > 0)).any(axis=1) | (gangs > self.gangs[rows])
+        return next((self.limits[rows[row]].name for row in np.flatnonzero(over)), "")
 
 
 def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
-    """Measure what every limit still allows; only pods that are ours count against queues."""
+    """Measure what each limit still allows.
+
+    Args:
+      tables: the tables.
+      scheduler_name: scheduler name of the profile; pods of other schedulers count against no queue.
+    """
     limits = tables.queues.limits(members.owner for members in tables.gangs.values())
     free = np.full((len(limits), len(tables.node_table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
     finder = LimitIndex(limits)
     if not limits:
         return QueueLimits(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs), finder)
-    for at, limit in enumerate(limits):
+    for row, limit in enumerate(limits):
         for resource, amount in limit.resources.items():
             if resource in tables.node_table.column:
-                free[at, tables.node_table.column[resource]] = amount
+                free[row, tables.node_table.column[resource]] = amount
         if limit.pod_groups is not None:
-            gangs[at] = limit.pod_groups
+            gangs[row] = limit.pod_groups
     used, running = _used(tables, finder, scheduler_name)
-    left = np.where(free < UNLIMITED, free - used, free)
-    kept = [at for at, limit in enumerate(limits) if limit.kept]
+    remaining = np.where(free < UNLIMITED, free - used, free)
+    kept = [row for row, limit in enumerate(limits) if limit.kept]
     if kept:
-        left[kept] = _beside(tables, limits, left, kept)
-    left_gangs = np.where(gangs < UNLIMITED, gangs - running, gangs)
+        remaining[kept] = _available_to_others(tables, limits, remaining, kept)
+    remaining_gangs = np.where(gangs < UNLIMITED, gangs - running, gangs)
     return QueueLimits(
         limits,
-        np.maximum(0, left),
-        np.maximum(0, left_gangs),
-        np.maximum(0, -left),
-        np.maximum(0, -left_gangs),
+        np.maximum(0, remaining),
+        np.maximum(0, remaining_gangs),
+        np.maximum(0, -remaining),
+        np.maximum(0, -remaining_gangs),
         finder,
     )
 
 
 def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> tuple[IntArray, IntArray]:
-    """[Q, R] what pods in the subtrees hold, and [Q] how many gangs they are."""
+    """Return [Q, R] the usage and [Q] the number of running gangs that each limit measures."""
     used = np.zeros((len(finder.limits), len(tables.node_table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
-    there: dict[Owner, list[Pod]] = {}
+    pods_by_owner: dict[Owner, list[Pod]] = {}
     gangs: Counter[Owner] = Counter()
     for members in tables.running.values():
         owners = set()
         for pod, _ in members.bound.values():
             if counts_against_queue(pod, (scheduler_name,)):
                 owner = members.owner if members.group is not None else _owner_without_group(pod)
-                there.setdefault(owner, []).append(pod)
+                pods_by_owner.setdefault(owner, []).append(pod)
                 owners.add(owner)
         gangs.update(owners)
-    for owner, pods in there.items():
+    for owner, pods in pods_by_owner.items():
         above = finder.inside(tables, owner)
         running[above] += gangs[owner]
         used[above] += sum_requests(tables, pods)
     return used, running
 
 
-def _beside(
-    tables: SessionTables, limits: Sequence[QueueLimit], left: IntArray, kept: Sequence[int]
+def _available_to_others(
+    tables: SessionTables, limits: Sequence[QueueLimit], remaining: IntArray, kept: Sequence[int]
 ) -> IntArray:
-    """[K, R] what everybody else may still use beside what queues keep for themselves.
+    """Return [K, R] what other queues may still use of the free resources, without what queues keep for themselves.
 
     Args:
       tables: the tables.
       limits: Q limits.
-      left: [Q, R] of what queues keep, what they do not use yet.
-      kept: the K limits that keep something.
+      remaining: [Q, R] the unused part of each limit; for a kept guarantee, the part still to be kept.
+      kept: indexes of the K limits that keep a guarantee.
     """
-    there = np.maximum(0, tables.free_resources()).sum(axis=0)
-    unused = {limits[at].name: np.where(left[at] < UNLIMITED, np.maximum(0, left[at]), 0) for at in kept}
-    beside = [there - sum(unused[name] for name in limits[at].kept) for at in kept]
-    stated = left[kept] < UNLIMITED
-    return np.where(stated, np.maximum(0, beside), UNLIMITED)
+    free_total = np.maximum(0, tables.free_resources()).sum(axis=0)
+    unused = {
+        limits[row].name: np.where(remaining[row] < UNLIMITED, np.maximum(0, remaining[row]), 0)
+        for row in kept
+    }
+    available = [free_total - sum(unused[name] for name in limits[row].kept) for row in kept]
+    limited = remaining[kept] < UNLIMITED
+    return np.where(limited, np.maximum(0, available), UNLIMITED)
 
 
 def _owner_without_group(pod: Pod) -> Owner:
-    """Return the queue and the user that a pod counts against if no PodGroup says so."""
+    """Return the queue and the user against which a pod without a PodGroup counts."""
     return queue_of(pod, None), pod.labels.get(USER_LABEL, "")
 
 
 class LimitIndex:
-    """Finds the limits that are about a gang.
+    """Finds the limits that apply to a gang.
 
     Args:
       limits: Q limits.
@@ -139,40 +147,41 @@ class LimitIndex:
     def __init__(self, limits: Sequence[QueueLimit]) -> None:
         self.limits = limits
         self._plain: dict[str, list[int]] = {}
-        self._kept = [at for at, limit in enumerate(limits) if limit.kept]
+        self._kept = [row for row, limit in enumerate(limits) if limit.kept]
         self._found: dict[Owner, list[int]] = {}
-        for at, limit in enumerate(limits):
+        for row, limit in enumerate(limits):
             if not limit.kept:
-                self._plain.setdefault(limit.name, []).append(at)
+                self._plain.setdefault(limit.name, []).append(row)
 
     def rows(self, tables: SessionTables, owner: Owner) -> list[int]:
-        """Return the numbers of the limits that gangs of an owner count against."""
-        known = self._found.get(owner)
-        if known is None:
+        """Return the indexes of the limits that restrict gangs of an owner."""
+        rows = self._found.get(owner)
+        if rows is None:
             chain = tables.queues.ancestry(owner[0])
-            kept = [at for at in self._kept if set(self.limits[at].kept).isdisjoint(chain)]
-            known = self._found[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
-        return known
+            # A kept guarantee restricts all queues but those for which it is kept.
+            kept = [row for row in self._kept if set(self.limits[row].kept).isdisjoint(chain)]
+            rows = self._found[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
+        return rows
 
     def inside(self, tables: SessionTables, owner: Owner) -> list[int]:
-        """Return the numbers of the limits that measure what gangs of an owner hold, kept guarantees included."""
+        """Return the indexes of the limits that measure the usage of an owner, including guarantees kept for it."""
         chain = tables.queues.ancestry(owner[0])
-        kept = [at for at in self._kept if not set(self.limits[at].kept).isdisjoint(chain)]
+        kept = [row for row in self._kept if not set(self.limits[row].kept).isdisjoint(chain)]
         return self._of_queues(chain, owner[1]) + kept
 
     def _of_queues(self, chain: Sequence[str], user: str) -> list[int]:
         return [
-            at for name in chain for at in self._plain.get(name, ()) if self.limits[at].user in ("", user)
+            row for name in chain for row in self._plain.get(name, ()) if self.limits[row].user in ("", user)
         ]
 
 
 def spend(limits: QueueLimits, tables: SessionTables, *walked: GangPlacement) -> QueueLimits:
-    """Return what queues still allow after gangs were placed, one after the other."""
+    """Return the limits after these gangs were placed."""
     if not limits.limits or not walked:
         return limits
-    about = [limits.finder.rows(tables, one.gang.members.owner) for one in walked]
-    times = [len(rows) for rows in about]
-    rows = [at for found in about for at in found]
+    rows_by_gang = [limits.finder.rows(tables, one.gang.members.owner) for one in walked]
+    times = [len(rows) for rows in rows_by_gang]
+    rows = [row for gang_rows in rows_by_gang for row in gang_rows]
     used, started = np.zeros_like(limits.free), np.zeros_like(limits.gangs)
     np.add.at(used, rows, np.repeat([one.total(used.shape[1]) for one in walked], times, axis=0))
     np.add.at(started, rows, np.repeat([one.gang.fresh for one in walked], times))
@@ -182,10 +191,10 @@ def spend(limits: QueueLimits, tables: SessionTables, *walked: GangPlacement) ->
 
 
 def sum_requests(tables: SessionTables, pods: Iterable[Pod]) -> IntArray:
-    """[R] what pods ask for together."""
-    found = [tables.request_vectors(pod)[0] for pod in pods]
-    vectors = {id(vector): vector for vector in found}
+    """Return [R] the sum of the requests of pods."""
+    request_rows = [tables.request_vectors(pod)[0] for pod in pods]
+    vectors = {id(vector): vector for vector in request_rows}
     total = np.zeros(len(tables.node_table.resources), np.int64)
-    for vector, count in Counter(map(id, found)).items():  # most are one and the same array
+    for vector, count in Counter(map(id, request_rows)).items():  # pods of one spec share one array
         total += vectors[vector] * count
     return total

@@ -1,1 +1,1 @@
-"""Refusals: why a gang is not placed, as evidence and as sentences."""
+"""Refusals: the reason for which a gang is not placed, as numbers and as sentences."""

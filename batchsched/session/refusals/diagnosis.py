@@ -22,21 +22,21 @@ from batchsched.solver.relaxation.search import RefusalCause
 from batchsched.solver.stage import solve
 
 MAX_GANGS_TO_RESOLVE: Final = 8
-"""With more refused gangs than this nobody solves the session again for each of them."""
+"""Maximum number of refused gangs for which proposed changes are tested by solving the session again."""
 MAX_PAIRS_TO_RESOLVE: Final = 400
-"""Nor with more pairs of a class and a node."""
+"""Maximum pairs of a class and a node for the same."""
 
 ROOM_CAUSES: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, RefusalCause.TOPOLOGY})
-"""Causes that speak of the room in a domain, which may be a rule's that keeps a gang there."""
+"""Causes that mean too little room in a domain; a rule between pods may restrict the gang to that domain."""
 
 
 def refuse_for_failure(gang: PendingGang, error: PluginError) -> Refusal:
-    """A plugin broke over one of the gang's pods."""
+    """Refuse a gang since a plugin failed for one of its pods."""
     return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
 
 
 def refuse_at_permit(walked: GangPlacement, *, timed_out: bool) -> Refusal:
-    """Reserve, Permit or a plugin's breakage rolled the gang back."""
+    """Refuse a gang that was rolled back: by Reserve, by Permit, or since a plugin failed."""
     status = walked.refusal
     message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
     reason = "PermitTimeout" if timed_out else "PermitRejected" if walked.final else "PluginConstraint"
@@ -46,20 +46,20 @@ def refuse_at_permit(walked: GangPlacement, *, timed_out: bool) -> Refusal:
 
 
 def refuse_unschedulable(gang: PendingGang, scan: FilterResult, said: str = "") -> Refusal:
-    """The pipeline alone finds no node for a member, in kube-scheduler's words; `said` is what PostFilters add."""
+    """Refuse a gang with a pod that fits on no node, in kube-scheduler's words; `said` is the PostFilters' message."""
     sentence = scan.fit_error()
     message = f"{sentence} {said}" if said else sentence
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
 
 
 def refuse_over_limit(gang: PendingGang, queue: str) -> Refusal:
-    """A queue does not allow the gang, pod by pod."""
+    """Refuse a gang that exceeds the limit of a queue."""
     message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
     return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
 
 
 def refuse_without_domain(gang: PendingGang) -> Refusal:
-    """No domain of a required level takes the gang, pod by pod."""
+    """Refuse a gang that fits into no domain of its required level when it is placed pod by pod."""
     message = (
         "no domain of the required level takes all the pods it needs, each on the best node that is left"
     )
@@ -67,7 +67,7 @@ def refuse_without_domain(gang: PendingGang) -> Refusal:
 
 
 def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
-    """A gang ahead, by `namespace/name`, blocks; for "" the policy holds this one back."""
+    """Refuse a gang behind the gang `head` (`namespace/name`); "" if the policy of the queue holds it back."""
     message = (
         f"{head} is ahead and cannot start yet; it may not be delayed"
         if head
@@ -77,13 +77,13 @@ def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
 
 
 def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
-    """Say why one gang is refused, the others where they are."""
+    """Return the refusal of one gang, with all other gangs where they are."""
     formulation = formulate(context, [gang], gang.created)
     return explain_single_gang(context, formulation, solve_greedy(formulation.problem))
 
 
 def explain_single_gang(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
-    """Say why the only gang of a formulation is refused; changes are tried by the placing that refused it."""
+    """Return the refusal of the only gang of a formulation; proposed changes are tested by the same greedy."""
     explainer = RefusalExplainer(
         formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
     )
@@ -91,10 +91,10 @@ def explain_single_gang(context: SessionContext, formulation: Formulation, solut
 
 
 class Diagnosis:
-    """The refusals of a joint session.
+    """The refusals of a session that selects gangs jointly.
 
-    Where the session is small, the changes that it names were tried by solving all of it again; where it is not, the
-    other gangs stay where they are.
+    In a small session, each proposed change is tested by solving the whole session again. In a larger one, it is tested
+    with the other gangs where they are.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Diagnosis:
         self._seed = seed
 
     def refusals(self) -> list[Refusal]:
-        """Say of every gang of the session that was not placed why."""
+        """Return a refusal for each gang of the session that was not placed."""
         placed = {walked.gang.members.identity for walked in self._outcome.placements}
         numbers = [
             number
@@ -144,7 +144,7 @@ class Diagnosis:
         return solve(problem, budget_of(self._settings), self._seed)
 
     def _standing(self) -> Solution:
-        """The solution without the gangs that the walk refused."""
+        """Return the solution without the gangs that the statement rejected."""
         solution = self._outcome.solution
         if not self._outcome.rejected:
             return solution
@@ -194,7 +194,7 @@ def _refusal(
 
 
 def refuse_without_nodes(members: PodGroupState) -> Refusal:
-    """Refuse a gang where there is no node at all."""
+    """Refuse a gang in a cluster without nodes."""
     return Refusal(
         pod_group=members.key,
         reason="NoNodes",
@@ -203,7 +203,7 @@ def refuse_without_nodes(members: PodGroupState) -> Refusal:
 
 
 def refuse_outside_window(members: PodGroupState, window: int) -> Refusal:
-    """Refuse a gang at which the session does not look any more."""
+    """Refuse a gang that is behind the last gang of the session's window."""
     return Refusal(
         pod_group=members.key,
         reason="OutsideWindow",

@@ -1,7 +1,7 @@
-"""The outlook of one gang: what its members find on the nodes once a decision is carried out.
+"""Feasibility of one gang: where its pods fit after a decision is carried out.
 
-A refusal names the constraint that binds. This is the wider view behind it: of each class of members, which
-nodes are refused and why, and how much room each domain of the topology has.
+A refusal names one binding constraint. This report has the details: for each class of pods, the nodes that are refused
+and the reasons, and the room in each topology domain.
 """
 
 from collections.abc import Sequence
@@ -24,17 +24,17 @@ DEFAULT_TOPOLOGY = "default"
 
 
 class FeasibilityItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The base of an outlook's parts."""
+    """Base of the parts of a feasibility report."""
 
 
 class DomainFeasibility(FeasibilityItem, frozen=True):
-    """A domain as one class of members finds it.
+    """Room of one class of pods in a topology domain.
 
     Args:
       value: the node label's value.
-      nodes: nodes in it.
-      open_nodes: those that no filter refuses.
-      room: members that fit on these, each node by itself.
+      nodes: number of nodes in the domain.
+      open_nodes: number of nodes on which a pod fits.
+      room: number of pods that fit, each node by itself.
     """
 
     value: str
@@ -44,22 +44,23 @@ class DomainFeasibility(FeasibilityItem, frozen=True):
 
 
 class LevelFeasibility(FeasibilityItem, frozen=True):
-    """The domains of one level, the roomiest first; nodes without the label are in none."""
+    """The domains of one level, most room first; nodes without the label are in no domain."""
 
     level: str
     domains: tuple[DomainFeasibility, ...]
 
 
 class PartFeasibility(FeasibilityItem, frozen=True):
-    """Equal members, and what they find.
+    """Feasibility of equal pods of a gang.
 
     Args:
       sub_group: the subGroup, "" for none.
-      members: how many wait.
-      requests: what one asks for, in base units.
-      nodes, open_nodes: all nodes, and those that no filter refuses.
-      room: members that fit on the open ones, each node by itself.
-      reasons: refused nodes by reason.
+      members: number of pending pods.
+      requests: requests of one pod, in base units.
+      nodes: number of all nodes.
+      open_nodes: number of nodes on which a pod fits.
+      room: number of pods that fit, each node by itself.
+      reasons: number of refused nodes by reason.
       levels: the same by domain, the widest level first.
     """
 
@@ -74,13 +75,14 @@ class PartFeasibility(FeasibilityItem, frozen=True):
 
 
 class GangFeasibility(FeasibilityItem, frozen=True):
-    """A gang and what its members find.
+    """Feasibility of a gang.
 
     Args:
       pod_group: namespace/name.
-      min_member: what must be placed together.
-      bound, pending: members that run, and that wait.
-      parts: its classes, the largest request first.
+      min_member: number of pods that must be placed together.
+      bound: number of bound pods.
+      pending: number of pending pods.
+      parts: its classes of pods, the largest request first.
     """
 
     pod_group: str
@@ -93,17 +95,17 @@ class GangFeasibility(FeasibilityItem, frozen=True):
 def report_feasibility(
     snapshot: Snapshot, decision: Decision, profile: Profile, key: str
 ) -> GangFeasibility | None:
-    """Return the outlook of a gang after the others' assignments and evictions; None for an unknown one.
+    """Report where a gang fits after the assignments and evictions of a decision; None for an unknown gang.
 
     Args:
-      snapshot: as it was decided over.
-      decision: what is to happen.
-      profile: how it was decided.
-      key: namespace/name of a PodGroup, or of a pod alone.
+      snapshot: the cluster that the decision was made for.
+      decision: the decision; assignments of the gang itself are ignored.
+      profile: the profile of the decision.
+      key: namespace/name of a PodGroup, or of a pod without one.
 
     Raises:
       InvalidInput: the profile names a plugin that does not exist.
-      PluginError: a plugin broke.
+      PluginError: a plugin failed.
     """
     tables = SessionTables(_afterwards(snapshot, decision, key), standard().pipeline(profile))
     members = tables.gangs.get(key) or tables.gangs.get(SINGLE_POD_PREFIX + key)
@@ -120,12 +122,12 @@ def report_feasibility(
 
 
 def _afterwards(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
-    """Bind what is to be bound, but the gang's own members, and take away what is to be evicted."""
+    """Return the snapshot with assigned pods bound, except those of the gang, and without evicted pods."""
     nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
-    gone = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
+    evicted = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
     pods = []
     for pod in snapshot.pods:
-        if pod.key in gone:
+        if pod.key in evicted:
             continue
         node = nodes.get(pod.key)
         if node is not None and identity_of(pod).removeprefix(SINGLE_POD_PREFIX) != key:
@@ -139,14 +141,16 @@ def _part(tables: SessionTables, gang: PendingGang, part: GangPart) -> PartFeasi
     table, requests = tables.node_table, part.pod_class.requests
     scan = tables.pipeline.scan(part.pod_class, table)
     free = table.allocatable - table.requested
-    asked = np.flatnonzero(requests > 0)
-    room = np.clip((free[:, asked] // requests[asked]).min(axis=1, initial=np.iinfo(np.int64).max), 0, None)
+    requested = np.flatnonzero(requests > 0)
+    room = np.clip(
+        (free[:, requested] // requests[requested]).min(axis=1, initial=np.iinfo(np.int64).max), 0, None
+    )
     room = np.where(scan.fits, room, 0) if scan.status.ok else np.zeros_like(room)
     reasons = dict.fromkeys(scan.status.reasons, len(table.nodes)) if not scan.status.ok else {}
     return PartFeasibility(
         sub_group=_sub_group(gang.members, part.subgroup),
         members=len(part.pods),
-        requests={table.resources[column]: int(requests[column]) for column in asked if column > 0},
+        requests={table.resources[column]: int(requests[column]) for column in requested if column > 0},
         nodes=len(table.nodes),
         open_nodes=int((room > 0).sum()),
         room=int(room.sum()),
@@ -161,25 +165,25 @@ def _sub_group(members: PodGroupState, number: int) -> str:
 
 def _levels(tables: SessionTables, members: PodGroupState, room: IntArray) -> tuple[LevelFeasibility, ...]:
     topology = members.group.spec.topology if members.group else None
-    wanted = topology.name if topology else DEFAULT_TOPOLOGY
+    topology_name = topology.name if topology else DEFAULT_TOPOLOGY
     levels = Levels(tables.snapshot, tables.node_table)
     return tuple(
         LevelFeasibility(level=level, domains=_domains(levels.domains[number], levels.values[number], room))
         for number, (name, level) in enumerate(levels.names)
-        if name == wanted
+        if name == topology_name
     )
 
 
 def _domains(domain_of: IndexArray, values: Sequence[str], room: IntArray) -> tuple[DomainFeasibility, ...]:
-    found = []
+    domains = []
     for number, value in enumerate(values):
-        here = domain_of == number
-        found.append(
+        inside = domain_of == number
+        domains.append(
             DomainFeasibility(
                 value=value,
-                nodes=int(here.sum()),
-                open_nodes=int((room[here] > 0).sum()),
-                room=int(room[here].sum()),
+                nodes=int(inside.sum()),
+                open_nodes=int((room[inside] > 0).sum()),
+                room=int(room[inside].sum()),
             )
         )
-    return tuple(sorted(found, key=lambda one: (-one.room, one.value)))
+    return tuple(sorted(domains, key=lambda domain: (-domain.room, domain.value)))

@@ -1,4 +1,4 @@
-"""Wording: evidence in numbers becomes sentences with names."""
+"""Messages of refusals: sentences with names, made from the numbers of the solver's evidence."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,12 @@ REASON_OF: Mapping[RefusalCause, str] = {
 
 
 class RefusalMessages:
-    """Says in words what the evidence of one formulation means."""
+    """Writes the messages for the evidence of one formulation.
+
+    Args:
+      context: for names of levels, domains and nodes.
+      formulation: the problem that the evidence is about.
+    """
 
     def __init__(self, context: SessionContext, formulation: Formulation) -> None:
         self._context = context
@@ -39,7 +44,7 @@ class RefusalMessages:
         self._table = context.tables.node_table
 
     def message(self, evidence: RefusalEvidence) -> str:
-        """Return one sentence: what binds, and how far it is from enough."""
+        """Return one sentence: the binding constraint, and how much is missing."""
         lost = "; gangs of a higher priority or more weight took the room" if evidence.outbid else ""
         return f"{self._what(evidence)}{lost}"
 
@@ -65,7 +70,7 @@ class RefusalMessages:
         return f"{fit}; missing: {missing}" if missing else fit
 
     def gathered(self, evidence: RefusalEvidence) -> str:
-        """Return the sentence for a gang that a rule between its pods keeps in one domain."""
+        """Return the message for a gang that a rule between its pods restricts to one domain."""
         label = self._formulation.gathered[evidence.gang]
         fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
@@ -88,7 +93,7 @@ class RefusalMessages:
         return f"{fit} in {domain}, the best of its level; missing there: {missing}"
 
     def _named_domain(self, level: int, domain: int) -> str:
-        """Name a domain; one beyond those that nodes lie in is one to be made."""
+        """Return the name of a domain; an index beyond the existing domains means a new one."""
         _, name = self._context.levels.names[level]
         values = self._context.levels.values[level]
         return f"{name} {values[domain]}" if domain < len(values) else f"a new {name}"
@@ -101,7 +106,7 @@ class RefusalMessages:
         return "no node is left for some of them"
 
     def missing(self, evidence: RefusalEvidence) -> dict[str, int]:
-        """Return the amounts that are missing, by resource in base units; the pod count is left out."""
+        """Return the missing amounts by resource in base units, without the number of pods."""
         return self._named(evidence.missing)
 
     def _named(self, amounts: IntArray) -> dict[str, int]:
@@ -137,7 +142,7 @@ class RefusalMessages:
                 return " and ".join(text for part in parts if (text := self.relaxation(part)))
 
     def _limit(self, quota: int, amounts: Sequence[int], gangs: int) -> str:
-        """Say how far a queue's limits would have to rise, what it is above them already included."""
+        """Return by how much the limits of a queue would have to rise, including present usage above them."""
         quotas = self._formulation.quotas
         limit, over = quotas.limits[quota], quotas.over[quota].tolist()
         more = {

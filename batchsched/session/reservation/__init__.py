@@ -1,1 +1,1 @@
-"""Reservations: the earliest start that is kept free for a gang."""
+"""Reservations: the earliest start of a gang that cannot start yet, which later gangs must not delay."""

@@ -1,9 +1,9 @@
-"""The head of a session that selects by weight: its start is kept, and its room with it.
+"""The reserved head of a session that selects gangs by weight.
 
-Before the solver is asked, the first gang in the order of tiers that does not fit, however the others fare, reserves
-its earliest start from the expected ends of what runs. Whoever is of its tier or below and outlasts that moment may
-use what the head leaves there and no more: a row for each node, so that all are still chosen together. Who ends in
-time may use everything, and higher tiers owe the head nothing.
+Before the solver runs, the first gang in the order of tiers that fits nowhere becomes the head. It reserves its
+earliest start, computed from the expected ends of running gangs. Gangs of its tier or below that run beyond this start
+may use only what the head leaves free then: one row for each node and resource in the solver's problem. Gangs that end
+before the start, and gangs of higher tiers, are not restricted.
 """
 
 import math
@@ -31,21 +31,21 @@ from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.problem import EVERY_NODE, UNLIMITED, Row
 
 MAX_HEAD_CANDIDATES: Final = 8
-"""So many gangs that do not fit are asked, in order, when they could start."""
+"""Maximum number of gangs that do not fit for which a start is computed, until one has a start."""
 RESERVATION: Final = "reservation"
-"""Stands for a plugin in the rows that keep the head's room."""
+"""Plugin name in the rows that keep the head's room; the diagnosis recognizes them by it."""
 
 
 @dataclass(slots=True, eq=False)
 class ReservedHead:
-    """A gang whose start is kept while a session goes on.
+    """A gang with a reserved start, which the placements of the session must not delay.
 
     Args:
-      gang: whose.
+      gang: the head.
       context: the tables of the session.
-      shadow: when it can start, and what is free then.
+      shadow: its earliest start, and what is free then.
       now: seconds since 1970.
-      held: pods that wait for their nodes by nomination: they never end.
+      held: nominated pods and their node indexes; they count as running without an end.
     """
 
     gang: PendingGang
@@ -63,57 +63,58 @@ class ReservedHead:
         promises: StickyReservations,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
-        """Return the first of some gangs that waits for running ones to end.
+        """Return the first gang that can start once running gangs end.
 
-        None where no end is known that helps, or the profile wants none.
+        None if no known end makes room for one, or if the profile has `backfill: none`.
 
         Args:
           context: the tables of the session.
           gangs: in the order of tiers.
-          started: gangs that have a place already in this session.
-          promises: who stands in front of its tier, and for whom it is early yet.
-          held: pods that wait for their nodes by nomination.
+          started: gangs that this session has placed already.
+          promises: the reservations of earlier sessions, and which gangs may have a new one.
+          held: nominated pods and their node indexes.
         """
         tables, now = context.tables, promises.now
         ends = (tables.running_gang(members).end for members in tables.running.values())
         if context.profile.backfill == "none" or not (promises.before or any(map(math.isfinite, ends))):
             return None
-        left = free_without_nominated(tables, held)
-        free = np.maximum(0, left)
-        there, asked = free.sum(axis=0), 0
+        available = free_without_nominated(tables, held)
+        free = np.maximum(0, available)
+        free_total, candidates = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows and promises.due(gang)]
         for gang in sorted(waiting, key=lambda one: (one.tier, not promises.given(one.members))):
-            if (gang.needs <= there).all() and fits(problem := lasting_problem(context, gang), free):
-                if gang.key in promises.before:  # its time has come: nobody is to weigh more than its promise
-                    return cls(gang, context, HeadReservation(now, left, problem, gang.needs), now, held)
+            if (gang.needs <= free_total).all() and fits(problem := lasting_problem(context, gang), free):
+                if gang.key in promises.before:  # it can start now: no gang may displace it by weight
+                    return cls(gang, context, HeadReservation(now, available, problem, gang.needs), now, held)
                 continue
-            if asked == MAX_HEAD_CANDIDATES:
+            if candidates == MAX_HEAD_CANDIDATES:
                 break
-            asked += 1
+            candidates += 1
             shadow = reserve(context, gang, started, now, held) if fits_empty_cluster(context, gang) else None
             if shadow is not None:
                 return cls(gang, context, shadow, now, held)
         return None
 
     def bounds(self, gang: PendingGang) -> bool:
-        """Tell whether a gang may only take what the head leaves."""
+        """Return True if a gang may use only what the head leaves free."""
         if gang.members is self.gang.members or gang.tier < self.gang.tier:
             return False
+        # Not `>`: an unknown end is NaN, and counts as later than the start.
         return not self._end(gang) <= self.shadow.start
 
     def on(self, formulation: Formulation) -> Formulation:
-        """Return a formulation in which the head's room is kept."""
+        """Return the formulation with rows that keep the head's room from longer gangs."""
         bounded = [number for number, gang in enumerate(formulation.gangs) if self.bounds(gang)]
         problem = formulation.problem
         classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
         if not len(classes):
             return formulation
-        beside = self.shadow.beside()
+        beside_head = self.shadow.beside()
         rows = []
         for resource in np.flatnonzero(self.shadow.problem.classes.demand.any(axis=0)).tolist():
             asking = classes[problem.classes.demand[classes, resource] > 0]
-            left = beside[:, resource]
-            right = np.where(left < problem.nodes.free[:, resource], left, UNLIMITED)
+            available = beside_head[:, resource]
+            right = np.where(available < problem.nodes.free[:, resource], available, UNLIMITED)
             if len(asking) and (right < UNLIMITED).any():
                 rows.append(
                     Row(
@@ -128,43 +129,43 @@ class ReservedHead:
         return replace(formulation, problem=replace(problem, rows=(*problem.rows, *rows)))
 
     def count(self, walked: Iterable[GangPlacement]) -> None:
-        """Take in who was started: what outlasts the reserved start is not free then."""
-        for one in walked:
-            if not self._end(one.gang) <= self.shadow.start:
-                nodes, requests = self._places((placed.pod, placed.node) for placed in one.placed)
+        """Count placed gangs: what runs beyond the reserved start is not free then."""
+        for placement in walked:
+            if not self._end(placement.gang) <= self.shadow.start:
+                nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
                 np.subtract.at(self.shadow.free, nodes, requests)
 
     def spares(self, walked: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
-        """Give way to a gang for which others leave that outlast the start: True, and it is counted, if the head fits.
+        """Count a gang in place of its victims if the head can still start in time; return True if it can.
 
         Args:
           walked: the gang.
-          leaving: pods that leave for it, and the nodes that they leave, of gangs that outlast the start.
+          leaving: its victims, of gangs that would have run beyond the start, with their node indexes.
         """
         if not self.bounds(walked.gang):
             self.count((walked,))
             return True
         nodes, requests = self._places((placed.pod, placed.node) for placed in walked.placed)
-        left, freed = self._places(leaving)
-        return self.shadow.take(np.concatenate([nodes, left]), np.concatenate([requests, -freed]))
+        freed_nodes, freed = self._places(leaving)
+        return self.shadow.take(np.concatenate([nodes, freed_nodes]), np.concatenate([requests, -freed]))
 
     def outlasts(self, identity: str) -> bool:
-        """Tell whether a running gang is expected to go on beyond the reserved start."""
+        """Return True if a running gang is expected to run beyond the reserved start, or if its end is unknown."""
         tables = self.context.tables
         return not tables.running_gang(tables.gangs[identity]).end <= self.shadow.start
 
     def reservation(self, started: Iterable[GangPlacement]) -> Reservation | None:
-        """Return the start as it is after a session's gangs were started."""
+        """Return the reservation for the decision, computed again after all placements of the session."""
         shadow = reserve(self.context, self.gang, started, self.now, self.held)
         return None if shadow is None else announce(self.gang, shadow)
 
     def _end(self, gang: PendingGang) -> float:
-        """When a gang ends that starts now, or runs and gets more pods; NaN where nobody knows."""
+        """Return the expected end of a gang that starts now or runs already, in seconds since 1970; NaN if unknown."""
         return self.now + gang.estimate if gang.fresh else self.context.tables.running_gang(gang.members).end
 
     def _places(self, pods: Iterable[tuple[Pod, int]]) -> tuple[IntArray, IntArray]:
-        """([P], [P, R]) the nodes and requests of some pods."""
-        there = list(pods)
-        rows = [self.context.tables.request_vectors(pod)[0] for pod, _ in there]
+        """Return [P] the node indexes and [P, R] the requests of pods."""
+        places = list(pods)
+        rows = [self.context.tables.request_vectors(pod)[0] for pod, _ in places]
         width = len(self.context.tables.node_table.resources)
-        return np.array([node for _, node in there], np.int64), np.array(rows, np.int64).reshape(-1, width)
+        return np.array([node for _, node in places], np.int64), np.array(rows, np.int64).reshape(-1, width)

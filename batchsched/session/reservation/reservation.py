@@ -1,8 +1,8 @@
-"""The head's reservation: when it can start at the earliest, and who may start before it.
+"""Reservation of the head: its earliest start, and the check whether another gang may start before it.
 
-The head cannot start now. Going through the running gangs in the order of their expected ends, the first moment
-at which it fits is its reserved start. A gang behind it may start now when it ends by then, or when the head still
-fits beside it: on a cluster of equal one-slot nodes that is EASY's rule of the extra nodes.
+The head cannot start now. Its reserved start is the first expected end of a running gang after which it fits. A gang
+behind it may start now if it ends by then, or if the head still fits together with it. On equal nodes with one
+slot each, this is the rule of EASY backfill for the extra nodes.
 """
 
 import math
@@ -25,13 +25,13 @@ from batchsched.solver.problem import Problem
 
 @dataclass(slots=True, eq=False)
 class HeadReservation:
-    """A reservation while a session goes on.
+    """A reservation during a session.
 
     Args:
       start: seconds since 1970 at which the head can start.
-      free: [N, R] what will be free then, less what longer gangs took since.
-      problem: the head alone, to ask whether it fits.
-      needs: [R] what the head needs at least.
+      free: [N, R] resources that are free then, less what gangs that run longer have used since.
+      problem: the head as the only gang of a problem, to test whether it fits.
+      needs: [R] requests that the head needs at least.
     """
 
     start: float
@@ -40,16 +40,16 @@ class HeadReservation:
     needs: IntArray
 
     def take(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Give way to a gang that outlives the reserved start: True, and it is counted, when the head still fits."""
-        left = self.free.copy()
-        np.subtract.at(left, nodes, requests)
-        if not fits(self.problem, left):
+        """Count a gang that runs beyond the start if the head still fits; return True if it does."""
+        remaining = self.free.copy()
+        np.subtract.at(remaining, nodes, requests)
+        if not fits(self.problem, remaining):
             return False
-        self.free = left
+        self.free = remaining
         return True
 
     def beside(self) -> IntArray:
-        """[N, R] what will be free at the start once the head has its place: nobody there is in its way."""
+        """Return [N, R] what is free at the start once the head is placed; gangs that use only this do not delay it."""
         available = np.maximum(0, self.free)
         head = solve_greedy(replace(self.problem, nodes=replace(self.problem.nodes, free=available)))
         demand = self.problem.classes.demand[head.classes] * head.counts[:, np.newaxis]
@@ -58,7 +58,7 @@ class HeadReservation:
 
 
 def fits(problem: Problem, free: IntArray) -> bool:
-    """Tell whether the only gang of a problem finds room in `free` [N, R]."""
+    """Return True if the only gang of a problem fits into `free` [N, R]."""
     available = np.maximum(0, free)
     simple = (
         len(problem.classes.kind) == 1
@@ -68,23 +68,23 @@ def fits(problem: Problem, free: IntArray) -> bool:
     )
     if simple:
         demand = problem.classes.demand[0]
-        asked = demand > 0
-        slots = (available[:, asked] // demand[asked]).min(axis=1)
+        requested = demand > 0
+        slots = (available[:, requested] // demand[requested]).min(axis=1)
         return int(slots[problem.kinds.mask[problem.classes.kind[0]]].sum()) >= int(problem.gangs.need[0])
     return bool(solve_greedy(replace(problem, nodes=replace(problem.nodes, free=available))).taken[0])
 
 
 def announce(gang: PendingGang, shadow: HeadReservation) -> Reservation:
-    """Return a reservation as decisions tell it: in whole seconds, and not too early."""
+    """Return a reservation for a decision; the start is rounded up to seconds, so that it is never too early."""
     return Reservation(pod_group=gang.key, start=timestamp(math.ceil(shadow.start)))
 
 
 def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
-    """Tell whether an empty cluster would take a gang: only then does it wait for running gangs to end."""
-    known = gang.members.cache.fits_empty_cluster
-    if known is None or known[0] is not gang.members.cache.pending:
+    """Return True if a gang fits when all running gangs have ended; otherwise to wait for them is useless."""
+    cached = gang.members.cache.fits_empty_cluster
+    if cached is None or cached[0] is not gang.members.cache.pending:
         problem = lasting_problem(context, gang)
-        there = (
+        fits_alone = (
             len(
                 solve_greedy(
                     replace(problem, nodes=replace(problem.nodes, free=problem.nodes.capacity))
@@ -92,12 +92,12 @@ def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
             )
             > 0
         )
-        known = gang.members.cache.fits_empty_cluster = (gang.members.cache.pending, there)
-    return known[1]
+        cached = gang.members.cache.fits_empty_cluster = (gang.members.cache.pending, fits_alone)
+    return cached[1]
 
 
 def free_without_nominated(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
-    """[N, R] what is free, less what is kept on nodes for pods that are not there yet."""
+    """Return [N, R] the free resources, less the requests of nominated pods that are not in the node table."""
     free = tables.free_resources()
     for pod, node in held:
         free[node] -= tables.request_vectors(pod)[0]
@@ -111,14 +111,14 @@ def reserve(
     now: float,
     held: Sequence[tuple[Pod, int]] = (),
 ) -> HeadReservation | None:
-    """Return the reservation of a gang that does not fit now; None when no running gang's end lets it in.
+    """Return the reservation of a gang that does not fit now; None if it does not fit after any known end.
 
     Args:
       context: the tables of the session.
       gang: the head.
-      started: gangs that this session has started so far: they will end, too.
+      started: gangs that this session has placed so far; their ends count too.
       now: seconds since 1970.
-      held: pods that are not on the nodes that are kept for them, and come before the head.
+      held: nominated pods that are not in the node table, with their node indexes; they go before the head.
     """
     tables = context.tables
     runs = [tables.running_gang(members) for members in tables.running.values()]
@@ -131,13 +131,14 @@ def reserve(
     if first is None:
         return None
     start = max(now, runs[first].end)
+    # Gangs that end at the same moment free their room together.
     while first + 1 < len(runs) and max(now, runs[first + 1].end) <= start:
         first += 1
     return HeadReservation(start, _released(free, runs[: first + 1]), problem, gang.needs)
 
 
 def _run_of(tables: SessionTables, walked: GangPlacement, now: float) -> RunningGang:
-    """What a gang that this session started holds; it counts from now on."""
+    """Return what a gang placed by this session uses, and its expected end."""
     gang = walked.gang
     end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
     return RunningGang.of(
@@ -149,7 +150,7 @@ def _run_of(tables: SessionTables, walked: GangPlacement, now: float) -> Running
 
 
 def _first_fit(problem: Problem, free: IntArray, runs: list[RunningGang], gang: PendingGang) -> int | None:
-    """Bisect for the first end after which the gang fits; ends only ever add room."""
+    """Return the index of the first end after which the gang fits, found by bisection: ends only add room."""
     low, high = _least(free, runs, gang), len(runs) - 1
     if high < 0 or low > high or not fits(problem, _released(free, runs)):
         return None
@@ -163,7 +164,7 @@ def _first_fit(problem: Problem, free: IntArray, runs: list[RunningGang], gang: 
 
 
 def _least(free: IntArray, runs: list[RunningGang], gang: PendingGang) -> int:
-    """The first end after which enough is free in sum: none before it can do."""
+    """Return the index of the first end after which the free sum suffices, a lower bound of the bisection."""
     if not runs:
         return 0
     released = np.cumsum([run.total for run in runs], axis=0)

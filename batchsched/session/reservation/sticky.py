@@ -1,9 +1,9 @@
-"""Promises: reservations that earlier sessions told, and that are kept against gangs that come later.
+"""Sticky reservations: reservations of earlier sessions that later gangs must not delay.
 
-Under EASY backfill the head is found anew in every session. Where the order is that of arrival it stays the head until
-it starts; where shorter gangs go first, one that comes later may take its place, and what was told is not so. With
-`backfill: kept` nothing is told, and nothing kept, until a gang at the head has waited long for its run time. Then it
-stays at the head: who comes later starts before it only without delaying it. Higher tiers owe it nothing.
+With `backfill: easy`, each session determines the head again. If gangs are ordered by arrival, it stays the head until
+it starts; if shorter gangs go first, a later gang may become the head, and the announced start does not hold. With
+`backfill: kept`, no start is announced until the head has waited long in relation to its run time. From then on it
+stays the head: later gangs of its tier and below start before it only if that does not delay it.
 """
 
 import math
@@ -22,12 +22,13 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(frozen=True, slots=True)
 class StickyReservations:
-    """Whose start is told in a session.
+    """Decides which starts a session announces and keeps.
 
     Args:
       now: seconds since 1970.
-      slowdown: from which on a start is told, and kept; None: all are told, and found anew in every session.
-      before: gangs whose start the session before told, by `namespace/name`.
+      slowdown: (waited + run time) / run time from which a start is announced and kept; None announces all and
+        keeps none.
+      before: `namespace/name` of the gangs that had a reservation in the previous session.
     """
 
     now: float
@@ -36,47 +37,47 @@ class StickyReservations:
 
     @classmethod
     def of(cls, profile: Profile, told: Iterable[Reservation], now: float) -> Self:
-        """Make the promises of a session; told: what the one before said."""
+        """Return the reservations to keep; `told` are those of the previous session's decision."""
         slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
         return cls(now, slowdown, frozenset(one.pod_group for one in told))
 
     def due(self, gang: PendingGang) -> bool:
-        """Tell whether the start that is reserved for a gang is told."""
+        """Return True if the reserved start of a gang is announced."""
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
     def given(self, members: PodGroupState) -> bool:
-        """Tell whether a start was promised to a gang, and is to be kept."""
+        """Return True if an earlier session announced a start for a gang that has to be kept."""
         return self.slowdown is not None and members.key in self.before
 
     def in_front(
         self, line: OrderedGangs, turns: Iterator[int], tables: SessionTables, *, shared: bool
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Return a line and its turns with promised gangs before all of their tier, held back by no policy.
+        """Move gangs with a sticky reservation before all others of their tier, and exempt them from the room policy.
 
         Args:
-          line: who waits.
-          turns: the places in the line in the order of turns.
-          tables: says what tiers gangs are of.
-          shared: queues take turns by what they are entitled to: a promise holds inside its queue alone.
+          line: the pending gangs.
+          turns: indexes into `line` in the order of turns.
+          tables: for the tiers of the gangs.
+          shared: True if queues have entitlements; a gang is then moved past gangs of its own queue only.
         """
-        given = {at for at, members in enumerate(line.members) if self.given(members)}
-        if not given:
+        kept = {index for index, members in enumerate(line.members) if self.given(members)}
+        if not kept:
             return line, turns
         room = line.room.copy()
-        room[list(given)] = 0.0
+        room[list(kept)] = 0.0
         places = list(turns)
-        for at in [place for place in places if place in given]:
-            mine = line.members[at]
-            tier = tables.pending_gang(mine).tier
-            ahead = (line.members[place] for place in places[: places.index(at)])
+        for index in [place for place in places if place in kept]:
+            promised = line.members[index]
+            tier = tables.pending_gang(promised).tier
+            ahead = (line.members[place] for place in places[: places.index(index)])
             passed = (
                 to
                 for to, other in enumerate(ahead)
                 if not self.given(other)
                 and tables.pending_gang(other).tier >= tier
-                and not (shared and other.queue != mine.queue)
+                and not (shared and other.queue != promised.queue)
             )
-            places.insert(next(passed, places.index(at)), places.pop(places.index(at)))
+            places.insert(next(passed, places.index(index)), places.pop(places.index(index)))
         return replace(line, room=room), iter(places)
 
     def _slowdown(self, gang: PendingGang) -> float:
