@@ -225,9 +225,7 @@ class GangOrder:
             return
         admitted = (admission.gang(members) for members in line.members)
         gangs = {
-            index: gang
-            for index, gang in enumerate(admitted)
-            if isinstance(gang, PendingGang) and gang.parts
+            index: gang for index, gang in enumerate(admitted) if isinstance(gang, PendingGang) and gang.parts
         }
         admitted_gangs, places = list(gangs.values()), list(gangs)
         standing = measure_queues(
