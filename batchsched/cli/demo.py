@@ -164,7 +164,7 @@ def _conclude(report: Path, results: list["RunResult"], workload: "Workload") ->
     """Print the figures side by side, and write the report."""
     from batchsched.cli.printing import console
     from batchsched.cli.trials import Tried, print_side_by_side
-    from batchsched.lab.report import About, write
+    from batchsched.lab.report import ReportFacts, write
 
     out = console()
     out.print()
@@ -177,7 +177,9 @@ def _conclude(report: Path, results: list["RunResult"], workload: "Workload") ->
         *((one.name, one.told) for one in CONTENDERS),
     )
     write(
-        report, results, About("a generated day of machine learning", DAY.seed, workload.cluster.nodes, facts)
+        report,
+        results,
+        ReportFacts("a generated day of machine learning", DAY.seed, workload.cluster.nodes, facts),
     )
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 

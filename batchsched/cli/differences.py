@@ -10,9 +10,9 @@ from batchsched.cli.options import Output
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from batchsched.lab.pairs import Compared
+    from batchsched.lab.pairs import PairedComparison
     from batchsched.lab.results import Outcome
-    from batchsched.lab.tuning import Tuned
+    from batchsched.lab.tuning import TuningResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Contest:
     workload: str
     base: str
     other: str
-    measures: tuple["Compared", ...]
+    measures: tuple["PairedComparison", ...]
 
 
 def sides(base: str, other: str) -> tuple[Contest, ...]:
@@ -31,7 +31,7 @@ def sides(base: str, other: str) -> tuple[Contest, ...]:
     Raises:
       InvalidInput: a folder or a policy that there is not, or nothing that both have.
     """
-    from batchsched.lab.pairs import by_policy, check_same, compared
+    from batchsched.lab.pairs import by_policy, check_same, compare_pairs
     from batchsched.lab.results import outcomes
 
     folder, chosen = _side(base)
@@ -48,7 +48,7 @@ def sides(base: str, other: str) -> tuple[Contest, ...]:
     for name, another in names:
         check_same(mine[name], theirs[another])
         for workload in dict.fromkeys(one.workload for one in mine[name]):
-            measures = compared(_of(workload, mine[name]), _of(workload, theirs[another]))
+            measures = compare_pairs(_of(workload, mine[name]), _of(workload, theirs[another]))
             found.append(Contest(workload, f"A: {name}", f"B: {another}", measures))
     found = [one for one in found if one.measures]
     if not found:
@@ -92,7 +92,7 @@ def print_compared(found: Sequence[Contest], output: Output) -> None:
         _print_measures(f"{one.workload}: {count} {'seed' if count == 1 else 'seeds'}", one)
 
 
-def print_tuned(found: "Tuned", output: Output) -> None:
+def print_tuned(found: "TuningResult", output: Output) -> None:
     """Print what a search found, whether it is better on seeds that it did not see, and what it cost."""
     if output is not Output.TABLE:
         from batchsched.cli.printing import print_data
@@ -117,7 +117,7 @@ def print_tuned(found: "Tuned", output: Output) -> None:
     out.print(_verdict(found), soft_wrap=True)
 
 
-def _tuned_data(found: "Tuned") -> dict[str, Any]:
+def _tuned_data(found: "TuningResult") -> dict[str, Any]:
     return {
         "policy": found.policy,
         "objective": found.measure.key,
@@ -133,7 +133,7 @@ def _tuned_data(found: "Tuned") -> dict[str, Any]:
     }
 
 
-def _verdict(found: "Tuned") -> str:
+def _verdict(found: "TuningResult") -> str:
     from batchsched.lab.pairs import difference_text
 
     name, difference = found.measure.title.lower(), difference_text(found.objective)
@@ -149,7 +149,7 @@ def _verdict(found: "Tuned") -> str:
     return f"{text} It cost: {costs}." if costs else f"{text} No other measure is worse for certain."
 
 
-def _as_data(measures: Sequence["Compared"]) -> dict[str, Any]:
+def _as_data(measures: Sequence["PairedComparison"]) -> dict[str, Any]:
     from batchsched.cli.laboratory import difference_data, mean_data
 
     return {

@@ -11,10 +11,10 @@ from batchsched.cli.options import Output
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from batchsched.lab.pairs import Compared, Mean
+    from batchsched.lab.pairs import Mean, PairedComparison
     from batchsched.lab.results import Outcome
     from batchsched.lab.scenario import Scenario
-    from batchsched.lab.tuning import Tuned
+    from batchsched.lab.tuning import TuningResult
 
 
 def need_parquet() -> None:
@@ -53,17 +53,19 @@ def swept(scenario: "Scenario", folder: Path, processes: int, address: str | Non
     print(f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{found}", file=sys.stderr)
 
 
-def tuned(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "Tuned":
+def tuned(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
     """Search a scenario's parameters, and write the report of the check."""
     need_parquet()
     from batchsched.cli.stopwatch import Stopwatch
-    from batchsched.lab.tuning import Bench, tune
+    from batchsched.lab.tuning import TuningEnvironment, tune
     from batchsched.lab.workers import workers
 
     stopwatch = Stopwatch()
     try:
         with workers(address, processes) as crew:
-            bench = Bench(folder, crew, lambda done, total: stopwatch.progress(done, total, "settings"))
+            bench = TuningEnvironment(
+                folder, crew, lambda done, total: stopwatch.progress(done, total, "settings")
+            )
             found = tune(scenario, bench)
     finally:
         stopwatch.close()
@@ -85,7 +87,7 @@ def write_report(path: Path, name: str, found: Sequence["Outcome"]) -> None:
 
 def print_outcomes(name: str, found: Sequence["Outcome"], output: Output) -> None:
     """Print the means of each policy, workload by workload, and how each differs from the first."""
-    from batchsched.lab.pairs import by_policy, compared
+    from batchsched.lab.pairs import by_policy, compare_pairs
 
     workloads = list(dict.fromkeys(one.workload for one in found))
     parts = [
@@ -101,13 +103,13 @@ def print_outcomes(name: str, found: Sequence["Outcome"], output: Output) -> Non
     for workload, policies in parts:
         base = next(iter(policies))
         for policy, mine in policies.items():
-            differences = compared(policies[base], mine) if policy != base else ()
+            differences = compare_pairs(policies[base], mine) if policy != base else ()
             told.append(
                 {
                     "workload": workload,
                     "policy": policy,
                     "runs": [_as_data(one) for one in mine],
-                    "measures": {one.measure.key: mean_data(one.other) for one in compared(mine, mine)},
+                    "measures": {one.measure.key: mean_data(one.other) for one in compare_pairs(mine, mine)},
                     "against": base,
                     "differences": {one.measure.key: difference_data(one) for one in differences},
                 }
@@ -134,7 +136,7 @@ def mean_data(mean: "Mean") -> dict[str, Any]:
     return {"mean": mean.value, "halfWidth": width, "count": mean.count}
 
 
-def difference_data(one: "Compared") -> dict[str, Any]:
+def difference_data(one: "PairedComparison") -> dict[str, Any]:
     """Return a difference as plain data."""
     return {**mean_data(one.difference), "verdict": one.verdict}
 
@@ -142,11 +144,11 @@ def difference_data(one: "Compared") -> dict[str, Any]:
 def _print_policies(title: str, policies: dict[str, tuple["Outcome", ...]]) -> None:
     from batchsched.cli.printing import add_row, console, table
     from batchsched.cli.trials import blocks
-    from batchsched.lab.pairs import compared, difference_text, of_interest
+    from batchsched.lab.pairs import compare_pairs, difference_text, of_interest
 
     names = list(policies)
     base = policies[names[0]]
-    columns = [compared(base, policies[name]) for name in names]
+    columns = [compare_pairs(base, policies[name]) for name in names]
     cells = [
         [
             one.measure.show(one.other.value) + ("" if name == names[0] else f"\n{difference_text(one)}")

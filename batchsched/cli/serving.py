@@ -87,9 +87,9 @@ def serve(folder: Path, address: ResultsAddress) -> None:
     """
     guard, tls = address.guard(), address.tls()
     need_parquet()
-    from batchsched.lab.exhibit import Exhibit
+    from batchsched.lab.exhibit import ResultPages
 
-    exhibit = Exhibit(folder)
+    exhibit = ResultPages(folder)
     exhibit.runs()  # whoever serves a wrong folder is told so now, and not by the first reader
     asyncio.run(_serve(ResultHandlers(exhibit), guard, address, tls))
 

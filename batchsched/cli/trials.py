@@ -214,8 +214,10 @@ def write_report(path: Path, trials: Sequence[Tried], workload: "Workload", seed
     Raises:
       OSError: the file cannot be written.
     """
-    from batchsched.lab.report import About, write
+    from batchsched.lab.report import ReportFacts, write
 
     count = len(trials[0].runs)
     facts = (("Sequences", f"the first of {count}"),) if count > 1 else ()
-    write(path, [one.runs[0] for one in trials], About(workload.name, seed, workload.cluster.nodes, facts))
+    write(
+        path, [one.runs[0] for one in trials], ReportFacts(workload.name, seed, workload.cluster.nodes, facts)
+    )

@@ -121,14 +121,14 @@ def _boxes(
 def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[str, Any]:
     """Summarize each class. The page contains the summary only, without the samples."""
     places = classes.of(trial)
-    known = ~np.isnan(values)
+    defined = ~np.isnan(values)
     names, rows, worst = [], [], []
-    for at, name in enumerate(classes.names):
-        mine = values[known & (places == at)]
-        if len(mine):
+    for position, name in enumerate(classes.names):
+        class_values = values[defined & (places == position)]
+        if len(class_values):
             names.append(name)
-            rows.append([float(f"{value:.5g}") for value in np.percentile(mine, _FENCES)])
-            worst.append([float(f"{mine.max():.5g}")])
+            rows.append([float(f"{value:.5g}") for value in np.percentile(class_values, _FENCES)])
+            worst.append([float(f"{class_values.max():.5g}")])
     low, first, middle, third, high = (
         (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 5
     )

@@ -109,7 +109,7 @@ class Document:
         )
 
 
-def filled(sections: Sequence[Section]) -> tuple[Section, ...]:
+def nonempty_sections(sections: Sequence[Section]) -> tuple[Section, ...]:
     """Return the sections that have figures."""
     return tuple(section for section in sections if section.figures)
 

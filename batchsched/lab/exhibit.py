@@ -40,7 +40,7 @@ class Row:
     cells: tuple[str, ...] = ()
 
 
-class Exhibit:
+class ResultPages:
     """Renders the pages of a folder that `lab run` wrote or is still writing.
 
     Each result file is read once. A page is rendered on request if a run has finished since the last time.
@@ -61,10 +61,10 @@ class Exhibit:
           InvalidInput: The folder has no finished run, or a file in it is not a result file.
         """
         plan = read_plan(self._folder)
-        found = self._finished(plan)
+        outcomes = self._finished(plan)
         stamp = (_stamp(self._folder / PLAN), {key: of for key, (of, _) in self._outcomes.items()})
         if self._report[0] != stamp:
-            self._report = (stamp, render(_name(plan), found, LINKS))
+            self._report = (stamp, render(_name(plan), outcomes, LINKS))
         return self._report[1]
 
     def runs(self) -> str:
@@ -74,13 +74,13 @@ class Exhibit:
           InvalidInput: As for `report`.
         """
         plan = read_plan(self._folder)
-        found = self._finished(plan)
-        shown = [one for one in MEASURES if any(outcome.measures[one.key] for outcome in found)]
+        outcomes = self._finished(plan)
+        shown = [one for one in MEASURES if any(outcome.measures[one.key] for outcome in outcomes)]
         rows = []
         for one in plan["runs"]:
             row = Row(one["workload"], one["policy"], one["seed"])
-            if known := self._outcomes.get(one["key"]):
-                (_, size), outcome = known
+            if finished := self._outcomes.get(one["key"]):
+                (_, size), outcome = finished
                 figures = tuple(measure.show(outcome.measures[measure.key]) for measure in shown)
                 cells = (f"{len(outcome.result.gangs):,}", *figures, f"{outcome.cpu_seconds:,.1f} s")
                 row = Row(row.workload, row.policy, row.seed, f"{one['key']}.parquet", size, cells)
@@ -101,10 +101,10 @@ class Exhibit:
         """
         key = name.removesuffix(".parquet")
         path = place_of(self._folder, key)
-        known = any(one["key"] == key for one in read_plan(self._folder)["runs"])
+        in_plan = any(run["key"] == key for run in read_plan(self._folder)["runs"])
         # Only names in the plan are served, and only inside the folder: a forged plan gives no access to other files.
         inside = path.resolve().parent == (self._folder / RUNS).resolve()
-        return path if path.name == name and known and inside and path.is_file() else None
+        return path if path.name == name and in_plan and inside and path.is_file() else None
 
     def _finished(self, plan: dict[str, Any]) -> tuple[Outcome, ...]:
         """Read newly finished runs; return all finished runs in the order and with the names of the plan.
@@ -113,24 +113,24 @@ class Exhibit:
           InvalidInput: No run has finished, or a file is not a result file.
         """
         kept: dict[str, tuple[Stamp, Outcome]] = {}
-        found = []
-        for one in plan["runs"]:
-            path = place_of(self._folder, one["key"])
+        outcomes = []
+        for run in plan["runs"]:
+            path = place_of(self._folder, run["key"])
             stamp = _stamp(path)
             if stamp is None:
                 continue
-            known = self._outcomes.get(one["key"])
-            outcome = known[1] if known is not None and known[0] == stamp else decode(path)
-            kept[one["key"]] = (stamp, outcome)
-            found.append(outcome.called(one["workload"], one["policy"]))
+            read_before = self._outcomes.get(run["key"])
+            outcome = read_before[1] if read_before is not None and read_before[0] == stamp else decode(path)
+            kept[run["key"]] = (stamp, outcome)
+            outcomes.append(outcome.called(run["workload"], run["policy"]))
         self._outcomes = kept
-        if not found:
+        if not outcomes:
             count = len(plan["runs"])
             raise InvalidInput(
                 f"holds no result: none of its {count} runs has finished; `lab run` makes them",
                 file=str(self._folder),
             )
-        return tuple(found)
+        return tuple(outcomes)
 
 
 def _name(plan: dict[str, Any]) -> str:

@@ -73,22 +73,26 @@ def measure(result: RunResult, queues: Sequence[Queue], resource: str | None = N
       queues: The queue tree; other queues are children of the root.
       resource: The resource to measure; None selects the most requested GPU resource, or cpu if there is none.
     """
-    told = result.queues
+    series = result.queues
     chosen = resource or _most_wanted(result)
-    names = tuple(sorted(set(told.queues)))
-    times = np.array(sorted(set(told.times)), dtype=np.float64)
-    if chosen not in told.resources or not names:
+    names = tuple(sorted(set(series.queues)))
+    times = np.array(sorted(set(series.times)), dtype=np.float64)
+    if chosen not in series.resources or not names:
         nothing = np.zeros((len(times), len(names)))
         return Fairness(chosen, names, times, nothing, nothing, nothing)
-    at = told.resources.index(chosen)
-    rows = np.searchsorted(times, told.times)
-    columns = np.searchsorted(names, told.queues)
-    held = _filled(rows, columns, [row[at] for row in told.held], (len(times), len(names)))
-    wanted = _filled(rows, columns, [row[at] for row in told.wanted], (len(times), len(names)))
+    resource_index = series.resources.index(chosen)
+    rows = np.searchsorted(times, series.times)
+    columns = np.searchsorted(names, series.queues)
+    held = _hold_samples(
+        rows, columns, [row[resource_index] for row in series.held], (len(times), len(names))
+    )
+    demand = _hold_samples(
+        rows, columns, [row[resource_index] for row in series.wanted], (len(times), len(names))
+    )
     capacity = _capacity(result, chosen, times)
-    fair = _Tree(queues, names, chosen).divide(wanted, capacity)
+    fair = _Tree(queues, names, chosen).divide(demand, capacity)
     scale = np.maximum(capacity, 1.0)[:, None]
-    return Fairness(chosen, names, times, held / scale, wanted / scale, fair / scale)
+    return Fairness(chosen, names, times, held / scale, demand / scale, fair / scale)
 
 
 def _most_wanted(result: RunResult) -> str:
@@ -101,7 +105,7 @@ def _most_wanted(result: RunResult) -> str:
     return max(devices, key=lambda name: peaks[name], default="cpu")
 
 
-def _filled(rows: object, columns: object, values: Sequence[int], shape: tuple[int, int]) -> Floats:
+def _hold_samples(rows: object, columns: object, values: Sequence[int], shape: tuple[int, int]) -> Floats:
     """Spread samples over all times. Each value holds until the next sample of its queue; before the first it is 0."""
     laid = np.full(shape, np.nan)
     laid[rows, columns] = values  # type: ignore[index]
@@ -136,58 +140,61 @@ class _Tree:
         self._children: list[list[int]] = []
         self._column: dict[int, int] = {}
         """Column of the demand for each row that has gangs of its own."""
-        columns = {name: at for at, name in enumerate(names)}
+        columns = {name: index for index, name in enumerate(names)}
         for name in self._rows:
-            mine = [*below.get(name, ()), *([f"{name}{_OWN}"] if name in below and name in columns else ())]
-            self._children.append([len(self._rows) + at for at in range(len(mine))])
-            self._rows.extend(mine)
+            children = [
+                *below.get(name, ()),
+                *([f"{name}{_OWN}"] if name in below and name in columns else ()),
+            ]
+            self._children.append([len(self._rows) + index for index in range(len(children))])
+            self._rows.extend(children)
         for row, name in enumerate(self._rows):
             queue = name.removesuffix(_OWN)
             if queue in columns and (queue != name or not self._children[row]):
                 self._column[row] = columns[queue]
 
-    def divide(self, wanted: Floats, capacity: Floats) -> Floats:
+    def divide(self, demand: Floats, capacity: Floats) -> Floats:
         """Return [T, Q] fair shares in base units for [T, Q] demands and [T] capacities."""
         guarantee = self._guarantees(capacity)
-        floor, ceiling = self._bounds(wanted, guarantee)
+        floor, ceiling = self._bounds(demand, guarantee)
         share = floor.copy()
         share[:, 0] = capacity
-        fair = np.zeros_like(wanted)
+        fair = np.zeros_like(demand)
         for row, children in enumerate(self._children):
             if children:
                 surplus = np.maximum(0.0, share[:, row] - floor[:, children].sum(axis=1))
                 weights = np.array([self._weight(child) for child in children])
                 share[:, children] += _by_weight(ceiling[:, children] - floor[:, children], weights, surplus)
             if row in self._column:
-                at = self._column[row]
+                column = self._column[row]
                 # An unused guarantee that is not lent belongs to its queue but is no deficit.
-                fair[:, at] = np.minimum(share[:, row], wanted[:, at])
+                fair[:, column] = np.minimum(share[:, row], demand[:, column])
         return fair
 
     def _guarantees(self, capacity: Floats) -> Floats:
         """Return [T, rows] guarantees within limits, scaled down where children exceed their parent."""
         limit = self._amounts("limit", np.inf)
-        stated = self._amounts("guarantee", np.nan)
-        summed = np.zeros(len(stated))
-        for row in reversed(range(len(stated))):
+        amounts = self._amounts("guarantee", np.nan)
+        summed = np.zeros(len(amounts))
+        for row in reversed(range(len(amounts))):
             backed = sum(min(summed[child], limit[child]) for child in self._children[row])
-            summed[row] = backed if np.isnan(stated[row]) else stated[row]
-        found = np.repeat(np.minimum(summed, limit)[None, :], len(capacity), axis=0)
-        found[:, 0] = capacity
+            summed[row] = backed if np.isnan(amounts[row]) else amounts[row]
+        guarantees = np.repeat(np.minimum(summed, limit)[None, :], len(capacity), axis=0)
+        guarantees[:, 0] = capacity
         for row, children in enumerate(self._children):
-            claimed = found[:, children].sum(axis=1)
-            part = np.minimum(1.0, found[:, row] / np.maximum(claimed, _EPSILON))
-            found[:, children] *= part[:, None]
-        return found
+            claimed = guarantees[:, children].sum(axis=1)
+            part = np.minimum(1.0, guarantees[:, row] / np.maximum(claimed, _EPSILON))
+            guarantees[:, children] *= part[:, None]
+        return guarantees
 
-    def _bounds(self, wanted: Floats, guarantee: Floats) -> tuple[Floats, Floats]:
+    def _bounds(self, demand: Floats, guarantee: Floats) -> tuple[Floats, Floats]:
         """Return [T, rows] the share before the surplus is divided, and the maximum that the subtree can use."""
         limit, lending = self._amounts("limit", np.inf), self._amounts("lending_limit", np.inf)
         most = np.minimum(limit, guarantee + self._amounts("borrowing_limit", np.inf))
         floor, ceiling, kept = np.zeros((3, *guarantee.shape))
         for row in reversed(range(1, len(self._rows))):
             children = self._children[row]
-            wants = wanted[:, self._column[row]] if row in self._column else ceiling[:, children].sum(axis=1)
+            wants = demand[:, self._column[row]] if row in self._column else ceiling[:, children].sum(axis=1)
             lent = np.maximum(0.0, guarantee[:, row] - kept[:, children].sum(axis=1))
             kept[:, row] = np.maximum(0.0, lent - lending[row])
             least = np.maximum(np.maximum(wants, kept[:, row]), floor[:, children].sum(axis=1))
@@ -197,11 +204,11 @@ class _Tree:
 
     def _amounts(self, field: str, default: float) -> Floats:
         """Return [rows] the amounts that queues state."""
-        found = np.full(len(self._rows), default)
+        amounts = np.full(len(self._rows), default)
         for row, name in enumerate(self._rows):
             if name in self._specs:
-                found[row] = in_base_units(getattr(self._specs[name], field)).get(self._resource, default)
-        return found
+                amounts[row] = in_base_units(getattr(self._specs[name], field)).get(self._resource, default)
+        return amounts
 
     def _parent(self, name: str) -> str:
         parent = self._specs[name].parent if name in self._specs else None
@@ -243,9 +250,9 @@ def water_filled(caps: Floats, weights: Floats, budget: Floats) -> Floats:
     count = (needed <= np.maximum(budget, 0.0)[:, None]).sum(axis=1)
     # If all caps are reached, the last level holds; the padding keeps the index in range.
     used = np.concatenate([below, full.sum(axis=1, keepdims=True)], axis=1)
-    left = np.concatenate([rest, np.zeros((len(rest), 1))], axis=1)
+    padded = np.concatenate([rest, np.zeros((len(rest), 1))], axis=1)
     rows = np.arange(len(caps))
-    weight_left = left[rows, count]
+    weight_left = padded[rows, count]
     level = np.where(
         weight_left > 0,
         (np.maximum(budget, 0.0) - used[rows, count]) / np.maximum(weight_left, _EPSILON),

@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Final
 
 from batchsched.lab.distributions import slowdown_by_queue, slowdown_by_size, wait_by_queue, wait_by_size
-from batchsched.lab.document import Cell, Document, Line, Section, Table, filled
+from batchsched.lab.document import Cell, Document, Line, Section, Table, nonempty_sections
 from batchsched.lab.figure import Figure, duration
 from batchsched.lab.measures import Measure
-from batchsched.lab.pairs import Compared, Mean, by_policy, compared, difference_text, of_interest
+from batchsched.lab.pairs import (
+    Mean,
+    PairedComparison,
+    by_policy,
+    compare_pairs,
+    difference_text,
+    of_interest,
+)
 from batchsched.lab.results import Outcome, put
 from batchsched.lab.sharing import arrivals_end, error_over_time, jain_over_time, shares
 from batchsched.lab.summary import bar_chart
@@ -37,9 +44,10 @@ def write(path: Path, name: str, outcomes: Sequence[Outcome]) -> None:
 
 def render(name: str, outcomes: Sequence[Outcome], links: tuple[tuple[str, str], ...] = ()) -> str:
     """Return the HTML of the report, with links to other pages; equal outcomes give equal bytes."""
-    workloads = list(dict.fromkeys(one.workload for one in outcomes))
+    workloads = list(dict.fromkeys(outcome.workload for outcome in outcomes))
     parts = [
-        (workload, by_policy([one for one in outcomes if one.workload == workload])) for workload in workloads
+        (workload, by_policy([outcome for outcome in outcomes if outcome.workload == workload]))
+        for workload in workloads
     ]
     several = len(parts) > 1
     return Document(
@@ -61,49 +69,53 @@ def _facts(
 ) -> Iterator[tuple[str, str]]:
     for workload, policies in parts:
         runs = next(iter(policies.values()), ())
-        gangs = sorted({len(one.result.gangs) for one in runs})
+        gangs = sorted({len(outcome.result.gangs) for outcome in runs})
         span = duration(sum(map(arrivals_end, runs)) / max(1, len(runs)))
         count = f"{gangs[0]:,}" if len(gangs) == 1 else f"{gangs[0]:,} to {gangs[-1]:,}"
         yield "Workload", f"{workload}: {count} gangs arriving over {span} in the mean"
-    policies_there = dict.fromkeys(one.policy for one in outcomes)
+    policies_there = dict.fromkeys(outcome.policy for outcome in outcomes)
     yield "Policies", ", ".join(policies_there)
-    yield "Seeds", ", ".join(str(seed) for seed in sorted({one.seed for one in outcomes}))
-    yield "Fairness", f"measured in {', '.join(sorted({one.fairness.resource for one in outcomes}))}"
-    guards = sum(one.result.guards for one in outcomes)
+    yield "Seeds", ", ".join(str(seed) for seed in sorted({outcome.seed for outcome in outcomes}))
+    yield "Fairness", f"measured in {', '.join(sorted({outcome.fairness.resource for outcome in outcomes}))}"
+    guards = sum(outcome.result.guards for outcome in outcomes)
     if guards:
         yield "Wall-clock guard", f"fired in {guards} sessions: these runs may not repeat"
 
 
 def _table(title: str, policies: Mapping[str, Sequence[Outcome]]) -> Table:
     base = next(iter(policies))
-    found = {policy: compared(policies[base], mine) for policy, mine in policies.items()}
-    shown = of_interest(list(found.values()))
+    comparisons = {policy: compare_pairs(policies[base], runs) for policy, runs in policies.items()}
+    shown = of_interest(list(comparisons.values()))
     best = {
-        measure.key: _best(measure, [_one(mine, measure) for mine in found.values()]) for measure in shown
+        measure.key: _best(measure, [_comparison_by(runs, measure) for runs in comparisons.values()])
+        for measure in shown
     }
     lines = [
         Line(
-            policy, tuple(_cell(_one(mine, measure), policy == base, best[measure.key]) for measure in shown)
+            policy,
+            tuple(
+                _cell(_comparison_by(runs, measure), policy == base, best[measure.key]) for measure in shown
+            ),
         )
-        for policy, mine in found.items()
+        for policy, runs in comparisons.items()
     ]
     return Table(
         title, "Policy", tuple(measure.title for measure in shown), tuple(lines), _NOTE.format(base=base)
     )
 
 
-def _cell(one: Compared, is_base: bool, best: float | None) -> Cell:
-    show = one.measure.show
-    note = _interval(one.measure, one.other) if is_base else difference_text(one)
-    return Cell(show(one.other.value), note, one.other.value == best)
+def _cell(comparison: PairedComparison, is_base: bool, best: float | None) -> Cell:
+    show = comparison.measure.show
+    note = _interval(comparison.measure, comparison.other) if is_base else difference_text(comparison)
+    return Cell(show(comparison.other.value), note, comparison.other.value == best)
 
 
-def _one(found: Sequence[Compared], measure: Measure) -> Compared:
-    return next(one for one in found if one.measure is measure)
+def _comparison_by(comparisons: Sequence[PairedComparison], measure: Measure) -> PairedComparison:
+    return next(comparison for comparison in comparisons if comparison.measure is measure)
 
 
-def _best(measure: Measure, found: Sequence[Compared]) -> float | None:
-    values = [one.other.value for one in found]
+def _best(measure: Measure, comparisons: Sequence[PairedComparison]) -> float | None:
+    values = [comparison.other.value for comparison in comparisons]
     if len(set(values)) < 2:
         return None
     return min(values) if measure.better == "lower" else max(values)
@@ -115,9 +127,9 @@ def _interval(measure: Measure, mean: Mean) -> str:
 
 def _bars(at: int, part: tuple[str, Mapping[str, Sequence[Outcome]]], several: bool) -> Iterator[Figure]:
     workload, policies = part
-    found = {policy: compared(mine, mine) for policy, mine in policies.items()}
+    found = {policy: compare_pairs(mine, mine) for policy, mine in policies.items()}
     for measure in of_interest(list(found.values())):
-        means = [_one(mine, measure).other for mine in found.values()]
+        means = [_comparison_by(mine, measure).other for mine in found.values()]
         widths = [0.0 if isnan(mean.half_width) else mean.half_width for mean in means]
         title = f"{measure.title}, {workload}" if several else measure.title
         yield bar_chart(
@@ -150,7 +162,7 @@ def _sections(
         Section(f"{prefix}Waits and slowdowns by size", (wait_by_size(pooled), slowdown_by_size(pooled))),
         Section(f"{prefix}Use over time{of_seed}", _over_time(drawn)),
     )
-    return filled([_renamed(section, at) for section in sections])
+    return nonempty_sections([_renamed(section, at) for section in sections])
 
 
 def _over_time(drawn: Sequence[Trial]) -> tuple[Figure, ...]:
@@ -162,11 +174,13 @@ def _over_time(drawn: Sequence[Trial]) -> tuple[Figure, ...]:
 
 def _pooled(policy: str, outcomes: Sequence[Outcome]) -> Trial:
     """Return the gangs of all runs of a policy as one trial, for distributions; its times do not share a clock."""
-    gangs = tuple(gang for one in outcomes for gang in one.result.gangs)
+    gangs = tuple(gang for outcome in outcomes for gang in outcome.result.gangs)
     (made,) = trials([replace(outcomes[0].result, policy=policy, gangs=gangs)])
     return made
 
 
-def _renamed(section: Section, at: int) -> Section:
+def _renamed(section: Section, suffix: int) -> Section:
     """Return figures with keys that are unique to a workload."""
-    return replace(section, figures=tuple(replace(one, key=f"{one.key}-{at}") for one in section.figures))
+    return replace(
+        section, figures=tuple(replace(figure, key=f"{figure.key}-{suffix}") for figure in section.figures)
+    )

@@ -15,15 +15,15 @@ from batchsched.lab.theme import SERIES, series
 from batchsched.lab.trial import GPUS, Trial, eventful
 from batchsched.simulator.result import GangRecord
 
-ROWS = 64
+MAX_NODES = 64
 """Maximum number of nodes drawn; rows of more nodes are too thin to read."""
 
-BARS = 3000
+MAX_BARS_PER_POLICY = 3000
 """Maximum number of bars for each policy: a browser draws them within a second, and the page stays small."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class GanttBar:
     """A gang on adjacent lanes, from `start` to `end` in seconds."""
 
     gang: int
@@ -71,7 +71,7 @@ class _Lanes:
         return chosen
 
 
-def rows(capacities: Mapping[str, int], limit: int = ROWS) -> Rows:
+def rows(capacities: Mapping[str, int], limit: int = MAX_NODES) -> Rows:
     """Return the first nodes by natural order of names (n2 before n10), with a lane for each unit."""
     names = tuple(sorted(capacities, key=_natural)[:limit])
     lanes, first = {}, 0
@@ -111,7 +111,7 @@ def _peaks(trial: Trial) -> dict[str, int]:
     return peak
 
 
-def lay_out(trial: Trial, drawn: Rows) -> list[Bar]:
+def lay_out(trial: Trial, drawn: Rows) -> list[GanttBar]:
     """Assign lanes to each gang on the drawn nodes while it runs; adjacent lanes form one bar.
 
     Returns:
@@ -129,7 +129,7 @@ def lay_out(trial: Trial, drawn: Rows) -> list[Bar]:
             if name in drawn.lanes:
                 node = drawn.lanes[name]
                 taken += lanes.take(node, min(units, len(node)), start, end)
-        bars += [Bar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
+        bars += [GanttBar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
     return bars
 
 
@@ -140,7 +140,9 @@ def gantts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]
     drawn = rows(capacities(trials, nodes))
     bars = [lay_out(trial, drawn) for trial in trials]
     shown = eventful(trials)
-    until = min([shown, *(mine[BARS].start for mine in bars if len(mine) > BARS)])
+    until = min(
+        [shown, *(mine[MAX_BARS_PER_POLICY].start for mine in bars if len(mine) > MAX_BARS_PER_POLICY)]
+    )
     colours = _Colours.of(trials)
     return tuple(
         replace(
@@ -181,9 +183,9 @@ class _Colours:
         return self.names.index(size_class(int(trial.units[gang]), self.bounds))
 
 
-def _gantt(trial: Trial, drawn: Rows, bars: Sequence[Bar], colours: _Colours, until: float) -> Figure:
+def _gantt(trial: Trial, drawn: Rows, bars: Sequence[GanttBar], colours: _Colours, until: float) -> Figure:
     unit = time_unit(until)
-    groups: list[list[Bar]] = [[] for _ in colours.names]
+    groups: list[list[GanttBar]] = [[] for _ in colours.names]
     for bar in bars:
         groups[colours.index(trial, bar.gang)].append(bar)
     data = [
@@ -217,7 +219,7 @@ def _gantt(trial: Trial, drawn: Rows, bars: Sequence[Bar], colours: _Colours, un
     )
 
 
-def _trace(trial: Trial, group: Sequence[Bar], name: str, index: int, unit: TimeUnit) -> dict[str, Any]:
+def _trace(trial: Trial, group: Sequence[GanttBar], name: str, index: int, unit: TimeUnit) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
@@ -283,9 +285,9 @@ def occupied(gang: GangRecord, unit: str) -> tuple[tuple[str, int], ...]:
 
 def _runs(lanes: Sequence[int], length: int) -> Iterator[list[int]]:
     """Yield all runs of `length` adjacent lanes."""
-    for at in range(len(lanes) - length + 1):
-        if lanes[at + length - 1] - lanes[at] == length - 1:
-            yield list(lanes[at : at + length])
+    for start in range(len(lanes) - length + 1):
+        if lanes[start + length - 1] - lanes[start] == length - 1:
+            yield list(lanes[start : start + length])
 
 
 def _stretches(lanes: Sequence[int]) -> Iterator[list[int]]:

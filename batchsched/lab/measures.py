@@ -66,27 +66,27 @@ MEASURES: Final = (
 BY_KEY: Final = {one.key: one for one in MEASURES}
 
 
-def known(key: str, field: str) -> Measure:
+def measure_named(key: str, field: str) -> Measure:
     """Return a measure by name.
 
     Raises:
       InvalidInput: No measure has this name.
     """
-    found = BY_KEY.get(key)
-    if found is None:
+    measure = BY_KEY.get(key)
+    if measure is None:
         raise InvalidInput(f"there is no measure {key!r}; {nearest(key, list(BY_KEY))}", field=field)
-    return found
+    return measure
 
 
-def measured(result: RunResult, fairness: Fairness) -> dict[str, float]:
+def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
     """Return all measures of a run.
 
     Fairness and utilization are means from the first to the last arrival: after the last arrival the cluster drains.
     """
     (trial,) = trials((result,))
     metrics = trial.metrics
-    origin = min((one.submitted for one in result.gangs), default=0)
-    arrived = float(max((one.submitted for one in result.gangs), default=0) - origin)
+    origin = min((gang.submitted for gang in result.gangs), default=0)
+    arrived = float(max((gang.submitted for gang in result.gangs), default=0) - origin)
     times = fairness.times - origin
     used = resources((trial,))
     return {
@@ -100,8 +100,8 @@ def measured(result: RunResult, fairness: Fairness) -> dict[str, float]:
         "utilisation": trial.busy.get(used[0], 0.0) if used else 0.0,
         "makespan": float(metrics.makespan),
         "unfinished": float(metrics.unfinished),
-        "evictions": float(sum(one.evicted for one in result.gangs)),
-        "lostHours": float(np.dot([one.lost for one in result.gangs], trial.units)) / HOUR,
+        "evictions": float(sum(gang.evicted for gang in result.gangs)),
+        "lostHours": float(np.dot([gang.lost for gang in result.gangs], trial.units)) / HOUR,
         "meanGap": result.mean_gap,
         "worstGap": result.worst_gap,
     }

@@ -30,7 +30,7 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PairedComparison:
     """The comparison of two policies by one measure.
 
     Args:
@@ -49,20 +49,22 @@ class Compared:
 
 def by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
     """Return the outcomes by policy, in order."""
-    found: dict[str, list[Outcome]] = {}
-    for one in outcomes:
-        found.setdefault(one.policy, []).append(one)
-    return {name: tuple(mine) for name, mine in found.items()}
+    outcomes_by_policy: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        outcomes_by_policy.setdefault(outcome.policy, []).append(outcome)
+    return {name: tuple(runs) for name, runs in outcomes_by_policy.items()}
 
 
-def compared(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[Compared, ...]:
+def compare_pairs(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[PairedComparison, ...]:
     """Compare two policies on the workloads and seeds that both ran; empty if there are none.
 
     Measures with equal values in all runs are included, for example zero evictions.
     """
-    before = {(one.workload, one.seed): one.measures for one in base}
+    before = {(outcome.workload, outcome.seed): outcome.measures for outcome in base}
     pairs = [
-        (before[one.workload, one.seed], one.measures) for one in other if (one.workload, one.seed) in before
+        (before[outcome.workload, outcome.seed], outcome.measures)
+        for outcome in other
+        if (outcome.workload, outcome.seed) in before
     ]
     return tuple(_compared(measure, pairs) for measure in MEASURES) if pairs else ()
 
@@ -73,13 +75,13 @@ def check_same(base: Sequence[Outcome], other: Sequence[Outcome]) -> None:
     Raises:
       InvalidInput: They differ, so a comparison would be meaningless.
     """
-    before = {(one.workload, one.seed): one for one in base}
-    for one in other:
-        pair = before.get((one.workload, one.seed))
-        if pair is not None and _gangs(pair) != _gangs(one):
+    before = {(outcome.workload, outcome.seed): outcome for outcome in base}
+    for outcome in other:
+        pair = before.get((outcome.workload, outcome.seed))
+        if pair is not None and _gangs(pair) != _gangs(outcome):
             raise InvalidInput(
                 "different gangs arrive in the two results",
-                object=f"workload {one.workload}, seed {one.seed}",
+                object=f"workload {outcome.workload}, seed {outcome.seed}",
             )
 
 
@@ -87,11 +89,13 @@ def _gangs(outcome: Outcome) -> list[tuple[str, int, int]]:
     return [(gang.key, gang.submitted, gang.runtime) for gang in outcome.result.gangs]
 
 
-def _compared(measure: Measure, pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) -> Compared:
+def _compared(
+    measure: Measure, pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]
+) -> PairedComparison:
     base = [one[measure.key] for one, _ in pairs]
     other = [one[measure.key] for _, one in pairs]
     difference = Mean.of([after - before for before, after in zip(base, other, strict=True)])
-    return Compared(measure, Mean.of(base), Mean.of(other), difference, _verdict(measure, difference))
+    return PairedComparison(measure, Mean.of(base), Mean.of(other), difference, _verdict(measure, difference))
 
 
 def _verdict(measure: Measure, difference: Mean) -> str:
@@ -102,7 +106,7 @@ def _verdict(measure: Measure, difference: Mean) -> str:
     return "better" if (difference.value < 0) == (measure.better == "lower") else "worse"
 
 
-def difference_text(one: Compared) -> str:
+def difference_text(one: PairedComparison) -> str:
     """Format a difference: `-3.2 min ± 40 s`, or `same`."""
     if one.verdict == "same":
         return "same"
@@ -112,7 +116,7 @@ def difference_text(one: Compared) -> str:
     return text if isnan(width) else f"{text} ± {one.measure.show(width)}"
 
 
-def of_interest(policies: Sequence[Sequence[Compared]]) -> tuple[Measure, ...]:
+def of_interest(policies: Sequence[Sequence[PairedComparison]]) -> tuple[Measure, ...]:
     """Return the measures that are not zero under all policies."""
     told = {one.measure.key for found in policies for one in found if one.other.value}
     return tuple(measure for measure in MEASURES if measure.key in told)

@@ -83,19 +83,19 @@ class Run:
         Raises:
           InvalidInput: A changed queue or field does not exist.
         """
-        there = {queue.name: queue for queue in (*queues, *self.queues)}
-        unknown = [name for name in self.changes if name != EVERYONE and name not in there]
+        queues_by_name = {queue.name: queue for queue in (*queues, *self.queues)}
+        unknown = [name for name in self.changes if name != EVERYONE and name not in queues_by_name]
         if unknown:
             raise InvalidInput(f"there is no queue {unknown[0]!r}", object=f"policy {self.policy}")
-        return tuple(self._changed(queue) for queue in there.values())
+        return tuple(self._changed(queue) for queue in queues_by_name.values())
 
     def _changed(self, queue: Queue) -> Queue:
         fields = {**self.changes.get(EVERYONE, {}), **self.changes.get(queue.name, {})}
         if not fields:
             return queue
-        stated = queue.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        spec_fields = queue.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
         try:
-            spec = QueueSpec.model_validate({**stated, **fields})
+            spec = QueueSpec.model_validate({**spec_fields, **fields})
         except ValidationError as error:
             first = complaints(error, QueueSpec)[0]
             raise InvalidInput(

@@ -8,7 +8,7 @@ from typing import Final
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import show
 from batchsched.lab.distributions import slowdown_by_size, wait_by_size
-from batchsched.lab.document import Cell, Document, Line, Section, Table, filled
+from batchsched.lab.document import Cell, Document, Line, Section, Table, nonempty_sections
 from batchsched.lab.figure import duration
 from batchsched.lab.gantt import gantts
 from batchsched.lab.summary import FOOTNOTE, Row, bars, metrics, table
@@ -24,7 +24,7 @@ _NOTE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class ReportFacts:
     """Facts about the runs of a report.
 
     Args:
@@ -40,7 +40,7 @@ class About:
     facts: tuple[tuple[str, str], ...] = ()
 
 
-def write(path: Path, results: Sequence[RunResult], about: About) -> None:
+def write(path: Path, results: Sequence[RunResult], about: ReportFacts) -> None:
     """Write the report of runs of one workload under different policies.
 
     Raises:
@@ -49,7 +49,7 @@ def write(path: Path, results: Sequence[RunResult], about: About) -> None:
     path.write_text(render(results, about), encoding="utf-8")
 
 
-def render(results: Sequence[RunResult], about: About) -> str:
+def render(results: Sequence[RunResult], about: ReportFacts) -> str:
     """Return the HTML of the report; equal runs give equal bytes."""
     runs = trials(results)
     used = resources(runs)
@@ -80,7 +80,7 @@ def _told(row: Row) -> tuple[tuple[str, str, bool], ...]:
 
 def _sections(runs: Sequence[Trial], used: Sequence[str], nodes: Sequence[Node]) -> tuple[Section, ...]:
     lines = tuple(utilisation(runs, resource) for resource in used[:_MOST_RESOURCES])
-    return filled(
+    return nonempty_sections(
         (
             Section("Over time", (*lines, queue_length(runs))),
             Section("By gang size", (wait_by_size(runs), slowdown_by_size(runs))),
@@ -89,7 +89,9 @@ def _sections(runs: Sequence[Trial], used: Sequence[str], nodes: Sequence[Node])
     )
 
 
-def _facts(runs: Sequence[Trial], results: Sequence[RunResult], about: About) -> tuple[tuple[str, str], ...]:
+def _facts(
+    runs: Sequence[Trial], results: Sequence[RunResult], about: ReportFacts
+) -> tuple[tuple[str, str], ...]:
     gangs = max((len(trial.gangs) for trial in runs), default=0)
     arrivals = max((float(trial.submitted.max()) for trial in runs if len(trial.gangs)), default=0.0)
     return (

@@ -28,7 +28,7 @@ from batchsched.simulator.result import GangRecord, RunResult, Series
 
 PLAN: Final = "plan.json"
 RUNS: Final = "runs"
-MOST_ROWS: Final = 200_000
+MAX_FAIRNESS_ROWS: Final = 200_000
 """Maximum rows of fairness in a file; longer series are thinned to every second row, every third row and so on."""
 
 
@@ -266,7 +266,7 @@ def _series(moments: Mapping[str, Any], use: Mapping[str, Any]) -> Series:
 
 def _rows(fairness: Fairness) -> dict[str, Any]:
     size = len(fairness.times) * len(fairness.queues)
-    kept = slice(None, None, max(1, -(-size // MOST_ROWS)))
+    kept = slice(None, None, max(1, -(-size // MAX_FAIRNESS_ROWS)))
     times = fairness.times[kept]
     return {
         "time": np.repeat(times.astype(np.int64), len(fairness.queues)),

@@ -259,7 +259,7 @@ def load(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
     """
     content = _parsed(path)
     for place, value in changes:
-        content = changed(content, place, value)
+        content = with_value_at(content, place, value)
     try:
         scenario = Scenario.model_validate(content)
     except ValidationError as error:
@@ -271,7 +271,7 @@ def load(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
     )
 
 
-def changed(content: Any, place: str, value: Any) -> Any:
+def with_value_at(content: Any, place: str, value: Any) -> Any:
     """Return a copy of plain data with another value at a dotted path; parts of lists go by name or number.
 
     Raises:
@@ -284,13 +284,13 @@ def changed(content: Any, place: str, value: Any) -> Any:
             at = int(head)
         if at is None:
             raise InvalidInput(f"there is no part {head!r}", field=place)
-        inner = changed(content[at], rest, value) if rest else value
+        inner = with_value_at(content[at], rest, value) if rest else value
         return [*content[:at], inner, *content[at + 1 :]]
     if content is None:
         content = {}
     if not isinstance(content, Mapping) or not head:
         raise InvalidInput("the path leads through a value that has no parts", field=place)
-    return {**content, head: changed(content.get(head), rest, value) if rest else value}
+    return {**content, head: with_value_at(content.get(head), rest, value) if rest else value}
 
 
 def _is_named(part: Any, name: str) -> bool:

@@ -14,7 +14,7 @@ from batchsched.lab.theme import SERIES, dash, series
 from batchsched.lab.timelines import resource_label, slug, step_means
 from batchsched.lab.trial import Floats
 
-BINS: Final = 300
+MAX_POINTS: Final = 300
 """Number of points of a line."""
 OTHERS: Final = "other queues"
 
@@ -58,7 +58,7 @@ def shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
     """
     fairness = outcome.fairness
     unit = time_unit(span)
-    edges = np.linspace(0.0, span, BINS + 1)
+    edges = np.linspace(0.0, span, MAX_POINTS + 1)
     data: list[dict[str, Any]] = []
     for at, (name, columns) in enumerate(_kept(fairness)):
         for row, values in enumerate((fairness.held, fairness.fair)):
@@ -99,7 +99,7 @@ def _over_time(
             "type": "scatter",
             "mode": "lines",
             "name": policy,
-            "x": _short(np.linspace(0.0, span, BINS + 1)[:-1] / unit.seconds),
+            "x": _short(np.linspace(0.0, span, MAX_POINTS + 1)[:-1] / unit.seconds),
             "y": _short(_means(mine, values, span)),
             "line": {"color": series(index), "width": 2, "shape": "hv", "dash": dash(index)},
             "hovertemplate": f"%{{y:.3g}}<extra>{policy}</extra>",
@@ -116,11 +116,11 @@ def _over_time(
 
 def _means(outcomes: Sequence[Outcome], values: Callable[[Fairness], Floats], span: float) -> Floats:
     """Return the mean in each bin, over the runs with arrivals in this bin."""
-    edges = np.linspace(0.0, span, BINS + 1)
-    rows = np.full((max(1, len(outcomes)), BINS), np.nan)
+    edges = np.linspace(0.0, span, MAX_POINTS + 1)
+    rows = np.full((max(1, len(outcomes)), MAX_POINTS), np.nan)
     for row, outcome in enumerate(outcomes):
-        there = edges[:-1] < max(arrivals_end(outcome), edges[1])
-        rows[row, there] = step_means(_since(outcome), values(outcome.fairness), edges)[there]
+        active = edges[:-1] < max(arrivals_end(outcome), edges[1])
+        rows[row, active] = step_means(_since(outcome), values(outcome.fairness), edges)[active]
     known = ~np.isnan(rows)
     return np.asarray(np.where(known, rows, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 

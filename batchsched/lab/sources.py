@@ -74,7 +74,7 @@ def _swf(source: SwfSource, run: Run) -> Workload:
     size = source.processors or read.processors
     if not size:
         raise InvalidInput("the trace does not state its processors; say processors", file=str(source.trace))
-    return swf.workload(windowed(read.rows, source, run.seed), size, run.workload.name)
+    return swf.workload(rows_in_window(read.rows, source, run.seed), size, run.workload.name)
 
 
 def _philly(source: PhillySource, run: Run) -> Workload:
@@ -85,7 +85,7 @@ def _philly(source: PhillySource, run: Run) -> Workload:
     queue_of = _queues(source.teams, sorted({row.queue for row in rows}))
     rows = tuple(row for row in rows if row.queue in queue_of)
     return philly.workload(
-        windowed(rows, source, run.seed),
+        rows_in_window(rows, source, run.seed),
         run.cluster.nodes,
         run.cluster.gpus_per_node,
         run.workload.name,
@@ -94,10 +94,10 @@ def _philly(source: PhillySource, run: Run) -> Workload:
     )
 
 
-def _moment(stated: datetime | None, default: float) -> float:
-    if stated is None:
+def _moment(time: datetime | None, default: float) -> float:
+    if time is None:
         return default
-    return (stated if stated.tzinfo else stated.replace(tzinfo=UTC)).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _queues(teams: Mapping[str, tuple[str, ...]], clusters: Sequence[str]) -> dict[str, str]:
@@ -132,7 +132,7 @@ def _session(source: SessionSource, run: Run) -> Workload:
     return given.workload(record.snapshot, record.now, source.runtime, run.workload.name)
 
 
-def windowed(rows: Sequence[Row], window: Window, seed: int) -> Sequence[Row]:
+def rows_in_window(rows: Sequence[Row], window: Window, seed: int) -> Sequence[Row]:
     """Return the rows of the trace inside the window.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from batchsched.errors import BatchschedError, UnusableInput
 from batchsched.lab.fairness import measure
-from batchsched.lab.measures import measured
+from batchsched.lab.measures import measure_run
 from batchsched.lab.plan import Run
 from batchsched.lab.results import Outcome, encode, place_of, put
 from batchsched.lab.simulation import rare_collections, simulate, window_of
@@ -21,8 +21,10 @@ from batchsched.simulator.run import Progress, RunSettings
 
 def missing(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
     """Return the runs without a result; of runs with equal keys only the first."""
-    there = {run.key: run for run in reversed(runs)}
-    return tuple(run for run in runs if there[run.key] is run and not place_of(folder, run.key).exists())
+    first_by_key = {run.key: run for run in reversed(runs)}
+    return tuple(
+        run for run in runs if first_by_key[run.key] is run and not place_of(folder, run.key).exists()
+    )
 
 
 def sweep(runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None) -> int:
@@ -80,7 +82,7 @@ def outcome_of(run: Run) -> Outcome:
     with rare_collections():
         result = simulate(made, run.profile, settings)
     fairness = measure(result, made.cluster.queues, run.resource)
-    measures = measured(result, fairness)
+    measures = measure_run(result, fairness)
     gangs = tuple(replace(one, placements=()) for one in result.gangs)
     small = replace(result, gangs=gangs, queues=QueueSeries())
     return Outcome(run.key, run.seed, small, fairness, measures, time.process_time() - begun)

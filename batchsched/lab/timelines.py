@@ -8,7 +8,7 @@ from batchsched.lab.figure import Figure, axis, duration, time_unit
 from batchsched.lab.theme import dash, series
 from batchsched.lab.trial import Floats, Trial, eventful
 
-BINS = 600
+MAX_POINTS = 600
 """Number of points of a line: more cannot be distinguished on a screen."""
 
 
@@ -24,8 +24,8 @@ def step_means(times: Floats, values: Floats, edges: Floats) -> Floats:
       [B] the mean in each bin.
     """
     knots = np.union1d(times, edges)
-    at = np.searchsorted(times, knots, side="right") - 1
-    level = np.where(at < 0, 0.0, values[np.maximum(at, 0)]) if len(values) else np.zeros(len(knots))
+    index = np.searchsorted(times, knots, side="right") - 1
+    level = np.where(index < 0, 0.0, values[np.maximum(index, 0)]) if len(values) else np.zeros(len(knots))
     integral = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(knots))))
     area = np.diff(integral[np.searchsorted(knots, edges)])
     return np.asarray(area / np.diff(edges), dtype=np.float64)
@@ -79,9 +79,9 @@ def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) ->
     end = max((trial.end for trial in trials), default=0.0)
     shown = eventful(trials)
     unit = time_unit(shown)
-    edges = np.linspace(0.0, shown, BINS + 1)
+    edges = np.linspace(0.0, shown, MAX_POINTS + 1)
     if shown < end:
-        edges = np.concatenate((edges, np.linspace(shown, end, BINS // 4)[1:]))
+        edges = np.concatenate((edges, np.linspace(shown, end, MAX_POINTS // 4)[1:]))
     data = []
     for index, (trial, line) in enumerate(zip(trials, values, strict=True)):
         mine = edges[edges <= trial.end] if trial.end > edges[1] else edges[:2]

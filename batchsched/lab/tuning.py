@@ -17,11 +17,11 @@ from statistics import fmean
 from typing import Any
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.measures import Measure, known
-from batchsched.lab.pairs import Compared, compared
+from batchsched.lab.measures import Measure, measure_named
+from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import Run, runs_of
 from batchsched.lab.results import Outcome, decode, place_of
-from batchsched.lab.scenario import Parameter, PolicyCase, Scenario, Tuning, changed
+from batchsched.lab.scenario import Parameter, PolicyCase, Scenario, Tuning, with_value_at
 from batchsched.lab.sweep import sweep
 from batchsched.lab.workers import Workers
 
@@ -29,7 +29,7 @@ Settings = Mapping[str, str | float | bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedSetting:
     """A setting of the search, and the mean of the objective over workloads and seeds."""
 
     settings: Settings
@@ -37,7 +37,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TuningResult:
     """The result of a search.
 
     Args:
@@ -56,14 +56,14 @@ class Tuned:
     measure: Measure
     maximised: bool
     base: float
-    tried: tuple[Tried, ...]
-    best: Tried
+    tried: tuple[TriedSetting, ...]
+    best: TriedSetting
     held_out: tuple[int, ...]
-    check: tuple[Compared, ...]
+    check: tuple[PairedComparison, ...]
     outcomes: tuple[Outcome, ...]
 
     @property
-    def objective(self) -> Compared:
+    def objective(self) -> PairedComparison:
         """The comparison by the objective, on the held-out seeds."""
         return next(one for one in self.check if one.measure is self.measure)
 
@@ -92,13 +92,13 @@ class Tuned:
         return difference if self.maximised else -difference
 
     @property
-    def costs(self) -> tuple[Compared, ...]:
+    def costs(self) -> tuple[PairedComparison, ...]:
         """The other measures that are significantly worse."""
         return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class TuningEnvironment:
     """The environment of a search: the result folder, the workers, and the progress callback."""
 
     folder: Path
@@ -106,7 +106,7 @@ class Bench:
     progress: Callable[[int, int], None]
 
 
-def tune(scenario: Scenario, bench: Bench) -> Tuned:
+def tune(scenario: Scenario, bench: TuningEnvironment) -> TuningResult:
     """Search the parameters of a policy.
 
     Raises:
@@ -115,9 +115,9 @@ def tune(scenario: Scenario, bench: Bench) -> Tuned:
     tuning = scenario.tune
     if tuning is None:
         raise InvalidInput("says nothing of tune: policy, objective and parameters", object=scenario.name)
-    measure = known(tuning.objective.measure, "tune.objective")
-    stated = next(one for one in scenario.policies if one.name == tuning.policy)
-    base = stated.model_copy(update={"profile": {**scenario.profile, **stated.profile}})
+    measure = measure_named(tuning.objective.measure, "tune.objective")
+    stated_policy = next(one for one in scenario.policies if one.name == tuning.policy)
+    base = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
     maximised = tuning.objective.maximise is not None
     (before,) = _values(scenario, [base], measure, bench)
     tried = _search(scenario, tuning, base, bench)
@@ -125,10 +125,10 @@ def tune(scenario: Scenario, bench: Bench) -> Tuned:
     best = min(tried, key=lambda one: sign * one.value)
     seeds = held_out(scenario, tuning)
     chosen = with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
-    found = _outcomes(scenario, [base, chosen], seeds, bench)
-    check = compared(*found)
-    outcomes = tuple(one for mine in found for one in mine)
-    return Tuned(stated.name, measure, maximised, before, tried, best, seeds, check, outcomes)
+    outcomes_by_policy = _outcomes(scenario, [base, chosen], seeds, bench)
+    check = compare_pairs(*outcomes_by_policy)
+    outcomes = tuple(one for of_policy in outcomes_by_policy for one in of_policy)
+    return TuningResult(stated_policy.name, measure, maximised, before, tried, best, seeds, check, outcomes)
 
 
 def held_out(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
@@ -156,28 +156,30 @@ def with_settings(policy: PolicyCase, settings: Settings) -> PolicyCase:
     for place, value in settings.items():
         if place.partition(".")[0] not in ("profile", "queues"):
             raise InvalidInput(f"expected profile.… or queues.…, found {place!r}", field="tune.parameters")
-        content = changed(content, place, value)
+        content = with_value_at(content, place, value)
     return PolicyCase.model_validate(content)
 
 
-def _search(scenario: Scenario, tuning: Tuning, base: PolicyCase, bench: Bench) -> tuple[Tried, ...]:
+def _search(
+    scenario: Scenario, tuning: Tuning, base: PolicyCase, bench: TuningEnvironment
+) -> tuple[TriedSetting, ...]:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    measure = known(tuning.objective.measure, "tune.objective")
+    measure = measure_named(tuning.objective.measure, "tune.objective")
     study = optuna.create_study(
         direction="maximize" if tuning.objective.maximise is not None else "minimize",
         sampler=optuna.samplers.TPESampler(seed=scenario.seeds[0]),
     )
     ranges = {place: _distribution(optuna, one) for place, one in tuning.parameters.items()}
-    tried: list[Tried] = []
+    tried: list[TriedSetting] = []
     while len(tried) < tuning.trials:
         asked = [study.ask(ranges) for _ in range(min(tuning.at_once, tuning.trials - len(tried)))]
         policies = [with_settings(base, one.params) for one in asked]
         values = _values(scenario, policies, measure, bench)
         for trial, value in zip(asked, values, strict=True):
             study.tell(trial, value)
-            tried.append(Tried(dict(trial.params), value))
+            tried.append(TriedSetting(dict(trial.params), value))
         bench.progress(len(tried), tuning.trials)
     return tuple(tried)
 
@@ -192,15 +194,15 @@ def _distribution(optuna: Any, parameter: Parameter) -> Any:
 
 
 def _values(
-    scenario: Scenario, policies: Sequence[PolicyCase], measure: Measure, bench: Bench
+    scenario: Scenario, policies: Sequence[PolicyCase], measure: Measure, bench: TuningEnvironment
 ) -> list[float]:
     """Return the mean of a measure over workloads and seeds for each policy."""
-    found = _outcomes(scenario, policies, scenario.seeds, bench)
-    return [fmean(one.measures[measure.key] for one in mine) for mine in found]
+    outcomes_by_policy = _outcomes(scenario, policies, scenario.seeds, bench)
+    return [fmean(outcome.measures[measure.key] for outcome in of_policy) for of_policy in outcomes_by_policy]
 
 
 def _outcomes(
-    scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int], bench: Bench
+    scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int], bench: TuningEnvironment
 ) -> list[tuple[Outcome, ...]]:
     """Execute the missing runs, and return the outcomes by policy."""
     runs: list[list[Run]] = [list(runs_of(scenario, [policy], seeds)) for policy in policies]

@@ -19,8 +19,8 @@ R = TypeVar("R")
 
 DASK: Final = ("tcp", "tls", "ws", "wss", "ucx")
 RAY: Final = "ray"
-PATIENCE: Final = "30s"
-"""Maximum seconds to wait for the connection to a cluster."""
+CONNECT_TIMEOUT: Final = "30s"
+"""Maximum time to wait for the connection to a cluster."""
 
 
 class Workers(Protocol):
@@ -99,7 +99,9 @@ def _dask(address: str) -> Iterator[Workers]:
             "Dask is not installed here; pip install 'batchsched[dask]'", object="--address"
         ) from error
     try:
-        client: Any = _untyped(distributed).Client(address, timeout=PATIENCE, set_as_default=False)
+        client: Any = _untyped(distributed).Client(
+            address, timeout=CONNECT_TIMEOUT, set_as_default=False
+        )
     except OSError as error:
         raise Unreachable(f"no Dask scheduler answers at {address}: {error}") from error
     with client:

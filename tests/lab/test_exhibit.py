@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.errors import InvalidInput
 from batchsched.lab import exhibit, results
-from batchsched.lab.exhibit import Exhibit
+from batchsched.lab.exhibit import ResultPages
 from batchsched.lab.plan import plan
 from batchsched.lab.results import place_of, write_plan
 from batchsched.lab.sweep import sweep
@@ -44,7 +44,7 @@ def read(monkeypatch):
 
 
 def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
-    page = Exhibit(folder).runs()
+    page = ResultPages(folder).runs()
     assert "small: 4 of 4 runs finished" in page
     for run in plan(scenario()):
         assert f'href="/runs/{run.key}.parquet"' in page
@@ -54,14 +54,14 @@ def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
 
 
 def test_the_report_leads_to_the_runs_and_the_runs_to_the_report(folder):
-    assert '<a href="/runs">' in Exhibit(folder).report()
-    assert '<a href="/">' in Exhibit(folder).runs()
+    assert '<a href="/runs">' in ResultPages(folder).report()
+    assert '<a href="/">' in ResultPages(folder).runs()
 
 
 def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, made, read):
     last = place_of(folder, plan(scenario())[3].key)
     last.unlink()
-    shown = Exhibit(folder)
+    shown = ResultPages(folder)
     before = shown.report()
     page = shown.runs()
     assert "3 of 4 runs finished" in page
@@ -75,7 +75,7 @@ def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, ma
 
 
 def test_a_report_of_which_nothing_changed_is_not_made_again(folder, monkeypatch):
-    shown = Exhibit(folder)
+    shown = ResultPages(folder)
     first = shown.report()
     monkeypatch.setattr(exhibit, "render", lambda *_: pytest.fail("made again"))
     assert shown.report() is first
@@ -83,15 +83,15 @@ def test_a_report_of_which_nothing_changed_is_not_made_again(folder, monkeypatch
 
 def test_a_folder_without_results_says_what_it_lacks(tmp_path):
     with pytest.raises(InvalidInput, match="a folder that `lab run` wrote"):
-        Exhibit(tmp_path).runs()
+        ResultPages(tmp_path).runs()
     write_plan(tmp_path, scenario(), plan(scenario()))
-    for ask in (Exhibit(tmp_path).runs, Exhibit(tmp_path).report):
+    for ask in (ResultPages(tmp_path).runs, ResultPages(tmp_path).report):
         with pytest.raises(InvalidInput, match="none of its 4 runs has finished"):
             ask()
 
 
 def test_a_run_is_found_by_the_name_of_its_file_only(folder):
-    shown = Exhibit(folder)
+    shown = ResultPages(folder)
     key = plan(scenario())[0].key
     assert shown.file(f"{key}.parquet") == place_of(folder, key)
     for name in (key, "absent.parquet", "../plan.json", f"../runs/{key}.parquet", "", ".", ".."):
@@ -105,11 +105,11 @@ def test_a_plan_that_names_what_is_elsewhere_opens_nothing(folder, tmp_path):
     told["runs"] += [{**told["runs"][0], "key": key} for key in ("../../secret", "link")]
     (folder / "plan.json").write_text(json.dumps(told))
     for name in ("../../secret.parquet", "secret.parquet", "link.parquet"):
-        assert Exhibit(folder).file(name) is None
+        assert ResultPages(folder).file(name) is None
 
 
 def test_names_are_text_and_never_markup(folder):
     told = json.loads((folder / "plan.json").read_text())
     told["runs"][0]["policy"] = "<script>alert(1)</script>"
     (folder / "plan.json").write_text(json.dumps(told))
-    assert "<script>" not in Exhibit(folder).runs()
+    assert "<script>" not in ResultPages(folder).runs()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.lab import gantt
-from batchsched.lab.gantt import ROWS, capacities, gantts, lay_out, rows, sized
+from batchsched.lab.gantt import MAX_NODES, capacities, gantts, lay_out, rows, sized
 from batchsched.lab.trial import trials
 from tests.lab.runs import cluster, played
 
@@ -43,9 +43,9 @@ def test_a_gang_on_whole_neighbouring_nodes_is_one_bar():
 
 
 def test_nodes_stand_in_the_order_in_which_people_count_and_not_too_many():
-    drawn = rows({f"n{number}": 8 for number in range(ROWS + 40)})
+    drawn = rows({f"n{number}": 8 for number in range(MAX_NODES + 40)})
     assert drawn.names[:3] == ("n0", "n1", "n2")
-    assert (len(drawn.names), drawn.of) == (ROWS, ROWS + 40)
+    assert (len(drawn.names), drawn.of) == (MAX_NODES, MAX_NODES + 40)
 
 
 def test_gangs_on_nodes_that_are_not_drawn_are_left_out():
@@ -70,7 +70,7 @@ def test_a_node_without_gpus_is_as_high_as_most_pods_ran_on_it_at_one_time():
 
 
 def test_a_long_run_is_cut_at_the_same_moment_for_every_policy(monkeypatch):
-    monkeypatch.setattr(gantt, "BARS", 100)
+    monkeypatch.setattr(gantt, "MAX_BARS_PER_POLICY", 100)
     results = [played("a", nodes=4), played("b", nodes=4, shortest_first=True)]
     figures = gantts(trials(results), cluster(4))
     drawn = [sum(len(trace["x"]) for trace in figure.data) for figure in figures]

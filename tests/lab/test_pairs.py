@@ -4,7 +4,7 @@ import pytest
 
 from batchsched.lab.fairness import measure
 from batchsched.lab.measures import MEASURES
-from batchsched.lab.pairs import Mean, by_policy, compared, difference_text
+from batchsched.lab.pairs import Mean, by_policy, compare_pairs, difference_text
 from batchsched.lab.results import Outcome
 from batchsched.simulator.result import RunResult, Series
 
@@ -31,7 +31,7 @@ def test_a_mean_has_students_interval_and_one_value_has_none():
 
 
 def test_what_seeds_share_cancels():
-    found = one(compared(of("a", 10, 100, 1000), of("b", 9, 99, 999)), "meanWait")
+    found = one(compare_pairs(of("a", 10, 100, 1000), of("b", 9, 99, 999)), "meanWait")
     assert (found.difference.value, found.difference.half_width, found.verdict) == (-1.0, 0.0, "better")
     assert found.base.value == 370
 
@@ -40,21 +40,21 @@ def test_what_seeds_share_cancels():
     "other, verdict", [((10, 20, 30), "same"), ((11, 21, 31), "worse"), ((0, 40, 20), "unclear")]
 )
 def test_a_verdict_needs_an_interval_without_zero(other, verdict):
-    assert one(compared(of("a", 10, 20, 30), of("b", *other)), "meanWait").verdict == verdict
+    assert one(compare_pairs(of("a", 10, 20, 30), of("b", *other)), "meanWait").verdict == verdict
 
 
 def test_more_of_what_is_better_when_higher_is_better():
-    found = compared(of("a", 1, 2, used=0.5), of("b", 1, 2, used=0.6))
+    found = compare_pairs(of("a", 1, 2, used=0.5), of("b", 1, 2, used=0.6))
     assert one(found, "utilisation").verdict == "better"
 
 
 def test_a_single_pair_decides_nothing():
-    assert one(compared(of("a", 10), of("b", 1)), "meanWait").verdict == "unclear"
+    assert one(compare_pairs(of("a", 10), of("b", 1)), "meanWait").verdict == "unclear"
 
 
 def test_only_what_both_have_is_compared():
-    assert one(compared(of("a", 10, 20, 30), of("b", 10, 20)), "meanWait").difference.count == 2
-    assert compared(of("a", 1), ()) == ()
+    assert one(compare_pairs(of("a", 10, 20, 30), of("b", 10, 20)), "meanWait").difference.count == 2
+    assert compare_pairs(of("a", 1), ()) == ()
 
 
 def test_policies_keep_their_order():
@@ -67,4 +67,4 @@ def test_policies_keep_their_order():
     ids=["less", "same", "more"],
 )
 def test_differences_read_with_their_interval(other, text):
-    assert difference_text(one(compared(of("a", 10, 20), of("b", *other)), "meanWait")) == text
+    assert difference_text(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text

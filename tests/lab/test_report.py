@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from plotly import graph_objects as go
 
-from batchsched.lab.report import About, cluster, render, write
+from batchsched.lab.report import ReportFacts, cluster, render, write
 from batchsched.lab.theme import DARK, LIGHT
 from batchsched.simulator.result import RunResult, Series
 from tests.lab import runs
@@ -19,7 +19,7 @@ OPTIONS = (
     "--disable-component-update",
     "--disable-sync",
 )
-ABOUT = About("a made-up day", 7, runs.cluster(16), (("Seasons", "one"),))
+ABOUT = ReportFacts("a made-up day", 7, runs.cluster(16), (("Seasons", "one"),))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_a_hostile_name_cannot_leave_its_place(results):
 
 def test_a_run_in_which_nothing_happened_still_makes_a_page():
     empty = RunResult("nothing", "a", (), Series((), {}, {}, (), ()), sessions=0)
-    assert "0 nodes" in render([empty], About("nothing", 0, ()))
+    assert "0 nodes" in render([empty], ReportFacts("nothing", 0, ()))
 
 
 def test_a_cluster_is_said_in_a_line():

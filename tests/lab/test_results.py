@@ -32,7 +32,7 @@ def test_an_outcome_comes_back_as_it_went_in(tmp_path, outcome):
 
 
 def test_of_a_long_run_some_moments_stay(tmp_path, outcome, monkeypatch):
-    monkeypatch.setattr(results, "MOST_ROWS", len(outcome.fairness.times))
+    monkeypatch.setattr(results, "MAX_FAIRNESS_ROWS", len(outcome.fairness.times))
     put(tmp_path / "x.parquet", encode(outcome))
     assert decode(tmp_path / "x.parquet").fairness.times.tolist() == outcome.fairness.times[::2].tolist()
 

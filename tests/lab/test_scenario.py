@@ -1,7 +1,7 @@
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.scenario import changed, load
+from batchsched.lab.scenario import load, with_value_at
 from tests.lab.scenarios import scenario, stated, written
 
 
@@ -60,14 +60,14 @@ def test_changes_reach_parts_of_lists_by_name_and_by_number(tmp_path):
 
 def test_a_change_leaves_what_it_was_made_from_alone():
     before = stated()
-    assert changed(before, "queues.a.spec.weight", 3)["queues"][0]["spec"]["weight"] == 3
+    assert with_value_at(before, "queues.a.spec.weight", 3)["queues"][0]["spec"]["weight"] == 3
     assert before == stated()
 
 
 @pytest.mark.parametrize("place", ["workloads.absent.generate", "name.first", "seeds..x"])
 def test_a_change_that_leads_nowhere_is_refused(place):
     with pytest.raises(InvalidInput):
-        changed(stated(), place, 1)
+        with_value_at(stated(), place, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.lab.plan import plan
 from batchsched.lab.scenario import Window, load
-from batchsched.lab.sources import windowed, workload
+from batchsched.lab.sources import rows_in_window, workload
 from tests.lab.scenarios import scenario, written
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -97,7 +97,7 @@ def test_queues_of_the_scenario_take_the_place_of_the_workloads(tmp_path):
 )
 def test_a_window_behind_the_end_is_refused(window, complaint):
     with pytest.raises(InvalidInput, match=complaint):
-        windowed(range(8), window, 0)
+        rows_in_window(range(8), window, 0)
 
 
 def test_the_scenario_of_tests_is_one():

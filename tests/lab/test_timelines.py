@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.lab.timelines import BINS, queue_length, resource_label, step_means, utilisation
+from batchsched.lab.timelines import MAX_POINTS, queue_length, resource_label, step_means, utilisation
 from batchsched.lab.trial import trials
 from tests.lab.runs import GPU, played
 
@@ -33,7 +33,7 @@ def test_there_is_one_line_a_policy_in_percent_and_of_bounded_length():
     figure = utilisation(runs, GPU)
     assert [line["name"] for line in figure.data] == ["a", "b"]
     assert all(0 <= value <= 100 for line in figure.data for value in line["y"])
-    assert all(len(line["x"]) == len(line["y"]) <= 2 * BINS for line in figure.data)
+    assert all(len(line["x"]) == len(line["y"]) <= 2 * MAX_POINTS for line in figure.data)
     assert "%" in figure.layout["yaxis"]["title"]["text"]
 
 

@@ -40,7 +40,7 @@ def test_what_is_not_installed_is_named_with_the_extra_that_has_it(monkeypatch, 
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
-    monkeypatch.setattr("batchsched.lab.workers.PATIENCE", "1s")
+    monkeypatch.setattr("batchsched.lab.workers.CONNECT_TIMEOUT", "1s")
     answer = r"no Dask scheduler answers at tcp://127\.0\.0\.1:1"
     with pytest.raises(Unreachable, match=answer), workers("tcp://127.0.0.1:1", 1):
         pass
