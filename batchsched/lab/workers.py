@@ -99,9 +99,7 @@ def _dask(address: str) -> Iterator[Workers]:
             "Dask is not installed here; pip install 'batchsched[dask]'", object="--address"
         ) from error
     try:
-        client: Any = _untyped(distributed).Client(
-            address, timeout=CONNECT_TIMEOUT, set_as_default=False
-        )
+        client: Any = _untyped(distributed).Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except OSError as error:
         raise Unreachable(f"no Dask scheduler answers at {address}: {error}") from error
     with client:
