@@ -33,7 +33,7 @@ NO_CANDIDATE: Final = "no candidate node for preemption"
 POLICY_NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 PREEMPTED: Final = "PreemptionByScheduler"
-LIFT: Final = 2**31
+PRIORITY_OFFSET: Final = 2**31
 """Added to every priority before priorities are summed, so that each victim increases the sum."""
 
 
@@ -44,14 +44,14 @@ class DefaultPreemptionArgs(SpecPart):
         default=10,
         ge=0,
         le=100,
-        description="Share of the nodes on which the search looks for victims, at least.",
+        description="Minimum share of the nodes, in percent, on which the search looks for victims.",
     )
     min_candidate_nodes_absolute: int = Field(
-        default=100, ge=0, description="Number of nodes on which the search looks for victims, at least."
+        default=100, ge=0, description="Minimum number of nodes on which the search looks for victims."
     )
 
     @model_validator(mode="after")
-    def _looks_somewhere(self) -> Self:
+    def _limits_agree(self) -> Self:
         if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
             raise ValueError(
                 "minCandidateNodesPercentage and minCandidateNodesAbsolute: both are 0; set one of them"
@@ -59,7 +59,7 @@ class DefaultPreemptionArgs(SpecPart):
         return self
 
 
-class Room(NamedTuple):
+class PreemptionCandidate(NamedTuple):
     """A node on which the pod fits without the victims.
 
     Args:
@@ -77,7 +77,7 @@ class Room(NamedTuple):
 class Search:
     """Result of the search: candidates in the order of the search, and why other nodes are no candidates."""
 
-    candidates: list[Room] = field(default_factory=list)
+    candidates: list[PreemptionCandidate] = field(default_factory=list)
     rejected: dict[str, Status] = field(default_factory=dict)
 
     def fit_error(self, nodes: int) -> str:
@@ -119,7 +119,9 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         agreed = handle.agreed({one.node: (one.victims, one.violations) for one in search.candidates})
         if not agreed:
             return _no(NO_CANDIDATE)
-        best = choose([Room(node, *leaving) for node, leaving in agreed.items()], handle)
+        best = choose_candidate(
+            [PreemptionCandidate(node, *leaving) for node, leaving in agreed.items()], handle
+        )
         return PostFilterAnswer(node=best.node, victims=tuple(victim.key for victim in best.victims))
 
     @override
@@ -148,7 +150,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         start = zlib.crc32(pod.pod.key.encode()) % len(places)
         broken: PluginError | None = None
         unharmed = 0
-        for node, room in _rooms((*places[start:], *places[:start]), enough, handle):
+        for node, room in _try_nodes((*places[start:], *places[:start]), enough, handle):
             if isinstance(room, Status):
                 result.rejected[names[node]] = room
             elif isinstance(room, PluginError):
@@ -199,9 +201,9 @@ def terminating_by_preemption(pod: Pod) -> bool:
     return False
 
 
-def _rooms(
+def _try_nodes(
     places: Sequence[int], together: int, handle: PostFilterHandle
-) -> Iterator[tuple[int, Room | Status | PluginError]]:
+) -> Iterator[tuple[int, PreemptionCandidate | Status | PluginError]]:
     """Yield for each node its candidate, or why it has none. Nodes are tried in batches where that is possible.
 
     If a plugin fails on one node, the other nodes are still tried.
@@ -212,17 +214,17 @@ def _rooms(
     for start in range(0, len(places), step):
         batch = places[start : start + step]
         try:
-            rooms = _make_rooms(handle.trials(batch), handle)
-        except PluginError:  # over which of them the trial of each tells
+            rooms = _select_victims_together(handle.trials(batch), handle)
+        except PluginError:  # The trial of each single node repeats the error.
             rooms = {}
         for node in batch:
             try:
-                yield node, rooms[node] if node in rooms else _make_room(node, handle)
+                yield node, rooms[node] if node in rooms else _select_victims(node, handle)
             except PluginError as error:
                 yield node, error
 
 
-def _make_room(node: int, handle: PostFilterHandle) -> Room | Status:
+def _select_victims(node: int, handle: PostFilterHandle) -> PreemptionCandidate | Status:
     """Remove all pods of lower priority, then add back those that leave enough room, the most important first.
 
     Returns:
@@ -234,32 +236,36 @@ def _make_room(node: int, handle: PostFilterHandle) -> Room | Status:
     if not lower:
         return Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
     with handle.trial(node) as trial:
-        return _tried(handle.table.names[node], lower, trial, handle)
+        return _reprieve_pods(handle.table.names[node], lower, trial, handle)
 
 
-def _tried(node: str, lower: Sequence[Pod], trial: Trial, handle: PostFilterHandle) -> Room | Status:
+def _reprieve_pods(
+    node: str, lower: Sequence[Pod], trial: Trial, handle: PostFilterHandle
+) -> PreemptionCandidate | Status:
     for victim in lower:
         trial.remove(victim)
     refusal = trial.refusal()
     if not refusal.ok:
         return refusal
-    leaving = Reprieve.of(lower, handle)
+    leaving = NodeVictimSelection.of(lower, handle)
     for index, victim in enumerate(leaving.order):
         trial.add(victim)
         if not trial.refusal().ok:
             trial.remove(victim)
-            leaving.stays_away(index)
-    return leaving.room(node)
+            leaving.keep_removed(index)
+    return leaving.candidate(node)
 
 
-def _make_rooms(trials: Trials, handle: PostFilterHandle) -> dict[int, Room | Status]:
-    """Do what `_make_room` does for all nodes of a dry run at once."""
+def _select_victims_together(
+    trials: Trials, handle: PostFilterHandle
+) -> dict[int, PreemptionCandidate | Status]:
+    """Do what `_select_victims` does for all nodes of a dry run at once."""
     names = handle.table.names
     lower = [handle.lower_on(node) for node in trials.nodes]
     rows = np.repeat(np.arange(len(lower), dtype=np.int32), [len(some) for some in lower])
     trials.remove(rows, [pod for some in lower for pod in some])
-    results: dict[int, Room | Status] = {}
-    reprieves: dict[int, Reprieve] = {}
+    results: dict[int, PreemptionCandidate | Status] = {}
+    reprieves: dict[int, NodeVictimSelection] = {}
     for row, (node, lower_pods, refusal) in enumerate(
         zip(trials.nodes, lower, trials.refusals(), strict=True)
     ):
@@ -268,7 +274,7 @@ def _make_rooms(trials: Trials, handle: PostFilterHandle) -> dict[int, Room | St
         elif not refusal.ok:
             results[node] = refusal
         else:
-            reprieves[row] = Reprieve.of(lower_pods, handle)
+            reprieves[row] = NodeVictimSelection.of(lower_pods, handle)
     for index in range(max((len(one.order) for one in reprieves.values()), default=0)):
         rows_left = [row for row, one in reprieves.items() if index < len(one.order)]
         trials.add(np.asarray(rows_left, np.int32), [reprieves[row].order[index] for row in rows_left])
@@ -276,12 +282,14 @@ def _make_rooms(trials: Trials, handle: PostFilterHandle) -> dict[int, Room | St
         out = [row for row, fit in zip(rows_left, fits.tolist(), strict=True) if not fit]
         trials.remove(np.asarray(out, np.int32), [reprieves[row].order[index] for row in out])
         for row in out:
-            reprieves[row].stays_away(index)
-    return results | {trials.nodes[row]: one.room(names[trials.nodes[row]]) for row, one in reprieves.items()}
+            reprieves[row].keep_removed(index)
+    return results | {
+        trials.nodes[row]: one.candidate(names[trials.nodes[row]]) for row, one in reprieves.items()
+    }
 
 
 @dataclass(slots=True)
-class Reprieve:
+class NodeVictimSelection:
     """The removed pods of a node, in the order in which they are added back.
 
     Args:
@@ -299,21 +307,21 @@ class Reprieve:
     violations: int = 0
 
     @classmethod
-    def of(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "Reprieve":
+    def of(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeVictimSelection":
         """Sort removed pods."""
         ordered = sorted(lower, key=lambda removed: importance(removed, handle)) if len(lower) > 1 else lower
-        violating, compliant = by_budget(ordered, handle.budgets)
+        violating, compliant = split_by_budget(ordered, handle.budgets)
         return cls(ordered, (*violating, *compliant), len(violating))
 
-    def stays_away(self, index: int) -> None:
+    def keep_removed(self, index: int) -> None:
         """Record that the pod at a position of the order cannot be added back."""
         self.away.add(self.order[index].key)
         self.violations += index < self.violating
 
-    def room(self, node: str) -> Room:
+    def candidate(self, node: str) -> PreemptionCandidate:
         """Return the candidate of a node."""
         victims = tuple(pod for pod in self.by_importance if pod.key in self.away)
-        return Room(node, victims, self.violations)
+        return PreemptionCandidate(node, victims, self.violations)
 
 
 def importance(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
@@ -324,7 +332,7 @@ def importance(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
     return -handle.priority_of(pod), seconds(pod.status.start_time, math.inf), pod.key
 
 
-def by_budget(
+def split_by_budget(
     pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]
 ) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
     """Return the pods protected by a disruption budget, and the others, both in the given order.
@@ -344,15 +352,17 @@ def by_budget(
     return tuple(violating), tuple(compliant)
 
 
-def choose(candidates: Sequence[Room], handle: PostFilterHandle) -> Room:
+def choose_candidate(
+    candidates: Sequence[PreemptionCandidate], handle: PostFilterHandle
+) -> PreemptionCandidate:
     """Return the candidate with the least harm; the first of equal ones.
 
     Source: `pickOneNodeForPreemption` of kube-scheduler.
     """
-    return min(candidates, key=lambda candidate: loss(candidate, handle))
+    return min(candidates, key=lambda candidate: candidate_harm(candidate, handle))
 
 
-def loss(room: Room, handle: PostFilterHandle) -> tuple[int, int, int, int, float]:
+def candidate_harm(room: PreemptionCandidate, handle: PostFilterHandle) -> tuple[int, int, int, int, float]:
     """Return a sort key for the harm of a candidate; the smallest is the best.
 
     It consists of the violated budgets, the highest priority of a victim, the sum of priorities, the number of
@@ -365,7 +375,7 @@ def loss(room: Room, handle: PostFilterHandle) -> tuple[int, int, int, int, floa
         for victim, priority in zip(room.victims, priorities, strict=True)
         if priority == highest
     )
-    total = sum(priority + LIFT for priority in priorities)
+    total = sum(priority + PRIORITY_OFFSET for priority in priorities)
     return room.violations, highest, total, len(room.victims), -earliest
 
 

@@ -36,7 +36,7 @@ class DynamicResourcesArgs(SpecPart):
 
     filter_timeout: str = Field(
         default="10s",
-        description="How long one node's Filter may take. Without effect until claims are looked at.",
+        description="Time limit of the Filter for one node. It has no effect as long as the plugin ignores claims.",
     )
 
 

@@ -19,9 +19,9 @@ from batchsched.framework.status import IndexArray, IntArray
 from batchsched.framework.traits import PluginTraits, ResultScope
 
 MEBIBYTE: Final = 1024 * 1024
-LEAST: Final = 23 * MEBIBYTE
+MIN_IMAGE_BYTES: Final = 23 * MEBIBYTE
 """Size of images on a node, in bytes, below which they do not count."""
-MOST_A_CONTAINER: Final = 1000 * MEBIBYTE
+MAX_BYTES_PER_CONTAINER: Final = 1000 * MEBIBYTE
 """Size in bytes for each container above which more images do not count; image volumes do not increase it."""
 
 
@@ -51,7 +51,9 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         names = images_of(pod.pod)
-        most = MOST_A_CONTAINER * (len(pod.pod.spec.containers) + len(pod.pod.spec.init_containers or ()))
+        most = MAX_BYTES_PER_CONTAINER * (
+            len(pod.pod.spec.containers) + len(pod.pod.spec.init_containers or ())
+        )
         key = ("image score", names, most)
         return nodes.table.memo(key, lambda table: _score(table, names, most))[nodes.where]
 
@@ -76,9 +78,9 @@ def _score(table: NodeTable, names: tuple[str, ...], most: int) -> IntArray:
         image = images.of(name)
         if image is not None:
             total[image.nodes] += int(image.size * (len(image.nodes) / len(table.nodes)))
-    if most <= LEAST:
+    if most <= MIN_IMAGE_BYTES:
         return np.zeros(len(table.nodes), np.int64)
-    return MAX_SCORE * (np.clip(total, LEAST, most) - LEAST) // (most - LEAST)
+    return MAX_SCORE * (np.clip(total, MIN_IMAGE_BYTES, most) - MIN_IMAGE_BYTES) // (most - MIN_IMAGE_BYTES)
 
 
 class Images:

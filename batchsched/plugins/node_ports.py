@@ -38,7 +38,7 @@ from batchsched.framework.status import (
 from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 
 TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
-WANTED: Final = StateKey[tuple[HostPort, ...]]("NodePorts/wanted")
+REQUESTED_PORTS: Final = StateKey[tuple[HostPort, ...]]("NodePorts/wanted")
 
 
 class NodePorts(
@@ -68,12 +68,12 @@ class NodePorts(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         requested = host_ports(pod.pod)
-        state.write(WANTED, requested)
+        state.write(REQUESTED_PORTS, requested)
         return ASK_FILTER if requested else SKIP_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        requested = state.read(WANTED)
+        requested = state.read(REQUESTED_PORTS)
         if len(nodes) > 1:
             return Verdict.refuse(_taken(nodes.table, requested)[nodes.where], TAKEN, unresolvable=False)
         if not len(nodes) or not _taken_at(nodes.table, nodes.first, requested):

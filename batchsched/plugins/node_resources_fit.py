@@ -105,13 +105,13 @@ class NodeResourcesFitArgs(SpecPart):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Need:
+class PodRequest:
     """[R] requests of a pod; `NEVER` for resources that it does not request or that the plugin ignores."""
 
     amounts: IntArray
 
 
-NEED: Final = StateKey[Need]("NodeResourcesFit/need")
+NEED: Final = StateKey[PodRequest]("NodeResourcesFit/need")
 SCORED: Final = StateKey[ScoredResources]("NodeResourcesFit/scored")
 
 
@@ -154,10 +154,10 @@ class NodeResourcesFit(
         state.write(NEED, self._need(pod, nodes.table))
         return ASK_FILTER
 
-    def _need(self, pod: PodClass, table: NodeTable) -> Need:
+    def _need(self, pod: PodClass, table: NodeTable) -> PodRequest:
         amounts = np.where((pod.requests > 0) & self._looks_at(table), pod.requests, NEVER)
         amounts[table.column[PODS]] = 1
-        return Need(amounts)
+        return PodRequest(amounts)
 
     def _looks_at(self, table: NodeTable) -> BoolArray:
         """[R] Return the resources that the Filter checks."""

@@ -54,7 +54,7 @@ SEPARATOR: Final = "__"
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class ZoneRequirement:
     """A topology label of a volume, with the values of which a node must have one."""
 
     key: str
@@ -65,7 +65,7 @@ class _Refused(Exception):
     """The pod cannot be placed on any node; PreFilter catches this exception."""
 
 
-REQUIREMENTS: Final = StateKey[tuple[Requirement, ...]]("VolumeZone/requirements")
+REQUIREMENTS: Final = StateKey[tuple[ZoneRequirement, ...]]("VolumeZone/requirements")
 
 
 class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensionsPlugin):
@@ -87,7 +87,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        requirements: list[Requirement] = []
+        requirements: list[ZoneRequirement] = []
         names = _claim_names(pod.pod)
         if not names:
             return SKIP_FILTER
@@ -192,18 +192,18 @@ def _check_waits(name: str, storage: VolumeLister) -> None:
         raise _Refused("PersistentVolume had no name")
 
 
-def _requirements(volume: PersistentVolume) -> list[Requirement]:
+def _requirements(volume: PersistentVolume) -> list[ZoneRequirement]:
     """Return the topology labels of a volume; a label with an empty value counts as missing."""
     requirements = []
     for key in SUCCESSOR:
         label = volume.metadata.label(key)
         values = [value.strip() for value in label.split(SEPARATOR)] if label is not None else []
         if values and all(values):
-            requirements.append(Requirement(key, frozenset(values)))
+            requirements.append(ZoneRequirement(key, frozenset(values)))
     return requirements
 
 
-def _matching(requirement: Requirement, nodes: Nodes) -> BoolArray:
+def _matching(requirement: ZoneRequirement, nodes: Nodes) -> BoolArray:
     own = _with_value(requirement.key, requirement.values, nodes)
     if SUCCESSOR[requirement.key] == requirement.key:
         return own

@@ -21,10 +21,10 @@ from batchsched.framework.status import Code, Verdict
 from batchsched.plugins.default_preemption import (
     DefaultPreemption,
     DefaultPreemptionArgs,
-    Room,
-    by_budget,
-    choose,
+    PreemptionCandidate,
+    choose_candidate,
     importance,
+    split_by_budget,
     terminating_by_preemption,
 )
 from batchsched.plugins.gang_scheduling import GangScheduling
@@ -181,7 +181,7 @@ def test_protected_pods_are_let_back_first():
 
 def test_a_budget_pays_for_the_most_important_first():
     pods = [running(name, labels={"app": "k"}) for name in "abc"]
-    violating, others = by_budget(pods, [budget(1, app="k")])
+    violating, others = split_by_budget(pods, [budget(1, app="k")])
     assert ([one.name for one in violating], [one.name for one in others]) == (["b", "c"], ["a"])
 
 
@@ -196,17 +196,19 @@ def test_a_budget_pays_for_the_most_important_first():
     ],
 )
 def test_a_budget_that_does_not_mean_a_pod_costs_nothing(stated):
-    assert by_budget([running("a", labels={"app": "k"})], [stated])[0] == ()
+    assert split_by_budget([running("a", labels={"app": "k"})], [stated])[0] == ()
 
 
 def test_every_budget_that_means_a_pod_pays_for_it():
     pods = [running("a", labels={"app": "k", "tier": "t"}), running("b", labels={"tier": "t"})]
-    violating, _ = by_budget(pods, [budget(5, app="k"), budget(1, name="t", tier="t")])
+    violating, _ = split_by_budget(pods, [budget(5, app="k"), budget(1, name="t", tier="t")])
     assert [one.name for one in violating] == ["b"]
 
 
 def rooms(**victims):
-    return [Room(name, tuple(pods), violations) for name, (pods, violations) in victims.items()]
+    return [
+        PreemptionCandidate(name, tuple(pods), violations) for name, (pods, violations) in victims.items()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -229,14 +231,14 @@ def rooms(**victims):
 )
 def test_the_node_where_least_is_lost_is_chosen(candidates, best):
     made = table([node("a", SMALL)])
-    assert choose(candidates, handle_of(made, wanting())).node == best
+    assert choose_candidate(candidates, handle_of(made, wanting())).node == best
 
 
 def test_the_start_that_counts_is_the_earliest_of_the_highest_priority():
     high, low = running("h", priority=5, minute=7), running("l", priority=1, minute=1)
     other = running("o", priority=5, minute=6)
     candidates = rooms(a=([other, low], 0), b=([high, low], 0))
-    assert choose(candidates, handle_of(table([node("a", SMALL)]), wanting())).node == "b"
+    assert choose_candidate(candidates, handle_of(table([node("a", SMALL)]), wanting())).node == "b"
 
 
 def test_victims_leave_no_room_that_a_nominated_pod_needs():

@@ -13,14 +13,14 @@ from batchsched.framework.nodes.pod_label_groups import AffinityGroup
 from batchsched.framework.plugin_support.domains import by_domain
 from batchsched.framework.status import IntArray
 from batchsched.plugins.inter_pod_affinity.terms import (
-    Newcomer,
+    PendingPod,
     Term,
-    attraction_of,
+    affinity_of,
+    anti_affinity_of,
     matches_all,
-    means,
-    newcomer,
     own_terms,
-    repulsion_of,
+    pending_pod,
+    term_matches,
 )
 
 
@@ -77,34 +77,37 @@ class Tally:
 
 
 @dataclass(slots=True, eq=False)
-class Needs:
+class RequiredTermState:
     """Required affinity and anti-affinity of one class, with the numbers of matching pods by domain.
 
     Args:
       incoming: the class, as the terms of existing pods see it.
       affinity, anti_affinity: the required terms of the class.
-      friends: pods that match all terms of `affinity`, by the keys of these terms.
-      foes: pods that match a term of `anti_affinity`, by the term's key.
-      enemies: pods with required anti-affinity that matches the class, by the term's key.
+      affinity_matches: pods that match all terms of `affinity`, by the keys of these terms.
+      anti_affinity_matches: pods that match a term of `anti_affinity`, by the term's key.
+      existing_matches: pods with required anti-affinity that matches the class, by the term's key.
       itself: the class matches all terms of its own `affinity`.
     """
 
-    incoming: Newcomer
+    incoming: PendingPod
     affinity: tuple[Term, ...]
     anti_affinity: tuple[Term, ...]
-    friends: Tally
-    foes: Tally
-    enemies: Tally
+    affinity_matches: Tally
+    anti_affinity_matches: Tally
+    existing_matches: Tally
     itself: bool
 
     def first_of_series(self) -> bool:
         """True if no pod matches the affinity except the class itself: then its first pod may be placed anywhere."""
-        return self.itself and not self.friends.any()
+        return self.itself and not self.affinity_matches.any()
 
-    def clone(self) -> "Needs":
+    def clone(self) -> "RequiredTermState":
         """Return an independent copy."""
         return replace(
-            self, friends=self.friends.clone(), foes=self.foes.clone(), enemies=self.enemies.clone()
+            self,
+            affinity_matches=self.affinity_matches.clone(),
+            anti_affinity_matches=self.anti_affinity_matches.clone(),
+            existing_matches=self.existing_matches.clone(),
         )
 
     def change(self, pod: Pod, node: int, by: int) -> None:
@@ -112,15 +115,15 @@ class Needs:
 
         Source: `updateWithPod` of kube-scheduler.
         """
-        for raw_term in repulsion_of(pod).required:
-            if means(raw_term, pod.namespace, self.incoming):
-                self.enemies.add_one(raw_term.topology_key, node, by)
+        for raw_term in anti_affinity_of(pod).required:
+            if term_matches(raw_term, pod.namespace, self.incoming):
+                self.existing_matches.add_one(raw_term.topology_key, node, by)
         if matches_all(self.affinity, pod):
             for key in keys_of(self.affinity):
-                self.friends.add_one(key, node, by)
+                self.affinity_matches.add_one(key, node, by)
         for term in self.anti_affinity:
             if term.selection.matches(pod.namespace, pod.labels):
-                self.foes.add_one(term.topology_key, node, by)
+                self.anti_affinity_matches.add_one(term.topology_key, node, by)
 
 
 def keys_of(terms: tuple[Term, ...]) -> tuple[str, ...]:
@@ -128,33 +131,41 @@ def keys_of(terms: tuple[Term, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(term.topology_key for term in terms))
 
 
-def nobody_cares(table: NodeTable, pod: Pod) -> bool:
+def no_pod_affinity(table: NodeTable, pod: Pod) -> bool:
     """Return True if neither the pod nor any pod on a node has pod affinity or anti-affinity."""
     own = pod.spec.affinity
     return not table.pods.with_affinity and (own is None or not (own.pod_affinity or own.pod_anti_affinity))
 
 
-def count_needs(table: NodeTable, pod: Pod) -> Needs:
+def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
     """Count the pods on nodes for the required terms of a pod, and for their own required anti-affinity.
 
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
-    incoming = newcomer(pod, table)
-    affinity = own_terms(attraction_of(pod).required, pod, table)
-    anti_affinity = own_terms(repulsion_of(pod).required, pod, table)
-    friends, foes, enemies = Tally(table), Tally(table), Tally(table)
+    incoming = pending_pod(pod, table)
+    affinity = own_terms(affinity_of(pod).required, pod, table)
+    anti_affinity = own_terms(anti_affinity_of(pod).required, pod, table)
+    affinity_matches, anti_affinity_matches, existing_matches = Tally(table), Tally(table), Tally(table)
     if affinity:
         counts = table.pods.count_selected(all_of(affinity))
         for key in keys_of(affinity):
-            friends.add_everywhere(key, counts)
+            affinity_matches.add_everywhere(key, counts)
     for term in anti_affinity:
-        foes.add_everywhere(term.topology_key, table.pods.count_selected(term.selection))
+        anti_affinity_matches.add_everywhere(term.topology_key, table.pods.count_selected(term.selection))
     for group in table.pods.affinity_groups():
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
-            if means(raw_term, group.namespace, incoming):
-                enemies.add_group(raw_term.topology_key, group)
-    return Needs(incoming, affinity, anti_affinity, friends, foes, enemies, matches_all(affinity, pod))
+            if term_matches(raw_term, group.namespace, incoming):
+                existing_matches.add_group(raw_term.topology_key, group)
+    return RequiredTermState(
+        incoming,
+        affinity,
+        anti_affinity,
+        affinity_matches,
+        anti_affinity_matches,
+        existing_matches,
+        matches_all(affinity, pod),
+    )
 
 
 def all_of(terms: tuple[Term, ...]) -> Selection:
@@ -170,7 +181,7 @@ def all_of(terms: tuple[Term, ...]) -> Selection:
     return Selection(selectors, namespaces)
 
 
-def count_wishes(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
+def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
     """Sum weights by domain: of the pod's preferred terms, and of the terms of existing pods.
 
     Returns:
@@ -178,17 +189,17 @@ def count_wishes(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
 
     Source: `processExistingPod` of kube-scheduler's interpodaffinity.
     """
-    incoming = newcomer(pod, table)
+    incoming = pending_pod(pod, table)
     tally = Tally(table)
     matched = False
-    for sign, preferred in ((1, attraction_of(pod).preferred), (-1, repulsion_of(pod).preferred)):
+    for sign, preferred in ((1, affinity_of(pod).preferred), (-1, anti_affinity_of(pod).preferred)):
         terms = own_terms((one.pod_affinity_term for one in preferred), pod, table)
         for preference, term in zip(preferred, terms, strict=True):
             counts = table.pods.count_selected(term.selection)
             matched |= tally.add_everywhere(term.topology_key, counts, sign * preference.weight)
     for group in table.pods.affinity_groups():
         for weight, group_term in _terms_of(group, hard_weight):
-            if means(group_term, group.namespace, incoming):
+            if term_matches(group_term, group.namespace, incoming):
                 matched |= tally.add_group(group_term.topology_key, group, weight)
     return tally if matched else None
 

@@ -7,7 +7,7 @@ from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
-from batchsched.plugins.inter_pod_affinity.terms import attraction_of, repulsion_of
+from batchsched.plugins.inter_pod_affinity.terms import affinity_of, anti_affinity_of
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
@@ -17,8 +17,8 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
     every namespace. Any changed node label counts, because it may be the key of another pod's anti-affinity.
     """
     return (
-        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _came),
-        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _left),
+        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _pod_added),
+        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _pod_deleted),
         ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, _relabelled),
         ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
         ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, _node_moved),
@@ -26,24 +26,31 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
     )
 
 
-def _came(pod: Pod, _old: None, new: Pod) -> Hint:
-    return Hint.queue_if(_friend(pod, new))
+def _pod_added(pod: Pod, _old: None, new: Pod) -> Hint:
+    return Hint.queue_if(_may_match_affinity(pod, new))
 
 
-def _left(pod: Pod, old: Pod, _new: None) -> Hint:
+def _pod_deleted(pod: Pod, old: Pod, _new: None) -> Hint:
     """Return QUEUE if a pod was deleted that prevented the placement.
 
     It matched the anti-affinity, or had one; or it was the last match of the affinity, so that the pod may now be
     the first.
     """
-    return Hint.queue_if(_foe(pod, old) or _enemy(pod, old) or (_friend(pod, old) and _friend(pod, pod)))
+    return Hint.queue_if(
+        _may_match_anti_affinity(pod, old)
+        or _may_exclude(pod, old)
+        or (_may_match_affinity(pod, old) and _may_match_affinity(pod, pod))
+    )
 
 
 def _relabelled(pod: Pod, old: Pod, new: Pod) -> Hint:
-    befriended = _friend(pod, new) and not _friend(pod, old)
-    first_now = _friend(pod, old) and not _friend(pod, new) and _friend(pod, pod)
+    befriended = _may_match_affinity(pod, new) and not _may_match_affinity(pod, old)
+    first_now = (
+        _may_match_affinity(pod, old) and not _may_match_affinity(pod, new) and _may_match_affinity(pod, pod)
+    )
     appeased = any(
-        _may_mean(term, pod, old) and not _may_mean(term, pod, new) for term in repulsion_of(pod).required
+        _may_match(term, pod, old) and not _may_match(term, pod, new)
+        for term in anti_affinity_of(pod).required
     )
     return Hint.queue_if(befriended or first_now or appeased)
 
@@ -51,7 +58,7 @@ def _relabelled(pod: Pod, old: Pod, new: Pod) -> Hint:
 def _node_moved(pod: Pod, old: Node | None, new: Node) -> Hint:
     if old is not None:
         return Hint.QUEUE
-    return Hint.queue_if(all(term.topology_key in new.labels for term in attraction_of(pod).required))
+    return Hint.queue_if(all(term.topology_key in new.labels for term in affinity_of(pod).required))
 
 
 def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
@@ -63,29 +70,29 @@ def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
         return Hint.SKIP
     namespace = new or old
     is_own = namespace is not None and namespace.metadata.name == pod.namespace
-    terms = (*attraction_of(pod).required, *repulsion_of(pod).required)
+    terms = (*affinity_of(pod).required, *anti_affinity_of(pod).required)
     return Hint.queue_if(is_own or any(term.namespace_selector is not None for term in terms))
 
 
-def _friend(pod: Pod, other: Pod) -> bool:
+def _may_match_affinity(pod: Pod, other: Pod) -> bool:
     """Return True if another pod may match the pod's affinity."""
-    terms = attraction_of(pod).required
-    return bool(terms) and all(_may_mean(term, pod, other) for term in terms)
+    terms = affinity_of(pod).required
+    return bool(terms) and all(_may_match(term, pod, other) for term in terms)
 
 
-def _foe(pod: Pod, other: Pod) -> bool:
-    return _any_means(repulsion_of(pod).required, pod, other)
+def _may_match_anti_affinity(pod: Pod, other: Pod) -> bool:
+    return _any_matches(anti_affinity_of(pod).required, pod, other)
 
 
-def _enemy(pod: Pod, other: Pod) -> bool:
-    return _any_means(repulsion_of(other).required, other, pod)
+def _may_exclude(pod: Pod, other: Pod) -> bool:
+    return _any_matches(anti_affinity_of(other).required, other, pod)
 
 
-def _any_means(terms: Iterable[PodAffinityTerm], owner: Pod, other: Pod) -> bool:
-    return any(_may_mean(term, owner, other) for term in terms)
+def _any_matches(terms: Iterable[PodAffinityTerm], owner: Pod, other: Pod) -> bool:
+    return any(_may_match(term, owner, other) for term in terms)
 
 
-def _may_mean(term: PodAffinityTerm, owner: Pod, other: Pod) -> bool:
+def _may_match(term: PodAffinityTerm, owner: Pod, other: Pod) -> bool:
     """Return True if a term of one pod may match another, whatever the labels of its namespace."""
     if term.label_selector is None or not term.label_selector.matches(other.labels):
         return False

@@ -39,23 +39,23 @@ from batchsched.framework.status import (
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.inter_pod_affinity.counts import (
-    Needs,
+    RequiredTermState,
     Tally,
-    count_needs,
-    count_wishes,
+    count_required_terms,
     keys_of,
-    nobody_cares,
+    no_pod_affinity,
+    sum_preferred_terms,
 )
 from batchsched.plugins.inter_pod_affinity.hints import helpful_events
 from batchsched.plugins.inter_pod_affinity.rows import affinity_rows
-from batchsched.plugins.inter_pod_affinity.terms import attraction_of, repulsion_of
+from batchsched.plugins.inter_pod_affinity.terms import affinity_of, anti_affinity_of
 
-NO_FRIEND: Final = "node(s) didn't match pod affinity rules"
-A_FOE: Final = "node(s) didn't match pod anti-affinity rules"
-AN_ENEMY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+AFFINITY_MISMATCH: Final = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_MATCH: Final = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-NEEDS: Final = StateKey[Needs]("PreFilterInterPodAffinity")
-WISHES: Final = StateKey[Tally]("PreScoreInterPodAffinity")
+REQUIRED_TERMS: Final = StateKey[RequiredTermState]("PreFilterInterPodAffinity")
+PREFERRED_TERMS: Final = StateKey[Tally]("PreScoreInterPodAffinity")
 
 
 class InterPodAffinityArgs(SpecPart):
@@ -65,10 +65,10 @@ class InterPodAffinityArgs(SpecPart):
         default=1,
         ge=0,
         le=100,
-        description="What required affinity of existing pods to the pod weighs in the score.",
+        description="Weight in the score of a required affinity term of an existing pod that matches the pod.",
     )
     ignore_preferred_terms_of_existing_pods: bool = Field(
-        default=False, description="A pod that prefers nothing itself is not scored."
+        default=False, description="Skip the score for pods without preferred terms."
     )
 
 
@@ -106,7 +106,7 @@ class InterPodAffinity(
     @override
     def label_keys(self, pod: Pod) -> frozenset[str]:
         keys: set[str] = set()
-        for affinity in (attraction_of(pod), repulsion_of(pod)):
+        for affinity in (affinity_of(pod), anti_affinity_of(pod)):
             for term in (*affinity.required, *(one.pod_affinity_term for one in affinity.preferred)):
                 if term.label_selector is not None:
                     keys |= term.label_selector.keys()
@@ -114,31 +114,39 @@ class InterPodAffinity(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        if nobody_cares(nodes.table, pod.pod):
+        if no_pod_affinity(nodes.table, pod.pod):
             return SKIP_FILTER
-        needs = count_needs(nodes.table, pod.pod)
-        if not needs.affinity and not needs.anti_affinity and not needs.enemies.any():
+        terms_state = count_required_terms(nodes.table, pod.pod)
+        if (
+            not terms_state.affinity
+            and not terms_state.anti_affinity
+            and not terms_state.existing_matches.any()
+        ):
             return SKIP_FILTER
-        state.write(NEEDS, needs)
+        state.write(REQUIRED_TERMS, terms_state)
         return ASK_FILTER
 
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        if state.has(NEEDS):
-            state.read(NEEDS).change(added, node, 1)
+        if state.has(REQUIRED_TERMS):
+            state.read(REQUIRED_TERMS).change(added, node, 1)
 
     @override
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        if state.has(NEEDS):
-            state.read(NEEDS).change(removed, node, -1)
+        if state.has(REQUIRED_TERMS):
+            state.read(REQUIRED_TERMS).change(removed, node, -1)
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        needs = state.read(NEEDS)
-        friendless = _friendless(needs, nodes)
-        foe = _near(needs.foes, nodes) & ~friendless
-        enemy = _near(needs.enemies, nodes) & ~friendless & ~foe
-        return Verdict((NO_FRIEND, A_FOE, AN_ENEMY), np.stack([friendless, foe, enemy]), friendless)
+        terms_state = state.read(REQUIRED_TERMS)
+        unmatched = _without_affinity_match(terms_state, nodes)
+        excluded = _near(terms_state.anti_affinity_matches, nodes) & ~unmatched
+        excluded_by_existing = _near(terms_state.existing_matches, nodes) & ~unmatched & ~excluded
+        return Verdict(
+            (AFFINITY_MISMATCH, ANTI_AFFINITY_MATCH, EXISTING_ANTI_AFFINITY),
+            np.stack([unmatched, excluded, excluded_by_existing]),
+            unmatched,
+        )
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -150,21 +158,21 @@ class InterPodAffinity(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        wants = attraction_of(pod.pod).preferred or repulsion_of(pod.pod).preferred
+        wants = affinity_of(pod.pod).preferred or anti_affinity_of(pod.pod).preferred
         if self._args.ignore_preferred_terms_of_existing_pods and not wants:
             return SKIP
-        if nobody_cares(nodes.table, pod.pod):
+        if no_pod_affinity(nodes.table, pod.pod):
             return SKIP
-        tally = count_wishes(nodes.table, pod.pod, self._args.hard_pod_affinity_weight)
+        tally = sum_preferred_terms(nodes.table, pod.pod, self._args.hard_pod_affinity_weight)
         if tally is None:
             return SKIP
-        state.write(WISHES, tally)
+        state.write(PREFERRED_TERMS, tally)
         return SUCCESS
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
-        for key, weights in state.read(WISHES).by_key.items():
+        for key, weights in state.read(PREFERRED_TERMS).by_key.items():
             total += weights[nodes.label(key)[0]]
         return total
 
@@ -177,17 +185,17 @@ class InterPodAffinity(
         return points
 
 
-def _friendless(needs: Needs, nodes: Nodes) -> BoolArray:
+def _without_affinity_match(terms_state: RequiredTermState, nodes: Nodes) -> BoolArray:
     """[n] Return the nodes without the pods that the class requires in the domain, or without its label."""
     unlabelled = np.zeros(len(nodes), np.bool_)
-    lonely = np.zeros(len(nodes), np.bool_)
-    for key in keys_of(needs.affinity):
+    missing = np.zeros(len(nodes), np.bool_)
+    for key in keys_of(terms_state.affinity):
         codes = nodes.label(key)[0]
         unlabelled |= codes < 0
-        lonely |= needs.friends.of(key)[codes] <= 0
-    if lonely.any() and needs.first_of_series():
+        missing |= terms_state.affinity_matches.of(key)[codes] <= 0
+    if missing.any() and terms_state.first_of_series():
         return unlabelled
-    return unlabelled | lonely
+    return unlabelled | missing
 
 
 def _near(tally: Tally, nodes: Nodes) -> BoolArray:

@@ -18,11 +18,11 @@ from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.inter_pod_affinity.counts import Tally, all_of, keys_of
 from batchsched.plugins.inter_pod_affinity.terms import (
     Term,
-    attraction_of,
-    means,
-    newcomer,
+    affinity_of,
+    anti_affinity_of,
     own_terms,
-    repulsion_of,
+    pending_pod,
+    term_matches,
 )
 from batchsched.solver.problem import UNLIMITED
 
@@ -44,7 +44,7 @@ class AffinityRowContext:
         for candidate in self.batch.candidates:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
-    def meant(self, selection: Selection) -> list[Candidate]:
+    def select(self, selection: Selection) -> list[Candidate]:
         """Return the selected candidates."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
@@ -66,7 +66,11 @@ def _closed(scene: AffinityRowContext) -> Iterator[Row]:
     the class; and nodes without a topology key of the class's affinity.
     """
     refused: dict[int, BoolArray] = {}
-    for class_index, mask in (*_kept_away(scene), *_keep_away(scene), *_unlabelled(scene)):
+    for class_index, mask in (
+        *_excluded_by_existing(scene),
+        *_excluded_by_own_terms(scene),
+        *_unlabelled(scene),
+    ):
         refused[class_index] = refused[class_index] | mask if class_index in refused else mask
     sharing: dict[bytes, tuple[BoolArray, list[int]]] = {}
     for class_index, mask in sorted(refused.items(), key=lambda pair: pair[0]):
@@ -83,14 +87,16 @@ def _closed(scene: AffinityRowContext) -> Iterator[Row]:
         )
 
 
-def _kept_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
+def _excluded_by_existing(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes where the anti-affinity of an existing pod matches them."""
     for group in scene.table.pods.affinity_groups():
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
             tally: Tally | None = None
-            for candidate in scene.meant(Selection.of(raw_term.label_selector)):
-                if not means(raw_term, group.namespace, newcomer(candidate.pod_class.pod, scene.table)):
+            for candidate in scene.select(Selection.of(raw_term.label_selector)):
+                if not term_matches(
+                    raw_term, group.namespace, pending_pod(candidate.pod_class.pod, scene.table)
+                ):
                     continue
                 if tally is None:
                     tally = Tally(scene.table)
@@ -98,11 +104,11 @@ def _kept_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
                 yield candidate.index, tally.of(raw_term.topology_key)[scene.codes(raw_term.topology_key)] > 0
 
 
-def _keep_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
+def _excluded_by_own_terms(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes where an existing pod matches their anti-affinity."""
     for candidate in scene.batch.candidates:
         pod = candidate.pod_class.pod
-        for term in own_terms(repulsion_of(pod).required, pod, scene.table):
+        for term in own_terms(anti_affinity_of(pod).required, pod, scene.table):
             tally = Tally(scene.table)
             counts = scene.table.pods.count_selected(term.selection)
             if tally.add_everywhere(term.topology_key, counts):
@@ -112,7 +118,7 @@ def _keep_away(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
 def _unlabelled(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes without a topology key of their affinity."""
     for candidate in scene.batch.candidates:
-        for term in attraction_of(candidate.pod_class.pod).required:
+        for term in affinity_of(candidate.pod_class.pod).required:
             yield candidate.index, scene.codes(term.topology_key) < 0
 
 
@@ -127,7 +133,7 @@ def _apart(scene: AffinityRowContext) -> Iterator[Row]:
     holders: dict[Hashable, tuple[PodAffinityTerm, Term, list[Candidate]]] = {}
     for candidate in scene.batch.candidates:
         pod = candidate.pod_class.pod
-        raw_terms = repulsion_of(pod).required
+        raw_terms = anti_affinity_of(pod).required
         for raw, term in zip(raw_terms, own_terms(raw_terms, pod, scene.table), strict=True):
             key = (
                 term.topology_key,
@@ -157,12 +163,14 @@ def _of_term(
     Each row holds if either side is 0, and never are both sides above 0.
     """
     namespace = holders[0].pod_class.pod.namespace
-    matched = scene.meant(term.selection)
+    matched = scene.select(term.selection)
     own = {one.index for one in holders}
     names = {one.index for one in matched}
     exclusive = [one for one in holders if one.index in names]
     non_targets = [one for one in holders if one.index not in names]
-    targets = [one for one in matched if means(raw, namespace, newcomer(one.pod_class.pod, scene.table))]
+    targets = [
+        one for one in matched if term_matches(raw, namespace, pending_pod(one.pod_class.pod, scene.table))
+    ]
     free = [one for one in targets if one.index not in own]
     codes = scene.codes(term.topology_key)
     if not (codes >= 0).any():
@@ -188,36 +196,36 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
     without K) x.
 
     If no matching pod exists, the exception applies only to pods that match themselves. For the others of K, those
-    outside F: Σ x ≤ |K|·Σ_F x. For the first pod and those equal to it see `_gather`.
+    outside F: Σ x ≤ |K|·Σ_F x. For the first pod and those equal to it see `_register_colocation`.
     """
     sets: dict[Hashable, tuple[tuple[Term, ...], list[Candidate]]] = {}
     for candidate in scene.batch.candidates:
         pod = candidate.pod_class.pod
-        terms = own_terms(attraction_of(pod).required, pod, scene.table)
+        terms = own_terms(affinity_of(pod).required, pod, scene.table)
         if terms:
             identity = tuple((term.topology_key, term.selection.identity) for term in terms)
             sets.setdefault(identity, (terms, []))[1].append(candidate)
     for terms, members in sets.values():
-        friends = Tally(scene.table)
+        affinity_matches = Tally(scene.table)
         selection = all_of(terms)
         counts = scene.table.pods.count_selected(selection)
         for key in keys_of(terms):
-            friends.add_everywhere(key, counts)
-        matching = scene.meant(selection)
+            affinity_matches.add_everywhere(key, counts)
+        matching = scene.select(selection)
         names, own = {one.index for one in matching}, {one.index for one in members}
-        if friends.any():
+        if affinity_matches.any():
             bound, seeds = members, [one for one in matching if one.index not in own]
         else:
             bound, seeds = [one for one in members if one.index not in names], matching
             if own >= names:
-                _gather(scene, terms, members)
+                _register_colocation(scene, terms, members)
         if not bound:
             continue
         for key in keys_of(terms):
             codes = scene.codes(key)
             if not (codes >= 0).any():
                 continue
-            right = np.where(friends.of(key)[:-1] > 0, _count(bound), 0)
+            right = np.where(affinity_matches.of(key)[:-1] > 0, _count(bound), 0)
             yield _row(
                 RowDomains.of(scene.batch, codes),
                 [(bound, 1), (seeds, -_count(bound))],
@@ -226,7 +234,9 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
             )
 
 
-def _gather(scene: AffinityRowContext, terms: tuple[Term, ...], members: Sequence[Candidate]) -> None:
+def _register_colocation(
+    scene: AffinityRowContext, terms: tuple[Term, ...], members: Sequence[Candidate]
+) -> None:
     """Register gangs that end in one domain. This is no linear row, but the solver's required topology level.
 
     No pod matches now, and only pods of K will. The first pod of K uses the exception, and every later one needs a

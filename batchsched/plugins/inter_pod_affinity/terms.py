@@ -31,19 +31,19 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Newcomer:
+class PendingPod:
     """A pending pod, as the terms of existing pods see it."""
 
     pod: Pod
     namespace_labels: Mapping[str, str]
 
 
-def attraction_of(pod: Pod) -> PodAffinity:
+def affinity_of(pod: Pod) -> PodAffinity:
     """Return a pod's pod affinity; an empty one if it has none."""
     return (pod.spec.affinity and pod.spec.affinity.pod_affinity) or NO_AFFINITY
 
 
-def repulsion_of(pod: Pod) -> PodAffinity:
+def anti_affinity_of(pod: Pod) -> PodAffinity:
     """Return a pod's pod anti-affinity; an empty one if it has none."""
     return (pod.spec.affinity and pod.spec.affinity.pod_anti_affinity) or NO_AFFINITY
 
@@ -57,9 +57,9 @@ def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
     return table.beside("namespace labels", build)
 
 
-def newcomer(pod: Pod, table: NodeTable) -> Newcomer:
+def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
     """Return the pod with the labels of its namespace."""
-    return Newcomer(pod, namespace_labels(table).get(pod.namespace, EMPTY_LABELS))
+    return PendingPod(pod, namespace_labels(table).get(pod.namespace, EMPTY_LABELS))
 
 
 def own_terms(raw_terms: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable) -> tuple[Term, ...]:
@@ -80,7 +80,7 @@ def _namespaces(term: PodAffinityTerm, pod: Pod, table: NodeTable) -> frozenset[
     return frozenset(matching.union(term.namespaces or ()))
 
 
-def means(term: PodAffinityTerm, owner_namespace: str, incoming: Newcomer) -> bool:
+def term_matches(term: PodAffinityTerm, owner_namespace: str, incoming: PendingPod) -> bool:
     """Return True if an existing pod's term matches a pending pod."""
     if term.label_selector is None:
         return False

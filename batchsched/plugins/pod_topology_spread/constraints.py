@@ -24,17 +24,22 @@ HONOR: Final = "Honor"
 class DefaultConstraint(SpecPart):
     """A constraint for pods without their own. It has no selector: the pod's Services and workload define it."""
 
-    max_skew: int = Field(ge=1, description="How many pods more a domain may have than the emptiest.")
+    max_skew: int = Field(
+        ge=1,
+        description="Maximum difference between a domain's matching pods and those of the domain with the fewest.",
+    )
     topology_key: str = Field(min_length=1, description="The node label; each of its values is a domain.")
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(
-        description="Refuse the node, or only score it lower."
+        description="DoNotSchedule refuses the node; ScheduleAnyway only lowers its score."
     )
     min_domains: int | None = Field(
-        default=None, ge=1, description="With fewer domains than this the emptiest counts as empty."
+        default=None,
+        ge=1,
+        description="With fewer eligible domains than this, the global minimum counts as 0.",
     )
     node_affinity_policy: Literal["Honor", "Ignore"] | None = Field(
         default=None,
-        description="Honor, the default: nodes that the pod's node affinity leaves out do not count.",
+        description="Honor, the default: nodes that the pod's node affinity excludes do not count.",
     )
     node_taints_policy: Literal["Honor", "Ignore"] | None = Field(
         default=None, description="Honor: nodes with taints that the pod does not tolerate do not count."
@@ -45,10 +50,11 @@ class Args(SpecPart):
     """PodTopologySpreadArgs of kube-scheduler."""
 
     default_constraints: tuple[DefaultConstraint, ...] = Field(
-        default=(), description="With defaultingType List: constraints of pods that state none."
+        default=(), description="With defaultingType List: constraints for pods without their own."
     )
     defaulting_type: Literal["System", "List"] = Field(
-        default="System", description="System: kube-scheduler's own defaults. List: defaultConstraints."
+        default="System",
+        description="System: the built-in defaults of kube-scheduler. List: defaultConstraints.",
     )
 
     @model_validator(mode="after")

@@ -27,7 +27,7 @@ UNLABELLED = "node lacks a topology key of the pod's spread constraints"
 
 
 @dataclass(slots=True, eq=False)
-class Family:
+class ConstraintFamily:
     """Candidates with the same constraint: equal selection, skew and eligible nodes.
 
     Args:
@@ -46,7 +46,7 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Levels:
+class DomainLevels:
     """Counts of Z domains with eligible nodes.
 
     Args:
@@ -133,11 +133,11 @@ def _unlabelled(
 
 def _families(
     batch: Batch, table: NodeTable, constrained: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
-) -> Iterable[Family]:
+) -> Iterable[ConstraintFamily]:
     index = LabelIndex()
     for candidate in batch.candidates:
         index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
-    families: dict[Hashable, Family] = {}
+    families: dict[Hashable, ConstraintFamily] = {}
     for candidate, constraints in constrained:
         pod = candidate.pod_class.pod
         labelled = labelled_nodes(table, constraints) if constraints else None
@@ -157,13 +157,13 @@ def _families(
             if key not in families:
                 codes = np.where(eligible, table.label(constraint.topology_key)[0], -1).astype(np.int32)
                 matching = tuple(batch.candidates[at] for at in index.select(constraint.selection))
-                families[key] = Family(constraint, codes, labelled & ~eligible, itself, matching)
+                families[key] = ConstraintFamily(constraint, codes, labelled & ~eligible, itself, matching)
             if candidate not in families[key].members[-1:]:  # stated twice
                 families[key].members.append(candidate)
     return families.values()
 
 
-def _family_rows(batch: Batch, table: NodeTable, family: Family) -> Iterator[Row]:
+def _family_rows(batch: Batch, table: NodeTable, family: ConstraintFamily) -> Iterator[Row]:
     inside = family.codes >= 0
     if not inside.any():
         return
@@ -175,7 +175,7 @@ def _family_rows(batch: Batch, table: NodeTable, family: Family) -> Iterator[Row
     seen[family.codes[inside]] = True
     for candidate in family.matching:
         landable[family.codes[inside & _fits(candidate)]] = True
-    levels = Levels(seen, existing, landable)
+    levels = DomainLevels(seen, existing, landable)
     domains = RowDomains.of(batch, family.codes)
     yield from _upper(family, levels, domains)
     if family.itself and int(seen.sum()) >= family.constraint.min_domains:
@@ -183,7 +183,7 @@ def _family_rows(batch: Batch, table: NodeTable, family: Family) -> Iterator[Row
             yield from _lower(family, levels, domains, members)
 
 
-def _upper(family: Family, levels: Levels, domains: RowDomains) -> Iterator[Row]:
+def _upper(family: ConstraintFamily, levels: DomainLevels, domains: RowDomains) -> Iterator[Row]:
     """Yield rows: no domain exceeds the highest possible minimum by more than maxSkew.
 
     Consider the last pod of the members that is placed in z. It found n pods there, and the minimum m. The Filter
@@ -218,7 +218,7 @@ def _upper(family: Family, levels: Levels, domains: RowDomains) -> Iterator[Row]
 
 
 def _lower(
-    family: Family, levels: Levels, domains: RowDomains, members: Sequence[Candidate]
+    family: ConstraintFamily, levels: DomainLevels, domains: RowDomains, members: Sequence[Candidate]
 ) -> Iterator[Row]:
     """Yield rows: a gang that is placed completely also fills the domains with the fewest pods.
 
@@ -238,7 +238,7 @@ def _lower(
         return
     own = np.zeros_like(levels.landable)
     own[family.codes[fitting & (family.codes >= 0)]] = True
-    reach = Levels(levels.seen, levels.existing, own)
+    reach = DomainLevels(levels.seen, levels.existing, own)
     placed = sum(one.count for one in members)
     level = reach.least(placed, family.constraint.max_skew)
     if family.constraint.max_skew == 1 and len(members) == len(family.matching):

@@ -27,12 +27,12 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     """Return QUEUE if a claim of the pod was created or changed in a field other than its metadata for users."""
-    if old is not None and _told(old) == _told(new):
+    if old is not None and _claim_fields(old) == _claim_fields(new):
         return Hint.SKIP
     return Hint.queue_if(claims(pod, new))
 
 
-def _told(claim: PersistentVolumeClaim) -> tuple[object, ...]:
+def _claim_fields(claim: PersistentVolumeClaim) -> tuple[object, ...]:
     metadata = claim.metadata
     return (
         claim.spec,

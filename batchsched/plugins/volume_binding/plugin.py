@@ -46,7 +46,7 @@ from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, claims_of
 from batchsched.plugins.volume_binding.hints import helpful_events
 from batchsched.plugins.volume_binding.scoring import capacity_scores
-from batchsched.plugins.volume_binding.search import Found, search
+from batchsched.plugins.volume_binding.search import VolumeSearchResult, search
 
 CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
 
@@ -55,13 +55,13 @@ class VolumeBindingArgs(SpecPart):
     """VolumeBindingArgs of kube-scheduler."""
 
     bind_timeout_seconds: int = Field(
-        default=600, ge=0, description="How long a pod's binding waits for its claims to be bound."
+        default=600, ge=0, description="Seconds that PreBind waits until the pod's claims are bound."
     )
     shape: tuple[UtilizationShapePoint, ...] | None = Field(
         default=None,
         min_length=1,
-        description="The broken line from the use of storage, in percent, to the score of a node. Without it no node "
-        "is scored, as in kube-scheduler without its gate StorageCapacityScoring.",
+        description="Points of a broken line from the use of storage, in percent, to the score of a node. Without it, "
+        "every node scores 0, as in kube-scheduler without the feature gate StorageCapacityScoring.",
     )
 
     @model_validator(mode="after")
@@ -193,7 +193,7 @@ class VolumeBinding(
         return helpful_events()
 
 
-def _promise(result: Found, table: NodeTable, node: int) -> AssumedClaim:
+def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> AssumedClaim:
     """Return the volumes and claims that a pod reserves on its node, without those that are assumed already."""
     volumes = [
         (result.volumes[int(choice[0])].metadata.name, key_of(claim))

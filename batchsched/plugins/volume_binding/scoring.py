@@ -13,7 +13,7 @@ from batchsched.framework.plugin_support.volume_listers import claim_class, stor
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.plugins.volume_binding.search import (
     NO_ROOM,
-    Found,
+    VolumeSearchResult,
     capacity_of,
     counted_size,
     room_for,
@@ -48,7 +48,7 @@ class Use:
         return np.where(self.counts, scored, 0)
 
 
-def capacity_scores(result: Found, nodes: Nodes, line: IntArray) -> IntArray:
+def capacity_scores(result: VolumeSearchResult, nodes: Nodes, line: IntArray) -> IntArray:
     """[n] Return the mean score over the classes that the pod uses; 0 if it uses none.
 
     If volumes exist for some claims, these determine the score, and volumes to be provisioned do not count.
@@ -74,7 +74,7 @@ def capacity_scores(result: Found, nodes: Nodes, line: IntArray) -> IntArray:
     return np.where(classes > 0, (2 * total + classes) // np.maximum(1, 2 * classes), 0)
 
 
-def _static(result: Found, nodes: Nodes) -> dict[str, Use]:
+def _static(result: VolumeSearchResult, nodes: Nodes) -> dict[str, Use]:
     """Add up claims and their existing volumes by the volumes' class."""
     uses: dict[str, Use] = {}
     for claim, choice in result.matches:
@@ -87,7 +87,7 @@ def _static(result: Found, nodes: Nodes) -> dict[str, Use]:
     return uses
 
 
-def _dynamic(result: Found, nodes: Nodes) -> dict[str, Use]:
+def _dynamic(result: VolumeSearchResult, nodes: Nodes) -> dict[str, Use]:
     """Add up claims with volumes to be provisioned, by class.
 
     A class counts its capacity once, that of the last claim.

@@ -46,7 +46,7 @@ FILESYSTEM: Final = "Filesystem"
 
 
 @dataclass(slots=True)
-class Found:
+class VolumeSearchResult:
     """Result of a search on n nodes.
 
     Args:
@@ -66,9 +66,9 @@ class Found:
         return Verdict(REASONS, self.refused, np.asarray(self.refused.any(axis=0)))
 
 
-def search(claims: PodClaims, nodes: Nodes) -> Found:
+def search(claims: PodClaims, nodes: Nodes) -> VolumeSearchResult:
     """Find volumes for a pod's claims, given the volumes that are assumed now."""
-    result = Found(np.zeros((len(REASONS), len(nodes)), np.bool_))
+    result = VolumeSearchResult(np.zeros((len(REASONS), len(nodes)), np.bool_))
     _check_bound(claims.bound, nodes, result)
     placed, free = [], []
     elsewhere = np.zeros(len(nodes), np.bool_)
@@ -94,7 +94,7 @@ def _selected_node(claim: PersistentVolumeClaim, table: NodeTable) -> str | None
     return table.assumed.node_of.get(key_of(claim)) or claim.metadata.annotation(SELECTED_NODE)
 
 
-def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, result: Found) -> None:
+def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, result: VolumeSearchResult) -> None:
     """Mark the nodes from which volumes of bound claims are not accessible. The first problem gives the reason."""
     storage = storage_of(nodes.table)
     sound = np.ones(len(nodes), np.bool_)
@@ -146,7 +146,7 @@ def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
     return reachable
 
 
-def _match(claim: PersistentVolumeClaim, nodes: Nodes, result: Found) -> IndexArray:
+def _match(claim: PersistentVolumeClaim, nodes: Nodes, result: VolumeSearchResult) -> IndexArray:
     """[n] Return the index in `found.volumes` of the volume for a claim on each node, -1 for none."""
     choice = np.full(len(nodes), -1, np.int32)
     table = nodes.table
@@ -220,7 +220,7 @@ def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _provision(
-    wanting: Sequence[tuple[PersistentVolumeClaim, BoolArray]], nodes: Nodes, result: Found
+    wanting: Sequence[tuple[PersistentVolumeClaim, BoolArray]], nodes: Nodes, result: VolumeSearchResult
 ) -> None:
     """Mark the nodes where volumes for some claims cannot be provisioned. The first problem gives the reason."""
     failed = np.zeros(len(nodes), np.bool_)

@@ -9,7 +9,11 @@ from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.inter_pod_affinity import InterPodAffinity
-from batchsched.plugins.inter_pod_affinity.plugin import A_FOE, AN_ENEMY, NO_FRIEND
+from batchsched.plugins.inter_pod_affinity.plugin import (
+    AFFINITY_MISMATCH,
+    ANTI_AFFINITY_MATCH,
+    EXISTING_ANTI_AFFINITY,
+)
 from tests.plugins import neighbours as nb
 
 PLUGIN = InterPodAffinity()
@@ -44,20 +48,20 @@ def scores(table, pod, plugin=PLUGIN) -> list[int] | None:
 def test_a_pod_keeps_out_of_the_zone_of_its_foe():
     answer = nb.verdict(PLUGIN, nb.table_of(NODES, [(plain("b"), 0)]), apart("a", "b"))
     assert answer.fits.tolist() == [False, False, True, True]
-    assert answer.reasons_at(1) == (A_FOE,)
+    assert answer.reasons_at(1) == (ANTI_AFFINITY_MATCH,)
     assert not answer.unresolvable[1]
 
 
 def test_a_pod_keeps_out_of_the_zone_of_a_pod_that_does_not_want_it():
     answer = nb.verdict(PLUGIN, nb.table_of(NODES, [(apart("b", "a"), 2)]), plain("a"))
     assert answer.fits.tolist() == [True, True, False, True]
-    assert answer.reasons_at(2) == (AN_ENEMY,)
+    assert answer.reasons_at(2) == (EXISTING_ANTI_AFFINITY,)
 
 
 def test_a_pod_goes_only_where_its_friends_are():
     answer = nb.verdict(PLUGIN, nb.table_of(NODES, [(plain("b"), 2)]), together("a", "b"))
     assert answer.fits.tolist() == [False, False, True, False]
-    assert answer.reasons_at(3) == (NO_FRIEND,)
+    assert answer.reasons_at(3) == (AFFINITY_MISMATCH,)
     assert answer.unresolvable[[0, 1, 3]].all()
 
 
