@@ -1,8 +1,8 @@
 """Floor 8: the commands, one file each.
 
-A command reads its arguments, calls one thing below and prints what came back: data on standard output,
-progress and warnings on standard error. ``main`` turns what went wrong into a sentence and an exit code;
-it is the last of the three places with a broad catch.
+A command reads its arguments, calls one function of a lower floor and prints the result: data on standard output,
+progress and warnings on standard error. ``main`` turns a failure into an error message and an exit code.
+It is the last of the three places with a broad catch.
 
 May import: every floor.
 """
@@ -16,37 +16,37 @@ from batchsched.cli.exit import ExitCode
 from batchsched.errors import BatchschedError, SolverFault
 
 TRACEBACK: Final = "BATCHSCHED_TRACEBACK"
-"""Set to 1, it shows where a failure came from."""
+"""Environment variable. If it is set to 1, an error message includes the Python traceback."""
 
 
 def main() -> None:
-    """Run the command that the arguments name, and leave with its exit code."""
+    """Run the command that the arguments name, and exit with its exit code."""
     code = exit_code(sys.argv[1:])
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        code = _unread()
+        code = _discard_output()
     sys.exit(code)
 
 
 def exit_code(arguments: list[str]) -> int:
-    """Run a command and return its exit code; whatever goes wrong becomes a sentence on standard error."""
+    """Run a command and return its exit code; a failure is printed on standard error as one sentence."""
     from batchsched.cli.app import app
 
     try:
         app(args=arguments, prog_name="batchsched")
     except SystemExit as leave:
-        # The command-line library leaves with 1, the code of unusable input, where the reader of a pipe has gone.
-        return _unread() if isinstance(leave.__context__, BrokenPipeError) else _code(leave)
+        # If the reader of a pipe has closed it, typer exits with 1, which is the code for unusable input.
+        return _discard_output() if isinstance(leave.__context__, BrokenPipeError) else _code(leave)
     except BrokenPipeError:
-        return _unread()
+        return _discard_output()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BatchschedError as error:
         _complain(str(error))
         return ExitCode.DEFECT if isinstance(error, SolverFault) else ExitCode.UNUSABLE
     except OSError as error:
-        # A full disk, a file that may not be read: nothing that batchsched could mend.
+        # A full disk or missing file permissions: a problem of the environment, not a defect of batchsched.
         _complain(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
         return ExitCode.UNUSABLE
     except Exception as error:
@@ -55,8 +55,11 @@ def exit_code(arguments: list[str]) -> int:
     return ExitCode.OK
 
 
-def _unread() -> int:
-    """Leave quietly: the reader has seen enough (`| head`). Python would complain again when it flushes at the end."""
+def _discard_output() -> int:
+    """Discard further output after the reader closed the pipe, as `| head` does.
+
+    Without the redirection, Python reports a second error when it flushes standard output at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.OK
 

@@ -1,4 +1,4 @@
-"""The commands as one program. A new command is a function in a file of its own and one line here."""
+"""The commands as one program. A new command is a function in its own file and one line in this file."""
 
 import inspect
 import re
@@ -24,16 +24,16 @@ from batchsched.cli import (
 )
 
 
-def told(command: Callable[..., object]) -> str:
-    """Return a command's docstring with each paragraph on one line: the terminal breaks the lines."""
+def help_text(command: Callable[..., object]) -> str:
+    """Return a command's docstring with each paragraph on one line, so that the terminal wraps the lines."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
 
 
 def _group(commands: Iterable[tuple[Callable[..., None], str]]) -> typer.Typer:
-    """Put commands with their examples under one name."""
+    """Return a command group of these commands and their examples."""
     group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
     for command, examples in commands:
-        group.command(help=told(command), epilog=examples)(command)
+        group.command(help=help_text(command), epilog=examples)(command)
     return group
 
 
@@ -48,17 +48,17 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(help=told(decide.decide), epilog=decide.EXAMPLES)(decide.decide)
-app.command(help=told(explain.explain), epilog=explain.EXAMPLES)(explain.explain)
-app.command(help=told(record.record), epilog=record.EXAMPLES)(record.record)
-app.command(help=told(replay.replay), epilog=replay.EXAMPLES)(replay.replay)
-app.command(help=told(schema.schema), epilog=schema.EXAMPLES)(schema.schema)
+app.command(help=help_text(decide.decide), epilog=decide.EXAMPLES)(decide.decide)
+app.command(help=help_text(explain.explain), epilog=explain.EXAMPLES)(explain.explain)
+app.command(help=help_text(record.record), epilog=record.EXAMPLES)(record.record)
+app.command(help=help_text(replay.replay), epilog=replay.EXAMPLES)(replay.replay)
+app.command(help=help_text(schema.schema), epilog=schema.EXAMPLES)(schema.schema)
 app.add_typer(_group(simulate.COMMANDS), name="simulate", help=simulate.HELP)
 app.add_typer(_group(lab.COMMANDS), name="lab", help=lab.HELP)
-app.command(name="what-if", help=told(what_if.what_if), epilog=what_if.EXAMPLES)(what_if.what_if)
-app.command(help=told(run.run), epilog=run.EXAMPLES)(run.run)
-app.command(help=told(get.get), epilog=get.EXAMPLES)(get.get)
-app.command(help=told(queues.queues), epilog=queues.EXAMPLES)(queues.queues)
-app.command(help=told(install.install), epilog=install.EXAMPLES)(install.install)
-app.command(help=told(demo.demo), epilog=demo.EXAMPLES)(demo.demo)
-app.command(help=told(version.version))(version.version)
+app.command(name="what-if", help=help_text(what_if.what_if), epilog=what_if.EXAMPLES)(what_if.what_if)
+app.command(help=help_text(run.run), epilog=run.EXAMPLES)(run.run)
+app.command(help=help_text(get.get), epilog=get.EXAMPLES)(get.get)
+app.command(help=help_text(queues.queues), epilog=queues.EXAMPLES)(queues.queues)
+app.command(help=help_text(install.install), epilog=install.EXAMPLES)(install.install)
+app.command(help=help_text(demo.demo), epilog=demo.EXAMPLES)(demo.demo)
+app.command(help=help_text(version.version))(version.version)

@@ -1,4 +1,4 @@
-"""`batchsched decide`: one session over manifests."""
+"""`batchsched decide`: decide one session over manifests."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,29 +27,29 @@ def decide(
     record: Annotated[
         Path | None,
         typer.Option(
-            "--record", metavar="FILE", help="Keep the session in this file, for replay.", dir_okay=False
+            "--record", metavar="FILE", help="Write the session to this file, for replay.", dir_okay=False
         ),
     ] = None,
     timings: Annotated[
         bool,
         typer.Option(
             "--timings",
-            help="Say on standard error how long plugins took, in a sample of a tenth of the cycles.",
+            help="Print on standard error the durations of plugin calls, sampled in a tenth of the cycles.",
         ),
     ] = False,
 ) -> None:
-    """Decide one session over manifests, and print what to bind, evict, hold and refuse.
+    """Decide one session over manifests, and print which pods are bound, evicted, held and refused.
 
-    Nodes, bound and pending Pods, PodGroups, Queues, Topologies, PriorityClasses, PodDisruptionBudgets and
-    volumes are read; other kinds are passed over. Nothing is changed anywhere.
+    The command reads Nodes, bound and pending Pods, PodGroups, Queues, Topologies, PriorityClasses,
+    PodDisruptionBudgets and volumes. It ignores other kinds, and it writes to no cluster.
     """
     from batchsched.cli.session import run_session
 
     session = run_session(files, config, profile, seed, now)
     if record is not None:
-        from batchsched.cli.record import keep
+        from batchsched.cli.record import write_session
 
-        keep(session, record)
+        write_session(session, record)
     if timings:
         from batchsched.cli.tables import print_timings
 

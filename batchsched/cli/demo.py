@@ -1,4 +1,4 @@
-"""`batchsched demo`: one session explained, then a day under several policies, in about a minute."""
+"""`batchsched demo`: explain one session, then simulate a day under several policies, in about a minute."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from batchsched.cli.options import writable
+from batchsched.cli.options import check_writable
 from batchsched.config.schema import PolicySettings, Profile
 
 if TYPE_CHECKING:
@@ -22,18 +22,20 @@ batchsched demo --report day.html
 """
 
 NOW: Final = 1_767_603_600.0
-"""2026-01-05 09:00 UTC, an hour after the jobs of the examples were made: the demo repeats."""
+"""2026-01-05 09:00 UTC, one hour after the creation of the example jobs; a fixed time makes the demo repeatable."""
 GANGS: Final = 800
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
-    """What the simulated day is drawn from.
+class DemoWorkload:
+    """Parameters of the generated workload of the simulated day.
 
     Args:
-      seed: of the draw.
-      load: makes 800 gangs of this seed arrive within 24 hours, with work for more than two days.
-      overestimate: users state twice the run time, in the mean: a policy given exact times would be flattered.
+      seed: seed of the generator.
+      load: requested GPU time divided by available GPU time. At 2.33, 800 gangs of this seed arrive within 24 hours
+        and bring work for more than two days.
+      overestimate: mean excess of the estimate over the run time, as a share of the run time. With exact estimates,
+        backfill looks better than it is in practice.
     """
 
     seed: int = 3
@@ -41,39 +43,39 @@ class Day:
     overestimate: float = 1.0
 
 
-DAY: Final = Day()
+DEMO_WORKLOAD: Final = DemoWorkload()
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
-    """A policy of the day.
+class DemoPolicy:
+    """A policy that the demo compares.
 
     Args:
-      name: how it is shown.
-      told: what it does, in a line.
-      profile: how it schedules.
+      name: the name in tables and in the report.
+      description: one line that describes the policy.
+      profile: the profile that the simulation uses.
     """
 
     name: str
-    told: str
+    description: str
     profile: Profile
 
 
 _FCFS: Final = PolicySettings(name="fcfs")
-CONTENDERS: Final = (
-    Contender(
+DEMO_POLICIES: Final = (
+    DemoPolicy(
         "FIFO",
-        "first come, first served; a gang that does not fit blocks all behind it",
+        "first come, first served; a gang that does not fit blocks all later gangs",
         Profile(selection="ordered", policy=_FCFS, blocking=True),
     ),
-    Contender(
+    DemoPolicy(
         "FIFO-greedy",
-        "first come, first served; whatever fits starts",
+        "first come, first served; every gang that fits starts",
         Profile(selection="ordered", policy=_FCFS),
     ),
-    Contender(
+    DemoPolicy(
         "batchsched",
-        "headroom for short gangs, a reservation for who is next",
+        "headroom for short gangs, a reservation for the next gang",
         Profile(selection="ordered", policy=PolicySettings(name="headroom"), backfill="easy"),
     ),
 )
@@ -83,7 +85,11 @@ def demo(
     report: Annotated[
         Path,
         typer.Option(
-            "--report", metavar="FILE", help="Where the HTML report goes.", dir_okay=False, callback=writable
+            "--report",
+            metavar="FILE",
+            help="Path of the HTML report.",
+            dir_okay=False,
+            callback=check_writable,
         ),
     ] = Path("demo-report.html"),
     examples: Annotated[
@@ -91,35 +97,37 @@ def demo(
         typer.Option(
             "--examples",
             metavar="DIR",
-            help="Manifests for the session; default: examples/ of the checkout.",
+            help="Manifests for the session; default: examples/ of the source checkout.",
             exists=True,
             show_default=False,
         ),
     ] = None,
-    gangs: Annotated[int, typer.Option("--gangs", min=1, help="Gangs of the day.")] = GANGS,
+    gangs: Annotated[
+        int, typer.Option("--gangs", min=1, help="Number of gangs that arrive during the day.")
+    ] = GANGS,
 ) -> None:
     """Show what batchsched does: one session over example manifests, then a simulated day.
 
-    The day is a generated machine-learning workload on 64 nodes with 8 GPUs each, under first come, first served
-    and under batchsched's own policy. It ends with a table and the path of an HTML report.
+    The day is a generated machine-learning workload on 64 nodes with 8 GPUs each. The demo runs it first come, first
+    served, and under batchsched's own policy. It ends with a table and the path of an HTML report.
     """
     from batchsched.cli.printing import console
 
     out = console()
     out.rule("1. One session: gangs are placed whole, or refused with the reason", align="left")
-    _session(examples or _examples())
+    _run_session(examples or _examples_directory())
     workload = _workload(gangs)
     out.rule("2. A day on 64 nodes with 8 GPUs each", align="left")
     out.print(
-        f"{len(workload.arrivals)} gangs of 1 to 128 GPUs arrive in {_hours(workload):.0f} hours and bring "
-        f"{DAY.load:.1f} times the work that the cluster does in that time.\n"
+        f"{len(workload.arrivals)} gangs of 1 to 128 GPUs arrive in {_hours(workload):.0f} hours and request "
+        f"{DEMO_WORKLOAD.load:.1f} times the GPU time of the cluster in that period.\n"
     )
-    results = [_day(contender, workload) for contender in CONTENDERS]
-    _conclude(report, results, workload)
+    results = [_run_policy(contender, workload) for contender in DEMO_POLICIES]
+    _print_results(report, results, workload)
 
 
-def _session(examples: Path) -> None:
-    """Decide one session over the examples, and point to what explains more."""
+def _run_session(examples: Path) -> None:
+    """Decide one session over the examples, and print the command that explains a refused PodGroup."""
     from batchsched.cli.printing import console
     from batchsched.cli.session import run_session
     from batchsched.cli.tables import print_decision
@@ -129,13 +137,13 @@ def _session(examples: Path) -> None:
     if session.decision.refusals:
         refused = session.decision.refusals[-1].pod_group
         console().print(
-            f"More on one of them: batchsched explain {examples} --pod-group {refused}", soft_wrap=True
+            f"For details, run: batchsched explain {examples} --pod-group {refused}", soft_wrap=True
         )
     console().print()
 
 
-def _day(contender: Contender, workload: "Workload") -> "RunResult":
-    """Run the day under one policy, with a progress bar where somebody watches."""
+def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
+    """Simulate the day under one policy; on a terminal, with a progress bar."""
     from batchsched.cli.printing import console
     from batchsched.cli.stopwatch import Stopwatch
     from batchsched.lab.simulation import simulate
@@ -147,69 +155,78 @@ def _day(contender: Contender, workload: "Workload") -> "RunResult":
             result = simulate(
                 workload,
                 contender.profile,
-                RunSettings(contender.name, DAY.seed),
+                RunSettings(contender.name, DEMO_WORKLOAD.seed),
                 lambda done, total: stopwatch.progress(done, total, contender.name),
             )
     finally:
         stopwatch.close()
     console().print(
-        f"  {contender.name}: {contender.told}\n"
+        f"  {contender.name}: {contender.description}\n"
         f"    {result.sessions:,} sessions in {stopwatch.seconds('day'):.1f} s",
         soft_wrap=True,
     )
     return result
 
 
-def _conclude(report: Path, results: list["RunResult"], workload: "Workload") -> None:
-    """Print the figures side by side, and write the report."""
+def _print_results(report: Path, results: list["RunResult"], workload: "Workload") -> None:
+    """Print the figures of all policies in one table, and write the report."""
     from batchsched.cli.printing import console
-    from batchsched.cli.trials import Tried, print_side_by_side
+    from batchsched.cli.trials import PolicyRuns, print_side_by_side
     from batchsched.lab.report import ReportFacts, write
 
     out = console()
     out.print()
     out.rule("3. Side by side", align="left")
-    print_side_by_side([Tried(one.policy, (one,)) for one in results], "")
-    out.print("Waits are from submission to start; a slowdown of 1 is no wait at all.")
+    print_side_by_side([PolicyRuns(item.policy, (item,)) for item in results], "")
+    out.print("A wait lasts from submission to start; a slowdown of 1 means no wait.")
     facts = (
-        ("Load", f"{DAY.load:g} times the GPU time that the cluster has while gangs arrive"),
-        ("Estimates", f"exceed run times by {DAY.overestimate:.0%} in the mean"),
-        *((one.name, one.told) for one in CONTENDERS),
+        ("Load", f"{DEMO_WORKLOAD.load:g} times the GPU time of the cluster during the arrivals"),
+        ("Estimates", f"exceed run times by {DEMO_WORKLOAD.overestimate:.0%} on average"),
+        *((item.name, item.description) for item in DEMO_POLICIES),
     )
     write(
         report,
         results,
-        ReportFacts("a generated day of machine learning", DAY.seed, workload.cluster.nodes, facts),
+        ReportFacts(
+            "a generated day of machine-learning jobs", DEMO_WORKLOAD.seed, workload.cluster.nodes, facts
+        ),
     )
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 
 
 def recipe(gangs: int) -> "Recipe":
-    """Return what the day is drawn from: 64 nodes with 8 GPUs each, and so many gangs."""
+    """Return the generator's parameters: 64 nodes with 8 GPUs each, and the given number of gangs."""
     from batchsched.simulator.generator import Recipe
 
-    return Recipe(gangs, node_count=64, gpus_per_node=8, load=DAY.load, overestimate=DAY.overestimate)
+    return Recipe(
+        gangs,
+        node_count=64,
+        gpus_per_node=8,
+        load=DEMO_WORKLOAD.load,
+        overestimate=DEMO_WORKLOAD.overestimate,
+    )
 
 
 def _workload(gangs: int) -> "Workload":
     from batchsched.simulator.generator import generate
 
-    return generate(recipe(gangs), DAY.seed)
+    return generate(recipe(gangs), DEMO_WORKLOAD.seed)
 
 
 def _hours(workload: "Workload") -> float:
     return (workload.arrivals[-1].at - workload.arrivals[0].at) / 3600
 
 
-def _examples() -> Path:
-    """Return the examples of the checkout.
+def _examples_directory() -> Path:
+    """Return the directory of the example manifests in a checkout.
 
     Raises:
-      BadParameter: there is none, as when batchsched was installed without its sources.
+      BadParameter: batchsched was installed without its sources, so there are no examples.
     """
     for place in (Path("examples"), Path(__file__).parents[2] / "examples"):
         if place.is_dir():
             return place
     raise typer.BadParameter(
-        "the examples are part of the sources, and are not here; say where with --examples"
+        "found no directory examples/, which only a source checkout has; name a directory of manifests with "
+        "--examples"
     )

@@ -1,4 +1,4 @@
-"""How results of the lab differ: two policies or two folders, and what tuning changed."""
+"""Differences between results of the lab: two policies, two folders, or a policy before and after tuning."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """Two policies on one workload, measure by measure."""
+class PolicyComparison:
+    """The comparison of two policies on one workload, measure by measure."""
 
     workload: str
     base: str
@@ -25,152 +25,176 @@ class Contest:
     measures: tuple["PairedComparison", ...]
 
 
-def sides(base: str, other: str) -> tuple[Contest, ...]:
-    """Return what is compared, of folders or policies as the command line states them.
+def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
+    """Compare two folders of results or two policies, given as on the command line: DIR, DIR:POLICY or :POLICY.
 
     Raises:
-      InvalidInput: a folder or a policy that there is not, or nothing that both have.
+      InvalidInput: a folder or a policy does not exist, or the two sides have no policy in common.
     """
     from batchsched.lab.pairs import by_policy, check_same, compare_pairs
     from batchsched.lab.results import outcomes
 
-    folder, chosen = _side(base)
-    second, rival = _side(other)
-    if folder is None:
-        raise InvalidInput("expected a folder of results", object=base)
-    mine = by_policy(outcomes(folder))
-    theirs = by_policy(outcomes(second)) if second is not None else mine
-    if chosen or rival:
-        names = [(_there(chosen or rival, mine, base), _there(rival or chosen, theirs, other))]
+    base_folder, base_policy = _split_argument(base)
+    other_folder, other_policy = _split_argument(other)
+    if base_folder is None:
+        raise InvalidInput("expected a folder of results, DIR or DIR:POLICY", object=base)
+    base_outcomes = by_policy(outcomes(base_folder))
+    other_outcomes = by_policy(outcomes(other_folder)) if other_folder is not None else base_outcomes
+    if base_policy or other_policy:
+        names = [
+            (
+                _check_policy(base_policy or other_policy, base_outcomes, base),
+                _check_policy(other_policy or base_policy, other_outcomes, other),
+            )
+        ]
     else:
-        names = [(name, name) for name in mine if name in theirs]
-    found = []
-    for name, another in names:
-        check_same(mine[name], theirs[another])
-        for workload in dict.fromkeys(one.workload for one in mine[name]):
-            measures = compare_pairs(_of(workload, mine[name]), _of(workload, theirs[another]))
-            found.append(Contest(workload, f"A: {name}", f"B: {another}", measures))
-    found = [one for one in found if one.measures]
-    if not found:
+        names = [(base_name, base_name) for base_name in base_outcomes if base_name in other_outcomes]
+    comparisons = []
+    for base_name, other_name in names:
+        check_same(base_outcomes[base_name], other_outcomes[other_name])
+        for workload in dict.fromkeys(outcome.workload for outcome in base_outcomes[base_name]):
+            measures = compare_pairs(
+                _outcomes_of_workload(workload, base_outcomes[base_name]),
+                _outcomes_of_workload(workload, other_outcomes[other_name]),
+            )
+            comparisons.append(PolicyComparison(workload, f"A: {base_name}", f"B: {other_name}", measures))
+    comparisons = [comparison for comparison in comparisons if comparison.measures]
+    if not comparisons:
         raise InvalidInput("no policy was run on the same workload with the same seed in both", object=other)
-    return tuple(found)
+    return tuple(comparisons)
 
 
-def _side(stated: str) -> tuple[Path | None, str]:
-    """Return the folder, None for A's, and the policy or "": a folder whose name has a colon is a folder."""
-    if Path(stated).is_dir():
-        return Path(stated), ""
-    folder, _, policy = stated.partition(":")
+def _split_argument(argument: str) -> tuple[Path | None, str]:
+    """Split an argument into a folder and a policy.
+
+    The folder is None if the argument is `:POLICY`; the policy is "" if the argument names a folder only. If a folder
+    of that name exists, a colon in the argument belongs to the name.
+    """
+    if Path(argument).is_dir():
+        return Path(argument), ""
+    folder, _, policy = argument.partition(":")
     return Path(folder) if folder else None, policy
 
 
-def _there(name: str, policies: Mapping[str, tuple["Outcome", ...]], stated: str) -> str:
+def _check_policy(name: str, policies: Mapping[str, tuple["Outcome", ...]], argument: str) -> str:
     if name not in policies:
-        raise InvalidInput(f"there is no policy {name!r}; {nearest(name, list(policies))}", object=stated)
+        raise InvalidInput(f"there is no policy {name!r}; {nearest(name, list(policies))}", object=argument)
     return name
 
 
-def _of(workload: str, outcomes: Sequence["Outcome"]) -> list["Outcome"]:
-    return [one for one in outcomes if one.workload == workload]
+def _outcomes_of_workload(workload: str, outcomes: Sequence["Outcome"]) -> list["Outcome"]:
+    return [outcome for outcome in outcomes if outcome.workload == workload]
 
 
-def print_compared(found: Sequence[Contest], output: Output) -> None:
-    """Print how results differ, measure by measure."""
+def print_compared(comparisons: Sequence[PolicyComparison], output: Output) -> None:
+    """Print the comparisons, one table per workload and policy."""
     if output is not Output.TABLE:
         from batchsched.cli.printing import print_data
 
         print_data(
             [
-                {"workload": one.workload, "a": one.base, "b": one.other, "measures": _as_data(one.measures)}
-                for one in found
+                {
+                    "workload": comparison.workload,
+                    "a": comparison.base,
+                    "b": comparison.other,
+                    "measures": _as_data(comparison.measures),
+                }
+                for comparison in comparisons
             ],
             output,
         )
         return
-    for one in found:
-        count = one.measures[0].difference.count
-        _print_measures(f"{one.workload}: {count} {'seed' if count == 1 else 'seeds'}", one)
+    for comparison in comparisons:
+        count = comparison.measures[0].difference.count
+        _print_measures(f"{comparison.workload}: {count} {'seed' if count == 1 else 'seeds'}", comparison)
 
 
-def print_tuned(found: "TuningResult", output: Output) -> None:
-    """Print what a search found, whether it is better on seeds that it did not see, and what it cost."""
+def print_tuned(tuned: "TuningResult", output: Output) -> None:
+    """Print the best settings of a search, the check on held-out seeds, and the measures that became worse."""
     if output is not Output.TABLE:
         from batchsched.cli.printing import print_data
 
-        print_data(_tuned_data(found), output)
+        print_data(_tuned_data(tuned), output)
         return
     from batchsched.cli.printing import console
 
     out = console()
-    show = found.measure.show
-    for place, value in found.best.settings.items():
+    show = tuned.measure.show
+    for place, value in tuned.best.settings.items():
         out.print(
             f"{place}: {value:.6g}" if isinstance(value, float) else f"{place}: {value}", soft_wrap=True
         )
     out.print(
-        f"\n{found.measure.title} on the seeds of the search: {show(found.base)} as stated, "
-        f"{show(found.best.value)} with the best of {len(found.tried)} settings.",
+        f"\n{tuned.measure.title} on the seeds of the search: {show(tuned.base)} with the stated settings, "
+        f"{show(tuned.best.value)} with the best of {len(tuned.tried)} settings.",
         soft_wrap=True,
     )
-    title = f"On {len(found.held_out)} seeds that the search did not see"
-    _print_measures(title, Contest("", "As stated", "Tuned", found.check))
-    out.print(_verdict(found), soft_wrap=True)
+    title = f"On {len(tuned.held_out)} seeds that the search did not see"
+    _print_measures(title, PolicyComparison("", "As stated", "Tuned", tuned.check))
+    out.print(_verdict(tuned), soft_wrap=True)
 
 
-def _tuned_data(found: "TuningResult") -> dict[str, Any]:
+def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
     return {
-        "policy": found.policy,
-        "objective": found.measure.key,
-        "best": dict(found.best.settings),
-        "search": {"base": found.base, "best": found.best.value},
+        "policy": tuned.policy,
+        "objective": tuned.measure.key,
+        "best": dict(tuned.best.settings),
+        "search": {"base": tuned.base, "best": tuned.best.value},
         "heldOut": {
-            "seeds": found.held_out,
-            "improved": found.improved,
-            "seedsToTell": found.seeds_to_tell,
+            "seeds": tuned.held_out,
+            "improved": tuned.improved,
+            "seedsToTell": tuned.seeds_to_tell,
         },
-        "measures": _as_data(found.check),
-        "tried": [{"settings": dict(one.settings), "value": one.value} for one in found.tried],
+        "measures": _as_data(tuned.check),
+        "tried": [{"settings": dict(trial.settings), "value": trial.value} for trial in tuned.tried],
     }
 
 
-def _verdict(found: "TuningResult") -> str:
+def _verdict(tuned: "TuningResult") -> str:
     from batchsched.lab.pairs import difference_text
 
-    name, difference = found.measure.title.lower(), difference_text(found.objective)
-    if found.improved:
+    name, difference = tuned.measure.title.lower(), difference_text(tuned.objective)
+    if tuned.improved:
         text = f"Improved: {name} differs by {difference} on these seeds."
     else:
-        text = f"Not improved: {name} differs by {difference} on these seeds. Keep what you have."
-        if not found.promised:
-            text += " On the seeds of the search no setting was better, either."
-        if found.seeds_to_tell is not None:
-            text += f" About {found.seeds_to_tell} seeds would tell a gain as small as this (tune.heldOut)."
-    costs = ", ".join(f"{one.measure.title.lower()} {difference_text(one)}" for one in found.costs)
-    return f"{text} It cost: {costs}." if costs else f"{text} No other measure is worse for certain."
+        text = f"Not improved: {name} differs by {difference} on these seeds. Keep the present settings."
+        if not tuned.promised:
+            text += " No setting was better on the seeds of the search either."
+        if tuned.seeds_to_tell is not None:
+            text += (
+                f" About {tuned.seeds_to_tell} seeds are needed to confirm a gain this small (tune.heldOut)."
+            )
+    costs = ", ".join(f"{cost.measure.title.lower()} {difference_text(cost)}" for cost in tuned.costs)
+    return f"{text} Worse: {costs}." if costs else f"{text} No other measure is significantly worse."
 
 
 def _as_data(measures: Sequence["PairedComparison"]) -> dict[str, Any]:
     from batchsched.cli.laboratory import difference_data, mean_data
 
     return {
-        one.measure.key: {
-            "a": mean_data(one.base),
-            "b": mean_data(one.other),
-            "difference": difference_data(one),
+        measure.measure.key: {
+            "a": mean_data(measure.base),
+            "b": mean_data(measure.other),
+            "difference": difference_data(measure),
         }
-        for one in measures
+        for measure in measures
     }
 
 
-def _print_measures(title: str, contest: Contest) -> None:
+def _print_measures(title: str, contest: PolicyComparison) -> None:
     from batchsched.cli.printing import add_row, console, table
     from batchsched.lab.pairs import difference_text
 
     made = table(title, "", contest.base, contest.other, "Difference", "")
-    for one in contest.measures:
-        if one.base.value or one.other.value:
-            show = one.measure.show
-            verdict = "" if one.verdict == "same" else one.verdict
-            texts = (show(one.base.value), show(one.other.value), difference_text(one), verdict)
-            add_row(made, one.measure.title, *texts)
+    for compared in contest.measures:
+        if compared.base.value or compared.other.value:
+            show = compared.measure.show
+            verdict = "" if compared.verdict == "same" else compared.verdict
+            texts = (
+                show(compared.base.value),
+                show(compared.other.value),
+                difference_text(compared),
+                verdict,
+            )
+            add_row(made, compared.measure.title, *texts)
     console().print(made)

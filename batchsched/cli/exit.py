@@ -1,10 +1,10 @@
-"""Exit codes, the same for every command."""
+"""Exit codes of all commands."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a command's exit code says; docs/reference/exit-codes.md has the cases."""
+    """Exit code of a command; docs/reference/exit-codes.md describes the cases."""
 
     OK = 0
     UNUSABLE = 1

@@ -1,4 +1,4 @@
-"""`batchsched explain`: why a PodGroup is placed, or is not."""
+"""`batchsched explain`: why a PodGroup is placed, waits or is refused."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ from batchsched.cli.options import (
     Output,
     ProfileName,
     Seed,
-    existing,
+    check_files_exist,
 )
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ def explain(
         list[str],
         typer.Argument(
             metavar="podgroup/NAME|FILE...",
-            help="A PodGroup, or a pod (pod/NAME), of the cluster; or files, as decide reads them, of whose "
-            "PodGroups one is explained.",
+            help="A PodGroup, or a pod (pod/NAME), of the cluster; or manifests, as for decide, with --pod-group.",
             show_default=False,
         ),
     ],
@@ -46,13 +45,17 @@ def explain(
         typer.Option(
             "--pod-group",
             metavar="NS/NAME",
-            help="The PodGroup of the files; for a pod without one, the pod.",
+            help="The PodGroup in the files, or a pod without a PodGroup.",
             show_default=False,
         ),
     ] = None,
     namespace: Annotated[
         str | None,
-        typer.Option("-n", "--namespace", help="Of a PodGroup of the cluster; default: the context's."),
+        typer.Option(
+            "-n",
+            "--namespace",
+            help="The namespace of the PodGroup in the cluster; default: the namespace of the context.",
+        ),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -62,56 +65,57 @@ def explain(
     now: Now = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Decide one session, and say of one PodGroup why it is placed, waits or is refused.
+    """Decide one session, and explain why one PodGroup is placed, waits or is refused.
 
-    Prints the constraint that binds, what is missing, the smallest change that admits it, which nodes are
-    refused for which reason, and the room in each domain of the topology once everything else is placed.
+    The command prints the constraint that refuses the gang, what is missing, and the smallest change that admits it.
+    It also counts the refused nodes by reason, and prints the free room of each topology domain after all other
+    placements.
     """
-    from batchsched.cli.explanation import explained, print_explanation
+    from batchsched.cli.explanation import explain_gang, print_explanation
     from batchsched.cli.live import ClusterAccess, live_session
     from batchsched.cli.printing import print_data
     from batchsched.cli.session import run_session
 
-    named = _named(subject)
+    named = _cluster_object_name(subject)
     if named:
         access = ClusterAccess(kubeconfig, context, config, profile)
         named = named if "/" in named else f"{namespace or access.namespace}/{named}"
         session = live_session(access, seed)
     elif pod_group is None:
-        existing([Path(one) for one in subject])
-        raise typer.BadParameter("files need --pod-group NS/NAME, the one to explain")
+        check_files_exist([Path(path) for path in subject])
+        raise typer.BadParameter("name the PodGroup of the files to explain with --pod-group NS/NAME")
     else:
-        session = run_session(existing([Path(one) for one in subject]), config, profile, seed, now)
-    found = explained(session, _key(named or pod_group or "", session))
+        session = run_session(check_files_exist([Path(path) for path in subject]), config, profile, seed, now)
+    explanation = explain_gang(session, _checked_key(named or pod_group or "", session))
     if output is Output.TABLE:
-        print_explanation(found)
+        print_explanation(explanation)
     else:
-        print_data(found, output)
+        print_data(explanation, output)
     raise typer.Exit(session.exit_code)
 
 
-def _named(subject: list[str]) -> str:
-    """Return the PodGroup of the cluster that is meant, "" where files are."""
+def _cluster_object_name(subject: list[str]) -> str:
+    """Return the name in `podgroup/NAME` or `pod/NAME`; "" if the arguments are files."""
     kind, _, name = subject[0].partition("/")
     if len(subject) > 1 or kind.lower() not in _LIVE or not name or Path(subject[0]).exists():
         return ""
     return name
 
 
-def _key(stated: str, session: "DecidedSession") -> str:
-    """Return the full name; one without a namespace is of `default`.
+def _checked_key(name: str, session: "DecidedSession") -> str:
+    """Return namespace/name of a PodGroup or pod; the namespace defaults to `default`.
 
     Raises:
       BadParameter: the input has no such PodGroup or pod.
     """
     from batchsched.api.crd.validation import nearest
 
-    key = stated if "/" in stated else f"default/{stated}"
-    known = [group.key for group in session.snapshot.pod_groups]
-    refused = [one.pod_group for one in session.decision.refusals]
-    if key in known or key in refused or any(pod.key == key for pod in session.snapshot.pods):
+    key = name if "/" in name else f"default/{name}"
+    pod_groups = [group.key for group in session.snapshot.pod_groups]
+    refused = [record.pod_group for record in session.decision.refusals]
+    if key in pod_groups or key in refused or any(pod.key == key for pod in session.snapshot.pods):
         return key
-    for one in session.decision.set_aside:
-        if one.object in (f"PodGroup {key}", f"Pod {key}"):
-            raise typer.BadParameter(f"{one.object} was set aside: {one.field}: {one.message}")
-    raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {nearest(key, known)}")
+    for record in session.decision.set_aside:
+        if record.object in (f"PodGroup {key}", f"Pod {key}"):
+            raise typer.BadParameter(f"{record.object} was set aside: {record.field}: {record.message}")
+    raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {nearest(key, pod_groups)}")

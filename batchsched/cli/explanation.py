@@ -1,4 +1,4 @@
-"""What `explain` found of one PodGroup, as data and for people."""
+"""The explanation of one PodGroup, as data and as text."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ _MOST_DOMAINS = 8
 
 
 class State(StrEnum):
-    """What became of a gang in the session."""
+    """Result of the session for a gang."""
 
     PLACED = "Placed"
     WAITING = "Waiting"
@@ -36,14 +36,14 @@ class State(StrEnum):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One PodGroup: what became of it, and what its members find.
+    """The result of the session for one PodGroup, and the nodes that are open to its pods.
 
     Args:
       pod_group: namespace/name.
-      state: what became of it.
-      assignments: its pods that are to be bound.
-      refusal, waiting: as in the decision, where they apply.
-      outlook: what its members find once everything else is placed; None where it has no members.
+      state: the result for the gang.
+      assignments: the pods of the gang that are to be bound.
+      refusal, waiting: the entries of the decision; None if the decision has none.
+      outlook: open nodes and room after all other placements; None if the gang has no pods.
     """
 
     pod_group: str
@@ -54,18 +54,18 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     outlook: GangFeasibility | None = None
 
 
-def explained(session: "DecidedSession", key: str) -> Explanation:
-    """Explain one PodGroup of a session, or a pod alone."""
+def explain_gang(session: "DecidedSession", key: str) -> Explanation:
+    """Return the explanation of one PodGroup, or of a pod without a PodGroup."""
     decision = session.decision
     view = report_feasibility(session.snapshot, decision, session.profile, key)
-    refusal = next((one for one in decision.refusals if one.pod_group == key), None)
-    waiting = next((one for one in decision.waiting if one.pod_group == key), None)
-    mine = {
+    refusal = next((entry for entry in decision.refusals if entry.pod_group == key), None)
+    waiting = next((entry for entry in decision.waiting if entry.pod_group == key), None)
+    pod_keys = {
         pod.key
         for pod in session.snapshot.pods
         if f"{pod.namespace}/{pod.labels.get(POD_GROUP_LABEL, pod.name)}" == key
     }
-    assigned = tuple(one for one in decision.assignments if f"{one.namespace}/{one.pod}" in mine)
+    assigned = tuple(entry for entry in decision.assignments if f"{entry.namespace}/{entry.pod}" in pod_keys)
     if assigned:
         state = State.PLACED
     elif waiting is not None:
@@ -79,31 +79,32 @@ def explained(session: "DecidedSession", key: str) -> Explanation:
     )
 
 
-def print_explanation(found: Explanation) -> None:
-    """Print an explanation for people."""
+def print_explanation(explanation: Explanation) -> None:
+    """Print an explanation as text."""
     out = console()
-    out.print(f"PodGroup {found.pod_group}: {_headline(found)}", style="bold")
-    if found.outlook is not None:
-        view = found.outlook
+    out.print(f"PodGroup {explanation.pod_group}: {_headline(explanation)}", style="bold")
+    if explanation.outlook is not None:
+        view = explanation.outlook
         out.print(f"minMember {view.min_member}; {view.bound} members run, {view.pending} wait")
-    if found.assignments:
-        out.print(f"to be bound: {nodes_of(((one.pod, one.node) for one in found.assignments), most=40)}")
-    if found.refusal is not None:
-        _print_refusal(found.refusal, out)
-    for part in found.outlook.parts if found.outlook else ():
+    if explanation.assignments:
+        pairs = ((assignment.pod, assignment.node) for assignment in explanation.assignments)
+        out.print(f"to be bound: {nodes_of(pairs, most=40)}")
+    if explanation.refusal is not None:
+        _print_refusal(explanation.refusal, out)
+    for part in explanation.outlook.parts if explanation.outlook else ():
         _print_part(part, out)
 
 
-def _headline(found: Explanation) -> str:
-    match found.state:
+def _headline(explanation: Explanation) -> str:
+    match explanation.state:
         case State.PLACED:
-            return f"placed, {len(found.assignments)} pods"
-        case State.WAITING if found.waiting is not None:
-            return f"held at Permit by {found.waiting.plugin} until {found.waiting.until}"
-        case State.REFUSED if found.refusal is not None:
-            return f"refused, {found.refusal.reason}"
+            return f"placed, {len(explanation.assignments)} pods"
+        case State.WAITING if explanation.waiting is not None:
+            return f"held at Permit by {explanation.waiting.plugin} until {explanation.waiting.until}"
+        case State.REFUSED if explanation.refusal is not None:
+            return f"refused, {explanation.refusal.reason}"
         case State.BOUND:
-            return "nothing of it waits"
+            return "no pod is pending"
         case _:
             return "it has no pods"
 
@@ -120,8 +121,10 @@ def _print_part(part: PartFeasibility, out: "Console") -> None:
     each = ", ".join(f"{show(resource, amount)} {resource}" for resource, amount in part.requests.items())
     name = f"subGroup {part.sub_group}: " if part.sub_group else ""
     out.print(f"\n{name}{part.members} members of {each or 'no request'}", style="bold")
-    out.print(f"{part.open_nodes} of {part.nodes} nodes are open to one, with room for {part.room}")
-    for reason, count in sorted(part.reasons.items(), key=lambda one: -one[1]):
+    out.print(
+        f"{part.open_nodes} of {part.nodes} nodes are open to a member, with room for {part.room} members"
+    )
+    for reason, count in sorted(part.reasons.items(), key=lambda item: -item[1]):
         out.print(f"  {count} nodes: {reason}")
     for level in part.levels:
         _print_level(level, out)

@@ -1,4 +1,4 @@
-"""`batchsched get`: gangs and queues of a cluster."""
+"""`batchsched get`: list the PodGroups and Queues of a cluster."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -11,7 +11,7 @@ from batchsched.cli.options import Context, Kubeconfig, Output
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from batchsched.cli.listing import Listed
+    from batchsched.cli.listing import ListedKind
 
 EXAMPLES = """Examples:
 
@@ -26,7 +26,7 @@ batchsched get queues
 
 
 class View(StrEnum):
-    """How a list is printed."""
+    """Output format of a list."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -40,49 +40,59 @@ def get(
     ],
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Some of them; default: all.", show_default=False),
+        typer.Argument(
+            metavar="[NAME]...", help="Names of objects; default: all objects.", show_default=False
+        ),
     ] = None,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", help="Default: that of the context.", show_default=False),
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="The namespace; default: the namespace of the context.",
+            show_default=False,
+        ),
     ] = None,
     all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")
+        bool, typer.Option("--all-namespaces", "-A", help="List all namespaces.")
     ] = False,
     selector: Annotated[
-        str | None, typer.Option("--selector", "-l", help="Labels that they must have.", show_default=False)
+        str | None,
+        typer.Option("--selector", "-l", help="Label selector, as for kubectl.", show_default=False),
     ] = None,
-    output: Annotated[View, typer.Option("-o", "--output", help="How to print.")] = View.TABLE,
+    output: Annotated[View, typer.Option("-o", "--output", help="Output format.")] = View.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """List PodGroups or Queues of a cluster: where each stands, and with -o wide why.
+    """List PodGroups or Queues of a cluster with their status; -o wide adds the reasons.
 
-    Arguments are those of `kubectl get`, and so are the columns' shape and the ages.
+    The arguments, the columns and the ages have the form that `kubectl get` uses.
     """
     import asyncio
 
     from batchsched.cli.listing import KINDS
 
-    listed = next((one for one in KINDS if kind.lower() in one.names), None)
+    listed = next((known_kind for known_kind in KINDS if kind.lower() in known_kind.names), None)
     if listed is None:
         raise typer.BadParameter(f"there is no kind {kind!r}; expected podgroups (pg) or queues (bq)")
     if names and all_namespaces and listed.namespaced:
-        raise typer.BadParameter("a name is unique in one namespace only; leave --all-namespaces out")
+        raise typer.BadParameter(
+            "names select objects of one namespace; remove --all-namespaces or the names"
+        )
     if names and selector:
-        raise typer.BadParameter("a name and a selector together name nothing; leave one of them out")
+        raise typer.BadParameter("names and --selector exclude each other; remove one of them")
     source = _Source(kubeconfig, context, namespace, all_namespaces and not names)
     answer = asyncio.run(source.read(listed, names or (), {"labelSelector": selector} if selector else {}))
     _show(answer, listed, output, source)
 
 
 class _Source:
-    """A cluster, and where in it to look.
+    """A cluster and the namespaces to read.
 
     Args:
-      kubeconfig, context: of the cluster.
-      namespace: as stated.
-      everywhere: in all namespaces.
+      kubeconfig, context: the cluster, as for kubectl.
+      namespace: the value of --namespace; None: the namespace of the context.
+      everywhere: true to read all namespaces.
     """
 
     def __init__(
@@ -94,25 +104,25 @@ class _Source:
         self.everywhere = everywhere
         self.namespace = namespace or self._credentials.preferred_namespace
 
-    async def read(self, listed: "Listed", names: Sequence[str], query: Mapping[str, str]) -> Any:
-        """Return one object, or a list of those that there are.
+    async def read(self, listed: "ListedKind", names: Sequence[str], query: Mapping[str, str]) -> Any:
+        """Return one object if one name is given, otherwise a list.
 
         Raises:
-          UnusableInput: the cluster does not have this kind of object.
+          UnusableInput: the API server does not serve this kind.
         """
         from batchsched.errors import ApiError, UnusableInput
 
         try:
             return await self._read(listed, names, query)
         except ApiError as error:
-            # An object that is not there has a reason, a kind that is not has none.
+            # A 404 for a missing object has a reason in its Status; a 404 for an unknown kind has none.
             if error.status != 404 or (names and error.reason):
                 raise
             raise UnusableInput(
-                f"the cluster does not know {listed.plural} of batchsched; `batchsched install` makes them known"
+                f"the cluster does not know {listed.plural} of batchsched; `batchsched install` adds the CRDs"
             ) from error
 
-    async def _read(self, listed: "Listed", names: Sequence[str], query: Mapping[str, str]) -> Any:
+    async def _read(self, listed: "ListedKind", names: Sequence[str], query: Mapping[str, str]) -> Any:
         import msgspec
 
         from batchsched.api.crd.base import API_VERSION
@@ -126,16 +136,16 @@ class _Source:
             if not names:
                 raw = await connection.request("GET", resource.path(where), query=query, deadline=60.0)
                 return msgspec.json.decode(raw)
-            found = [
+            objects = [
                 msgspec.json.decode(await connection.request("GET", resource.path(where, name)))
                 for name in names
             ]
-        if len(found) == 1:
-            return found[0]
-        return {"apiVersion": "v1", "kind": "List", "items": found}
+        if len(objects) == 1:
+            return objects[0]
+        return {"apiVersion": "v1", "kind": "List", "items": objects}
 
 
-def _show(answer: Any, listed: "Listed", view: View, source: _Source) -> None:
+def _show(answer: Any, listed: "ListedKind", view: View, source: _Source) -> None:
     if view in (View.JSON, View.YAML):
         from batchsched.cli.printing import print_data
 
@@ -145,12 +155,12 @@ def _show(answer: Any, listed: "Listed", view: View, source: _Source) -> None:
 
     from batchsched.cli.listing import aligned, rows
 
-    found = answer.get("items", ()) if answer["kind"].endswith("List") else [answer]
-    if not found:
+    objects = answer.get("items", ()) if answer["kind"].endswith("List") else [answer]
+    if not objects:
         where = "" if source.everywhere or not listed.namespaced else f" in {source.namespace} namespace"
         typer.echo(f"No {listed.plural} found{where}.", err=True)
         return
     namespaces = listed.namespaced and source.everywhere
-    table = rows(listed, found, time.time(), wide=view is View.WIDE, namespaces=namespaces)
+    table = rows(listed, objects, time.time(), wide=view is View.WIDE, namespaces=namespaces)
     for line in aligned(table):
         typer.echo(line)

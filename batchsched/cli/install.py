@@ -1,4 +1,4 @@
-"""`batchsched install`: put batchsched into a cluster, or print what would be put there."""
+"""`batchsched install`: apply the manifests of batchsched to a cluster, or print them."""
 
 import re
 from pathlib import Path
@@ -22,16 +22,20 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 def install(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects; write nothing.")] = False,
     namespace: Annotated[
-        str, typer.Option(metavar="NAME", help="Where batchsched runs.")
+        str, typer.Option(metavar="NAME", help="The namespace of batchsched.")
     ] = "batchsched-system",
-    image: Annotated[str | None, typer.Option(metavar="IMAGE", help="The image of its containers.")] = None,
-    replicas: Annotated[int | None, typer.Option(min=1, help="How many run; one of them leads.")] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="The container image of batchsched.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Number of replicas; one of them leads.")
+    ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Apply CRDs, rights, configuration and Deployment to a cluster. Applying them again changes what differs.
+    """Apply CRDs, RBAC rules, configuration and Deployment to a cluster. A second run updates only what differs.
 
-    With --dry-run they are printed as YAML, for review or for `kubectl apply -f -`.
+    With --dry-run the manifests are printed as YAML, for review or for `kubectl apply -f -`.
     """
     import asyncio
 
@@ -39,10 +43,11 @@ def install(
 
     from batchsched.service.installation import Installation
 
-    # Cluster-wide objects go first: a refusal of the namespace by the server would leave half of it.
+    # Check the name first. Cluster-wide objects are applied first,
+    # so a namespace that the API server refuses would leave a partial installation.
     if not _LABEL.fullmatch(namespace):
         raise typer.BadParameter(
-            f"{namespace!r} can name no namespace; expected lower case letters, digits and -",
+            f"{namespace!r} can name no namespace; expected at most 63 lowercase letters, digits and hyphens",
             param_hint="--namespace",
         )
     manifests = list(Installation(namespace, image, replicas).manifests())
@@ -63,9 +68,9 @@ async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, co
         for manifest in manifests:
             metadata = manifest["metadata"]
             name = metadata["name"] if isinstance(metadata, dict) else ""
-            said = f"{str(manifest['kind']).lower()}/{name}"
+            title = f"{str(manifest['kind']).lower()}/{name}"
             try:
                 await apply(connection, manifest)
             except ApiError as error:
-                raise UnusableInput(f"{said} is not applied: {error}") from error
-            typer.echo(f"{said} applied")
+                raise UnusableInput(f"{title} could not be applied: {error}") from error
+            typer.echo(f"{title} applied")

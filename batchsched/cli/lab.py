@@ -1,4 +1,4 @@
-"""`batchsched lab`: policies tried on workloads, many runs at once, resumable."""
+"""`batchsched lab`: run policies on workloads, many runs in parallel, resumable."""
 
 import os
 from collections.abc import Callable
@@ -8,27 +8,31 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
-from batchsched.cli.options import Format, Output, writable
+from batchsched.cli.options import Format, Output, check_writable
 
-HELP = "Try policies on many workloads and seeds, in parallel and resumable; compare and tune them."
+HELP = "Run policies on many workloads and seeds, in parallel and resumable; compare and tune them."
 
 
-def changes(stated: list[str]) -> list[str]:
-    """Check that changes are of the form.
+def check_changes(changes: list[str]) -> list[str]:
+    """Check that each change has the form PATH=VALUE.
 
     Raises:
-      BadParameter: one is not.
+      BadParameter: a change has another form.
     """
-    for one in stated:
-        if "=" not in one:
-            raise typer.BadParameter(f"{one!r} is no change; expected PATH=VALUE")
-    return stated
+    for change in changes:
+        if "=" not in change:
+            raise typer.BadParameter(f"{change!r} is not a change of the scenario; expected PATH=VALUE")
+    return changes
 
 
 ScenarioFile = Annotated[
     Path,
     typer.Argument(
-        metavar="SCENARIO", help="A scenario, YAML or JSON.", exists=True, dir_okay=False, show_default=False
+        metavar="SCENARIO",
+        help="A scenario file, YAML or JSON.",
+        exists=True,
+        dir_okay=False,
+        show_default=False,
     ),
 ]
 To = Annotated[
@@ -36,7 +40,7 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="DIR",
-        help="Where results go, and where finished ones are found again; default: NAME-results.",
+        help="Folder of results; finished runs in it are kept. Default: NAME-results.",
         file_okay=False,
         show_default=False,
     ),
@@ -48,19 +52,21 @@ Changes = Annotated[
         metavar="PATH=VALUE",
         help="Replace a value of the scenario: workloads.philly.philly.trace=philly.csv.gz, seeds=3. Paths in it "
         "are relative to the scenario.",
-        callback=changes,
+        callback=check_changes,
         show_default=False,
     ),
 ]
 Processes = Annotated[
-    int | None, typer.Option(min=1, help="Runs at a time; default: one a processor.", show_default=False)
+    int | None,
+    typer.Option(min=1, help="Number of parallel runs; default: one per processor.", show_default=False),
 ]
 Address = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Run on a cluster: tcp://HOST:PORT of a Dask scheduler, ray://HOST:PORT of a Ray one. Its workers need "
-        "batchsched, and the scenario's files under the same paths.",
+        help="Run on a cluster: tcp://HOST:PORT of a Dask scheduler or ray://HOST:PORT of a Ray cluster. Its "
+        "workers need "
+        "batchsched, and the files of the scenario under the same paths.",
         show_default=False,
     ),
 ]
@@ -71,9 +77,9 @@ Report = Annotated[
     typer.Option(
         "--report",
         metavar="FILE",
-        help="Where the HTML report goes; default: report.html in the folder of results.",
+        help="Path of the HTML report; default: report.html in the folder of results.",
         dir_okay=False,
-        callback=writable,
+        callback=check_writable,
         show_default=False,
     ),
 ]
@@ -90,23 +96,24 @@ def run(
 ) -> None:
     """Run every workload of a scenario under every policy with every seed, and write a report.
 
-    Each finished run is a Parquet file in the folder. Killed and started again, the command makes what is missing.
+    Each finished run is a Parquet file in the folder. If the command is interrupted, start it again: it runs only
+    what is missing.
     """
-    from batchsched.cli.laboratory import print_outcomes, swept, write_report
+    from batchsched.cli.laboratory import print_outcomes, run_sweep, write_report
     from batchsched.lab.results import outcomes
     from batchsched.lab.scenario import load
 
-    chosen = load(scenario, pairs(change))
+    chosen = load(scenario, parse_changes(change))
     folder = to or Path(f"{chosen.name}-results")
-    swept(chosen, folder, processes or os.cpu_count() or 1, address)
-    found = outcomes(folder)
-    write_report(report or folder / "report.html", chosen.name, found)
-    print_outcomes(chosen.name, found, output)
+    run_sweep(chosen, folder, processes or os.cpu_count() or 1, address)
+    results = outcomes(folder)
+    write_report(report or folder / "report.html", chosen.name, results)
+    print_outcomes(chosen.name, results, output)
 
 
-def pairs(stated: list[str]) -> list[tuple[str, Any]]:
-    """Return (path, value) of changes; values are YAML."""
-    return [(one.partition("=")[0], yaml.safe_load(one.partition("=")[2])) for one in stated]
+def parse_changes(changes: list[str]) -> list[tuple[str, Any]]:
+    """Split changes into (path, value); a value is parsed as YAML."""
+    return [(change.partition("=")[0], yaml.safe_load(change.partition("=")[2])) for change in changes]
 
 
 def tune(
@@ -117,41 +124,46 @@ def tune(
     address: Address = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Search a policy's parameters for the objective of the scenario's tune, and check what was found.
+    """Search a policy's parameters for the objective in the scenario's tune section, and check the result.
 
-    The check is on seeds that the search did not see: it says whether the objective improved there, and what else got
-    worse. Killed and started again, the command goes on where it was.
+    The check uses seeds that the search did not see. It shows whether the objective improves there, and which
+    measures become worse. If the command is interrupted, start it again: it resumes the search.
     """
     from batchsched.cli.differences import print_tuned
-    from batchsched.cli.laboratory import tuned
+    from batchsched.cli.laboratory import run_tuning
     from batchsched.lab.scenario import load
 
-    chosen = load(scenario, pairs(change))
+    chosen = load(scenario, parse_changes(change))
     folder = to or Path(f"{chosen.name}-results")
-    print_tuned(tuned(chosen, folder, processes or os.cpu_count() or 1, address), output)
+    print_tuned(run_tuning(chosen, folder, processes or os.cpu_count() or 1, address), output)
 
 
 def compare(
     base: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="A folder of results, or one policy of it: DIR:POLICY.", show_default=False
+            metavar="A", help="A folder of results, or one policy in it: DIR:POLICY.", show_default=False
         ),
     ],
     other: Annotated[
-        str, typer.Argument(metavar="B", help="Another; :POLICY is one of A's folder.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="B",
+            help="The other folder or policy; :POLICY is a policy in the folder of A.",
+            show_default=False,
+        ),
     ],
     output: Format = Output.TABLE,
 ) -> None:
     """Compare results: how B differs from A on the same workloads and seeds, with 95 % intervals.
 
-    Two folders are compared policy by policy, where both have one of the same name.
+    Two folders are compared policy by policy, for the policies that both contain.
     """
-    from batchsched.cli.differences import print_compared, sides
-    from batchsched.cli.laboratory import need_parquet
+    from batchsched.cli.differences import compare_results, print_compared
+    from batchsched.cli.laboratory import check_lab_installed
 
-    need_parquet()
-    print_compared(sides(base, other), output)
+    check_lab_installed()
+    print_compared(compare_results(base, other), output)
 
 
 def serve(
@@ -159,15 +171,21 @@ def serve(
         Path,
         typer.Argument(metavar="FOLDER", help="A folder of results.", file_okay=False, show_default=False),
     ],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the server; 0: any that is free.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0: any free port.")
+    ] = 8080,
     address: Annotated[
-        str, typer.Option(metavar="IP", help="On which it listens; beyond this machine it demands a token.")
+        str,
+        typer.Option(
+            metavar="IP",
+            help="The IP address to listen on; if other machines can reach it, --token-file is required.",
+        ),
     ] = "127.0.0.1",
     token_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Holds the token that readers have to show: as a bearer, or as the password of a browser.",
+            help="File with the token that readers send as a bearer token, or as the password in a browser.",
             show_default=False,
         ),
     ] = None,
@@ -175,17 +193,18 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The certificate, PEM; without it, beyond this machine, one that we sign ourselves.",
+            help="TLS certificate, PEM; default: a self-signed one if other machines can reach the address.",
             show_default=False,
         ),
     ] = None,
     tls_private_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its key, PEM.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="Private key of the certificate, PEM.", show_default=False),
     ] = None,
 ) -> None:
     """Serve a folder of results, read-only, until Ctrl-C: the report, a list of the runs, and their files.
 
-    The folder may be one that `lab run` still writes to: what finished since is in the page that is asked for next.
+    `lab run` may still write to the folder: each request shows the runs that are finished at that time.
     """
     from batchsched.cli.serving import ResultsAddress, serve
 
@@ -230,7 +249,7 @@ batchsched lab serve results  (then open http://127.0.0.1:8080/)
 
 batchsched lab serve results --port 0
 
-batchsched lab serve results --address 0.0.0.0 --token-file token  (over TLS, for whoever has the token)
+batchsched lab serve results --address 0.0.0.0 --token-file token  (over TLS, for readers with the token)
 """,
     ),
 )

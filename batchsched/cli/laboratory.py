@@ -1,4 +1,4 @@
-"""What the commands of the lab share: sweeps with a progress bar, and results as tables and data."""
+"""Functions that the lab's commands share: sweeps with a progress bar, and results as tables and data."""
 
 import sys
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from batchsched.lab.tuning import TuningResult
 
 
-def need_parquet() -> None:
-    """Check that what the lab needs is installed.
+def check_lab_installed() -> None:
+    """Check that pyarrow is installed, which the lab requires.
 
     Raises:
-      InvalidInput: it is not.
+      InvalidInput: pyarrow is not installed.
     """
     if find_spec("pyarrow") is None:
-        raise InvalidInput("the lab needs pyarrow and optuna; pip install 'batchsched[lab]'")
+        raise InvalidInput("the lab needs pyarrow and optuna; run pip install 'batchsched[lab]'")
 
 
-def swept(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> None:
-    """Make what is missing of a scenario's runs."""
-    need_parquet()
+def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> None:
+    """Run those runs of a scenario that have no result in the folder yet."""
+    check_lab_installed()
     from batchsched.cli.stopwatch import Stopwatch
     from batchsched.lab.plan import plan
     from batchsched.lab.results import write_plan
@@ -38,24 +38,24 @@ def swept(scenario: "Scenario", folder: Path, processes: int, address: str | Non
 
     runs = plan(scenario)
     write_plan(folder, scenario, runs)
-    left = len(missing(runs, folder))
-    if not left:
+    missing_count = len(missing(runs, folder))
+    if not missing_count:
         print(f"{folder}: all {len(runs)} runs are finished", file=sys.stderr)
         return
     stopwatch = Stopwatch()
     try:
-        with workers(address, min(processes, left)) as crew, stopwatch.stage("sweep"):
+        with workers(address, min(processes, missing_count)) as crew, stopwatch.stage("sweep"):
             made = sweep(runs, folder, crew, lambda done, total: stopwatch.progress(done, total, "runs"))
     finally:
         stopwatch.close()
     kept = len(runs) - made
-    found = f", {kept} were there" if kept else ""
-    print(f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{found}", file=sys.stderr)
+    kept_text = f", {kept} were finished before" if kept else ""
+    print(f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{kept_text}", file=sys.stderr)
 
 
-def tuned(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
-    """Search a scenario's parameters, and write the report of the check."""
-    need_parquet()
+def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
+    """Search a scenario's parameters, write the report of the check, and return the result of the search."""
+    check_lab_installed()
     from batchsched.cli.stopwatch import Stopwatch
     from batchsched.lab.tuning import TuningEnvironment, tune
     from batchsched.lab.workers import workers
@@ -66,32 +66,33 @@ def tuned(scenario: "Scenario", folder: Path, processes: int, address: str | Non
             bench = TuningEnvironment(
                 folder, crew, lambda done, total: stopwatch.progress(done, total, "settings")
             )
-            found = tune(scenario, bench)
+            result = tune(scenario, bench)
     finally:
         stopwatch.close()
-    write_report(folder / "tuning.html", f"{scenario.name}, {found.policy} tuned", found.outcomes)
-    return found
+    write_report(folder / "tuning.html", f"{scenario.name}, {result.policy} tuned", result.outcomes)
+    return result
 
 
-def write_report(path: Path, name: str, found: Sequence["Outcome"]) -> None:
-    """Write the HTML report, and say on standard error where it is.
+def write_report(path: Path, name: str, outcomes: Sequence["Outcome"]) -> None:
+    """Write the HTML report, and print its path on standard error.
 
     Raises:
       OSError: the file cannot be written.
     """
     from batchsched.lab.findings import write
 
-    write(path, name, found)
+    write(path, name, outcomes)
     print(f"report: {path}", file=sys.stderr)
 
 
-def print_outcomes(name: str, found: Sequence["Outcome"], output: Output) -> None:
-    """Print the means of each policy, workload by workload, and how each differs from the first."""
+def print_outcomes(name: str, outcomes: Sequence["Outcome"], output: Output) -> None:
+    """Print the means of each policy per workload, and the differences from the first policy."""
     from batchsched.lab.pairs import by_policy, compare_pairs
 
-    workloads = list(dict.fromkeys(one.workload for one in found))
+    workloads = list(dict.fromkeys(outcome.workload for outcome in outcomes))
     parts = [
-        (workload, by_policy([one for one in found if one.workload == workload])) for workload in workloads
+        (workload, by_policy([outcome for outcome in outcomes if outcome.workload == workload]))
+        for workload in workloads
     ]
     if output is Output.TABLE:
         for workload, policies in parts:
@@ -99,22 +100,27 @@ def print_outcomes(name: str, found: Sequence["Outcome"], output: Output) -> Non
         return
     from batchsched.cli.printing import print_data
 
-    told = []
+    records = []
     for workload, policies in parts:
         base = next(iter(policies))
-        for policy, mine in policies.items():
-            differences = compare_pairs(policies[base], mine) if policy != base else ()
-            told.append(
+        for policy, policy_outcomes in policies.items():
+            differences = compare_pairs(policies[base], policy_outcomes) if policy != base else ()
+            records.append(
                 {
                     "workload": workload,
                     "policy": policy,
-                    "runs": [_as_data(one) for one in mine],
-                    "measures": {one.measure.key: mean_data(one.other) for one in compare_pairs(mine, mine)},
+                    "runs": [_as_data(outcome) for outcome in policy_outcomes],
+                    "measures": {
+                        outcome.measure.key: mean_data(outcome.other)
+                        for outcome in compare_pairs(policy_outcomes, policy_outcomes)
+                    },
                     "against": base,
-                    "differences": {one.measure.key: difference_data(one) for one in differences},
+                    "differences": {
+                        difference.measure.key: difference_data(difference) for difference in differences
+                    },
                 }
             )
-    print_data({"scenario": name, "policies": told}, output)
+    print_data({"scenario": name, "policies": records}, output)
 
 
 def _as_data(outcome: "Outcome") -> dict[str, Any]:
@@ -131,19 +137,19 @@ def _as_data(outcome: "Outcome") -> dict[str, Any]:
 
 
 def mean_data(mean: "Mean") -> dict[str, Any]:
-    """Return a mean as plain data; null where one value says nothing of its spread."""
+    """Return a mean as plain data; the half width is null if there is only one value."""
     width = None if isnan(mean.half_width) else mean.half_width
     return {"mean": mean.value, "halfWidth": width, "count": mean.count}
 
 
-def difference_data(one: "PairedComparison") -> dict[str, Any]:
+def difference_data(compared: "PairedComparison") -> dict[str, Any]:
     """Return a difference as plain data."""
-    return {**mean_data(one.difference), "verdict": one.verdict}
+    return {**mean_data(compared.difference), "verdict": compared.verdict}
 
 
 def _print_policies(title: str, policies: dict[str, tuple["Outcome", ...]]) -> None:
     from batchsched.cli.printing import add_row, console, table
-    from batchsched.cli.trials import blocks
+    from batchsched.cli.trials import split_columns
     from batchsched.lab.pairs import compare_pairs, difference_text, of_interest
 
     names = list(policies)
@@ -151,26 +157,29 @@ def _print_policies(title: str, policies: dict[str, tuple["Outcome", ...]]) -> N
     columns = [compare_pairs(base, policies[name]) for name in names]
     cells = [
         [
-            one.measure.show(one.other.value) + ("" if name == names[0] else f"\n{difference_text(one)}")
-            for one in column
+            comparison.measure.show(comparison.other.value)
+            + ("" if name == names[0] else f"\n{difference_text(comparison)}")
+            for comparison in column
         ]
         for name, column in zip(names, columns, strict=True)
     ]
     shown = {measure.title for measure in of_interest(columns)}
     out = console()
-    titles = [one.measure.title for one in columns[0]]
+    titles = [comparison.measure.title for comparison in columns[0]]
     widths = [
-        3 + max(len(line) for text in (name, *mine) for line in text.splitlines())
-        for name, mine in zip(names, cells, strict=True)
+        3 + max(len(line) for text in (name, *texts) for line in text.splitlines())
+        for name, texts in zip(names, cells, strict=True)
     ]
     count = len(base)
     heading = f"{title}, means over {count} seeds" if count > 1 else title
-    for block in blocks(widths, out.width - max(map(len, titles))):
-        made = table(heading, "", *(names[at] for at in block))
+    for block in split_columns(widths, out.width - max(map(len, titles))):
+        made = table(heading, "", *(names[index] for index in block))
         for row, text in enumerate(titles):
             if text in shown:
-                add_row(made, text, *(cells[at][row] for at in block))
+                add_row(made, text, *(cells[index][row] for index in block))
         out.print(made)
         heading = ""
     if len(names) > 1:
-        out.print(f"Below each figure: how it differs from {names[0]}, seed by seed, with its 95 % interval.")
+        out.print(
+            f"Below each figure: the difference from {names[0]}, paired by seed, with its 95 % interval."
+        )

@@ -1,4 +1,4 @@
-"""Gangs and queues as `kubectl get` would list them: plain columns, for eyes and for pipes."""
+"""PodGroups and Queues in columns like those of `kubectl get`, easy to read and to parse."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ _GAP: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """A column of the list.
 
     Args:
-      title: in capitals.
-      cell: of an object at a time, seconds since 1970.
-      wide: whether only `-o wide` shows it.
+      title: the heading, in capitals.
+      cell: returns the text for an object at a time, in seconds since 1970.
+      wide: true if only `-o wide` shows the column.
     """
 
     title: str
@@ -28,15 +28,15 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A kind that is listed.
+class ListedKind:
+    """A kind that `batchsched get` lists.
 
     Args:
-      plural: in paths.
-      kind: its name.
-      names: that users may say.
-      namespaced: whether its objects live in namespaces.
-      columns: after the name.
+      plural: the name in API paths.
+      kind: the kind of the objects.
+      names: the names and short names that the command accepts.
+      namespaced: true if the objects belong to namespaces.
+      columns: the columns after NAME.
     """
 
     plural: str
@@ -46,32 +46,32 @@ class Listed:
     columns: tuple[Column, ...]
 
 
-def value(found: Any, *path: str) -> Any:
-    """Return what stands at a path; None where nothing does."""
+def value_at(content: Any, *path: str) -> Any:
+    """Return the value at a path of nested mappings; None if a key is missing."""
     for part in path:
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        content = content.get(part) if isinstance(content, Mapping) else None
+    return content
 
 
 def _text(*path: str, missing: str = NONE) -> Callable[[Object, float], str]:
-    def cell(one: Object, _: float) -> str:
-        found = value(one, *path)
-        return missing if found in (None, "") else str(found)
+    def cell(content: Object, _: float) -> str:
+        field = value_at(content, *path)
+        return missing if field in (None, "") else str(field)
 
     return cell
 
 
 def _amounts(*path: str) -> Callable[[Object, float], str]:
-    def cell(one: Object, _: float) -> str:
-        found = value(one, *path)
-        return ",".join(f"{name}={amount}" for name, amount in sorted(found.items())) if found else NONE
+    def cell(content: Object, _: float) -> str:
+        amounts = value_at(content, *path)
+        return ",".join(f"{name}={amount}" for name, amount in sorted(amounts.items())) if amounts else NONE
 
     return cell
 
 
 def _condition(kind: str, *fields: str) -> Callable[[Object, float], str]:
-    def cell(one: Object, _: float) -> str:
-        for condition in value(one, "status", "conditions") or ():
+    def cell(content: Object, _: float) -> str:
+        for condition in value_at(content, "status", "conditions") or ():
             if condition.get("type") == kind:
                 return ": ".join(str(condition[name]) for name in fields if condition.get(name)) or NONE
         return UNKNOWN
@@ -79,35 +79,35 @@ def _condition(kind: str, *fields: str) -> Callable[[Object, float], str]:
     return cell
 
 
-def _least(one: Object, _: float) -> str:
-    """Return minMember: as stated, or what its subgroups need."""
-    spec = value(one, "spec") or {}
+def _min_member(content: Object, _: float) -> str:
+    """Return minMember: the larger of the stated number and the sum over the subgroups."""
+    spec = value_at(content, "spec") or {}
     total = sum(sub.get("minMember", 1) for sub in spec.get("subGroups") or ())
     return str(max(spec.get("minMember", 0), total) or 1)
 
 
-def _age(one: Object, now: float) -> str:
-    made = seconds(value(one, "metadata", "creationTimestamp"), default=-1.0)
-    return UNKNOWN if made < 0 else duration(now - made)
+def _age(content: Object, now: float) -> str:
+    created = seconds(value_at(content, "metadata", "creationTimestamp"), default=-1.0)
+    return UNKNOWN if created < 0 else duration(now - created)
 
 
-def _start(one: Object, now: float) -> str:
-    """Return how far away the start is that is kept for a gang."""
-    start = seconds(value(one, "status", "estimatedStartTime"), default=-1.0)
+def _start(content: Object, now: float) -> str:
+    """Return the time until the estimated start of a gang."""
+    start = seconds(value_at(content, "status", "estimatedStartTime"), default=-1.0)
     if start < 0:
         return NONE
     return f"in {duration(start - now)}" if start > now else "now"
 
 
 AGE: Final = Column("AGE", _age)
-POD_GROUPS: Final = Listed(
+POD_GROUPS: Final = ListedKind(
     "podgroups",
     "PodGroup",
     ("podgroups", "podgroup", "pg"),
     namespaced=True,
     columns=(
         Column("PHASE", _text("status", "phase", missing=UNKNOWN)),
-        Column("MIN", _least),
+        Column("MIN", _min_member),
         Column("PLACED", _text("status", "placed", missing="0")),
         Column("RUNNING", _text("status", "running", missing="0")),
         Column("QUEUE", _text("spec", "queue", missing="default")),
@@ -117,7 +117,7 @@ POD_GROUPS: Final = Listed(
         Column("SCHEDULED", _condition("Scheduled", "reason", "message"), wide=True),
     ),
 )
-QUEUES: Final = Listed(
+QUEUES: Final = ListedKind(
     "queues",
     "Queue",
     ("queues", "queue", "bq"),
@@ -138,30 +138,38 @@ KINDS: Final = (POD_GROUPS, QUEUES)
 
 
 def rows(
-    kind: Listed, found: Iterable[Object], now: float, *, wide: bool, namespaces: bool
+    kind: ListedKind, objects: Iterable[Object], now: float, *, wide: bool, namespaces: bool
 ) -> list[list[str]]:
-    """Return the cells of a table, its titles first; namespaces: whether to say where each object is."""
-    columns = [one for one in kind.columns if wide or not one.wide]
-    titles = ["NAMESPACE"] * namespaces + ["NAME", *(one.title for one in columns)]
+    """Return the cells of a table, headings first.
+
+    Args:
+      kind: the kind of the objects.
+      objects: the objects, one per row.
+      now: seconds since 1970.
+      wide: true to include the columns of `-o wide`.
+      namespaces: true to add the NAMESPACE column.
+    """
+    columns = [column for column in kind.columns if wide or not column.wide]
+    titles = ["NAMESPACE"] * namespaces + ["NAME", *(column.title for column in columns)]
     return [
         titles,
         *(
-            [str(value(one, "metadata", "namespace") or NONE)] * namespaces
-            + [str(value(one, "metadata", "name")), *(column.cell(one, now) for column in columns)]
-            for one in found
+            [str(value_at(content, "metadata", "namespace") or NONE)] * namespaces
+            + [str(value_at(content, "metadata", "name")), *(column.cell(content, now) for column in columns)]
+            for content in objects
         ),
     ]
 
 
 def aligned(table: Sequence[Sequence[str]]) -> Iterable[str]:
-    """Yield the lines of a table, its columns three blanks apart as kubectl's."""
+    """Yield the lines of a table, with at least three spaces between columns, as kubectl prints them."""
     widths = [max(map(len, column)) + _GAP for column in zip(*table, strict=True)]
     for row in table:
         yield "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def duration(passed: float) -> str:
-    """Write a time span as kubectl does: the larger it is, the coarser.
+    """Return a time span as kubectl formats it: the longer the span, the coarser the unit.
 
     Source: `HumanDuration` of k8s.io/apimachinery/pkg/util/duration.
     """

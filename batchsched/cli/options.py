@@ -1,4 +1,4 @@
-"""Arguments that several commands take, stated once."""
+"""Arguments that several commands share."""
 
 import os
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ import typer
 
 
 class Output(StrEnum):
-    """How data is printed."""
+    """Output format of data."""
 
     TABLE = "table"
     JSON = "json"
@@ -18,32 +18,34 @@ class Output(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How a log is written: lines for people, or an object a line."""
+    """Format of a log: plain lines, or one JSON object per line."""
 
     TEXT = "text"
     JSON = "json"
 
 
-def moment(text: str) -> float:
-    """Read RFC 3339 as seconds since 1970.
+def parse_time(text: str) -> float:
+    """Parse an RFC 3339 time into seconds since 1970.
+
+    A time without a zone is UTC.
 
     Raises:
-      BadParameter: it is no time, or one without a zone.
+      BadParameter: the text is no RFC 3339 time.
     """
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError as error:
         raise typer.BadParameter(
-            f"{text!r} is no time; expected RFC 3339 such as 2026-01-31T08:00:00Z"
+            f"{text!r} is not a time; expected RFC 3339 such as 2026-01-31T08:00:00Z"
         ) from error
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
-def existing(files: list[Path]) -> list[Path]:
-    """Check that there are such files; `-`, standard input, always is.
+def check_files_exist(files: list[Path]) -> list[Path]:
+    """Check that the files exist; `-` is standard input and always exists.
 
     Raises:
-      BadParameter: there is no such file.
+      BadParameter: a file does not exist.
     """
     for file in files:
         if str(file) != "-" and not file.exists():
@@ -51,18 +53,20 @@ def existing(files: list[Path]) -> list[Path]:
     return files
 
 
-def writable(file: Path | None) -> Path | None:
-    """Check that a file could be written, before the work whose outcome is to go there.
+def check_writable(file: Path | None) -> Path | None:
+    """Check that a file can be written, before the work that produces its contents.
 
     Raises:
-      BadParameter: its directory is not there, or not ours.
+      BadParameter: the directory does not exist, or the user may not write there.
     """
     if file is None:
         return None
     if not file.parent.is_dir():
-        raise typer.BadParameter(f"there is no directory {str(file.parent)!r}; make it first")
+        raise typer.BadParameter(f"there is no directory {str(file.parent)!r}; create it first")
     if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise typer.BadParameter(f"{str(file)!r} may not be written")
+        raise typer.BadParameter(
+            f"{str(file)!r} is not writable; choose another path or change its permissions"
+        )
     return file
 
 
@@ -70,9 +74,9 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE...",
-        help="Kubernetes manifests: YAML, JSON, JSON Lines, lists, each possibly gzipped; "
-        "directories of them; - is standard input.",
-        callback=existing,
+        help="Kubernetes manifests in YAML, JSON or JSON Lines, single objects or lists, optionally gzipped; "
+        "or directories of them; - is standard input.",
+        callback=check_files_exist,
         show_default=False,
     ),
 ]
@@ -92,24 +96,24 @@ ProfileName = Annotated[
         "--profile", metavar="NAME", help="The schedulerName of the profile; default: the first one."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random choices.")]
 Now = Annotated[
     float | None,
     typer.Option(
         "--now",
-        parser=moment,
+        parser=parse_time,
         metavar="RFC3339",
-        help="The time of the session; default: now. With it a decision repeats.",
+        help="The time of the session; default: now. State it to make a decision repeatable.",
         show_default=False,
     ),
 ]
-Format = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
+Format = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(
         "--kubeconfig",
         metavar="FILE",
-        help="The cluster; without it KUBECONFIG, the cluster we run in, or ~/.kube/config.",
+        help="The kubeconfig file; default: KUBECONFIG, the cluster that the command runs in, or ~/.kube/config.",
         exists=True,
     ),
 ]

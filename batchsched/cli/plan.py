@@ -1,4 +1,4 @@
-"""What `batchsched simulate` runs: workloads under policies, shown as tables, data and a report."""
+"""Run the workloads of `batchsched simulate` under policies, and show tables, data and a report."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchsched.cli.options import Output
-from batchsched.cli.trials import Tried, choices, print_trials, write_report
+from batchsched.cli.trials import PolicyRuns, print_trials, profiles_of_policies, write_report
 from batchsched.config.schema import Profile
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run: workloads as functions, so that each is made where it runs."""
+    """The workloads and policies to run. Workloads are functions, so that each worker process creates its own."""
 
     name: str
     workloads: Sequence["Callable[[], Workload]"]
@@ -28,10 +28,10 @@ class Plan:
     processes: int | None
 
 
-def show(plan: Plan, report: Path | None, output: Output) -> None:
-    """Run a plan, write the report where one is wanted, and print what came out.
+def run_plan(plan: Plan, report: Path | None, output: Output) -> None:
+    """Run a plan, write the report if a path is given, and print the results.
 
-    Of several workloads the report draws the first one: gangs of different ones share no time and no nodes.
+    The report draws only the first workload, because workloads share neither time nor nodes.
     """
     trials = _run(plan, detailed=1 if report is not None or len(plan.workloads) == 1 else 0)
     if report is not None:
@@ -39,26 +39,26 @@ def show(plan: Plan, report: Path | None, output: Output) -> None:
     print_trials(trials, output, plan.name)
 
 
-def _run(plan: Plan, detailed: int) -> tuple[Tried, ...]:
-    """Run every workload under every policy, and give the results back policy by policy.
+def _run(plan: Plan, detailed: int) -> tuple[PolicyRuns, ...]:
+    """Run every workload under every policy, and return the results by policy.
 
     Args:
-      plan: what to run.
-      detailed: how many of the workloads, from the first on, are to be drawn.
+      plan: the workloads and policies.
+      detailed: number of workloads, counted from the first, that keep the detail which drawing requires.
     """
     from batchsched.cli.stopwatch import Stopwatch
     from batchsched.lab.simulation import Experiment, simulate_all, window_of
     from batchsched.simulator.run import RunSettings
 
-    tried = choices(plan.policies, plan.base, plan.changes)
+    profiles = profiles_of_policies(plan.policies, plan.base, plan.changes)
     experiments = [
         Experiment(
             workload,
-            one.profile,
-            RunSettings(one.name, plan.seed, plan.interval, window_of(one.profile)),
+            named.profile,
+            RunSettings(named.name, plan.seed, plan.interval, window_of(named.profile)),
             detail=number < detailed,
         )
-        for one in tried
+        for named in profiles
         for number, workload in enumerate(plan.workloads)
     ]
     stopwatch = Stopwatch()
@@ -71,4 +71,7 @@ def _run(plan: Plan, detailed: int) -> tuple[Tried, ...]:
     finally:
         stopwatch.close()
     count = len(plan.workloads)
-    return tuple(Tried(one.name, results[at * count : (at + 1) * count]) for at, one in enumerate(tried))
+    return tuple(
+        PolicyRuns(named.name, results[index * count : (index + 1) * count])
+        for index, named in enumerate(profiles)
+    )

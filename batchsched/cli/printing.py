@@ -1,4 +1,4 @@
-"""Data on standard output: JSON and YAML of anything, tables that fit a terminal."""
+"""Output on standard output: JSON and YAML of any data, and tables that fit the terminal."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ def console() -> "Console":
 
 
 def table(title: str, *columns: str) -> "Table":
-    """Begin a table; cells are plain text, so that no name in a manifest can be taken for markup."""
+    """Return an empty table. Cells are plain text, so that a name from a manifest cannot act as markup."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -53,7 +53,7 @@ def table(title: str, *columns: str) -> "Table":
 
 
 def add_row(made: "Table", *cells: str) -> None:
-    """Add a row of plain text."""
+    """Add a row of plain text to a table."""
     from rich.text import Text
 
     made.add_row(*(Text(cell) for cell in cells))

@@ -1,4 +1,4 @@
-"""Queues for people: a tree with bars, and the reasons for which a queue waits."""
+"""Queues as text: a tree with bars, and the reasons why a queue waits."""
 
 from collections.abc import Iterable
 
@@ -12,33 +12,33 @@ from batchsched.cli.tables import missing_of
 from batchsched.session.queue_report import Amounts, PendingGangReport, QueueReport, QueuesReport
 
 WIDTH = 24
-"""Cells of a bar, which is as long as the cluster is large."""
+"""Characters of a bar; the full bar is the capacity of the cluster."""
 OWN, BORROWED, PENDING, FAIR = "█", "▓", "░", "│"
 MOST_GANGS = 10
 LEGEND = f"{OWN} allocated  {BORROWED} above the guarantee  {PENDING} pending  {FAIR} fair share"
 SHARES = {
-    "guarantee": "inside the guarantee of its queue, or of one above it: it goes before all that borrow",
-    "fair": "inside the fair share of its queue: it goes before all that borrow",
-    "borrowing": "beyond the fair share of its queue: it starts in what nobody entitled to it wants",
-    "all": "queues are entitled to nothing in particular: priority and age decide",
+    "guarantee": "inside the guarantee of its queue or of an ancestor: it is scheduled before all borrowing gangs",
+    "fair": "inside the fair share of its queue: it is scheduled before all borrowing gangs",
+    "borrowing": "beyond the fair share of its queue: it uses capacity that no entitled queue requests",
+    "all": "no queue has an entitlement: priority and age decide",
 }
 
 
 class WaitingGang(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A gang that waits, and why it does not start now; no refusal: it starts in the next session."""
+    """A pending gang and its refusal. Without a refusal the next session places the gang."""
 
     gang: PendingGangReport
     refusal: Refusal | None = None
 
 
-class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Why a queue waits.
+class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Why the gangs of a queue wait.
 
     Args:
-      queue: itself, with what is below it.
-      above: those above it, its parent first.
-      waiting: its gangs and those below it, whose turn comes first, first.
-      over_share: queues without children that have more than their fair share, and how much.
+      queue: the queue, including the queues below it.
+      above: the ancestors of the queue, its parent first.
+      waiting: pending gangs of the queue and of the queues below it, in scheduling order.
+      over_share: by leaf queue, the amounts above its fair share.
     """
 
     queue: QueueReport
@@ -47,51 +47,58 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     over_share: dict[str, Amounts]
 
 
-def scarcest(view: QueuesReport) -> str:
-    """Return the resource that is asked for most, of what there is."""
-    roots = [one for one in view.queues if not one.parent]
+def most_demanded_resource(view: QueuesReport) -> str:
+    """Return the resource with the highest demand, allocated and pending, relative to its capacity."""
+    roots = [queue for queue in view.queues if not queue.parent]
 
     def load(resource: str) -> float:
-        asked = sum(one.allocated.get(resource, 0) + one.pending.get(resource, 0) for one in roots)
-        return asked / view.capacity[resource]
+        demand = sum(queue.allocated.get(resource, 0) + queue.pending.get(resource, 0) for queue in roots)
+        return demand / view.capacity[resource]
 
     return max(sorted(view.capacity), key=load, default="cpu")
 
 
 def bar(queue: QueueReport, resource: str, capacity: int) -> str:
-    """Draw what a queue has, wants and is entitled to."""
+    """Draw the allocated, borrowed and pending amounts of a queue and its fair share."""
 
     def cells(amount: int) -> int:
-        """Return how long an amount is; whatever there is shows."""
+        """Return the length of an amount in characters; an amount above 0 has at least one."""
         return max(amount > 0, round(WIDTH * min(amount, capacity) / max(1, capacity)))
 
     allocated = queue.allocated.get(resource, 0)
     borrowed = queue.borrowed.get(resource, 0)
     own, held = cells(allocated - borrowed), cells(allocated)
-    wanted = cells(allocated + queue.pending.get(resource, 0))
-    drawn = list((OWN * own + BORROWED * (held - own) + PENDING * (wanted - held)).ljust(WIDTH + 1))
+    requested = cells(allocated + queue.pending.get(resource, 0))
+    drawn = list((OWN * own + BORROWED * (held - own) + PENDING * (requested - held)).ljust(WIDTH + 1))
     drawn[cells(queue.fair_share.get(resource, 0))] = FAIR
     return "".join(drawn)
 
 
 def print_queues(view: QueuesReport, resource: str | None) -> None:
-    """Print the tree."""
-    chosen = resource or scarcest(view)
+    """Print the tree of queues."""
+    chosen = resource or most_demanded_resource(view)
     capacity = view.capacity.get(chosen, 0)
     titles = ["QUEUE", "", "ALLOCATED", "GUARANTEE", "FAIR", "BORROWED", "PENDING", "LIMIT", "GANGS", "WAIT"]
     table = [titles]
-    for branch, one in zip(branches(view.queues), view.queues, strict=True):
+    for branch, queue in zip(tree_prefixes(view.queues), view.queues, strict=True):
         cells = [
             amount.get(chosen)
-            for amount in (one.allocated, one.guarantee, one.fair_share, one.borrowed, one.pending, one.limit)
+            for amount in (
+                queue.allocated,
+                queue.guarantee,
+                queue.fair_share,
+                queue.borrowed,
+                queue.pending,
+                queue.limit,
+            )
         ]
         table.append(
             [
-                branch + one.name,
-                bar(one, chosen, capacity),
+                branch + queue.name,
+                bar(queue, chosen, capacity),
                 *("-" if amount is None else show(chosen, amount) for amount in cells),
-                f"{one.running}+{one.waiting}",
-                duration(one.longest_wait) if one.waiting else "-",
+                f"{queue.running}+{queue.waiting}",
+                duration(queue.longest_wait) if queue.waiting else "-",
             ]
         )
     typer.echo(f"{chosen}: {show(chosen, capacity)} in the cluster")
@@ -100,47 +107,51 @@ def print_queues(view: QueuesReport, resource: str | None) -> None:
     typer.echo(LEGEND)
 
 
-def branches(queues: Iterable[QueueReport]) -> list[str]:
-    """Return what stands before each name, so that the tree shows."""
+def tree_prefixes(queues: Iterable[QueueReport]) -> list[str]:
+    """Return the branch characters before each queue's name; parents precede their children."""
     listed = list(queues)
-    last = {one.parent: one.name for one in listed}
+    last = {queue.parent: queue.name for queue in listed}
     names: list[str] = []
-    found = []
-    for one in listed:
-        names[one.depth :] = [one.name]
+    prefixes = []
+    for queue in listed:
+        names[queue.depth :] = [queue.name]
         lines = ""
         parents = ["", *names]
-        for depth in range(1, one.depth + 1):
+        for depth in range(1, queue.depth + 1):
             name, parent = names[depth], parents[depth]
             ends = last[parent] == name
-            if depth == one.depth:
+            if depth == queue.depth:
                 lines += "└─ " if ends else "├─ "
             else:
                 lines += "   " if ends else "│  "
-        found.append(lines)
-    return found
+        prefixes.append(lines)
+    return prefixes
 
 
-def explained(name: str, view: QueuesReport, decision: Decision) -> Explanation:
-    """Work out why a queue waits; it is one of the view."""
-    by_name = {one.name: one for one in view.queues}
-    above, at = [], by_name[name].parent
-    while at:
-        above.append(by_name[at])
-        at = by_name[at].parent
+def explain_queue(name: str, view: QueuesReport, decision: Decision) -> QueueExplanation:
+    """Return why the gangs of a queue wait; the queue must be part of the view."""
+    by_name = {entry.name: entry for entry in view.queues}
+    above, parent = [], by_name[name].parent
+    while parent:
+        above.append(by_name[parent])
+        parent = by_name[parent].parent
     below = {name}
-    for one in view.queues:  # parents come first
-        if one.parent in below:
-            below.add(one.name)
-    refusals = {one.pod_group: one for one in decision.refusals}
+    for entry in view.queues:  # parents come first
+        if entry.parent in below:
+            below.add(entry.name)
+    refusals = {entry.pod_group: entry for entry in decision.refusals}
     waiting = [
-        WaitingGang(gang=one, refusal=refusals.get(one.pod_group))
-        for one in view.waiting
-        if one.queue in below
+        WaitingGang(gang=entry, refusal=refusals.get(entry.pod_group))
+        for entry in view.waiting
+        if entry.queue in below
     ]
-    parents = {one.parent for one in view.queues}
-    over = {one.name: _over(one) for one in view.queues if one.name not in parents and one.name not in below}
-    return Explanation(
+    parents = {entry.parent for entry in view.queues}
+    over = {
+        entry.name: _over(entry)
+        for entry in view.queues
+        if entry.name not in parents and entry.name not in below
+    }
+    return QueueExplanation(
         queue=by_name[name],
         above=tuple(above),
         waiting=tuple(waiting),
@@ -156,29 +167,29 @@ def _over(queue: QueueReport) -> Amounts:
     }
 
 
-def print_explained(found: Explanation) -> None:
-    """Print why a queue waits."""
-    queue = found.queue
+def print_queue_explanation(explanation: QueueExplanation) -> None:
+    """Print why the gangs of a queue wait."""
+    queue = explanation.queue
     waits = (
         f"{queue.waiting} wait, the longest for {duration(queue.longest_wait)}"
         if queue.waiting
         else "none waits"
     )
     typer.echo(f"Queue {queue.name}: gangs: {queue.running} run, {waits}")
-    for one in (queue, *found.above):
-        _print_amounts(one, "" if one is queue else f"above it, {one.name}: ")
-    if not found.waiting:
+    for related in (queue, *explanation.above):
+        _print_amounts(related, "" if related is queue else f"ancestor {related.name}: ")
+    if not explanation.waiting:
         return
-    typer.echo("\nwaiting, whose turn comes first, first:")
-    for waiting in found.waiting[:MOST_GANGS]:
+    typer.echo("\npending gangs in scheduling order:")
+    for waiting in explanation.waiting[:MOST_GANGS]:
         _print_gang(waiting)
-    if len(found.waiting) > MOST_GANGS:
-        typer.echo(f"and {len(found.waiting) - MOST_GANGS} more (-o json has all)")
-    entitled = any(one.gang.share in ("guarantee", "fair") for one in found.waiting)
-    if entitled and found.over_share:
-        typer.echo("\nothers have more than their fair share:")
-        for name, amounts in found.over_share.items():
-            typer.echo(f"  {name}: {_said(amounts)}")
+    if len(explanation.waiting) > MOST_GANGS:
+        typer.echo(f"and {len(explanation.waiting) - MOST_GANGS} more (-o json prints all)")
+    entitled = any(related.gang.share in ("guarantee", "fair") for related in explanation.waiting)
+    if entitled and explanation.over_share:
+        typer.echo("\nother queues above their fair share:")
+        for name, amounts in explanation.over_share.items():
+            typer.echo(f"  {name}: {_amounts_text(amounts)}")
 
 
 def _print_amounts(queue: QueueReport, before: str) -> None:
@@ -187,14 +198,19 @@ def _print_amounts(queue: QueueReport, before: str) -> None:
         return
     titles = [before + "RESOURCE", "ALLOCATED", "GUARANTEE", "FAIR", "BORROWED", "PENDING", "LIMIT"]
     parts = (queue.allocated, queue.guarantee, queue.fair_share, queue.borrowed, queue.pending, queue.limit)
-    rows = [[one, *("-" if one not in part else show(one, part[one]) for part in parts)] for one in resources]
+    rows = [
+        [resource, *("-" if resource not in part else show(resource, part[resource]) for part in parts)]
+        for resource in resources
+    ]
     for line in aligned([titles, *rows]):
         typer.echo(f"  {line}")
 
 
 def _print_gang(waiting: WaitingGang) -> None:
     gang, refusal = waiting.gang, waiting.refusal
-    typer.echo(f"  {gang.pod_group} ({gang.queue}, for {duration(gang.waited)}) wants {_said(gang.wanted)}")
+    typer.echo(
+        f"  {gang.pod_group} ({gang.queue}, for {duration(gang.waited)}) requests {_amounts_text(gang.wanted)}"
+    )
     typer.echo(f"    {SHARES[gang.share]}")
     if refusal is None:
         typer.echo("    it is placed by the next session")
@@ -206,5 +222,5 @@ def _print_gang(waiting: WaitingGang) -> None:
         typer.echo(f"    would help: {refusal.relaxation}")
 
 
-def _said(amounts: Amounts) -> str:
+def _amounts_text(amounts: Amounts) -> str:
     return ", ".join(f"{show(resource, amount)} {resource}" for resource, amount in sorted(amounts.items()))

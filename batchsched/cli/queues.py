@@ -1,4 +1,4 @@
-"""`batchsched queues`: who has what, who is entitled to what, and why a team waits."""
+"""`batchsched queues`: the amounts and entitlements of queues, and the reasons why their gangs wait."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ from batchsched.cli.options import (
     Output,
     ProfileName,
     Seed,
-    existing,
+    check_files_exist,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def queues(
         list[str] | None,
         typer.Argument(
             metavar="[explain NAME] [FILE]...",
-            help="With explain, one queue: why its gangs wait. Files, as decide reads them, stand for the cluster.",
+            help="explain NAME prints why the gangs of one queue wait. Manifests, as for decide, replace the cluster.",
             show_default=False,
         ),
     ] = None,
@@ -49,7 +49,7 @@ def queues(
             "--resource",
             "-r",
             metavar="NAME",
-            help="What is compared; default: what is asked for most, of what there is.",
+            help="The resource to show; default: the one with the highest demand relative to its capacity.",
             show_default=False,
         ),
     ] = None,
@@ -63,26 +63,28 @@ def queues(
 ) -> None:
     """Show the tree of queues: guarantee, fair share, allocated, borrowed, pending, and the longest wait.
 
-    Without files it is that of the cluster, as it is now; it is listed, and nothing is written. Use the
-    configuration of the running scheduler. A bar is as long as the cluster is large.
+    Without files the command lists the cluster in its current state and writes nothing. Use the configuration of the
+    running scheduler. A full bar is the capacity of the cluster.
     """
     from batchsched.cli.live import ClusterAccess, live_session
     from batchsched.cli.printing import print_data
-    from batchsched.cli.queue_tables import explained, print_explained, print_queues
+    from batchsched.cli.queue_tables import explain_queue, print_queue_explanation, print_queues
     from batchsched.cli.session import run_session
     from batchsched.session.queue_report import report_queues
 
-    name, files = _named(subject or [])
+    name, files = _split_arguments(subject or [])
     if files:
-        session = run_session(existing([Path(one) for one in files]), config, profile, seed, now)
+        session = run_session(check_files_exist([Path(path) for path in files]), config, profile, seed, now)
     else:
         session = live_session(ClusterAccess(kubeconfig, context, config, profile), seed)
     view = report_queues(session.snapshot, session.profile, session.now)
     if resource is not None and resource not in view.capacity:
-        raise typer.BadParameter(f"no node has {resource!r}; there are {', '.join(sorted(view.capacity))}")
+        raise typer.BadParameter(
+            f"no node has {resource!r}; expected one of {', '.join(sorted(view.capacity))}"
+        )
     if name is not None:
-        found = explained(_known(name, view, session), view, session.decision)
-        print_explained(found) if output is Output.TABLE else print_data(found, output)
+        explanation = explain_queue(_check_queue_name(name, view, session), view, session.decision)
+        print_queue_explanation(explanation) if output is Output.TABLE else print_data(explanation, output)
     elif output is Output.TABLE:
         print_queues(view, resource)
     else:
@@ -90,11 +92,11 @@ def queues(
     raise typer.Exit(session.exit_code)
 
 
-def _named(subject: list[str]) -> tuple[str | None, list[str]]:
-    """Tell the queue to explain, None for the tree, from the files.
+def _split_arguments(subject: list[str]) -> tuple[str | None, list[str]]:
+    """Split the arguments into the queue to explain, None for the whole tree, and the files.
 
     Raises:
-      BadParameter: nobody says which queue, or the only file is not there.
+      BadParameter: `explain` has no queue name, or the only file does not exist.
     """
     if len(subject) == 1 and subject[0] != EXPLAIN and not Path(subject[0]).exists() and subject[0] != "-":
         raise typer.BadParameter(
@@ -103,22 +105,22 @@ def _named(subject: list[str]) -> tuple[str | None, list[str]]:
     if not subject or subject[0] != EXPLAIN or Path(EXPLAIN).exists():
         return None, subject
     if len(subject) < 2:
-        raise typer.BadParameter("explain which queue? Expected batchsched queues explain NAME")
+        raise typer.BadParameter("which queue? Expected batchsched queues explain NAME")
     return subject[1], subject[2:]
 
 
-def _known(name: str, view: "QueuesReport", session: "DecidedSession") -> str:
-    """Return the name of a queue.
+def _check_queue_name(name: str, view: "QueuesReport", session: "DecidedSession") -> str:
+    """Return the name of a queue, after checking that the view contains it.
 
     Raises:
-      BadParameter: there is none of that name, or it was set aside.
+      BadParameter: there is no queue of that name, or it was set aside.
     """
     from batchsched.api.crd.validation import nearest
 
-    known = [one.name for one in view.queues]
-    if name in known:
+    names = [queue.name for queue in view.queues]
+    if name in names:
         return name
     for aside in session.decision.set_aside:
         if aside.object == f"Queue {name}":
             raise typer.BadParameter(f"{aside.object} was set aside: {aside.field}: {aside.message}")
-    raise typer.BadParameter(f"there is no Queue {name!r}; {nearest(name, known)}")
+    raise typer.BadParameter(f"there is no Queue {name!r}; {nearest(name, names)}")

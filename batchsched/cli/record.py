@@ -1,4 +1,4 @@
-"""`batchsched record`: a session in a file."""
+"""`batchsched record`: write a session to a file."""
 
 import sys
 from pathlib import Path
@@ -21,23 +21,23 @@ batchsched record examples/ --to monday.json.gz && batchsched replay monday.json
 def record(
     files: Files,
     to: Annotated[
-        Path, typer.Option("--to", metavar="FILE", help="The session file to write.", dir_okay=False)
+        Path, typer.Option("--to", metavar="FILE", help="Path of the session file.", dir_okay=False)
     ] = Path("session.json.gz"),
     config: Config = None,
     profile: ProfileName = None,
     seed: Seed = 0,
     now: Now = None,
 ) -> None:
-    """Decide one session, and keep snapshot, profile, time, seed and decision in one compressed file."""
+    """Decide one session, and write snapshot, profile, time, seed and decision to one compressed file."""
     from batchsched.cli.session import run_session
 
     session = run_session(files, config, profile, seed, now)
-    keep(session, to)
+    write_session(session, to)
     raise typer.Exit(session.exit_code)
 
 
-def keep(session: "DecidedSession", path: Path) -> None:
-    """Write a session, and say on standard error where it is.
+def write_session(session: "DecidedSession", path: Path) -> None:
+    """Write a session to a file, and print the path on standard error.
 
     Raises:
       InvalidInput: the file cannot be written.

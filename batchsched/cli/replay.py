@@ -1,4 +1,4 @@
-"""`batchsched replay`: does a recorded session repeat?"""
+"""`batchsched replay`: check that a recorded session repeats."""
 
 import sys
 from pathlib import Path
@@ -20,19 +20,22 @@ batchsched replay monday.json.gz
 
 def replay(
     session: Annotated[
-        Path, typer.Argument(metavar="SESSION", help="A file that record wrote.", exists=True, dir_okay=False)
+        Path,
+        typer.Argument(
+            metavar="SESSION", help="A session file from `batchsched record`.", exists=True, dir_okay=False
+        ),
     ],
     output: Format = Output.TABLE,
 ) -> None:
-    """Decide a recorded session again, and say whether the decision repeats, byte for byte.
+    """Decide a recorded session again, and check that the decision is the same, byte for byte.
 
-    What extenders answered, and which plugins hung, stands in the file: nobody is asked again.
+    The file contains the answers of extenders and the plugins that timed out, so that a replay sends no requests.
 
-    Exit code 4 when it differs, 1 when the file was tampered with. With -o json or yaml the new decision is
-    printed, and the differences go to standard error.
+    The exit code is 4 if the decision differs, and 1 if the file was modified. With -o json or yaml the new decision
+    is printed, and the differences go to standard error.
     """
     from batchsched.cli.printing import print_data
-    from batchsched.cli.session import accounted
+    from batchsched.cli.session import with_timings
     from batchsched.cli.stopwatch import Stopwatch
     from batchsched.record.file import read
     from batchsched.record.replay import differences
@@ -42,7 +45,7 @@ def replay(
     stopwatch = Stopwatch()
     try:
         with stopwatch.stage("session"):
-            again = decide(
+            replayed = decide(
                 recorded.snapshot,
                 recorded.profile,
                 recorded.now,
@@ -52,35 +55,38 @@ def replay(
             )
     finally:
         stopwatch.close()
-    again = accounted(again, stopwatch)
-    found = differences(recorded.decision, again)
+    replayed = with_timings(replayed, stopwatch)
+    changes = differences(recorded.decision, replayed)
     stream = sys.stdout if output is Output.TABLE else sys.stderr
-    if not found:
+    if not changes:
         print(f"{session}: the decision repeats, byte for byte", file=stream)
     else:
-        _print(str(session), [(one.place, one.recorded, one.now) for one in found], stream)
+        _print(str(session), [(change.place, change.recorded, change.now) for change in changes], stream)
     _warn_of_version(recorded.version)
     if recorded.decision.solver.guard:
-        print("warning: the wall-clock guard fired when this was decided: it may not repeat", file=sys.stderr)
+        print(
+            "warning: the wall-clock guard fired in the recorded session, so the decision may not repeat",
+            file=sys.stderr,
+        )
     if output is not Output.TABLE:
-        print_data(again, output)
-    raise typer.Exit(ExitCode.DIFFERS if found else ExitCode.OK)
+        print_data(replayed, output)
+    raise typer.Exit(ExitCode.DIFFERS if changes else ExitCode.OK)
 
 
-def _print(session: str, found: list[tuple[str, str, str]], stream: TextIO) -> None:
-    print(f"{session}: the decision differs in {len(found)} places", file=stream)
-    for place, recorded, now in found[:_MOST_SHOWN]:
+def _print(session: str, changes: list[tuple[str, str, str]], stream: TextIO) -> None:
+    print(f"{session}: the decision differs in {len(changes)} places", file=stream)
+    for place, recorded, now in changes[:_MOST_SHOWN]:
         print(place, file=stream)
         if recorded:
             print(f"  - {recorded}", file=stream)
         if now:
             print(f"  + {now}", file=stream)
-    if len(found) > _MOST_SHOWN:
-        print(f"and {len(found) - _MOST_SHOWN} more", file=stream)
+    if len(changes) > _MOST_SHOWN:
+        print(f"and {len(changes) - _MOST_SHOWN} more", file=stream)
 
 
 def _warn_of_version(recorded: str) -> None:
     from batchsched import __version__
 
     if recorded != __version__:
-        print(f"warning: recorded by batchsched {recorded}, this is {__version__}", file=sys.stderr)
+        print(f"warning: recorded by batchsched {recorded}, replayed by {__version__}", file=sys.stderr)

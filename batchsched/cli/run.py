@@ -26,23 +26,23 @@ def run(
         bool | None,
         typer.Option(
             "--leader-elect/--no-leader-elect",
-            help="Wait for the Lease before scheduling; default: as the configuration says, which is yes.",
+            help="Wait for the Lease before scheduling; default: leaderElection of the configuration, which is true.",
         ),
     ] = None,
     lease: Annotated[
         str | None,
-        typer.Option(metavar="NS/NAME", help="The Lease; its namespace is ours where none is stated."),
+        typer.Option(metavar="NS/NAME", help="The Lease; default namespace: the namespace of batchsched."),
     ] = None,
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, help="Log each session; twice: each binding.")
+        int, typer.Option("--verbose", "-v", count=True, help="Log each session; -vv also logs each binding.")
     ] = 0,
     logging_format: Annotated[
-        LogFormat, typer.Option("--logging-format", help="How the log is written.")
+        LogFormat, typer.Option("--logging-format", help="Log format.")
     ] = LogFormat.TEXT,
 ) -> None:
-    """Schedule the pods of a cluster whose schedulerName is one of ours, until SIGTERM or Ctrl-C.
+    """Schedule the pods that name a profile of the configuration as schedulerName, until SIGTERM or Ctrl-C.
 
-    Several may run at once: one leads, the others wait for its Lease. SIGHUP reads the configuration again.
+    Several replicas may run at once: one leads, the others wait for its Lease. SIGHUP reloads the configuration.
     """
     from batchsched.service.start import Options, start
 
@@ -52,7 +52,7 @@ def run(
             kubeconfig=kubeconfig,
             context=context,
             leader_elect=leader_elect,
-            lease=None if lease is None else _lease(lease),
+            lease=None if lease is None else _lease_name(lease),
             verbosity=verbose,
             log_format=logging_format.value,
         )
@@ -60,13 +60,15 @@ def run(
     raise typer.Exit(code)
 
 
-def _lease(stated: str) -> tuple[str, str]:
-    """Return namespace and name; "" for a namespace that is not stated.
+def _lease_name(text: str) -> tuple[str, str]:
+    """Return namespace and name of the Lease; the namespace is "" if it is not stated.
 
     Raises:
-      BadParameter: it is neither NAME nor NS/NAME.
+      BadParameter: the text is neither NAME nor NS/NAME.
     """
-    namespace, slash, name = stated.rpartition("/")
+    namespace, slash, name = text.rpartition("/")
     if not name or "/" in namespace or bool(slash) != bool(namespace):
-        raise typer.BadParameter(f"{stated!r} names no Lease; expected NAME or NS/NAME", param_hint="--lease")
+        raise typer.BadParameter(
+            f"{text!r} is not the name of a Lease; expected NAME or NS/NAME", param_hint="--lease"
+        )
     return namespace, name

@@ -1,4 +1,4 @@
-"""`batchsched schema`: JSON Schemas of what goes in and what comes out."""
+"""`batchsched schema`: JSON Schemas of the input and the output."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ batchsched schema podgroup > podgroup.schema.json
 
 
 class Subject(StrEnum):
-    """What there is a schema of."""
+    """The types that have a JSON Schema."""
 
     SNAPSHOT = "snapshot"
     DECISION = "decision"
@@ -43,18 +43,18 @@ def schema(
 
 
 def schema_text(of: Subject) -> str:
-    """Return a JSON Schema as text, keys in the order of their declaration."""
+    """Return a JSON Schema as text, with the keys in the order of their declaration."""
     return json.dumps(_unindented(schema_of(of)), indent=INDENT, ensure_ascii=False) + "\n"
 
 
 def _unindented(part: Any) -> Any:
-    """Take the indentation of docstrings out of descriptions: Python 3.13 does, the versions before do not."""
+    """Remove the indentation of docstrings from descriptions; Python before 3.13 keeps it."""
     if isinstance(part, dict):
         return {
             key: cleandoc(value) if key == "description" and isinstance(value, str) else _unindented(value)
             for key, value in part.items()
         }
-    return [_unindented(one) for one in part] if isinstance(part, list) else part
+    return [_unindented(item) for item in part] if isinstance(part, list) else part
 
 
 def schema_of(of: Subject) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The server of `lab serve`: a folder of results, to whoever may see it."""
+"""The server of `lab serve`: a folder of results over HTTP, for authorized readers."""
 
 import asyncio
 import ipaddress
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from batchsched.cli.laboratory import need_parquet
+from batchsched.cli.laboratory import check_lab_installed
 from batchsched.observability.http.bearer import Bearer, read_token
 from batchsched.observability.http.certificate import KeyPair, operator_context, self_signed_context
 from batchsched.observability.http.results import ResultHandlers
@@ -37,60 +37,63 @@ class ResultsAddress:
     key: Path | None = None
 
     @property
-    def here(self) -> bool:
-        """Whether only this machine reaches it.
+    def is_loopback(self) -> bool:
+        """True if only this machine can reach the address.
 
         Raises:
-          BadParameter: the address is none.
+          BadParameter: the text is no IP address.
         """
         try:
             return ipaddress.ip_address(self.address).is_loopback
         except ValueError as error:
             raise typer.BadParameter(
-                f"--address {self.address!r} is no IP address; expected one such as 127.0.0.1, or 0.0.0.0 for all"
+                f"--address {self.address!r} is not an IP address; expected an address such as 127.0.0.1, or "
+                f"0.0.0.0 for all interfaces"
             ) from error
 
     def guard(self) -> Bearer:
-        """Return who lets readers in.
+        """Return the access check for readers.
 
         Raises:
-          BadParameter: the address is reached from elsewhere, and there is no token.
-          UnusableInput: the token cannot be read.
+          BadParameter: other machines can reach the address, and there is no token.
+          UnusableInput: the token file cannot be read.
         """
-        if self.token_file is None and not self.here:
+        if self.token_file is None and not self.is_loopback:
             raise typer.BadParameter(
-                f"--address {self.address} is reached from other machines: state the token that readers "
-                "have to show, --token-file FILE"
+                f"--address {self.address} can be reached from other machines; set the token that readers must send "
+                "with --token-file FILE"
             )
         return Bearer(None if self.token_file is None else read_token(self.token_file))
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return the certificate to show: a token is not to be read on its way through a network.
+        """Return the TLS context, None for plain HTTP. TLS protects the token on the network.
 
         Raises:
-          BadParameter: a certificate without its key, or the other way round.
-          UnusableInput: they cannot be used.
+          BadParameter: a certificate is given without its key, or a key without its certificate.
+          UnusableInput: the certificate or the key cannot be used.
         """
         if (self.certificate is None) != (self.key is None):
-            raise typer.BadParameter("--tls-cert-file and --tls-private-key-file go together")
+            raise typer.BadParameter(
+                "--tls-cert-file and --tls-private-key-file require each other; set both or none"
+            )
         if self.certificate is not None and self.key is not None:
             return operator_context(KeyPair(self.certificate, self.key))
-        return None if self.here else self_signed_context(self.address, time.time())
+        return None if self.is_loopback else self_signed_context(self.address, time.time())
 
 
 def serve(folder: Path, address: ResultsAddress) -> None:
     """Serve a folder of results until Ctrl-C or SIGTERM.
 
     Raises:
-      InvalidInput: there are no results in it.
-      UnusableInput: the port is somebody else's, or the token or certificate cannot be used.
+      InvalidInput: the folder contains no results.
+      UnusableInput: another process uses the port, or the token or the certificate cannot be used.
     """
     guard, tls = address.guard(), address.tls()
-    need_parquet()
+    check_lab_installed()
     from batchsched.lab.exhibit import ResultPages
 
     exhibit = ResultPages(folder)
-    exhibit.runs()  # whoever serves a wrong folder is told so now, and not by the first reader
+    exhibit.runs()  # fails now if the folder is wrong, instead of at the first request
     asyncio.run(_serve(ResultHandlers(exhibit), guard, address, tls))
 
 

@@ -1,4 +1,4 @@
-"""One session of a command: read the input, decide, and add timings and answers of extenders."""
+"""One session of a command: read the input, decide, and return the decision with timings and extender answers."""
 
 import gc
 import sys
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Timings = Mapping[tuple[str, str], tuple[int, float]]
 
 _MOST_SHOWN = 50
-"""Set-aside objects and warnings on standard error; the decision itself has them all."""
+"""Maximum number of set-aside objects and of warnings on standard error; the decision contains all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,17 @@ class DecidedSession:
 
     @property
     def exit_code(self) -> ExitCode:
-        """3 where a part of the input was set aside, otherwise 0."""
+        """Exit code 3 if parts of the input were set aside, otherwise 0."""
         return ExitCode.SET_ASIDE if self.decision.set_aside else ExitCode.OK
 
 
 def run_session(
     files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
 ) -> DecidedSession:
-    """Read manifests and decide one session over them; tell on standard error what was set aside.
+    """Read manifests and decide one session over them; print set-aside objects on standard error.
 
     Raises:
-      UnusableInput: nothing in the files can be used.
+      UnusableInput: the files contain nothing usable.
       InvalidInput: the configuration cannot be used.
     """
     profile = profile_of(config, profile_name)
@@ -67,66 +67,66 @@ def run_session(
     with _without_garbage_collection():
         try:
             reading = read(files, stopwatch, scheduler_name=profile.scheduler_name)
-            decision, answers = timed(reading.snapshot, profile, moment, seed, stopwatch)
+            decision, answers = decide_with_timings(reading.snapshot, profile, moment, seed, stopwatch)
         finally:
             stopwatch.close()
-    tell([f"set aside: {sentence(one)}" for one in decision.set_aside])
-    tell([f"warning: {warning}" for warning in reading.warnings])
+    print_warnings([f"set aside: {sentence(record)}" for record in decision.set_aside])
+    print_warnings([f"warning: {warning}" for warning in reading.warnings])
     return DecidedSession(reading.snapshot, profile, moment, seed, decision, answers, stopwatch.calls)
 
 
 def profile_of(config: Path | None, name: str | None) -> Profile:
-    """Read the profile that a command works with; tell on standard error what in the file has no effect.
+    """Return the profile of a command; print settings without effect on standard error.
 
     Raises:
-      InvalidInput: the file cannot be used, or has no profile of that name.
+      InvalidInput: the file cannot be used, or it has no profile of that name.
     """
     if config is None:
-        return chosen(BatchSchedulerConfiguration(), name, None)
+        return profile_named(BatchSchedulerConfiguration(), name, None)
     from batchsched.framework.runtime.registry import standard
 
     configuration, warnings = load_with_warnings(config)
-    profile = chosen(configuration, name, config)
+    profile = profile_named(configuration, name, config)
     absent = standard().passed_over(profile)
     lines = [
         *warnings,
-        *([f"{config}: not installed, and passed over: {', '.join(absent)}"] if absent else []),
+        *([f"{config}: not installed, and ignored: {', '.join(absent)}"] if absent else []),
     ]
-    tell([f"warning: {line}" for line in lines])
+    print_warnings([f"warning: {line}" for line in lines])
     return profile
 
 
-def chosen(configuration: BatchSchedulerConfiguration, name: str | None, file: Path | None) -> Profile:
-    """Pick the profile of a scheduler name, or the first one.
+def profile_named(configuration: BatchSchedulerConfiguration, name: str | None, file: Path | None) -> Profile:
+    """Return the profile with a scheduler name; without a name, the first profile.
 
     Raises:
-      InvalidInput: there is none of that name.
+      InvalidInput: there is no profile of that name.
     """
     if name is None:
         return configuration.profiles[0]
     for profile in configuration.profiles:
         if profile.scheduler_name == name:
             return profile
-    known = [profile.scheduler_name for profile in configuration.profiles]
+    names = [profile.scheduler_name for profile in configuration.profiles]
     raise InvalidInput(
-        f"there is no profile {name!r}; {nearest(name, known)}", file=str(file or ""), field="profiles"
+        f"there is no profile {name!r}; {nearest(name, names)}", file=str(file or ""), field="profiles"
     )
 
 
-def timed(
+def decide_with_timings(
     snapshot: Snapshot, profile: Profile, now: float, seed: int, stopwatch: Stopwatch
 ) -> "tuple[Decision, Answers]":
-    """Decide in the world as it is; returns the decision, and what the world said."""
+    """Decide with extenders and time limits; return the decision and the recorded answers."""
     from batchsched.runner.session_runner import SessionRunner
 
-    meeting = SessionRunner(profile)
+    runner = SessionRunner(profile)
     with stopwatch.stage("session"):
-        decision = meeting.decide(snapshot, now, seed, stopwatch)
-    return accounted(decision, stopwatch), meeting.answers
+        decision = runner.decide(snapshot, now, seed, stopwatch)
+    return with_timings(decision, stopwatch), runner.answers
 
 
-def accounted(decision: Decision, stopwatch: Stopwatch) -> Decision:
-    """Add the seconds of the session and of its stages to the account."""
+def with_timings(decision: Decision, stopwatch: Stopwatch) -> Decision:
+    """Return the decision with the seconds of the session and of its stages."""
     from msgspec.structs import replace
 
     account = replace(decision.solver, seconds=stopwatch.seconds("session"), stages=stopwatch.stages)
@@ -135,7 +135,7 @@ def accounted(decision: Decision, stopwatch: Stopwatch) -> Decision:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Keep the collector off: a command lives for one session, and a cluster is millions of live objects."""
+    """Disable the garbage collector: a command runs one session, and scanning millions of live objects costs time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -145,8 +145,8 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def tell(lines: Sequence[str]) -> None:
-    """Write lines to standard error, not too many of them."""
+def print_warnings(lines: Sequence[str]) -> None:
+    """Write at most `_MOST_SHOWN` lines to standard error, and the number of the others."""
     for line in lines[:_MOST_SHOWN]:
         print(line, file=sys.stderr)
     if len(lines) > _MOST_SHOWN:

@@ -1,4 +1,4 @@
-"""`batchsched simulate`: a workload in virtual time, under one policy or several."""
+"""`batchsched simulate`: run a workload in virtual time under one or more policies."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,8 +6,8 @@ from typing import Final
 
 import typer
 
-from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed, moment
-from batchsched.cli.plan import Plan, show
+from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed, parse_time
+from batchsched.cli.plan import Plan, run_plan
 from batchsched.cli.simulation_options import (
     Backfill,
     BackfillOption,
@@ -45,7 +45,7 @@ from batchsched.cli.trials import base_profile
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 
-HELP = "Try policies on a workload in virtual time."
+HELP = "Run policies on a workload in virtual time."
 HOUR: Final = 3600
 
 
@@ -68,10 +68,10 @@ def swf(
     report: Report = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Run a trace of rigid parallel jobs: each a gang of equal pods with one processor.
+    """Run a trace of rigid parallel jobs. Each job is a gang of equal pods with one processor per pod.
 
-    With several sequences each begins on an empty cluster, the figures are means over them, and a report draws the
-    first one.
+    With several sequences, each starts on an empty cluster. The figures are means over them, and a report draws the
+    first sequence.
     """
     from batchsched.simulator import swf as trace_format
     from batchsched.simulator.comparison import window_starts
@@ -82,20 +82,27 @@ def swf(
         raise InvalidInput("has no job that ran: no line with a run time and processors", file=str(trace))
     size = processors or read.processors
     if not size:
-        raise typer.BadParameter("the trace does not state its processors; say --processors")
+        raise typer.BadParameter(
+            "the header of the trace does not state the number of processors; set --processors"
+        )
     length = jobs or len(rows)
     if windows:
         begins = window_starts(windows, window_seed, window_below or len(rows) - length + 1)
     else:
         begins = _numbers(starts) if starts else (0,)
-    beyond = [one for one in begins if one >= len(rows)]
+    beyond = [row for row in begins if row >= len(rows)]
     if beyond:
         raise typer.BadParameter(
-            f"row {beyond[0]} is behind the last one, {len(rows) - 1}", param_hint="--starts"
+            f"row {beyond[0]} is beyond the last row, {len(rows) - 1}", param_hint="--starts"
         )
     made = [
-        partial(trace_format.workload, rows[at : at + length], size, f"{trace.stem}[{at}:{at + length}]")
-        for at in begins
+        partial(
+            trace_format.workload,
+            rows[start : start + length],
+            size,
+            f"{trace.stem}[{start}:{start + length}]",
+        )
+        for start in begins
     ]
     plan = Plan(
         trace.stem,
@@ -112,7 +119,7 @@ def swf(
         session_interval,
         processes,
     )
-    show(plan, report, output)
+    run_plan(plan, report, output)
 
 
 def philly(
@@ -135,15 +142,18 @@ def philly(
     report: Report = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Run Microsoft's Philly trace: gangs of pods with up to a node's GPUs."""
+    """Run Microsoft's Philly trace: gangs of pods that request up to all GPUs of a node."""
     from batchsched.simulator import philly as trace_format
 
     period = trace_format.Period(
-        moment(first) if first else float("-inf"), moment(last) if last else float("inf")
+        parse_time(first) if first else float("-inf"), parse_time(last) if last else float("inf")
     )
     rows = trace_format.read(trace, trace_format.read_queues(queues) if queues else (), period)
     if not rows:
-        raise typer.BadParameter("no job of the trace counts; look at --queues, --first and --last")
+        raise typer.BadParameter(
+            "no job of the trace matches --queues, --first and --last; select more clusters "
+            "or a longer period"
+        )
     plan = Plan(
         trace.stem.removesuffix(".csv"),
         [
@@ -168,7 +178,7 @@ def philly(
         session_interval,
         processes,
     )
-    show(plan, report, output)
+    run_plan(plan, report, output)
 
 
 def generate(
@@ -192,7 +202,7 @@ def generate(
     report: Report = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Draw a machine-learning workload from a seed, and run it."""
+    """Generate a machine-learning workload from a seed, and run it."""
     from batchsched.lab.simulation import generated
     from batchsched.simulator.generator import Recipe
 
@@ -210,7 +220,7 @@ def generate(
         session_interval,
         processes,
     )
-    show(plan, report, output)
+    run_plan(plan, report, output)
 
 
 def manifests(
@@ -226,9 +236,9 @@ def manifests(
     report: Report = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Run a cluster of manifests until all its gangs have finished: those that wait, and those that run.
+    """Run a cluster of manifests until all its gangs have finished, both the running and the pending ones.
 
-    Gangs run for their expectedRuntimeSeconds. The profile decides as it does in `batchsched decide`.
+    A gang runs for its expectedRuntimeSeconds. The profile decides as in `batchsched decide`.
     """
     import time
 
@@ -249,7 +259,7 @@ def manifests(
         session_interval,
         processes,
     )
-    show(plan, report, output)
+    run_plan(plan, report, output)
 
 
 def _ordered() -> Profile:
@@ -260,7 +270,9 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--starts") from error
+        raise typer.BadParameter(
+            f"{text!r} is not a list of whole numbers; expected such as 0,1000", param_hint="--starts"
+        ) from error
 
 
 COMMANDS: Final[tuple[tuple[Callable[..., None], str], ...]] = (
@@ -301,4 +313,4 @@ kubectl get nodes,pods,podgroups,bq -A -o json | batchsched simulate manifests -
 """,
     ),
 )
-"""The workloads that can be simulated, each a command with its examples."""
+"""Commands of `batchsched simulate`, one per kind of workload, each with its examples."""

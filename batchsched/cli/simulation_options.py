@@ -1,4 +1,4 @@
-"""Arguments of `batchsched simulate` that several of its commands take, stated once."""
+"""Arguments that several commands of `batchsched simulate` share."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from batchsched.cli.options import writable
+from batchsched.cli.options import check_writable
 
 
 class Backfill(StrEnum):
-    """What gangs behind a head that does not fit may do."""
+    """Treatment of the gangs behind a head gang that does not fit."""
 
     EASY = "easy"
     NONE = "none"
 
 
 class Selection(StrEnum):
-    """How a session chooses."""
+    """How a session selects gangs."""
 
     ORDERED = "ordered"
     WEIGHT = "weight"
@@ -28,24 +28,28 @@ Policies = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME[:ARG=VALUE,...]",
-        help="The order of gangs, with arguments where wanted; several are compared with the first.",
+        help="The policy that orders gangs, with optional arguments. Repeat the option to compare policies with "
+        "the first.",
     ),
 ]
 BackfillOption = Annotated[
     Backfill,
     typer.Option(
-        help="easy: the head reserves its earliest start, and gangs behind it may start if they do not delay it."
+        help="easy: the head gang reserves its earliest start; gangs behind it may start if they do not delay it."
     ),
 ]
 Blocking = Annotated[
-    bool, typer.Option(help="Without backfill: a head that does not fit blocks all behind it.")
+    bool, typer.Option(help="Without backfill: a head gang that does not fit blocks all gangs behind it.")
 ]
 SelectionOption = Annotated[
     Selection,
     typer.Option(help="ordered: the policy's order is strict. weight: the solver chooses by weight."),
 ]
 Window = Annotated[
-    int, typer.Option("--session-window", min=1, help="How many waiting gangs, in order, a session looks at.")
+    int,
+    typer.Option(
+        "--session-window", min=1, help="Maximum number of pending gangs, in order, that a session considers."
+    ),
 ]
 Interval = Annotated[
     int,
@@ -53,11 +57,12 @@ Interval = Annotated[
         "--session-interval",
         min=0,
         metavar="SECONDS",
-        help="Least time between two sessions; 0: one whenever something happened.",
+        help="Minimum time between two sessions; 0: a session after every change.",
     ),
 ]
 Processes = Annotated[
-    int | None, typer.Option(min=1, help="Runs at a time; default: one a processor.", show_default=False)
+    int | None,
+    typer.Option(min=1, help="Number of parallel runs; default: one per processor.", show_default=False),
 ]
 Report = Annotated[
     Path | None,
@@ -66,26 +71,28 @@ Report = Annotated[
         metavar="FILE",
         help="Write an HTML report of the runs.",
         dir_okay=False,
-        callback=writable,
+        callback=check_writable,
     ),
 ]
-Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes of the cluster.")]
-GpusPerNode = Annotated[int, typer.Option("--gpus-per-node", min=1, help="Devices of each node.")]
+Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Number of nodes.")]
+GpusPerNode = Annotated[int, typer.Option("--gpus-per-node", min=1, help="GPUs per node.")]
 BetweenFailures = Annotated[
     float | None,
     typer.Option(
         "--hours-between-failures",
         min=0.01,
-        help="Mean time between two failures of a node; none fails without it.",
+        help="Mean time between two failures of a node; default: no failures.",
         show_default=False,
     ),
 ]
-Repair = Annotated[float, typer.Option("--hours-to-repair", min=0.01, help="Mean time until a node is back.")]
+Repair = Annotated[
+    float, typer.Option("--hours-to-repair", min=0.01, help="Mean time until a failed node is ready.")
+]
 SwfTrace = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A trace in the Standard Workload Format, possibly gzipped.",
+        help="A trace in the Standard Workload Format, optionally gzipped.",
         exists=True,
         dir_okay=False,
     ),
@@ -95,30 +102,30 @@ Processors = Annotated[
     typer.Option(
         "--processors",
         min=1,
-        help="One-slot nodes; default: what the trace's header states.",
+        help="Number of nodes with one processor each; default: the number in the header of the trace.",
         show_default=False,
     ),
 ]
 Rows = Annotated[
     int | None,
     typer.Option(
-        "--jobs", min=1, help="Rows in each sequence; default: all that follow.", show_default=False
+        "--jobs", min=1, help="Rows per sequence; default: all rows from its start.", show_default=False
     ),
 ]
 Starts = Annotated[
     str | None,
-    typer.Option("--starts", metavar="ROW,...", help="Rows at which sequences begin, the first row is 0."),
+    typer.Option("--starts", metavar="ROW,...", help="First rows of the sequences; rows count from 0."),
 ]
 Windows = Annotated[
-    int, typer.Option("--windows", min=0, help="Draw so many sequences, instead of --starts.")
+    int, typer.Option("--windows", min=0, help="Number of random sequences, instead of --starts.")
 ]
-WindowSeed = Annotated[int, typer.Option("--window-seed", min=0, help="Of the draw.")]
+WindowSeed = Annotated[int, typer.Option("--window-seed", min=0, help="Seed of --windows.")]
 WindowBelow = Annotated[
     int | None,
     typer.Option(
         "--window-below",
         min=1,
-        help="Draw rows below; default: every row that a sequence fits behind.",
+        help="Random sequences start below this row; default: the last row that leaves a full sequence.",
         show_default=False,
     ),
 ]
@@ -126,7 +133,7 @@ PhillyTrace = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="CSV with timestamp, duration, num_gpus and cluster, possibly gzipped.",
+        help="CSV with timestamp, duration, num_gpus and cluster, optionally gzipped.",
         exists=True,
         dir_okay=False,
     ),
@@ -136,32 +143,36 @@ VirtualClusters = Annotated[
     typer.Option(
         "--queues",
         metavar="FILE",
-        help="CSV whose first column names the clusters that count; default: all.",
+        help="CSV that names the virtual clusters to use in its first column; default: all.",
         exists=True,
         dir_okay=False,
     ),
 ]
 First = Annotated[
-    str | None, typer.Option("--first", metavar="RFC3339", help="Arrivals from this moment on.")
+    str | None,
+    typer.Option("--first", metavar="RFC3339", help="Use only jobs that arrive at this time or later."),
 ]
-Last = Annotated[str | None, typer.Option("--last", metavar="RFC3339", help="Arrivals up to this moment.")]
+Last = Annotated[
+    str | None, typer.Option("--last", metavar="RFC3339", help="Use only jobs that arrive up to this time.")
+]
 Pooled = Annotated[
-    bool, typer.Option("--pooled/--no-pooled", help="One queue for all, or a queue for each virtual cluster.")
+    bool,
+    typer.Option("--pooled/--no-pooled", help="One queue for all jobs, or one queue per virtual cluster."),
 ]
-Gangs = Annotated[int, typer.Option("--gangs", min=1, help="Gangs that arrive.")]
+Gangs = Annotated[int, typer.Option("--gangs", min=1, help="Number of gangs that arrive.")]
 Load = Annotated[
-    float, typer.Option("--load", min=0.01, help="GPU seconds that arrive ÷ those that the cluster has.")
+    float, typer.Option("--load", min=0.01, help="Requested GPU seconds divided by available GPU seconds.")
 ]
-Queues = Annotated[int, typer.Option("--queues", min=1, help="Queues that submit.")]
+Queues = Annotated[int, typer.Option("--queues", min=1, help="Number of queues that submit gangs.")]
 Overestimate = Annotated[
     float,
     typer.Option(
-        "--overestimate", min=0, help="Mean of what estimates exceed run times by, as a share of them."
+        "--overestimate", min=0, help="Mean excess of estimates over run times, as a share of the run time."
     ),
 ]
 Runtime = Annotated[
     int,
     typer.Option(
-        "--runtime", min=0, metavar="SECONDS", help="Run time of gangs that state no expectedRuntimeSeconds."
+        "--runtime", min=0, metavar="SECONDS", help="Run time of gangs without expectedRuntimeSeconds."
     ),
 ]

@@ -1,4 +1,4 @@
-"""Telemetry for a person who waits: where the time went, and how far it has come."""
+"""Telemetry for the terminal: the duration of each stage, and a progress bar."""
 
 import sys
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from batchsched.ports.telemetry import Telemetry
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-_PATIENCE = 0.5
-"""Seconds before a bar appears: what is quick shows none."""
+_BAR_DELAY_SECONDS = 0.5
+"""Seconds before a progress bar appears; shorter work shows none."""
 _DIGITS = 6
 
 
 class Stopwatch(Telemetry):
-    """Adds up the seconds of each stage, and draws a progress bar on standard error where that is a terminal.
+    """Adds up the seconds of each stage, and draws a progress bar if standard error is a terminal.
 
-    A stage inside another counts in both.
+    The time of a nested stage counts for both stages.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Stopwatch(Telemetry):
         self._tasks: dict[str, TaskID] = {}
         self._open = ExitStack()
         self.calls: dict[tuple[str, str], tuple[int, float]] = {}
-        """By plugin and point: calls that were sampled, and their seconds."""
+        """By plugin and point: the number of sampled calls, and their duration in seconds."""
 
     @property
     def stages(self) -> dict[str, float]:
@@ -39,7 +39,7 @@ class Stopwatch(Telemetry):
         return {name: round(seconds, _DIGITS) for name, seconds in self._seconds.items()}
 
     def seconds(self, stage: str) -> float:
-        """Return the seconds of one stage, 0 where there was none."""
+        """Return the seconds of one stage, 0 if the stage did not run."""
         return round(self._seconds.get(stage, 0.0), _DIGITS)
 
     @override
@@ -54,7 +54,7 @@ class Stopwatch(Telemetry):
     @override
     def progress(self, done: int, total: int, what: str) -> None:
         if self._bar is None:
-            if not sys.stderr.isatty() or perf_counter() - self._begun < _PATIENCE:
+            if not sys.stderr.isatty() or perf_counter() - self._begun < _BAR_DELAY_SECONDS:
                 return
             self._bar = self._open.enter_context(_bar())
         if what not in self._tasks:
@@ -72,7 +72,7 @@ class Stopwatch(Telemetry):
             self.calls[plugin, point] = (calls + 1, seconds + perf_counter() - begun)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the progress bar."""
         self._open.close()
         self._bar = None
 

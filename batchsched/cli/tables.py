@@ -1,4 +1,4 @@
-"""A decision as tables for people."""
+"""A decision as tables."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession, Timings
 
 MOST_ROWS = 60
-"""Rows of one table; -o json has all of them."""
+"""Maximum rows of one table; -o json prints all of them."""
 _MOST_NODES = 6
 
 
 def print_decision(session: "DecidedSession") -> None:
-    """Print what is to happen: placed, waiting, refused, evicted, and how good it is."""
+    """Print the decision: placed, waiting, refused and evicted, and the gap to the solver's bound."""
     decision = session.decision
     gangs = placed_pods(decision, session.snapshot)
     out = console()
@@ -31,18 +31,20 @@ def print_decision(session: "DecidedSession") -> None:
 
 
 def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
-    """Return (pod, node) of what is to be bound, by PodGroup; a pod alone stands for itself."""
+    """Return the (pod, node) pairs to bind, by PodGroup; a pod without a PodGroup has its own key."""
     groups = {pod.key: pod.labels.get(POD_GROUP_LABEL, "") for pod in snapshot.pods if not pod.node}
     placed: dict[str, list[tuple[str, str]]] = {}
-    for one in decision.assignments:
-        pod = f"{one.namespace}/{one.pod}"
+    for assignment in decision.assignments:
+        pod = f"{assignment.namespace}/{assignment.pod}"
         group = groups.get(pod, "")
-        placed.setdefault(f"{one.namespace}/{group}" if group else pod, []).append((one.pod, one.node))
+        placed.setdefault(f"{assignment.namespace}/{group}" if group else pod, []).append(
+            (assignment.pod, assignment.node)
+        )
     return placed
 
 
 def nodes_of(pods: Iterable[tuple[str, str]], most: int = _MOST_NODES) -> str:
-    """Write where pods go: `n1 ×8, n2 ×4`."""
+    """Return the nodes of pods with counts: `n1 ×8, n2 ×4`."""
     counts: dict[str, int] = {}
     for _, node in pods:
         counts[node] = counts.get(node, 0) + 1
@@ -52,7 +54,7 @@ def nodes_of(pods: Iterable[tuple[str, str]], most: int = _MOST_NODES) -> str:
 
 
 def missing_of(refusal: Refusal) -> str:
-    """Write what is missing: `16 nvidia.com/gpu, 64Gi memory`."""
+    """Return the missing amounts as text: `16 nvidia.com/gpu, 64Gi memory`."""
     return ", ".join(f"{show(resource, amount)} {resource}" for resource, amount in refusal.missing.items())
 
 
@@ -61,30 +63,32 @@ def _tables(decision: Decision, gangs: dict[str, list[tuple[str, str]]]) -> Iter
         rows = [(group, str(len(pods)), nodes_of(pods)) for group, pods in gangs.items()]
         yield _filled("Placed", ("PodGroup", "Pods", "Nodes"), rows)
     if decision.waiting:
-        held = [(one.pod_group, one.plugin, one.until) for one in decision.waiting]
+        held = [(entry.pod_group, entry.plugin, entry.until) for entry in decision.waiting]
         yield _filled("Waiting at Permit", ("PodGroup", "Held by", "Until"), held)
     if decision.refusals:
-        refused = [(f"{one.pod_group}\n{one.reason}", _why(one)) for one in decision.refusals]
-        yield _filled("Refused", ("PodGroup, and reason", "Why, and what would help"), refused)
+        refused = [(f"{entry.pod_group}\n{entry.reason}", _why(entry)) for entry in decision.refusals]
+        yield _filled("Refused", ("PodGroup, and reason", "Explanation, and what would help"), refused)
     if decision.evictions:
-        evicted = [(f"{one.namespace}/{one.pod}", one.for_, one.reason) for one in decision.evictions]
+        evicted = [
+            (f"{entry.namespace}/{entry.pod}", entry.for_, entry.reason) for entry in decision.evictions
+        ]
         yield _filled("Evicted", ("Pod", "For", "Reason"), evicted)
     if decision.nominations:
-        nominated = [(f"{one.namespace}/{one.pod}", one.node) for one in decision.nominations]
-        yield _filled("Nominated", ("Pod", "Node that is kept for it"), nominated)
+        nominated = [(f"{entry.namespace}/{entry.pod}", entry.node) for entry in decision.nominations]
+        yield _filled("Nominated", ("Pod", "Reserved node"), nominated)
     if decision.reservations:
-        reserved = [(one.pod_group, one.start) for one in decision.reservations]
+        reserved = [(entry.pod_group, entry.start) for entry in decision.reservations]
         yield _filled("Reserved", ("PodGroup", "Earliest start"), reserved)
     if decision.set_aside:
-        aside = [(one.object or one.file, one.field, one.message) for one in decision.set_aside]
+        aside = [(entry.object or entry.file, entry.field, entry.message) for entry in decision.set_aside]
         yield _filled("Set aside", ("Object", "Field", "Why"), aside)
 
 
 def print_timings(timings: "Timings") -> None:
-    """Print on standard error how long plugins took, the longest first."""
+    """Print the durations of plugin calls on standard error, the longest first."""
     from rich.console import Console
 
-    slowest = sorted(timings.items(), key=lambda one: -one[1][1])
+    slowest = sorted(timings.items(), key=lambda item: -item[1][1])
     rows = [
         (plugin, point, str(calls), f"{seconds * 1e3:.2f}", f"{seconds / calls * 1e6:.0f}")
         for (plugin, point), (calls, seconds) in slowest

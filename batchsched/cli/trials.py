@@ -1,4 +1,4 @@
-"""Simulated runs as the command line states them: which policies, under which profile, and what came out."""
+"""Simulated runs of policies under a profile, and their figures."""
 
 import sys
 from collections.abc import Sequence
@@ -23,49 +23,51 @@ _GAP = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A policy to be tried: how it is shown, and the profile that has it."""
+class NamedProfile:
+    """A policy to run: its name in tables, and the profile that uses it."""
 
     name: str
     profile: Profile
 
 
-def choices(policies: Sequence[str], base: Profile, changes: dict[str, Any]) -> tuple[Choice, ...]:
-    """Make a profile for each policy.
+def profiles_of_policies(
+    policies: Sequence[str], base: Profile, changes: dict[str, Any]
+) -> tuple[NamedProfile, ...]:
+    """Return a profile for each policy.
 
     Args:
-      policies: names, with arguments where wanted: `headroom:share=0.25,patience=3`. None: the profile's own policy.
-      base: the profile that everything else comes from.
-      changes: settings of the profile that options replace.
+      policies: names, with optional arguments: `headroom:share=0.25,patience=3`. Empty: the profile's own policy.
+      base: the profile that supplies all other settings.
+      changes: settings that replace those of the profile.
 
     Raises:
-      BadParameter: arguments that are not of the form.
+      BadParameter: an argument does not have the form NAME=VALUE.
     """
     made = []
     for text in policies or [base.policy.name]:
         name, _, arguments = text.partition(":")
-        args = dict(_argument(one) for one in arguments.split(",")) if arguments else {}
+        args = dict(_argument(argument) for argument in arguments.split(",")) if arguments else {}
         policy = (
             base.policy
             if not arguments and name == base.policy.name
             else PolicySettings(name=name, args=args)
         )
-        made.append(Choice(text, base.model_copy(update={**changes, "policy": policy})))
+        made.append(NamedProfile(text, base.model_copy(update={**changes, "policy": policy})))
     return tuple(made)
 
 
 def _argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise typer.BadParameter(f"{text!r} is no argument of a policy; expected NAME=VALUE")
+        raise typer.BadParameter(f"{text!r} is not an argument of a policy; expected NAME=VALUE")
     return name.strip(), yaml.safe_load(value)
 
 
 def base_profile(config: Path | None, name: str | None, default: Profile) -> Profile:
-    """Return the profile of a configuration file, or a default where no file is given.
+    """Return the profile of a configuration file, or the default if no file is given.
 
     Raises:
-      InvalidInput: the file cannot be used, or has no profile of that name, as has none at all.
+      InvalidInput: the file cannot be used, or there is no profile of that name.
     """
     if config is None and name in (None, default.scheduler_name):
         return default
@@ -73,13 +75,16 @@ def base_profile(config: Path | None, name: str | None, default: Profile) -> Pro
 
     profile = profile_of(config, name)
     if profile.extenders:
-        print("warning: extenders are not asked: a simulation's cluster is not theirs", file=sys.stderr)
+        print(
+            "warning: a simulation does not call extenders, because they do not know the simulated cluster",
+            file=sys.stderr,
+        )
     return profile.model_copy(update={"extenders": ()})
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """All runs of one policy: one, or one for each sequence of a trace."""
+class PolicyRuns:
+    """All runs of one policy: one run, or one for each sequence of a trace."""
 
     name: str
     runs: tuple["RunResult", ...]
@@ -90,14 +95,14 @@ class Tried:
         return tuple(run.metrics() for run in self.runs)
 
 
-def mean_of(tried: Tried, figure: str) -> float:
+def mean_of(tried: PolicyRuns, figure: str) -> float:
     """Return the mean of one figure over the runs of a policy."""
-    values = [float(getattr(one, figure)) for one in tried.metrics]
+    values = [float(getattr(metrics, figure)) for metrics in tried.metrics]
     return sum(values) / len(values) if values else 0.0
 
 
-def print_trials(trials: Sequence[Tried], output: Output, workload: str) -> None:
-    """Print what came out, policy by policy, and how each differs from the first."""
+def print_trials(trials: Sequence[PolicyRuns], output: Output, workload: str) -> None:
+    """Print the figures of each policy, and the differences from the first policy."""
     differences = _differences(trials)
     if output is Output.TABLE:
         _print_tables(trials, differences, workload)
@@ -107,7 +112,7 @@ def print_trials(trials: Sequence[Tried], output: Output, workload: str) -> None
     print_data(
         {
             "workload": workload,
-            "policies": [_as_data(one) for one in trials],
+            "policies": [_as_data(runs) for runs in trials],
             "differences": [
                 {"base": trials[0].name, "policy": name, "meanSlowdown": difference}
                 for name, difference in differences
@@ -117,13 +122,13 @@ def print_trials(trials: Sequence[Tried], output: Output, workload: str) -> None
     )
 
 
-def _differences(trials: Sequence[Tried]) -> list[tuple[str, "PairedDifference"]]:
+def _differences(trials: Sequence[PolicyRuns]) -> list[tuple[str, "PairedDifference"]]:
     from batchsched.simulator.comparison import paired
 
     if len(trials) < 2 or len(trials[0].runs) < 2:
         return []
-    first = [one.mean_slowdown for one in trials[0].metrics]
-    return [(one.name, paired(first, [run.mean_slowdown for run in one.metrics])) for one in trials[1:]]
+    first = [trial.mean_slowdown for trial in trials[0].metrics]
+    return [(trial.name, paired(first, [run.mean_slowdown for run in trial.metrics])) for trial in trials[1:]]
 
 
 _FIGURES = {
@@ -137,9 +142,9 @@ _FIGURES = {
 }
 
 
-def _as_data(tried: Tried) -> dict[str, Any]:
+def _as_data(tried: PolicyRuns) -> dict[str, Any]:
     metrics = tried.metrics
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "policy": tried.name,
         **{key: mean_of(tried, field) for key, field in _FIGURES.items()},
         "sessions": sum(run.sessions for run in tried.runs),
@@ -148,16 +153,16 @@ def _as_data(tried: Tried) -> dict[str, Any]:
         "failures": sum(run.failures for run in tried.runs),
     }
     if len(metrics) == 1:
-        return told | {"utilisation": metrics[0].utilisation}
+        return record | {"utilisation": metrics[0].utilisation}
     runs = [
-        {"workload": run.workload, **{key: getattr(one, field) for key, field in _FIGURES.items()}}
-        for run, one in zip(tried.runs, metrics, strict=True)
+        {"workload": run.workload, **{key: getattr(run_metrics, field) for key, field in _FIGURES.items()}}
+        for run, run_metrics in zip(tried.runs, metrics, strict=True)
     ]
-    return told | {"runs": runs}
+    return record | {"runs": runs}
 
 
 def _print_tables(
-    trials: Sequence[Tried], differences: Sequence[tuple[str, "PairedDifference"]], workload: str
+    trials: Sequence[PolicyRuns], differences: Sequence[tuple[str, "PairedDifference"]], workload: str
 ) -> None:
     from batchsched.cli.printing import console
 
@@ -166,49 +171,49 @@ def _print_tables(
     print_side_by_side(trials, f"{workload}: means over {many} sequences" if many > 1 else workload)
     for name, difference in differences:
         out.print(
-            f"{name} against {trials[0].name}, mean slowdown, in pairs: {difference.mean:+.2f} "
+            f"{name} against {trials[0].name}, mean slowdown, paired: {difference.mean:+.2f} "
             f"± {difference.half_width:.2f} ({difference.relative:+.1%}), "
             f"lower in {difference.better:.0%} of the sequences"
         )
 
 
-def print_side_by_side(trials: Sequence[Tried], title: str) -> None:
-    """Print figures as rows and policies as columns; what is too wide for the terminal goes on below."""
+def print_side_by_side(trials: Sequence[PolicyRuns], title: str) -> None:
+    """Print figures as rows and policies as columns; columns beyond the terminal width go to further tables."""
     from batchsched.cli.printing import add_row, console, table
     from batchsched.lab.summary import FOOTNOTE, averages
 
     out = console()
-    metrics, found = averages([one.runs for one in trials])
-    heads = [one.policy.replace(":", ":\n").replace(",", ",\n") for one in found]
+    metrics, averaged = averages([average.runs for average in trials])
+    heads = [average.policy.replace(":", ":\n").replace(",", ",\n") for average in averaged]
     widths = [
-        _GAP + max(len(line) for line in (*head.splitlines(), *one.texts))
-        for head, one in zip(heads, found, strict=True)
+        _GAP + max(len(line) for line in (*head.splitlines(), *average.texts))
+        for head, average in zip(heads, averaged, strict=True)
     ]
     room = out.width - max(len(metric.title) for metric in metrics)
-    for block in blocks(widths, room):
-        made = table(title, "", *(heads[at] for at in block))
+    for block in split_columns(widths, room):
+        made = table(title, "", *(heads[index] for index in block))
         for row, metric in enumerate(metrics):
-            add_row(made, metric.title, *(found[at].texts[row] for at in block))
+            add_row(made, metric.title, *(averaged[index].texts[row] for index in block))
         out.print(made)
         title = ""
     if any(metric.title.endswith("*") for metric in metrics):
         out.print(FOOTNOTE)
 
 
-def blocks(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Share columns out over tables that are no wider than `room`, at least one to each, in their order."""
+def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Distribute columns over tables of at most `room` characters, in order, with at least one column each."""
     made: list[list[int]] = []
-    left = 0
-    for at, width in enumerate(widths):
-        if not made or width > left:
+    remaining = 0
+    for index, width in enumerate(widths):
+        if not made or width > remaining:
             made.append([])
-            left = room
-        made[-1].append(at)
-        left -= width
+            remaining = room
+        made[-1].append(index)
+        remaining -= width
     return made
 
 
-def write_report(path: Path, trials: Sequence[Tried], workload: "Workload", seed: int) -> None:
+def write_report(path: Path, trials: Sequence[PolicyRuns], workload: "Workload", seed: int) -> None:
     """Write the HTML report of the first run of each policy.
 
     Raises:
@@ -219,5 +224,7 @@ def write_report(path: Path, trials: Sequence[Tried], workload: "Workload", seed
     count = len(trials[0].runs)
     facts = (("Sequences", f"the first of {count}"),) if count > 1 else ()
     write(
-        path, [one.runs[0] for one in trials], ReportFacts(workload.name, seed, workload.cluster.nodes, facts)
+        path,
+        [trial.runs[0] for trial in trials],
+        ReportFacts(workload.name, seed, workload.cluster.nodes, facts),
     )

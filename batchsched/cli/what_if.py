@@ -1,4 +1,4 @@
-"""`batchsched what-if`: what would become of a job, were it made now?"""
+"""`batchsched what-if`: predict the placement of a job if it were created now."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from batchsched.cli.options import Config, Context, Format, Kubeconfig, Output, ProfileName, Seed, existing
+from batchsched.cli.options import (
+    Config,
+    Context,
+    Format,
+    Kubeconfig,
+    Output,
+    ProfileName,
+    Seed,
+    check_files_exist,
+)
 
 if TYPE_CHECKING:
     from batchsched.api.decision import Eviction
@@ -23,12 +32,12 @@ batchsched what-if -f podgroup.yaml -f pods.yaml -o json
 
 
 class Outcome(msgspec.Struct, frozen=True, rename="camel"):
-    """What would become of the objects, and of others for their sake.
+    """Predicted results for the added objects, and their effect on other pods and gangs.
 
     Args:
-      gangs: what was asked about, one by one.
-      evictions: pods that would have to go.
-      displaced: gangs that have a place in the next session without it, and none with it.
+      gangs: an explanation for each gang of the files.
+      evictions: pods that are evicted only if the objects are added.
+      displaced: gangs that the next session places only without the added objects.
     """
 
     gangs: "tuple[Explanation, ...]"
@@ -44,7 +53,7 @@ def what_if(
             "--filename",
             metavar="FILE",
             help="Pods, PodGroups, or owners of pods such as Jobs and PyTorchJobs; - is standard input.",
-            callback=existing,
+            callback=check_files_exist,
             show_default=False,
         ),
     ],
@@ -55,12 +64,12 @@ def what_if(
     seed: Seed = 0,
     output: Format = Output.TABLE,
 ) -> None:
-    """Look at the cluster, suppose that some objects were made now, and decide a session. Nothing is written.
+    """Read the cluster, add the objects of the files in memory, and decide a session. Nothing is written.
 
-    Says of each gang of theirs where it would go or why it would wait, which pods would be evicted for it, and
-    which gangs that wait now would wait longer. Use the configuration of the running scheduler.
+    For each gang of the files, the command prints its nodes, or why it would wait. It also prints the pods that would
+    be evicted, and the pending gangs that would wait longer. Use the configuration of the running scheduler.
     """
-    from batchsched.cli.explanation import explained
+    from batchsched.cli.explanation import explain_gang
     from batchsched.cli.live import ClusterAccess, what_if_sessions
     from batchsched.cli.printing import print_data
 
@@ -69,26 +78,30 @@ def what_if(
 
     placed = placed_pods(before.decision, before.snapshot).keys()
     displaced = placed - placed_pods(after.decision, after.snapshot).keys()
-    known = {(one.namespace, one.pod) for one in before.decision.evictions}
-    found = Outcome(
-        tuple(explained(after, key) for key in gangs),
-        tuple(one for one in after.decision.evictions if (one.namespace, one.pod) not in known),
+    evicted_before = {(eviction.namespace, eviction.pod) for eviction in before.decision.evictions}
+    outcome = Outcome(
+        tuple(explain_gang(after, key) for key in gangs),
+        tuple(
+            eviction
+            for eviction in after.decision.evictions
+            if (eviction.namespace, eviction.pod) not in evicted_before
+        ),
         tuple(sorted(displaced)),
     )
     if output is Output.TABLE:
-        _print(found)
+        _print(outcome)
     else:
-        print_data(found, output)
+        print_data(outcome, output)
 
 
-def _print(found: Outcome) -> None:
+def _print(outcome: Outcome) -> None:
     from batchsched.cli.explanation import print_explanation
     from batchsched.cli.printing import console
 
     out = console()
-    for one in found.gangs:
-        print_explanation(one)
-    for eviction in found.evictions:
+    for explanation in outcome.gangs:
+        print_explanation(explanation)
+    for eviction in outcome.evictions:
         out.print(f"would be evicted: {eviction.namespace}/{eviction.pod}, for {eviction.for_}")
-    for gang in found.displaced:
+    for gang in outcome.displaced:
         out.print(f"would wait longer: {gang}")

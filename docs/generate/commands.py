@@ -8,7 +8,7 @@ from typing import Any, Final, get_args, get_type_hints
 from typer import Typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from batchsched.cli.app import app, told
+from batchsched.cli.app import app, help_text
 from batchsched.cli.schema import Subject, schema_text
 
 _INTRODUCTION: Final = """# Commands
@@ -49,7 +49,7 @@ def _command(name: str, command: Callable[..., Any], epilog: str) -> Iterator[st
         " ".join((name, *options, *arguments)),
         "```",
         "",
-        told(command),
+        help_text(command),
         "",
     )
     if stated:

@@ -1,7 +1,7 @@
 import pytest
 
 from batchsched.cli import exit_code
-from batchsched.cli.demo import CONTENDERS, DAY, GANGS, recipe
+from batchsched.cli.demo import DEMO_POLICIES, DEMO_WORKLOAD, GANGS, recipe
 from batchsched.simulator.generator import generate
 
 
@@ -21,7 +21,7 @@ def test_demo_explains_a_session_runs_a_day_and_says_where_the_report_is(shown):
 
 def test_demo_report_compares_every_contender(shown):
     page = shown[1].read_text("utf-8")
-    assert all(contender.name in page and contender.told in page for contender in CONTENDERS)
+    assert all(contender.name in page and contender.description in page for contender in DEMO_POLICIES)
     assert page.count("* plotly.js v") == 1
 
 
@@ -35,7 +35,7 @@ def test_demo_prints_nothing_beyond_a_terminal_of_80_columns_but_what_one_copies
 
 
 def test_demo_day_is_a_day_on_64_nodes_of_8_gpus():
-    workload = generate(recipe(GANGS), DAY.seed)
+    workload = generate(recipe(GANGS), DEMO_WORKLOAD.seed)
     hours = (workload.arrivals[-1].at - workload.arrivals[0].at) / 3600
     assert len(workload.cluster.nodes) == 64
     assert hours == pytest.approx(24, abs=1)

@@ -12,10 +12,10 @@ from batchsched.cli.queue_tables import (
     PENDING,
     WIDTH,
     bar,
-    branches,
-    explained,
-    print_explained,
-    scarcest,
+    explain_queue,
+    most_demanded_resource,
+    print_queue_explanation,
+    tree_prefixes,
 )
 from batchsched.session.queue_report import PendingGangReport, QueueReport, QueuesReport
 
@@ -65,12 +65,14 @@ def test_tree_shows():
         queue("e", "d", 2),
         queue("f"),
     ]
-    assert branches(tree) == ["", "├─ ", "│  └─ ", "└─ ", "   └─ ", ""]
+    assert tree_prefixes(tree) == ["", "├─ ", "│  └─ ", "└─ ", "   └─ ", ""]
 
 
 def test_resource_that_is_asked_for_most_is_compared():
     one = queue("a", allocated={"cpu": 10, "g": 5}, pending={"g": 3})
-    assert scarcest(QueuesReport(capacity={"cpu": 100, "g": 8}, queues=(one,), waiting=())) == "g"
+    assert (
+        most_demanded_resource(QueuesReport(capacity={"cpu": 100, "g": 8}, queues=(one,), waiting=())) == "g"
+    )
 
 
 def waits(name: str, where: str, share: str = "fair") -> PendingGangReport:
@@ -102,11 +104,11 @@ DECISION = Decision(
 
 
 def test_queue_is_explained_by_those_above_its_gangs_and_those_with_more_than_their_share():
-    found = explained("text", TREE, DECISION)
+    found = explain_queue("text", TREE, DECISION)
     assert [one.name for one in found.above] == ["ml"]
     assert [one.gang.pod_group for one in found.waiting] == ["team/one", "team/two"]
     assert found.over_share == {"vision": {"cpu": 1000}}
-    assert [one.gang.pod_group for one in explained("ml", TREE, DECISION).waiting] == [
+    assert [one.gang.pod_group for one in explain_queue("ml", TREE, DECISION).waiting] == [
         "team/one",
         "team/other",
         "team/two",
@@ -114,7 +116,7 @@ def test_queue_is_explained_by_those_above_its_gangs_and_those_with_more_than_th
 
 
 def test_explanation_says_what_is_missing_and_what_would_help(capsys):
-    print_explained(explained("text", TREE, DECISION))
+    print_queue_explanation(explain_queue("text", TREE, DECISION))
     said = capsys.readouterr().out
     for part in (
         "Queue text: gangs: 0 run, 2 wait, the longest for 90s",
@@ -129,14 +131,14 @@ def test_explanation_says_what_is_missing_and_what_would_help(capsys):
 
 
 def test_queue_in_which_nobody_waits_says_so(capsys):
-    found = explained(
+    found = explain_queue(
         "vision", QueuesReport(capacity=TREE.capacity, queues=TREE.queues, waiting=()), Decision()
     )
-    print_explained(found)
+    print_queue_explanation(found)
     assert capsys.readouterr().out.startswith("Queue vision: gangs: 0 run, none waits")
 
 
 def test_queue_that_has_and_wants_nothing_has_no_table(capsys):
     view = QueuesReport(capacity={}, queues=(queue("idle"),), waiting=())
-    print_explained(explained("idle", view, Decision()))
+    print_queue_explanation(explain_queue("idle", view, Decision()))
     assert capsys.readouterr().out == "Queue idle: gangs: 0 run, none waits\n"

@@ -157,4 +157,4 @@ def test_a_folder_without_results_is_told_in_a_sentence(tmp_path, capfd):
     "address, here", [("127.0.0.2", True), ("::1", True), ("::", False), ("10.0.0.1", False)]
 )
 def test_only_loopback_is_this_machine(address, here):
-    assert ResultsAddress(address, 0).here is here
+    assert ResultsAddress(address, 0).is_loopback is here

@@ -47,7 +47,7 @@ def test_progress_is_silent_where_nobody_watches(capfd):
 
 def test_progress_draws_a_bar_on_standard_error_of_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr("batchsched.cli.stopwatch._PATIENCE", 0.0)
+    monkeypatch.setattr("batchsched.cli.stopwatch._BAR_DELAY_SECONDS", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     watch = Stopwatch()
     watch.progress(1, 0, "objects of [bold]x.yaml")

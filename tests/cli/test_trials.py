@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from batchsched.cli.options import Output
-from batchsched.cli.trials import Tried, blocks, choices, mean_of, print_trials
+from batchsched.cli.trials import PolicyRuns, mean_of, print_trials, profiles_of_policies, split_columns
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.lab.simulation import simulate
 from batchsched.simulator.generator import Recipe, generate
@@ -13,18 +13,18 @@ BASE = Profile(policy=PolicySettings(name="headroom", args={"share": 0.5}))
 
 
 def test_without_a_policy_the_profiles_own_is_tried_with_its_arguments():
-    (one,) = choices((), BASE, {"backfill": "easy"})
+    (one,) = profiles_of_policies((), BASE, {"backfill": "easy"})
     assert (one.name, one.profile.policy, one.profile.backfill) == ("headroom", BASE.policy, "easy")
 
 
 def test_a_policy_named_as_the_profiles_keeps_its_arguments_and_others_have_none():
-    own, other = choices(("headroom", "saf"), BASE, {})
+    own, other = profiles_of_policies(("headroom", "saf"), BASE, {})
     assert own.profile.policy.args == {"share": 0.5}
     assert other.profile.policy.args == {}
 
 
 def test_arguments_are_read_as_numbers_and_words():
-    (one,) = choices(("mine:share=0.25,limit=10,mode=fast",), BASE, {})
+    (one,) = profiles_of_policies(("mine:share=0.25,limit=10,mode=fast",), BASE, {})
     assert one.profile.policy == PolicySettings(
         name="mine", args={"share": 0.25, "limit": 10, "mode": "fast"}
     )
@@ -35,7 +35,7 @@ def tried(name, *seeds):
     runs = [
         simulate(generate(Recipe(gangs=15, node_count=3), seed), profile, RunSettings(name)) for seed in seeds
     ]
-    return Tried(name, tuple(runs))
+    return PolicyRuns(name, tuple(runs))
 
 
 def test_a_figure_is_the_mean_over_runs():
@@ -60,15 +60,15 @@ def test_one_run_tells_its_utilisation_and_no_differences(output, capsys):
 
 
 def test_policies_too_wide_for_the_terminal_go_on_in_a_table_below():
-    assert blocks([10, 10, 10], 25) == [[0, 1], [2]]
-    assert blocks([40, 10], 25) == [[0], [1]]
+    assert split_columns([10, 10, 10], 25) == [[0, 1], [2]]
+    assert split_columns([40, 10], 25) == [[0], [1]]
 
 
 def test_the_table_fits_a_terminal_of_eighty_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     names = ("fcfs", "sjf", "saf", "wfp3", "headroom:share=0.25,patience=3", "f1", "priority")
     one = tried("fcfs", 1)
-    runs = [Tried(name, tuple(replace(run, policy=name) for run in one.runs)) for name in names]
+    runs = [PolicyRuns(name, tuple(replace(run, policy=name) for run in one.runs)) for name in names]
     print_trials(runs, Output.TABLE, "one draw")
     told = capsys.readouterr().out
     assert max(len(line) for line in told.splitlines()) <= 80
