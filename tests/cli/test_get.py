@@ -152,8 +152,8 @@ def test_labels_are_asked_of_the_server(api, get):
     "arguments, complaint",
     [
         (("pods",), "no kind 'pods'"),
-        (("pg", "bert", "-A"), "one namespace only"),
-        (("pg", "bert", "-l", "a=b"), "leave one of them out"),
+        (("pg", "bert", "-A"), "names select objects of one namespace"),
+        (("pg", "bert", "-l", "a=b"), "remove one of them"),
     ],
     ids=["kind", "everywhere", "selector"],
 )

@@ -128,6 +128,6 @@ def test_whoever_may_not_install_is_told(command, own_plane):
     result = command("install", "--kubeconfig", own_plane.kubeconfig(token))
     assert result.code == 1
     assert (
-        "customresourcedefinition/podgroups.scheduling.batchsched.dev is not applied: 403 Forbidden"
+        "customresourcedefinition/podgroups.scheduling.batchsched.dev could not be applied: 403 Forbidden"
         in result.err
     )

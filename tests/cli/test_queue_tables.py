@@ -120,7 +120,7 @@ def test_explanation_says_what_is_missing_and_what_would_help(capsys):
     said = capsys.readouterr().out
     for part in (
         "Queue text: gangs: 0 run, 2 wait, the longest for 90s",
-        "team/one (text, for 90s) wants 2 cpu",
+        "team/one (text, for 90s) requests 2 cpu",
         "it is placed by the next session",
         "InsufficientResources: no room",
         "missing: 1 cpu",
