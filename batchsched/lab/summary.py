@@ -44,7 +44,7 @@ FOOTNOTE: Final = "* Mean from the first to the last arrival."
 
 
 def metrics(resource: str) -> tuple[Metric, ...]:
-    """Return the metrics; `resource` is the one whose utilization is compared."""
+    """Return the metrics; `resource` is the resource for which utilization is compared."""
     label = f"{resource_label(resource, plural=True)} used*"
     return (
         Metric("mean-wait", "Mean wait", "lower", lambda trial: trial.metrics.mean_wait, duration),
@@ -171,7 +171,7 @@ def bar_chart(
             "",
             autorange="reversed",
             tickvals=list(policies),
-            # The arguments of a policy go on a second line, to leave room for the bars.
+            # The arguments of a policy are on a second line, to leave room for the bars.
             ticktext=[name.replace(":", ":<br>") for name in policies],
             ticksuffix=" ",
             fixedrange=True,

@@ -1,6 +1,6 @@
 """Binding cycles: PreBind, Bind and PostBind of the placed pods, many at the same time.
 
-A pod whose binding failed becomes pending again. The next session then finds a partly bound gang and completes it
+After a failed binding, the pod becomes pending again. The next session then finds a partly bound gang and completes it
 before it considers other gangs. Failed placements are returned between two sessions only, because plugin state and
 tables must not change during a session.
 """
@@ -79,7 +79,7 @@ class BindingCycles:
         return identity in self._gangs
 
     def take_back(self) -> None:
-        """Return pods whose binding failed to the scheduling queue. Call it between two sessions only."""
+        """Return pods with failed bindings to the scheduling queue. Call it between two sessions only."""
         failed, self._failed = self._failed, []
         for planner, placement in failed:
             planner.failed(placement.entity, placement.places, self._clock.now())

@@ -33,7 +33,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(slots=True)
 class DecisionBuilder:
-    """The parts of a decision while a session goes on.
+    """The parts of a decision during a session.
 
     Args:
       brief: leave out what only explains why gangs wait.
@@ -47,7 +47,7 @@ class DecisionBuilder:
       tiers: the account of the tiers, once they are closed.
       gap: 1 - Σ objective / Σ bound, once the tiers are closed.
       guard: True if the wall-clock guard stopped the solver.
-      head: the gang whose earliest start is kept free; None once it has a place.
+      head: the gang with a reserved earliest start; None once it is placed.
     """
 
     brief: bool = False

@@ -121,7 +121,7 @@ class Session:
             held = revisit_held_gangs(run, self._held)
             pending = tables.pending_gangs.order(self._policy, now, self._participants(taking_part, held))
             select_gangs(run, pending)
-            # A plugin may reject a gang while later gangs are placed: ask once more before anything is committed.
+            # A plugin may reject a gang while later gangs are placed: ask again before anything is committed.
             run.take_back_rejected()
             statement.commit()
             decision = run.builder.build(tables, self._order.set_aside)

@@ -2,7 +2,7 @@
 
 A scheduler follows changes of pods, PodGroups and nodes. It is replaced by a new one, made from a Snapshot, in these
 cases: another kind of object changed; the change log does not reach back far enough; a resource name is new; or the
-scheduler followed so many changes that a new one costs no more and frees what is cached of deleted pods.
+number of followed changes exceeds a limit, at which a new scheduler costs no more and frees caches of deleted pods.
 
 The profile's own plugins read neither annotations nor conditions of nodes, which change often on some clusters. Nodes
 that changed in nothing else are not reported.

@@ -85,7 +85,7 @@ $ batchsched get podgroups -n team-a -o wide
 ## Events
 
 Events use the API `events.k8s.io/v1` and the wording of kube-scheduler. The reporting controller is the scheduler name of
-the first profile. Repetitions of a message are one Event with a `series`, whose count is updated every
+the first profile. Repetitions of a message are one Event with a `series`; its count is updated every
 {REFRESH_SECONDS:g} seconds at most. The series ends after {SERIES_END_SECONDS / 60:g} minutes without a repetition.
 
 | reason | about | type | action | meaning |

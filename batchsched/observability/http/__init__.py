@@ -1,1 +1,1 @@
-"""What operators see over HTTPS: health, metrics, and what the scheduler knows, for whoever the cluster lets in."""
+"""The HTTPS server: health, metrics, and the state of the scheduler, for users that the cluster authorizes."""

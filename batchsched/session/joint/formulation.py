@@ -48,7 +48,7 @@ class Formulation:
         others.
       quotas: the queue limits, in the order of the problem's quotas.
       failures: message of the plugin that failed in Constrain, by number of the gang over which it failed.
-      gathered: node label whose value all pods of a gang must share because of a plugin's rule, by gang number.
+      gathered: node label that must have one value for all pods of a gang because of a plugin's rule, by gang number.
     """
 
     problem: Problem
@@ -338,7 +338,7 @@ def pinned(context: SessionContext, members: PodGroupState, level: int, subgroup
       context: the levels.
       members: the gang.
       level: number of the required level, NONE for none.
-      subgroup: the subGroup whose pods count, "" for all.
+      subgroup: the subGroup of the pods that count, "" for all.
     """
     if level == NONE or not members.bound:
         return NONE

@@ -19,7 +19,7 @@ class ClassFeasibility:
 
     Args:
       scan: the answers of PreFilter and Filter on the tables as they are; None if a plugin failed.
-      mask: [N] nodes that no filter refuses for good. A node stays in if it is only full, or may be accepted once
+      mask: [N] nodes that no filter refuses permanently. A node stays in if it is only full, or may be accepted once
         another pod lands.
       lasting: [N] nodes that are refused by nothing but capacity and other pods, so pods that end may clear them.
       score: [N] total score where `mask` is set, 0 elsewhere.

@@ -249,7 +249,7 @@ class Statement:
     def _place_in_some_order(self, placement: GangPlacement, plans: Sequence[PlannedPods]) -> Status:
         """Place all plans; if one gets stuck behind the others, start again with that one, once for each plan.
 
-        Example: a pod whose topology spread counts the other parts fits only before they are placed.
+        Example: if the topology spread of a pod counts the other parts, the pod fits only before they are placed.
         """
         order, refusal = list(plans), SUCCESS
         for _ in plans:

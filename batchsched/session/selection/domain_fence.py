@@ -1,6 +1,6 @@
-"""The fence: in which domains of its required levels a gang that is placed pod by pod may still go.
+"""The domain fence: the domains of its required levels that a gang may use while it is placed pod by pod.
 
-The first pod of a gang, or of a subGroup, that gets a node decides on the domain for the others.
+The first pod of a gang, or of a subGroup, that gets a node determines the domain of the others.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from batchsched.solver.problem import NONE
 
 
 class DomainFence:
-    """The domains of one gang: its own level stands at index -1, its subGroups' at 0 and up."""
+    """The permitted domains of one gang: of its own level at index -1, and of its subGroups from index 0."""
 
     def __init__(self, domains: IndexArray, levels: dict[int, int], pins: dict[int, int]) -> None:
         self._domains = domains
@@ -23,9 +23,9 @@ class DomainFence:
 
     @classmethod
     def of(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
-        """Return the fence of a gang: open, but where members run already."""
+        """Return the fence of a gang: any domain, except for levels with running pods."""
         group = gang.members.group
-        if group is None:  # a pod alone keeps to no level
+        if group is None:  # a single pod has no required level
             return cls(context.levels.domains, {}, {})
         choices = {-1: context.levels.of(group)} | dict(enumerate(context.levels.of_subgroups(group)))
         names = {-1: ""} | {at: sub.name for at, sub in enumerate(group.spec.sub_groups)}
@@ -34,7 +34,7 @@ class DomainFence:
         return cls(context.levels.domains, levels, pins)
 
     def allows(self, subgroup: int) -> BoolArray | None:
-        """[N] nodes that pods of a subGroup (-1: none) may go to; None for all."""
+        """Return [N] the nodes that pods of a subGroup (-1: none) may use; None for all nodes."""
         allowed: BoolArray | None = None
         for at in {-1, subgroup} & set(self._levels):
             domains, pin = self._domains[self._levels[at]], self._pins[at]
@@ -43,12 +43,12 @@ class DomainFence:
         return allowed
 
     def enter(self, subgroup: int, node: int) -> None:
-        """Keep to the domains of a node from now on."""
+        """Restrict the fence to the domains of a node."""
         for at in {-1, subgroup} & set(self._levels):
             self._pins[at] = int(self._domains[self._levels[at]][node])
 
     def each(self) -> "Iterator[DomainFence]":
-        """Yield fences that begin in one domain of the first level that is still open, one after the other."""
+        """Yield one fence for each domain of the first level without a determined domain."""
         at = next((at for at in sorted(self._levels) if self._pins[at] == NONE), None)
         if at is None:
             return

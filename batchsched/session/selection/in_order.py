@@ -79,7 +79,7 @@ class InOrderProposer:
         self._ending_soon: IntArray = np.zeros(len(self._node_table.resources), np.int64)
         """[R] what running gangs release within the policy's horizon."""
         self._found_no_room: set[GangShape] = set()
-        """Shapes that found no room in this session; free capacity only shrinks while a session goes on."""
+        """Shapes that found no room in this session; free capacity only shrinks during a session."""
         self._delays_head: set[GangShape] = set()
         """Shapes that would have taken the head's room; cleared when a gang starts, since that changes placements."""
         self._placements: list[GangPlacement] = []
@@ -97,7 +97,7 @@ class InOrderProposer:
         horizon = run.policy.horizon if isinstance(run.policy, HorizonPolicy) else 0.0
         self._start_in_order(pending, islice(turns, window), horizon)
         if not self._brief:
-            # `turns` is a shared iterator: what is left of it lies outside the window.
+            # `turns` is a shared iterator: its remaining gangs are outside the window.
             builder.refusals += [
                 refuse_outside_window(pending.members[position], window) for position in turns
             ]
@@ -210,7 +210,7 @@ class InOrderProposer:
         )
 
     def _could_fit(self, pending: OrderedGangs) -> BoolArray:
-        """[W] True for gangs whose needs are free in sum over all nodes; the others cannot be placed."""
+        """[W] True for gangs with requests of at most the free resources of all nodes; the others cannot be placed."""
         free: IntArray = np.maximum(0, self._context.tables.free_resources()).sum(axis=0)
         return np.asarray((pending.needs <= free).all(axis=1))
 

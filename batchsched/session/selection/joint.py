@@ -119,7 +119,7 @@ class JointWindowProposer:
     def _place_rejected(
         self, context: SessionContext, formulation: Formulation, outcome: JointOutcome
     ) -> JointOutcome:
-        """Try gangs that the statement rejected once more, pod by pod.
+        """Retry gangs that the statement rejected, pod by pod.
 
         The pipeline may accept a placement that the solver's rows cannot express, such as a pod that has to land first.
         """

@@ -50,7 +50,7 @@ class PodTrial:
       scan: the filters' answers for the last pod that fits on no node.
       stuck: the first such pod.
       fenced: True if a pod fits on some node, but on none inside the fence.
-      queue: the queue whose limit refused a pod, "" for none.
+      queue: the queue with the limit that refused a pod, "" for none.
       missed: number of pods without a place.
       failure: the failure of a plugin.
     """
@@ -169,7 +169,7 @@ class PodByPodPlacer:
         return trial
 
     def _exceeded_queue(self, gang: PendingGang, used: IntArray, gangs: int) -> str:
-        """Return the queue whose limit forbids a gang these requests [R] and this number of gangs, "" for none."""
+        """Return the queue with a limit below these requests [R] or this number of gangs, "" for none."""
         if not self._quotas.limits:
             return ""
         return self._quotas.lacking(self._tables, gang.members.owner, used, gangs)

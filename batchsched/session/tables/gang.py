@@ -239,7 +239,7 @@ class PlacedPodCounts:
         return self.of(pod) if pod.metadata.name else None
 
     def forget(self, identity: str) -> None:
-        """Drop the count of a gang whose pods changed; the next reader counts again."""
+        """Drop the count of a gang after its pods changed; the next reader counts again."""
         self._counts.pop(identity, None)
 
 
@@ -312,7 +312,7 @@ class PendingGang:
     def seniority(self) -> tuple[float, str, str]:
         """Sort key among gangs that a policy considers equal: submission time, then `namespace/name`.
 
-        The order of watch events must not count: a scheduler that lists the cluster afresh does not know it.
+        The order of watch events must not count: a scheduler that lists the cluster after a restart does not know it.
         """
         return self.created, self.key, self.members.identity
 

@@ -117,7 +117,7 @@ def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str | None],
     """Return a nameless pod with what all pods of a class have in common.
 
     It has no name because the class may outlive the gang of its first pod. It keeps the labels that selectors read, and
-    the controller, whose selector counts for default spreading.
+    the controller: its selector counts for default spreading.
     """
     labels = {key: value for key, value in visible_metadata if value is not None}
     controller = controller_of(pod)

@@ -91,7 +91,7 @@ class Levels:
         return tuple(choices)
 
     def of_label(self, key: str, table: NodeTable) -> int:
-        """Return the level whose domains are the values of a node label; it belongs to no topology."""
+        """Return the level with the values of a node label as domains; it belongs to no topology."""
         if ("", key) not in self._index:
             domains, values = table.label(key)
             self._index["", key] = len(self.names)

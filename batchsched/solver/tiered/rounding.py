@@ -84,7 +84,7 @@ def round_to_nodes(
     # A row may have been satisfied only by a gang that was withdrawn since.
     failed = _withdraw_broken(packing, [g for g in chosen if g not in lost])
     _resettle(aggregate, values, GangEjection(packing, search), failed | lost)
-    # Ejections withdraw gangs, too: all minimums and rows are checked once more before the rest is filled.
+    # Ejections withdraw gangs, too: all minimums and rows are checked again before the rest is filled.
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
     _withdraw_broken(packing, standing)
     fill_packing(packing)
