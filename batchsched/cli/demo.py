@@ -65,7 +65,7 @@ _FCFS: Final = PolicySettings(name="fcfs")
 DEMO_POLICIES: Final = (
     DemoPolicy(
         "FIFO",
-        "first come, first served; a gang that does not fit blocks all later gangs",
+        "first come, first served; a gang that does not fit blocks later gangs",
         Profile(selection="ordered", policy=_FCFS, blocking=True),
     ),
     DemoPolicy(

@@ -74,7 +74,7 @@ class ResultsAddress:
         """
         if (self.certificate is None) != (self.key is None):
             raise typer.BadParameter(
-                "--tls-cert-file and --tls-private-key-file require each other; set both or none"
+                "--tls-cert-file and --tls-private-key-file go together; set both or none"
             )
         if self.certificate is not None and self.key is not None:
             return operator_context(KeyPair(self.certificate, self.key))

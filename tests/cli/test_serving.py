@@ -135,7 +135,7 @@ def opened(browser, address, scheme):
     "options, complaint",
     [
         (["--address", "0.0.0.0"], "--token-file"),
-        (["--address", "nowhere"], "no IP address"),
+        (["--address", "nowhere"], "is not an IP address"),
         (["--tls-cert-file", "c.pem"], "go together"),
     ],
     ids=["no-token", "no-address", "no-key"],

@@ -26,7 +26,7 @@ def test_a_file_of_kube_scheduler_is_decided_with_and_what_does_nothing_is_said_
     assert len(result.data["assignments"]) == 2
     assert result.err.splitlines() == [
         f"warning: {config}: parallelism: has no effect; all nodes are filtered at once",
-        f"warning: {config}: not installed, and passed over: EBSLimits",
+        f"warning: {config}: not installed, and ignored: EBSLimits",
     ]
 
 

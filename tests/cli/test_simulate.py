@@ -55,8 +55,8 @@ def test_windows_are_drawn_from_a_seed(command, trace):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (("--starts", "99"), "behind the last one"),
-        (("--starts", "x"), "no list of whole numbers"),
+        (("--starts", "99"), "beyond the last row"),
+        (("--starts", "x"), "not a list of whole numbers"),
         (("--policy", "saf:share"), "expected NAME=VALUE"),
         (("--jobs", "0"), "--jobs"),
     ],

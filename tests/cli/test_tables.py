@@ -89,7 +89,7 @@ def test_nodes_are_counted_and_cut():
     "found, headline",
     [
         (Explanation(pod_group="a/g", state=State.EMPTY), "PodGroup a/g: it has no pods"),
-        (Explanation(pod_group="a/g", state=State.BOUND), "PodGroup a/g: nothing of it waits"),
+        (Explanation(pod_group="a/g", state=State.BOUND), "PodGroup a/g: no pod is pending"),
         (Explanation(pod_group="a/g", state=State.PLACED), "PodGroup a/g: placed, 0 pods"),
         (
             Explanation(pod_group="a/g", state=State.WAITING, waiting=EVERYTHING.waiting[0]),

@@ -47,7 +47,7 @@ def test_a_table_of_sequences_says_how_policies_differ_in_pairs(capsys):
     print_trials([tried("fcfs", 1, 2, 3), tried("sjf", 1, 2, 3)], Output.TABLE, "three draws")
     told = " ".join(capsys.readouterr().out.split())
     assert "three draws: means over 3 sequences" in told
-    assert "sjf against fcfs, mean slowdown, in pairs:" in told
+    assert "sjf against fcfs, mean slowdown, paired:" in told
 
 
 @pytest.mark.parametrize("output", [Output.JSON, Output.YAML])
